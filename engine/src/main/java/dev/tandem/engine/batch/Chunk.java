@@ -1,0 +1,25 @@
+package dev.tandem.engine.batch;
+
+import dev.tandem.engine.sample.TokenSampler;
+import java.util.Optional;
+
+/**
+ * Consecutive tokens of one sequence: one token when it decodes, more when it prefills. Their KV is appended and they
+ * attend over positions {@code [0, own position]}.
+ *
+ * @param sequence key of the sequence
+ * @param start position of the first token
+ * @param tokens [rows] token ids
+ * @param blocks cover positions {@code [0, start + rows)} in {@code reader.place()}
+ * @param sampler present when the last row's logits yield the next token
+ */
+public record Chunk(
+        long sequence, int start, int[] tokens, int[] blocks, KvReader reader, Optional<TokenSampler> sampler) {
+    public int rows() {
+        return tokens.length;
+    }
+
+    public boolean decodes() {
+        return tokens.length == 1 && sampler.isPresent();
+    }
+}

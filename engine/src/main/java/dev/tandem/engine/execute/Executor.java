@@ -1,0 +1,25 @@
+package dev.tandem.engine.execute;
+
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepResult;
+
+/**
+ * Runs step plans in the order they are submitted. At most {@link #MAX_OUTSTANDING} are outstanding, so that the next
+ * can be prepared while one runs. A device that fails throws {@link ExecutorException}; it is not used again after.
+ */
+public interface Executor extends AutoCloseable {
+    int MAX_OUTSTANDING = 2;
+
+    /** The tiers and limits that plans must respect. */
+    ExecutorLimits limits();
+
+    /** Accepts a plan; does not wait for the plan before it. */
+    void submit(StepPlan plan);
+
+    /** Waits for the oldest outstanding plan. */
+    StepResult poll();
+
+    /** Frees everything, device and host memory and threads included. */
+    @Override
+    void close();
+}

@@ -1,0 +1,89 @@
+package dev.tandem.engine.kv;
+
+import java.util.Arrays;
+
+/**
+ * The blocks of one place: which are free, and who owns the others. Blocks are handed out last freed first, so that
+ * a small working set stays small.
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class BlockPool {
+    private static final long FREE = -1;
+
+    private final Place place;
+    private final long[] owner;
+    private final int[] free;
+    private int freeCount;
+
+    public BlockPool(Place place, int blocks) {
+        if (blocks < 0) {
+            throw new IllegalArgumentException("a " + place + " pool of " + blocks + " blocks; it cannot be negative");
+        }
+        this.place = place;
+        this.owner = new long[blocks];
+        this.free = new int[blocks];
+        this.freeCount = blocks;
+        Arrays.fill(owner, FREE);
+        for (int i = 0; i < blocks; i++) {
+            free[i] = blocks - 1 - i;
+        }
+    }
+
+    public Place place() {
+        return place;
+    }
+
+    public int size() {
+        return owner.length;
+    }
+
+    public int free() {
+        return freeCount;
+    }
+
+    public int used() {
+        return owner.length - freeCount;
+    }
+
+    int take(long sequence) {
+        int block = free[--freeCount];
+        owner[block] = sequence;
+        return block;
+    }
+
+    void give(int block, long sequence) {
+        if (owner[block] != sequence) {
+            throw new IllegalStateException(
+                    place + " block " + block + " is owned by " + owner[block] + ", not by sequence " + sequence);
+        }
+        owner[block] = FREE;
+        free[freeCount++] = block;
+    }
+
+    long owner(int block) {
+        return owner[block];
+    }
+
+    /** Fails when a block is lost, free twice, or both free and owned. */
+    void checkIntegrity() {
+        boolean[] seen = new boolean[owner.length];
+        for (int i = 0; i < freeCount; i++) {
+            int block = free[i];
+            if (seen[block] || owner[block] != FREE) {
+                throw new IllegalStateException(place + " block " + block + " is in the free list wrongly");
+            }
+            seen[block] = true;
+        }
+        int owned = 0;
+        for (long holder : owner) {
+            if (holder != FREE) {
+                owned++;
+            }
+        }
+        if (owned + freeCount != owner.length) {
+            throw new IllegalStateException(
+                    place + " pool: " + owned + " owned + " + freeCount + " free of " + owner.length + " blocks");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+package dev.tandem.engine.kv;
+
+import dev.tandem.engine.request.Sequence;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Optional;
+
+/**
+ * Grants, moves and frees KV blocks. A sequence's blocks are all in one place.
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class KvCache {
+    private final int blockTokens;
+    private final BlockPool gpu;
+    private final BlockPool host;
+
+    /** @param blockTokens tokens a block */
+    public KvCache(int blockTokens, int gpuBlocks, int hostBlocks) {
+        this.blockTokens = blockTokens;
+        this.gpu = new BlockPool(Place.GPU, gpuBlocks);
+        this.host = new BlockPool(Place.HOST, hostBlocks);
+    }
+
+    public int blockTokens() {
+        return blockTokens;
+    }
+
+    public BlockPool pool(Place place) {
+        return switch (place) {
+            case GPU -> gpu;
+            case HOST -> host;
+        };
+    }
+
+    public int blocksFor(int tokens) {
+        return (tokens + blockTokens - 1) / blockTokens;
+    }
+
+    /** Blocks the sequence lacks to hold {@code tokens} tokens where it is. */
+    public int missing(Sequence sequence, int tokens) {
+        return Math.max(0, blocksFor(tokens) - sequence.table().count());
+    }
+
+    /** Decides where a sequence without blocks will live. */
+    public void place(Sequence sequence, Place place) {
+        sequence.table().place(place);
+    }
+
+    /** Grants blocks for {@code tokens} tokens in all; grants none and returns false when they are not there. */
+    public boolean grow(Sequence sequence, int tokens) {
+        BlockTable table = sequence.table();
+        BlockPool pool = pool(table.place());
+        int missing = missing(sequence, tokens);
+        if (missing > pool.free()) {
+            return false;
+        }
+        for (int i = 0; i < missing; i++) {
+            table.add(pool.take(sequence.key()));
+        }
+        return true;
+    }
+
+    public void release(Sequence sequence) {
+        BlockTable table = sequence.table();
+        BlockPool pool = pool(table.place());
+        for (int i = 0; i < table.count(); i++) {
+            pool.give(table.block(i), sequence.key());
+        }
+        table.clear();
+    }
+
+    /** Moves the computed KV to the other place; empty when that has no room, and then nothing changed. */
+    public Optional<Swap> move(Sequence sequence, Place to) {
+        BlockTable table = sequence.table();
+        Place from = table.place();
+        int needed = blocksFor(sequence.computed());
+        if (from == to || needed > pool(to).free()) {
+            return Optional.empty();
+        }
+        int[] all = table.toArray();
+        int[] source = Arrays.copyOf(all, needed);
+        release(sequence);
+        table.place(to);
+        for (int i = 0; i < needed; i++) {
+            table.add(pool(to).take(sequence.key()));
+        }
+        return Optional.of(new Swap(sequence.key(), from, source, to, table.toArray(), sequence.computed()));
+    }
+
+    /**
+     * For tests and idle moments: every block is free or owned by exactly one of the live sequences.
+     *
+     * @throws IllegalStateException that names the block and the owner
+     */
+    public void checkIntegrity(Collection<Sequence> live) {
+        gpu.checkIntegrity();
+        host.checkIntegrity();
+        Map<Place, Integer> held = new HashMap<>(Map.of(Place.GPU, 0, Place.HOST, 0));
+        for (Sequence sequence : live) {
+            BlockTable table = sequence.table();
+            for (int i = 0; i < table.count(); i++) {
+                long owner = pool(table.place()).owner(table.block(i));
+                if (owner != sequence.key()) {
+                    throw new IllegalStateException(
+                            sequence + " lists " + table.place() + " block " + table.block(i) + " owned by " + owner);
+                }
+            }
+            held.merge(table.place(), table.count(), Integer::sum);
+            if (table.count() < blocksFor(sequence.computed())) {
+                throw new IllegalStateException(sequence + " has " + table.count() + " blocks, too few for its KV");
+            }
+        }
+        for (Place place : Place.values()) {
+            if (held.get(place) != pool(place).used()) {
+                throw new IllegalStateException(
+                        place + " pool: sequences hold " + held.get(place) + " of " + pool(place).used() + " used blocks");
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+package dev.tandem.engine.loop;
+
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.observe.EngineStats;
+import dev.tandem.engine.queue.AdmissionQueue;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.RequestException;
+import dev.tandem.engine.schedule.Scheduler;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * A running engine: submit requests, receive their events, cancel them. Any thread may call it.
+ *
+ * <p>Closing ends the engine thread and the executor; requests that still run are failed, none is forgotten.
+ */
+public final class Engine implements AutoCloseable {
+    private static final Logger LOG = System.getLogger(Engine.class.getName());
+
+    /** Whether requests are served, and why not. */
+    public sealed interface Health {
+        record Serving() implements Health {}
+
+        record Draining() implements Health {}
+
+        record Dead(String reason) implements Health {}
+    }
+
+    private final EngineConfig config;
+    private final ExecutorLimits limits;
+    private final AdmissionQueue arrivals;
+    private final EngineLoop loop;
+    private final Executor executor;
+    private final Thread thread;
+    private final CountDownLatch ended = new CountDownLatch(1);
+    private volatile boolean stopping;
+    private volatile Health health = new Health.Serving();
+
+    /** Takes ownership of the executor. */
+    public Engine(EngineConfig config, Scheduler scheduler, Executor executor, Clock clock, EngineListener listener) {
+        this.limits = executor.limits();
+        checkPools(config, limits);
+        this.config = config;
+        this.executor = executor;
+        this.arrivals = new AdmissionQueue(config.maxQueuedRequests(), clock);
+        this.loop = new EngineLoop(config, arrivals, scheduler, executor, clock, listener);
+        this.thread = Thread.ofPlatform().name("tandem-engine").unstarted(this::run);
+    }
+
+    private static void checkPools(EngineConfig config, ExecutorLimits limits) {
+        int needed = (config.contextTokens() + limits.blockTokens() - 1) / limits.blockTokens();
+        if (needed > limits.gpuBlocks()) {
+            throw new IllegalArgumentException("a sequence of " + config.contextTokens() + " tokens needs " + needed
+                    + " KV blocks of " + limits.blockTokens() + " tokens but the GPU pool has " + limits.gpuBlocks()
+                    + "; give it more memory or lower --max-model-len");
+        }
+    }
+
+    public Engine start() {
+        thread.start();
+        return this;
+    }
+
+    public EngineConfig config() {
+        return config;
+    }
+
+    public ExecutorLimits limits() {
+        return limits;
+    }
+
+    public EngineStats stats() {
+        return loop.stats();
+    }
+
+    /** Requests that have arrived and not started, this very moment. */
+    public int waiting() {
+        return arrivals.waiting();
+    }
+
+    public Health health() {
+        return health;
+    }
+
+    /**
+     * Queues all of the requests or none.
+     *
+     * @throws RequestException when one cannot be served, the queue is full, or the engine is ending
+     */
+    public void submit(List<Request> requests) {
+        requests.forEach(this::check);
+        if (health instanceof Health.Dead dead) {
+            throw RequestException.of(RequestException.Category.UNAVAILABLE, "the engine has stopped: " + dead.reason());
+        }
+        arrivals.offer(requests);
+        LockSupport.unpark(thread);
+    }
+
+    public void submit(Request request) {
+        submit(List.of(request));
+    }
+
+    /** Ends a request at the next step, wherever it stands. */
+    public void cancel(String requestId) {
+        arrivals.cancel(requestId);
+        LockSupport.unpark(thread);
+    }
+
+    private void check(Request request) {
+        int prompt = request.prompt().length;
+        if (prompt >= config.contextTokens()) {
+            throw RequestException.bad(
+                    "prompt",
+                    "the prompt has " + prompt + " tokens and the context holds " + config.contextTokens()
+                            + ", output included; shorten the prompt or raise --max-model-len");
+        }
+        for (int token : request.prompt()) {
+            if (token < 0 || token >= limits.vocabulary()) {
+                throw RequestException.bad(
+                        "prompt", "token id " + token + " is not in the vocabulary of " + limits.vocabulary());
+            }
+        }
+        for (int token : request.sampling().logitBias().keySet()) {
+            if (token < 0 || token >= limits.vocabulary()) {
+                throw RequestException.bad(
+                        "logit_bias", "token id " + token + " is not in the vocabulary of " + limits.vocabulary());
+            }
+        }
+    }
+
+    private void run() {
+        try {
+            while (!stopping) {
+                if (!loop.step() && !arrivals.hasCommands() && !stopping) {
+                    if (arrivals.isClosed() && loop.isIdle()) {
+                        break;
+                    }
+                    LockSupport.park(this);
+                }
+            }
+            health = new Health.Dead("it was shut down");
+        } catch (RuntimeException | Error e) {
+            LOG.log(Level.ERROR, "The engine stopped", e);
+            health = new Health.Dead(e.getMessage() == null ? e.toString() : e.getMessage());
+        } finally {
+            arrivals.close();
+            loop.failAll(health instanceof Health.Dead dead ? dead.reason() : "the engine has stopped");
+            try {
+                executor.close();
+            } finally {
+                ended.countDown();
+            }
+        }
+    }
+
+    /** Refuses new requests and waits for those under way; false when they did not end in time. */
+    public boolean drain(Duration limit) throws InterruptedException {
+        if (health instanceof Health.Serving) {
+            health = new Health.Draining();
+        }
+        arrivals.close();
+        LockSupport.unpark(thread);
+        return ended.await(limit.toNanos(), TimeUnit.NANOSECONDS);
+    }
+
+    @Override
+    public void close() {
+        stopping = true;
+        arrivals.close();
+        if (thread.getState() == Thread.State.NEW) {
+            executor.close();
+            return;
+        }
+        LockSupport.unpark(thread);
+        boolean interrupted = false;
+        while (true) {
+            try {
+                ended.await();
+                break;
+            } catch (InterruptedException e) {
+                interrupted = true;
+            }
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

@@ -1,0 +1,272 @@
+package dev.tandem.engine.loop;
+
+import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.batch.SubBatch;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.kv.KvCache;
+import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.observe.EngineStats;
+import dev.tandem.engine.observe.StepRecord;
+import dev.tandem.engine.queue.AdmissionQueue;
+import dev.tandem.engine.queue.EngineCommand;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.RequestState;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.schedule.Scheduler;
+import dev.tandem.engine.schedule.SchedulerState;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.SplittableRandom;
+
+/**
+ * The engine's heart. Start reading at {@link #step()}.
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class EngineLoop {
+    private final EngineConfig config;
+    private final AdmissionQueue arrivals;
+    private final Scheduler scheduler;
+    private final Executor executor;
+    private final Clock clock;
+    private final EngineListener listener;
+    private final SchedulerState state;
+    private final SplittableRandom seeds;
+    private final Map<String, Sequence> byRequest = new HashMap<>();
+    private final Map<Long, Sequence> byKey = new HashMap<>();
+    private final Map<Long, Long> lastTokenNanos = new HashMap<>();
+    private long nextKey;
+    private volatile EngineStats stats;
+
+    public EngineLoop(
+            EngineConfig config,
+            AdmissionQueue arrivals,
+            Scheduler scheduler,
+            Executor executor,
+            Clock clock,
+            EngineListener listener) {
+        this.config = config;
+        this.arrivals = arrivals;
+        this.scheduler = scheduler;
+        this.executor = executor;
+        this.clock = clock;
+        this.listener = listener;
+        var limits = executor.limits();
+        this.state = new SchedulerState(new KvCache(limits.blockTokens(), limits.gpuBlocks(), limits.hostBlocks()));
+        this.seeds = new SplittableRandom(config.seed());
+        this.stats = snapshot();
+    }
+
+    /** One turn: false when there was nothing to compute. */
+    public boolean step() {
+        drain();
+        long started = clock.nanos();
+        StepPlan plan = scheduler.plan(state);
+        if (plan.isEmpty()) {
+            stats = snapshot();
+            return false;
+        }
+        markStarted(plan, started);
+        long planned = clock.nanos();
+        executor.submit(plan);
+        StepResult result = executor.poll();
+        long executed = clock.nanos();
+        commit(plan);
+        emit(result, executed);
+        listener.step(record(plan, planned - started, executed - planned));
+        stats = snapshot();
+        return true;
+    }
+
+    /** Queues and pools after the last step; any thread. */
+    public EngineStats stats() {
+        return stats;
+    }
+
+    /** Checks that no block is lost, shared or leaked; for tests and idle moments. */
+    public void checkIntegrity() {
+        state.kv().checkIntegrity(state.live());
+    }
+
+    public boolean isIdle() {
+        return state.isIdle() && !arrivals.hasCommands();
+    }
+
+    private void drain() {
+        for (EngineCommand command = arrivals.poll(); command != null; command = arrivals.poll()) {
+            switch (command) {
+                case EngineCommand.Submit submit -> accept(submit.request(), submit.arrivedNanos());
+                case EngineCommand.Cancel cancel -> {
+                    Sequence sequence = byRequest.get(cancel.requestId());
+                    if (sequence != null) {
+                        finish(sequence, FinishReason.ABORT, "", "", clock.nanos());
+                    }
+                }
+            }
+        }
+    }
+
+    private void accept(Request request, long arrivedNanos) {
+        if (byRequest.containsKey(request.id())) {
+            arrivals.left();
+            request.sink().on(new TokenEvent.Failed("request id " + request.id() + " is already in use"));
+            return;
+        }
+        TokenSampler sampler =
+                new TokenSampler(request.sampling(), request.prompt(), config.endTokens(), seeds.nextLong());
+        int limit = Math.min(config.contextTokens(), request.prompt().length + request.sampling().maxTokens());
+        Sequence sequence = new Sequence(nextKey++, request, arrivedNanos, limit, sampler);
+        byRequest.put(request.id(), sequence);
+        byKey.put(sequence.key(), sequence);
+        state.waiting().add(sequence);
+    }
+
+    private void markStarted(StepPlan plan, long now) {
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                Sequence sequence = byKey.get(chunk.sequence());
+                if (sequence.scheduledAt(now)) {
+                    arrivals.left();
+                }
+            }
+        }
+    }
+
+    private void commit(StepPlan plan) {
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                Sequence sequence = byKey.get(chunk.sequence());
+                sequence.advance(chunk.rows());
+                if (chunk.decodes() && chunk.reader().place() == Place.HOST) {
+                    sequence.countHostToken();
+                }
+            }
+        }
+    }
+
+    private void emit(StepResult result, long now) {
+        for (StepResult.Sampled sampled : result.sampled()) {
+            Sequence sequence = byKey.get(sampled.sequence());
+            int token = sampled.choice().token();
+            sequence.append(token);
+            measure(sequence, now);
+            boolean end = isEndToken(sequence, token);
+            String decoded = end ? "" : sequence.request().decoder().append(token);
+            String text = sequence.stopMatcher().append(decoded);
+            sequence.request().sink().on(new TokenEvent.Token(token, text, sampled.choice().logprobs()));
+            endIfDone(sequence, token, end, now);
+        }
+    }
+
+    private void measure(Sequence sequence, long now) {
+        Long previous = lastTokenNanos.put(sequence.key(), now);
+        if (previous == null) {
+            listener.firstToken(sequence.request(), sequence.firstTokenAt(now));
+        } else {
+            listener.nextToken(sequence.request(), now - previous);
+        }
+    }
+
+    private boolean isEndToken(Sequence sequence, int token) {
+        var sampling = sequence.request().sampling();
+        return !sampling.ignoreEos() && config.endTokens().contains(token) || sampling.stopTokenIds().contains(token);
+    }
+
+    private void endIfDone(Sequence sequence, int token, boolean end, long now) {
+        if (end) {
+            boolean asked = sequence.request().sampling().stopTokenIds().contains(token);
+            finish(sequence, FinishReason.STOP, releaseRest(sequence), asked ? Integer.toString(token) : "", now);
+        } else if (!sequence.stopMatcher().matched().isEmpty()) {
+            finish(sequence, FinishReason.STOP, "", sequence.stopMatcher().matched(), now);
+        } else if (sequence.length() >= sequence.limit()) {
+            String rest = releaseRest(sequence);
+            String matched = sequence.stopMatcher().matched();
+            finish(sequence, matched.isEmpty() ? FinishReason.LENGTH : FinishReason.STOP, rest, matched, now);
+        }
+    }
+
+    /** The decoder's rest may itself complete a stop string. */
+    private static String releaseRest(Sequence sequence) {
+        String rest = sequence.stopMatcher().append(sequence.request().decoder().finish());
+        return rest + sequence.stopMatcher().finish();
+    }
+
+    private void finish(Sequence sequence, FinishReason reason, String text, String stopReason, long now) {
+        if (sequence.scheduledAt(now)) {
+            arrivals.left();
+        }
+        state.remove(sequence);
+        sequence.state(new RequestState.Finished(reason));
+        forget(sequence);
+        var usage = sequence.usage(now);
+        sequence.request().sink().on(new TokenEvent.Finished(reason, text, stopReason, usage));
+        listener.finished(sequence.request(), reason, usage);
+    }
+
+    private void forget(Sequence sequence) {
+        byRequest.remove(sequence.request().id());
+        byKey.remove(sequence.key());
+        lastTokenNanos.remove(sequence.key());
+    }
+
+    /** Ends every request, those still in the admission queue included: the executor is gone. */
+    void failAll(String message) {
+        for (EngineCommand command = arrivals.poll(); command != null; command = arrivals.poll()) {
+            if (command instanceof EngineCommand.Submit submit) {
+                arrivals.left();
+                submit.request().sink().on(new TokenEvent.Failed(message));
+                listener.failed(submit.request());
+            }
+        }
+        for (Sequence sequence : List.copyOf(byKey.values())) {
+            if (sequence.scheduledAt(0)) {
+                arrivals.left();
+            }
+            state.remove(sequence);
+            forget(sequence);
+            sequence.request().sink().on(new TokenEvent.Failed(message));
+            listener.failed(sequence.request());
+        }
+        stats = snapshot();
+    }
+
+    private static StepRecord record(StepPlan plan, long planNanos, long executeNanos) {
+        int prefill = 0;
+        int decode = 0;
+        int host = 0;
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                if (chunk.decodes()) {
+                    decode++;
+                    host += chunk.reader().place() == Place.HOST ? 1 : 0;
+                } else {
+                    prefill += chunk.rows();
+                }
+            }
+        }
+        return new StepRecord(plan.step(), prefill, decode, host, plan.swaps().size(), planNanos, executeNanos);
+    }
+
+    private EngineStats snapshot() {
+        var gpu = state.kv().pool(Place.GPU);
+        var host = state.kv().pool(Place.HOST);
+        return new EngineStats(
+                arrivals.waiting(),
+                state.running().size(),
+                state.swapped().size(),
+                gpu.size(),
+                gpu.used(),
+                host.size(),
+                host.used(),
+                state.preemptions(),
+                stats == null ? 0 : stats.steps() + 1);
+    }
+}

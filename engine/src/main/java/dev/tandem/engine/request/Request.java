@@ -1,0 +1,17 @@
+package dev.tandem.engine.request;
+
+/**
+ * One generation: a prompt, how to continue it, and whom to tell.
+ *
+ * @param id unique among live requests; cancellation names it
+ * @param prompt token ids, at least one; the array is not copied and must not change
+ * @param priority lower runs first; equal priorities run in order of arrival
+ */
+public record Request(
+        String id, int[] prompt, SamplingParams sampling, int priority, TextDecoder decoder, TokenSink sink) {
+    public Request {
+        if (prompt.length == 0) {
+            throw RequestException.bad("prompt", "the prompt is empty; it needs at least one token");
+        }
+    }
+}

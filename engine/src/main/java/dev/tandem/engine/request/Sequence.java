@@ -1,0 +1,158 @@
+package dev.tandem.engine.request;
+
+import dev.tandem.engine.kv.BlockTable;
+import dev.tandem.engine.sample.TokenSampler;
+import java.util.Arrays;
+
+/**
+ * A request inside the engine: its tokens so far and how many of them have their KV computed. There is no prefill or
+ * decode phase, only {@link #remaining()} tokens to compute; when none remain before the last, the next one is sampled.
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class Sequence {
+    private static final long NEVER = Long.MIN_VALUE;
+
+    private final long key;
+    private final Request request;
+    private final long arrivedNanos;
+    private final int limit;
+    private final TokenSampler sampler;
+    private final StopMatcher stopMatcher;
+    private final BlockTable table = new BlockTable();
+    private int[] tokens;
+    private int length;
+    private int computed;
+    private RequestState state = RequestState.WAITING;
+    private long firstScheduledNanos = NEVER;
+    private long firstTokenNanos = NEVER;
+    private int preemptions;
+    private int hostTokens;
+
+    /**
+     * @param key unique number, ascending with arrival
+     * @param limit the most tokens prompt and output may have together
+     */
+    public Sequence(long key, Request request, long arrivedNanos, int limit, TokenSampler sampler) {
+        this.key = key;
+        this.request = request;
+        this.arrivedNanos = arrivedNanos;
+        this.limit = limit;
+        this.sampler = sampler;
+        this.stopMatcher = new StopMatcher(request.sampling().stop(), request.sampling().includeStop());
+        this.tokens = Arrays.copyOf(request.prompt(), request.prompt().length + 16);
+        this.length = request.prompt().length;
+    }
+
+    public long key() {
+        return key;
+    }
+
+    public Request request() {
+        return request;
+    }
+
+    public TokenSampler sampler() {
+        return sampler;
+    }
+
+    public StopMatcher stopMatcher() {
+        return stopMatcher;
+    }
+
+    public BlockTable table() {
+        return table;
+    }
+
+    public RequestState state() {
+        return state;
+    }
+
+    public void state(RequestState next) {
+        state = next;
+    }
+
+    /** Prompt and output tokens known so far. */
+    public int length() {
+        return length;
+    }
+
+    /** The most tokens this sequence may reach. */
+    public int limit() {
+        return limit;
+    }
+
+    /** Tokens whose KV is in the cache. */
+    public int computed() {
+        return computed;
+    }
+
+    /** Known tokens not yet computed: 1 when decoding, more while the prompt (or a recomputation) is under way. */
+    public int remaining() {
+        return length - computed;
+    }
+
+    public int outputLength() {
+        return length - request.prompt().length;
+    }
+
+    /** A copy of tokens {@code [from, from + count)}. */
+    public int[] tokens(int from, int count) {
+        return Arrays.copyOfRange(tokens, from, from + count);
+    }
+
+    public void advance(int count) {
+        computed += count;
+    }
+
+    public void append(int token) {
+        if (length == tokens.length) {
+            tokens = Arrays.copyOf(tokens, length + (length >> 1) + 1);
+        }
+        tokens[length++] = token;
+    }
+
+    /** Forgets the computed KV (its blocks are the cache's business) so that it is computed again. */
+    public void restart() {
+        computed = 0;
+    }
+
+    public void countPreemption() {
+        preemptions++;
+    }
+
+    public void countHostToken() {
+        hostTokens++;
+    }
+
+    /** Notes when the sequence left the queue; true the first time. */
+    public boolean scheduledAt(long nanos) {
+        if (firstScheduledNanos != NEVER) {
+            return false;
+        }
+        firstScheduledNanos = nanos;
+        return true;
+    }
+
+    /** Notes when the first token came, and returns how long that took from arrival. */
+    public long firstTokenAt(long nanos) {
+        firstTokenNanos = nanos;
+        return nanos - arrivedNanos;
+    }
+
+    public Usage usage(long nowNanos) {
+        return new Usage(
+                request.prompt().length,
+                outputLength(),
+                firstScheduledNanos == NEVER ? nowNanos - arrivedNanos : firstScheduledNanos - arrivedNanos,
+                firstTokenNanos == NEVER ? 0 : firstTokenNanos - arrivedNanos,
+                nowNanos - arrivedNanos,
+                preemptions,
+                hostTokens);
+    }
+
+    @Override
+    public String toString() {
+        return request.id() + "#" + key + " " + computed + "/" + length;
+    }
+}

@@ -1,0 +1,7 @@
+package dev.tandem.engine.sample;
+
+import dev.tandem.engine.request.TokenLogprobs;
+import java.util.Optional;
+
+/** A sampled token, with log-probabilities where the request asked for them. */
+public record Choice(int token, Optional<TokenLogprobs> logprobs) {}

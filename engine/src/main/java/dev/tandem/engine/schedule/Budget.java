@@ -1,0 +1,18 @@
+package dev.tandem.engine.schedule;
+
+/**
+ * What one step may hold.
+ *
+ * @param maxBatchTokens rows of all sequences together
+ * @param maxSequences sequences running at the same time
+ * @param maxChunkTokens rows of one prefill chunk, so that decoding neighbours are not held up for long
+ */
+public record Budget(int maxBatchTokens, int maxSequences, int maxChunkTokens) {
+    public Budget {
+        if (maxSequences < 1 || maxChunkTokens < 1 || maxBatchTokens < maxSequences) {
+            throw new IllegalArgumentException(
+                    "a budget of " + maxBatchTokens + " batch tokens, " + maxSequences + " sequences and " + maxChunkTokens
+                            + " chunk tokens: each must be positive and --max-num-batched-tokens at least --max-num-seqs");
+        }
+    }
+}

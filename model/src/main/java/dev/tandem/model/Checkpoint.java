@@ -1,0 +1,88 @@
+package dev.tandem.model;
+
+import dev.tandem.model.config.GenerationDefaults;
+import dev.tandem.model.config.HuggingFaceConfig;
+import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.gguf.GgufConfig;
+import dev.tandem.model.gguf.GgufFile;
+import dev.tandem.model.gguf.GgufVocabulary;
+import dev.tandem.model.gguf.GgufWeights;
+import dev.tandem.model.weights.DummyWeights;
+import dev.tandem.model.weights.SafetensorsWeights;
+import dev.tandem.model.weights.Weights;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/**
+ * A model as found on disk: shape, weights, tokenizer and sampling defaults. Closing unmaps the weights.
+ */
+public record Checkpoint(
+        String name, ModelConfig config, Weights weights, GenerationDefaults defaults, TokenizerSource tokenizer)
+        implements AutoCloseable {
+
+    /** Where the tokenizer's description is. */
+    public sealed interface TokenizerSource {
+        /** {@code tokenizer.json}, {@code tokenizer_config.json} and chat template in a directory. */
+        record Directory(Path path) implements TokenizerSource {}
+
+        record Gguf(GgufVocabulary vocabulary) implements TokenizerSource {}
+    }
+
+    /** Where the weights are to come from. */
+    public enum LoadFormat {
+        AUTO,
+        /** Seeded random weights of the configuration's shapes. */
+        DUMMY
+    }
+
+    /**
+     * Opens a {@code .gguf} file or a Hugging Face directory.
+     *
+     * @throws ModelException that names what is missing or wrong
+     */
+    public static Checkpoint open(Path path, LoadFormat format, long seed) {
+        if (Files.isDirectory(path)) {
+            ModelConfig config = HuggingFaceConfig.read(path);
+            Weights weights = format == LoadFormat.DUMMY ? new DummyWeights(config, seed) : SafetensorsWeights.open(path);
+            return new Checkpoint(
+                    name(path),
+                    config,
+                    weights,
+                    HuggingFaceConfig.readGenerationDefaults(path),
+                    new TokenizerSource.Directory(path));
+        }
+        if (!Files.exists(path)) {
+            throw new ModelException(
+                    "model " + path + " does not exist; give a .gguf file or a directory with config.json");
+        }
+        return openGguf(path, format, seed);
+    }
+
+    private static Checkpoint openGguf(Path path, LoadFormat format, long seed) {
+        GgufFile file = GgufFile.open(path);
+        try {
+            ModelConfig config = GgufConfig.read(file);
+            GgufVocabulary vocabulary = GgufVocabulary.read(file);
+            Weights weights = new GgufWeights(file, config);
+            if (format == LoadFormat.DUMMY) {
+                weights.close();
+                weights = new DummyWeights(config, seed);
+            }
+            return new Checkpoint(
+                    name(path), config, weights, GenerationDefaults.NONE, new TokenizerSource.Gguf(vocabulary));
+        } catch (RuntimeException e) {
+            file.close();
+            throw e;
+        }
+    }
+
+    private static String name(Path path) {
+        String last = path.toAbsolutePath().normalize().getFileName().toString();
+        return last.endsWith(".gguf") ? last.substring(0, last.length() - ".gguf".length()) : last;
+    }
+
+    @Override
+    public void close() {
+        weights.close();
+    }
+}

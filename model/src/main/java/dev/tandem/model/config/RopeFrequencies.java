@@ -1,0 +1,55 @@
+package dev.tandem.model.config;
+
+import dev.tandem.model.ModelException;
+
+/** The angular frequency of each rotated pair of dimensions. */
+public final class RopeFrequencies {
+    private RopeFrequencies() {}
+
+    /** @return {@code [headDim / 2]} radians a position */
+    public static float[] of(ModelConfig config) {
+        int pairs = config.headDim() / 2;
+        float[] frequencies = new float[pairs];
+        for (int i = 0; i < pairs; i++) {
+            frequencies[i] = (float) (1.0 / Math.pow(config.ropeTheta(), 2.0 * i / config.headDim()));
+        }
+        switch (config.ropeScaling()) {
+            case RopeScaling.None none -> {}
+            case RopeScaling.Linear linear -> {
+                for (int i = 0; i < pairs; i++) {
+                    frequencies[i] /= (float) linear.factor();
+                }
+            }
+            case RopeScaling.Llama3 llama3 -> {
+                for (int i = 0; i < pairs; i++) {
+                    frequencies[i] = stretch(frequencies[i], llama3);
+                }
+            }
+            case RopeScaling.Divisors divisors -> {
+                if (divisors.divisors().length != pairs) {
+                    throw new ModelException("the model has " + divisors.divisors().length
+                            + " rope frequency divisors but heads of " + config.headDim() + " need " + pairs);
+                }
+                for (int i = 0; i < pairs; i++) {
+                    frequencies[i] /= divisors.divisors()[i];
+                }
+            }
+        }
+        return frequencies;
+    }
+
+    private static float stretch(float frequency, RopeScaling.Llama3 scaling) {
+        double wavelength = 2 * Math.PI / frequency;
+        double longest = scaling.originalContext() / scaling.lowFrequencyFactor();
+        double shortest = scaling.originalContext() / scaling.highFrequencyFactor();
+        if (wavelength < shortest) {
+            return frequency;
+        }
+        if (wavelength > longest) {
+            return (float) (frequency / scaling.factor());
+        }
+        double blend = (scaling.originalContext() / wavelength - scaling.lowFrequencyFactor())
+                / (scaling.highFrequencyFactor() - scaling.lowFrequencyFactor());
+        return (float) ((1 - blend) * frequency / scaling.factor() + blend * frequency);
+    }
+}

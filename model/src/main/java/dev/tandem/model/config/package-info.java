@@ -1,0 +1,6 @@
+/**
+ * A model's shape. Entry point: {@link dev.tandem.model.config.ModelConfig}.
+ *
+ * <p>Owned by: immutable. Next: {@code weights}.
+ */
+package dev.tandem.model.config;

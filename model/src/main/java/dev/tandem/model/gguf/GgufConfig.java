@@ -1,0 +1,85 @@
+package dev.tandem.model.gguf;
+
+import dev.tandem.model.ModelException;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.RopeScaling;
+import dev.tandem.model.weights.Tensor;
+import java.util.HashSet;
+import java.util.Set;
+
+/** A model's shape from GGUF metadata of the {@code llama} architecture. */
+public final class GgufConfig {
+    private static final String ARCHITECTURE = "llama";
+
+    private GgufConfig() {}
+
+    public static ModelConfig read(GgufFile file) {
+        String architecture = file.string("general.architecture", "");
+        if (!architecture.equals(ARCHITECTURE)) {
+            throw new ModelException(file.path() + ": GGUF architecture '" + architecture + "' is not supported; "
+                    + ARCHITECTURE + " is. Other families can be served from their Hugging Face directory");
+        }
+        int hidden = require(file, "llama.embedding_length");
+        int heads = require(file, "llama.attention.head_count");
+        int headDim = (int) file.integer("llama.attention.key_length", heads > 0 ? hidden / heads : 0);
+        Tensor embeddings = file.tensors().get("token_embd.weight");
+        if (embeddings == null) {
+            throw new ModelException(file.path() + " has no tensor token_embd.weight");
+        }
+        try {
+            return new ModelConfig(
+                    "llama",
+                    hidden,
+                    require(file, "llama.block_count"),
+                    heads,
+                    (int) file.integer("llama.attention.head_count_kv", heads),
+                    headDim,
+                    require(file, "llama.feed_forward_length"),
+                    embeddings.rows(),
+                    require(file, "llama.context_length"),
+                    file.real("llama.attention.layer_norm_rms_epsilon", 1e-5),
+                    file.real("llama.rope.freq_base", 10_000),
+                    ropeScaling(file),
+                    !file.tensors().containsKey("output.weight"),
+                    file.tensors().containsKey("blk.0.attn_q.bias"),
+                    false,
+                    0,
+                    DataType.FLOAT32,
+                    endTokens(file));
+        } catch (ModelException e) {
+            throw new ModelException(file.path() + ": " + e.getMessage());
+        }
+    }
+
+    private static RopeScaling ropeScaling(GgufFile file) {
+        Tensor divisors = file.tensors().get("rope_freqs.weight");
+        if (divisors != null) {
+            return new RopeScaling.Divisors(divisors.vector());
+        }
+        return switch (file.string("llama.rope.scaling.type", "none")) {
+            case "none" -> RopeScaling.NONE;
+            case "linear" -> new RopeScaling.Linear(file.real("llama.rope.scaling.factor", 1));
+            case String other -> throw new ModelException(
+                    "rope scaling '" + other + "' is not supported; supported are none, linear and frequency divisors");
+        };
+    }
+
+    private static Set<Integer> endTokens(GgufFile file) {
+        Set<Integer> tokens = new HashSet<>();
+        for (String key : new String[] {"eos", "eot", "eom"}) {
+            long id = file.integer("tokenizer.ggml." + key + "_token_id", -1);
+            if (id >= 0) {
+                tokens.add((int) id);
+            }
+        }
+        return tokens;
+    }
+
+    private static int require(GgufFile file, String key) {
+        if (!file.has(key)) {
+            throw new ModelException(file.path() + ": the metadata entry " + key + " is missing");
+        }
+        return (int) file.integer(key, 0);
+    }
+}

@@ -1,0 +1,165 @@
+package dev.tandem.model.gguf;
+
+import dev.tandem.model.ModelException;
+import dev.tandem.model.weights.ElementType;
+import dev.tandem.model.weights.MappedFile;
+import dev.tandem.model.weights.Tensor;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/**
+ * A parsed GGUF v3 file: metadata by key and tensors by the names in the file. Memory-mapped; closing unmaps.
+ */
+public final class GgufFile implements AutoCloseable {
+    private static final int MAGIC = 0x46554747;
+    private static final int VERSION = 3;
+    private static final int DEFAULT_ALIGNMENT = 32;
+    private static final Map<Integer, ElementType> TYPES = Map.ofEntries(
+            Map.entry(0, ElementType.F32),
+            Map.entry(1, ElementType.F16),
+            Map.entry(2, ElementType.Q4_0),
+            Map.entry(3, ElementType.Q4_1),
+            Map.entry(6, ElementType.Q5_0),
+            Map.entry(7, ElementType.Q5_1),
+            Map.entry(8, ElementType.Q8_0),
+            Map.entry(12, ElementType.Q4_K),
+            Map.entry(13, ElementType.Q5_K),
+            Map.entry(14, ElementType.Q6_K),
+            Map.entry(30, ElementType.BF16));
+
+    private final Path path;
+    private final Arena arena;
+    private final Map<String, Object> metadata;
+    private final Map<String, Tensor> tensors;
+
+    private GgufFile(Path path, Arena arena, Map<String, Object> metadata, Map<String, Tensor> tensors) {
+        this.path = path;
+        this.arena = arena;
+        this.metadata = metadata;
+        this.tensors = tensors;
+    }
+
+    public static GgufFile open(Path path) {
+        Arena arena = Arena.ofShared();
+        try {
+            return parse(path, arena);
+        } catch (RuntimeException e) {
+            arena.close();
+            throw e;
+        }
+    }
+
+    private static GgufFile parse(Path path, Arena arena) {
+        MemorySegment bytes = MappedFile.map(path, arena);
+        GgufReader reader = new GgufReader(path, bytes);
+        int magic = reader.i32();
+        if (magic != MAGIC) {
+            throw new ModelException(path + " is not a GGUF file: it begins with 0x" + Integer.toHexString(magic));
+        }
+        int version = reader.i32();
+        if (version != VERSION) {
+            throw new ModelException(path + " is GGUF version " + version + "; version " + VERSION + " is supported");
+        }
+        int tensorCount = reader.count("tensors", 24);
+        int metadataCount = reader.count("metadata entries", 13);
+        Map<String, Object> metadata = new LinkedHashMap<>();
+        for (int i = 0; i < metadataCount; i++) {
+            String key = reader.string();
+            metadata.put(key, reader.value(reader.i32()));
+        }
+        return new GgufFile(path, arena, metadata, tensors(path, reader, bytes, tensorCount, alignment(path, metadata)));
+    }
+
+    private static long alignment(Path path, Map<String, Object> metadata) {
+        Object value = metadata.getOrDefault("general.alignment", (long) DEFAULT_ALIGNMENT);
+        if (!(value instanceof Long alignment) || alignment < 1 || Long.bitCount(alignment) != 1) {
+            throw new ModelException(path + ": general.alignment is " + value + "; it must be a power of two");
+        }
+        return alignment;
+    }
+
+    private static Map<String, Tensor> tensors(
+            Path path, GgufReader reader, MemorySegment bytes, int count, long alignment) {
+        record Entry(String name, ElementType type, long columns, long rows, long offset) {}
+        Entry[] entries = new Entry[count];
+        for (int i = 0; i < count; i++) {
+            String name = reader.string();
+            int dimensions = reader.i32();
+            if (dimensions < 1 || dimensions > 2) {
+                throw new ModelException(path + ": tensor " + name + " has " + dimensions + " dimensions, not 1 or 2");
+            }
+            long columns = reader.i64();
+            long rows = dimensions == 2 ? reader.i64() : 1;
+            int type = reader.i32();
+            if (!TYPES.containsKey(type)) {
+                throw new ModelException(
+                        path + ": tensor " + name + " has GGML type " + type + "; supported are " + TYPES.values());
+            }
+            entries[i] = new Entry(name, TYPES.get(type), columns, rows, reader.i64());
+        }
+        long data = (reader.position() + alignment - 1) / alignment * alignment;
+        Map<String, Tensor> tensors = new HashMap<>();
+        for (Entry entry : entries) {
+            ElementType type = entry.type();
+            boolean sane = entry.columns() > 0
+                    && entry.rows() > 0
+                    && entry.columns() <= Integer.MAX_VALUE
+                    && entry.rows() <= Integer.MAX_VALUE
+                    && entry.columns() % type.blockElements() == 0;
+            if (!sane) {
+                throw new ModelException(path + ": tensor " + entry.name() + " has the impossible shape [" + entry.rows()
+                        + ", " + entry.columns() + "] for " + type);
+            }
+            long size = type.bytes(entry.columns()) * entry.rows();
+            if (entry.offset() < 0 || data > bytes.byteSize() || entry.offset() > bytes.byteSize() - data - size) {
+                throw new ModelException(path + " is truncated: tensor " + entry.name() + " of " + size
+                        + " bytes lies at offset " + (data + entry.offset()) + " of " + bytes.byteSize());
+            }
+            MemorySegment slice = bytes.asSlice(data + entry.offset(), size);
+            tensors.put(entry.name(), Tensor.of(entry.name(), type, (int) entry.rows(), (int) entry.columns(), slice));
+        }
+        return tensors;
+    }
+
+    public Path path() {
+        return path;
+    }
+
+    Map<String, Tensor> tensors() {
+        return tensors;
+    }
+
+    public boolean has(String key) {
+        return metadata.containsKey(key);
+    }
+
+    public String string(String key, String otherwise) {
+        return metadata.get(key) instanceof String value ? value : otherwise;
+    }
+
+    public long integer(String key, long otherwise) {
+        return metadata.get(key) instanceof Long value ? value : otherwise;
+    }
+
+    public double real(String key, double otherwise) {
+        return metadata.get(key) instanceof Double value ? value : otherwise;
+    }
+
+    public boolean flag(String key, boolean otherwise) {
+        return metadata.get(key) instanceof Boolean value ? value : otherwise;
+    }
+
+    /** An array's elements, empty when there is none. */
+    public Object[] array(String key) {
+        return metadata.get(key) instanceof Object[] values ? values : new Object[0];
+    }
+
+    @Override
+    public void close() {
+        arena.close();
+    }
+}

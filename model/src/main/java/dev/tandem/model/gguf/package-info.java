@@ -1,0 +1,6 @@
+/**
+ * GGUF v3 files: metadata, vocabulary and tensors in one. Entry point: {@link dev.tandem.model.gguf.GgufFile}.
+ *
+ * <p>Owned by: whoever closes the file. Next: {@code weights}.
+ */
+package dev.tandem.model.gguf;

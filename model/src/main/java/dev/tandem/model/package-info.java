@@ -1,0 +1,7 @@
+/**
+ * What is computed, whatever computes it: configurations, weights, where they come from. Entry point:
+ * {@link dev.tandem.model.Checkpoint}.
+ *
+ * <p>Owned by: immutable after loading. Next: {@code config}, {@code weights}, then module {@code cpu}.
+ */
+package dev.tandem.model;
