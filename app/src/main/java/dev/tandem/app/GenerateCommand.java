@@ -1,0 +1,126 @@
+package dev.tandem.app;
+
+import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.text.ChatTemplate;
+import dev.tandem.text.StreamingDetokenizer;
+import dev.tandem.text.Tokenizer;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.Callable;
+import java.util.concurrent.LinkedBlockingQueue;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+
+/** One prompt, streamed to the terminal. */
+@Command(
+        name = "generate",
+        mixinStandardHelpOptions = true,
+        description = {
+            "Answers one prompt, streaming the text to the terminal.",
+            "",
+            "  tandem generate --prompt 'What is the capital of France?'",
+            "  tandem generate my-model/ --raw --prompt 'Once upon a time' --temperature 0.8"
+        })
+final class GenerateCommand implements Callable<Integer> {
+    @Mixin
+    ModelOptions options;
+
+    @Option(names = {"-p", "--prompt"}, required = true, description = "The text to answer.")
+    String prompt;
+
+    @Option(names = "--raw", description = "Continue the text as it stands, without the chat template.")
+    boolean raw;
+
+    @Option(names = "--max-tokens", defaultValue = "256", description = "Tokens to generate at most (${DEFAULT-VALUE}).")
+    int maxTokens;
+
+    @Option(names = "--temperature", defaultValue = "0", description = "0 is greedy (${DEFAULT-VALUE}).")
+    double temperature;
+
+    @Option(names = "--top-p", defaultValue = "1", description = "Mass of the tokens drawn from (${DEFAULT-VALUE}).")
+    double topP;
+
+    @Option(names = "--top-k", defaultValue = "0", description = "Number of tokens drawn from, 0 for all (${DEFAULT-VALUE}).")
+    int topK;
+
+    @Override
+    public Integer call() throws InterruptedException {
+        try (EngineAssembly assembly = EngineAssembly.start(options, true, EngineListener.NONE, System.err)) {
+            Tokenizer tokenizer = assembly.tokenizer().orElseThrow();
+            int[] tokens = promptTokens(tokenizer, assembly.template());
+            BlockingQueue<TokenEvent> events = new LinkedBlockingQueue<>();
+            SamplingParams sampling = SamplingParams.builder()
+                    .temperature(temperature)
+                    .topP(topP)
+                    .topK(topK)
+                    .maxTokens(maxTokens)
+                    .build();
+            StreamingDetokenizer detokenizer = new StreamingDetokenizer(tokenizer.vocabulary(), true);
+            assembly.engine()
+                    .submit(new Request("generate", tokens, sampling, 0, decoder(detokenizer), events::add));
+            return print(events);
+        }
+    }
+
+    private int[] promptTokens(Tokenizer tokenizer, Optional<ChatTemplate> template) {
+        if (raw || template.isEmpty()) {
+            return tokenizer.encode(prompt, true);
+        }
+        String text = template.get()
+                .render(List.of(Map.of("role", "user", "content", prompt)), List.of(), true, Map.of());
+        return tokenizer.encode(text, false);
+    }
+
+    private static TextDecoder decoder(StreamingDetokenizer detokenizer) {
+        return new TextDecoder() {
+            @Override
+            public String append(int token) {
+                return detokenizer.append(token);
+            }
+
+            @Override
+            public String finish() {
+                return detokenizer.finish();
+            }
+        };
+    }
+
+    private static int print(BlockingQueue<TokenEvent> events) throws InterruptedException {
+        PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+        while (true) {
+            switch (events.take()) {
+                case TokenEvent.Token token -> {
+                    out.print(token.text());
+                    out.flush();
+                }
+                case TokenEvent.Finished finished -> {
+                    out.println(finished.text());
+                    var usage = finished.usage();
+                    double decode = (usage.total() - usage.timeToFirstToken()) / 1e9;
+                    System.err.printf(
+                            Locale.ROOT,
+                            "%d prompt tokens, first token after %.0f ms, %d tokens at %.1f a second%n",
+                            usage.promptTokens(),
+                            usage.timeToFirstToken() / 1e6,
+                            usage.completionTokens(),
+                            Math.max(0, usage.completionTokens() - 1) / decode);
+                    return 0;
+                }
+                case TokenEvent.Failed failed -> {
+                    System.err.println(failed.message());
+                    return 1;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+package dev.tandem.app;
+
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.model.Checkpoint.LoadFormat;
+import java.nio.file.Path;
+import java.util.Optional;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** What every command that runs a model understands. */
+final class ModelOptions {
+    @Parameters(
+            arity = "0..1",
+            paramLabel = "MODEL",
+            description = "A .gguf file or a Hugging Face directory. Default: " + DefaultModel.NAME + ", fetched once.")
+    Optional<Path> model = Optional.empty();
+
+    @Option(
+            names = "--dtype",
+            defaultValue = "auto",
+            description = "auto, bfloat16, float16 or float32: weights and KV cache. auto takes the file's own type;"
+                    + " quantised GGUF blocks are kept and computed exactly.")
+    String dtype = "auto";
+
+    @Option(
+            names = "--load-format",
+            defaultValue = "auto",
+            description = "auto, or dummy: seeded random weights from the configuration alone.")
+    LoadFormat loadFormat = LoadFormat.AUTO;
+
+    @Option(names = "--max-model-len", description = "Longest sequence, prompt and output. Default: what the model allows.")
+    Optional<Integer> maxModelLen = Optional.empty();
+
+    @Option(names = "--max-num-seqs", defaultValue = "64", description = "Sequences that run at the same time (${DEFAULT-VALUE}).")
+    int maxNumSeqs = 64;
+
+    @Option(
+            names = "--max-num-batched-tokens",
+            defaultValue = "1024",
+            description = "Tokens computed in one step, all sequences together (${DEFAULT-VALUE}).")
+    int maxNumBatchedTokens = 1024;
+
+    @Option(
+            names = "--max-prefill-chunk",
+            defaultValue = "512",
+            description = "Prompt tokens of one sequence in one step (${DEFAULT-VALUE}).")
+    int maxPrefillChunk = 512;
+
+    @Option(
+            names = "--max-queued-requests",
+            defaultValue = "1024",
+            description = "Requests that may wait; more are refused with 429 (${DEFAULT-VALUE}).")
+    int maxQueuedRequests = 1024;
+
+    @Option(
+            names = "--num-gpu-blocks-override",
+            description = "KV blocks of 16 tokens in the GPU pool; on the CPU executor, in the pool that plays the GPU."
+                    + " Default: what --kv-cache-memory holds.")
+    Optional<Integer> gpuBlocks = Optional.empty();
+
+    @Option(
+            names = "--kv-cache-memory",
+            converter = ByteSizeConverter.class,
+            description = "Memory of the GPU pool, e.g. 2GiB. Default: a quarter of the machine's, at most 4 GiB.")
+    Optional<ByteSize> kvCacheMemory = Optional.empty();
+
+    @Option(
+            names = "--host-kv",
+            converter = ByteSizeConverter.class,
+            description = "Memory of the host pool, where preempted KV waits, e.g. 4GiB. Default: as --kv-cache-memory.")
+    Optional<ByteSize> hostKv = Optional.empty();
+
+    @Option(
+            names = "--preemption",
+            defaultValue = "swap",
+            description = "swap: preempted KV moves to the host pool; recompute: it is dropped and computed again (${DEFAULT-VALUE}).")
+    Preemption preemption = Preemption.SWAP;
+
+    @Option(names = "--threads", description = "Compute threads. Default: the cores this process may use.")
+    Optional<Integer> threads = Optional.empty();
+
+    @Option(
+            names = "--pin-threads",
+            negatable = true,
+            defaultValue = "true",
+            fallbackValue = "true",
+            description = "Bind compute threads to cores (${DEFAULT-VALUE}).")
+    boolean pinThreads = true;
+
+    @Option(names = "--seed", defaultValue = "0", description = "Seed of sampling and of dummy weights (${DEFAULT-VALUE}).")
+    long seed;
+
+    static final class ByteSizeConverter implements picocli.CommandLine.ITypeConverter<ByteSize> {
+        @Override
+        public ByteSize convert(String value) {
+            return ByteSize.parse(value);
+        }
+    }
+}

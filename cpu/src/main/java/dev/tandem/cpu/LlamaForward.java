@@ -1,0 +1,234 @@
+package dev.tandem.cpu;
+
+import dev.tandem.cpu.attention.AttentionScratch;
+import dev.tandem.cpu.attention.KvStore;
+import dev.tandem.cpu.attention.PagedAttention;
+import dev.tandem.cpu.simd.Lanes;
+import dev.tandem.cpu.simd.PackedMatrix;
+import dev.tandem.cpu.simd.PanelProduct;
+import dev.tandem.cpu.simd.RowOps;
+import dev.tandem.cpu.topology.WorkerPool;
+import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.kv.Place;
+import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.RopeFrequencies;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
+import java.util.EnumMap;
+
+/**
+ * A decoder of the Llama family, one stage after another: embed, then for each layer pre-projection (norm, qkv,
+ * rotation, append to KV), attention, post-projection (output, norm, feed-forward), then logits.
+ *
+ * <p>Every value depends on its own row alone and is summed in one order, so batch and chunking change no bits.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class LlamaForward {
+    /** Rows of a product handled together: inputs of 64 x 1536 x 4 = 384 KiB stay in the second-level cache. */
+    private static final int ROW_BLOCK = 64;
+    /** Below this many rows a row-wise operation costs less than handing it to the workers. */
+    private static final int FEW_ROWS = 4;
+
+    private final ModelConfig config;
+    private final LlamaWeights weights;
+    private final EnumMap<Place, KvStore> stores;
+    private final WorkerPool workers;
+    private final float[] frequencies;
+    private final float epsilon;
+    private final AttentionScratch[] attentionScratch;
+    private final MemorySegment[] productScratch;
+    /** [sampled rows, hidden]: normed inputs of the output projection. */
+    private float[] lastRows = new float[0];
+
+    /** @param arena owns scratch memory */
+    LlamaForward(
+            ModelConfig config, LlamaWeights weights, EnumMap<Place, KvStore> stores, WorkerPool workers, Arena arena) {
+        this.config = config;
+        this.weights = weights;
+        this.stores = stores;
+        this.workers = workers;
+        this.frequencies = RopeFrequencies.of(config);
+        this.epsilon = (float) config.normEpsilon();
+        this.attentionScratch = new AttentionScratch[workers.size()];
+        this.productScratch = new MemorySegment[workers.size()];
+        for (int i = 0; i < workers.size(); i++) {
+            attentionScratch[i] =
+                    new AttentionScratch(PagedAttention.mostRows(config.group()), config.headDim(), arena);
+            productScratch[i] = arena.allocate(PanelProduct.SCRATCH_BYTES, 64);
+        }
+    }
+
+    int tileTokens() {
+        return PagedAttention.tileTokens(config.group());
+    }
+
+    /** Looks up the rows' tokens and their rotation angles. */
+    void embed(Activations a) {
+        int row = 0;
+        for (Chunk chunk : a.chunks) {
+            for (int token : chunk.tokens()) {
+                weights.embeddings().row(token, a.residual, row * a.hiddenWidth);
+                for (int i = 0; i < a.half; i++) {
+                    float angle = a.positions[row] * frequencies[i];
+                    a.cos[row * a.half + i] = (float) Math.cos(angle);
+                    a.sin[row * a.half + i] = (float) Math.sin(angle);
+                }
+                row++;
+            }
+        }
+    }
+
+    /** Norm, q, k and v, rotation, and the new tokens' K and V into their blocks. */
+    void preProjection(Activations a, int layer) {
+        LlamaWeights.Layer w = weights.layers().get(layer);
+        forEachRow(a.rows, row -> {
+            RowOps.rmsNorm(
+                    a.residual, row * a.hiddenWidth, w.inputNorm(), epsilon, config.hidden(), a.normed, row * a.hiddenWidth);
+            if (w.qkvBias().length > 0) {
+                System.arraycopy(w.qkvBias(), 0, a.qkv, row * a.qkvWidth, w.qkvBias().length);
+                Arrays.fill(a.qkv, row * a.qkvWidth + w.qkvBias().length, (row + 1) * a.qkvWidth, 0);
+            } else {
+                Arrays.fill(a.qkv, row * a.qkvWidth, (row + 1) * a.qkvWidth, 0);
+            }
+        });
+        product(w.qkv(), a.rows, a.normed, a.hiddenWidth, a.qkv, a.qkvWidth);
+        forEachRow(a.rows, row -> rotateAndAppend(a, layer, w, row));
+    }
+
+    private void rotateAndAppend(Activations a, int layer, LlamaWeights.Layer w, int row) {
+        int headDim = config.headDim();
+        int keys = row * a.qkvWidth + config.heads() * headDim;
+        int values = keys + config.kvHeads() * headDim;
+        for (int head = 0; head < config.heads() + config.kvHeads(); head++) {
+            int at = row * a.qkvWidth + head * headDim;
+            if (config.qkNorm()) {
+                float[] norm = head < config.heads() ? w.queryNorm() : w.keyNorm();
+                RowOps.rmsNorm(a.qkv, at, norm, epsilon, headDim, a.qkv, at);
+            }
+            RowOps.rotate(a.qkv, at, a.cos, a.sin, row * a.half, a.half);
+        }
+        Chunk chunk = a.chunks.get(a.chunkOfRow[row]);
+        KvStore store = stores.get(chunk.reader().place());
+        int block = chunk.blocks()[a.positions[row] / KvStore.BLOCK_TOKENS];
+        int slot = a.positions[row] % KvStore.BLOCK_TOKENS;
+        for (int head = 0; head < config.kvHeads(); head++) {
+            store.append(layer, block, slot, head, a.qkv, keys + head * headDim, a.qkv, values + head * headDim);
+        }
+    }
+
+    /** Every row over its own sequence's KV, wherever that is. */
+    void attention(Activations a, int layer) {
+        int kvHeads = config.kvHeads();
+        int groupWidth = config.group() * config.headDim();
+        // the last tiles of a prompt see the longest context: begin with them
+        workers.run(a.tileCount * kvHeads, (index, worker) -> {
+            int tile = 3 * (a.tileCount - 1 - index / kvHeads);
+            int kvHead = index % kvHeads;
+            int row = a.tiles[tile + 1];
+            Chunk chunk = a.chunks.get(a.tiles[tile]);
+            PagedAttention.tile(
+                    stores.get(chunk.reader().place()),
+                    layer,
+                    kvHead,
+                    chunk.blocks(),
+                    a.positions[row],
+                    a.tiles[tile + 2],
+                    config.group(),
+                    a.qkv,
+                    row * a.qkvWidth + kvHead * groupWidth,
+                    a.qkvWidth,
+                    a.attended,
+                    row * a.attendedWidth + kvHead * groupWidth,
+                    a.attendedWidth,
+                    attentionScratch[worker]);
+        });
+    }
+
+    /** Output projection and feed-forward, each added to the residual stream. */
+    void postProjection(Activations a, int layer) {
+        LlamaWeights.Layer w = weights.layers().get(layer);
+        product(w.output(), a.rows, a.attended, a.attendedWidth, a.residual, a.hiddenWidth);
+        forEachRow(a.rows, row -> {
+            RowOps.rmsNorm(
+                    a.residual,
+                    row * a.hiddenWidth,
+                    w.attentionNorm(),
+                    epsilon,
+                    config.hidden(),
+                    a.normed,
+                    row * a.hiddenWidth);
+            Arrays.fill(a.gateUp, row * a.gateUpWidth, (row + 1) * a.gateUpWidth, 0);
+        });
+        product(w.gateUp(), a.rows, a.normed, a.hiddenWidth, a.gateUp, a.gateUpWidth);
+        int intermediate = config.intermediate();
+        forEachRow(a.rows, row -> {
+            int gate = row * a.gateUpWidth;
+            RowOps.swiGlu(a.gateUp, gate, a.gateUp, gate + intermediate, intermediate, a.gateUp, gate);
+        });
+        product(w.down(), a.rows, a.gateUp, a.gateUpWidth, a.residual, a.hiddenWidth);
+    }
+
+    int logitsWidth() {
+        return Lanes.padded(config.vocabulary());
+    }
+
+    /**
+     * Logits of the given rows.
+     *
+     * @param out [rows.length, {@link #logitsWidth()}]
+     */
+    void logits(Activations a, int[] rows, int count, float[] out) {
+        if (lastRows.length < count * a.hiddenWidth) {
+            lastRows = new float[count * a.hiddenWidth];
+        }
+        for (int i = 0; i < count; i++) {
+            RowOps.rmsNorm(
+                    a.residual,
+                    rows[i] * a.hiddenWidth,
+                    weights.norm(),
+                    epsilon,
+                    config.hidden(),
+                    lastRows,
+                    i * a.hiddenWidth);
+        }
+        Arrays.fill(out, 0, count * logitsWidth(), 0);
+        product(weights.head(), count, lastRows, a.hiddenWidth, out, logitsWidth());
+    }
+
+    /** {@code out += x · matrix}: one task a panel and block of rows. */
+    private void product(PackedMatrix matrix, int rows, float[] x, int xs, float[] out, int os) {
+        int panels = matrix.panels();
+        int rowBlocks = (rows + ROW_BLOCK - 1) / ROW_BLOCK;
+        workers.run(panels * rowBlocks, (index, worker) -> {
+            int from = index / panels * ROW_BLOCK;
+            int panel = index % panels;
+            PanelProduct.multiply(
+                    matrix,
+                    panel,
+                    Math.min(ROW_BLOCK, rows - from),
+                    x,
+                    from * xs,
+                    xs,
+                    out,
+                    from * os + panel * Lanes.PANEL,
+                    os,
+                    productScratch[worker].address());
+        });
+    }
+
+    private interface RowBody {
+        void run(int row);
+    }
+
+    private void forEachRow(int rows, RowBody body) {
+        if (rows <= FEW_ROWS) {
+            for (int row = 0; row < rows; row++) {
+                body.run(row);
+            }
+        } else {
+            workers.run(rows, (row, worker) -> body.run(row));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+package dev.tandem.cpu.attention;
+
+import dev.tandem.cpu.simd.Unpack;
+import dev.tandem.cpu.topology.NativeMemory;
+import dev.tandem.engine.kv.Place;
+import dev.tandem.model.config.DataType;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * The bytes of one place's KV blocks: {@code [layer][block][kvHead]} of a K tile {@code [headDim][16 tokens]} and a V
+ * tile {@code [16 tokens][headDim]}. In the K tile a vector of one dimension's tokens is contiguous, in the V tile one
+ * token's dimensions: both halves of attention are then products with {@code TileKernel} and need no sums across lanes.
+ *
+ * <p>Memory is freed by the arena. Owned by: the executor; rows of different sequences may be written in parallel.
+ */
+public final class KvStore {
+    public static final int BLOCK_TOKENS = 16;
+    /** Kernels read whole vectors and may pass the last tile's end. */
+    private static final int SLACK = 256;
+
+    private final int blocks;
+    private final int layers;
+    private final int kvHeads;
+    private final int headDim;
+    private final DataType type;
+    private final MemorySegment data;
+
+    public KvStore(Place place, int blocks, int layers, int kvHeads, int headDim, DataType type, Arena arena) {
+        this.blocks = blocks;
+        this.layers = layers;
+        this.kvHeads = kvHeads;
+        this.headDim = headDim;
+        this.type = type;
+        long bytes = layers * blocks * blockBytes() + SLACK;
+        this.data = NativeMemory.allocate(bytes, "the " + place + " KV pool of " + blocks + " blocks", arena);
+    }
+
+    public DataType type() {
+        return type;
+    }
+
+    public int kvHeads() {
+        return kvHeads;
+    }
+
+    public int headDim() {
+        return headDim;
+    }
+
+    private long tileBytes() {
+        return (long) headDim * BLOCK_TOKENS * type.bytes();
+    }
+
+    /** Bytes of one block in one layer. */
+    private long blockBytes() {
+        return 2 * kvHeads * tileBytes();
+    }
+
+    private long keyOffset(int layer, int block, int head) {
+        return ((long) layer * blocks + block) * blockBytes() + 2 * head * tileBytes();
+    }
+
+    /** Address of a K tile. */
+    public long keys(int layer, int block, int head) {
+        return data.address() + keyOffset(layer, block, head);
+    }
+
+    /** Address of a V tile. */
+    public long values(int layer, int block, int head) {
+        return keys(layer, block, head) + tileBytes();
+    }
+
+    /**
+     * Stores one token of one head.
+     *
+     * @param key [headDim] from {@code ko}
+     * @param value [headDim] from {@code vo}
+     */
+    public void append(int layer, int block, int slot, int head, float[] key, int ko, float[] value, int vo) {
+        long k = keyOffset(layer, block, head) + (long) slot * type.bytes();
+        long v = keyOffset(layer, block, head) + tileBytes() + (long) slot * headDim * type.bytes();
+        long keyStride = (long) BLOCK_TOKENS * type.bytes();
+        for (int d = 0; d < headDim; d++) {
+            set(k + d * keyStride, key[ko + d]);
+            set(v + (long) d * type.bytes(), value[vo + d]);
+        }
+    }
+
+    private void set(long offset, float value) {
+        switch (type) {
+            case FLOAT32 -> data.set(ValueLayout.JAVA_FLOAT, offset, value);
+            case BFLOAT16 -> data.set(ValueLayout.JAVA_SHORT, offset, Unpack.toBf16(value));
+            case FLOAT16 -> data.set(ValueLayout.JAVA_SHORT, offset, Float.floatToFloat16(value));
+        }
+    }
+
+    /** Copies whole blocks of all layers to another store of the same shape. */
+    public void copyTo(KvStore target, int[] from, int[] to) {
+        for (int layer = 0; layer < layers; layer++) {
+            for (int i = 0; i < from.length; i++) {
+                MemorySegment.copy(
+                        data, keyOffset(layer, from[i], 0), target.data, target.keyOffset(layer, to[i], 0), blockBytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+package dev.tandem.cpu.simd;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteOrder;
+import jdk.incubator.vector.FloatVector;
+import jdk.incubator.vector.IntVector;
+import jdk.incubator.vector.ShortVector;
+import jdk.incubator.vector.VectorShape;
+import jdk.incubator.vector.VectorSpecies;
+
+/**
+ * The vector width all kernels use: the machine's preferred one, or {@code -Dtandem.vector.bits=128|256|512}, which
+ * tests use to run every width. Results do not depend on it where a kernel sums along a dimension that is not a lane.
+ */
+public final class Lanes {
+    private static final VectorShape SHAPE = shape();
+
+    static final VectorSpecies<Float> F = VectorSpecies.of(float.class, SHAPE);
+    static final VectorSpecies<Integer> I = VectorSpecies.of(int.class, SHAPE);
+    /** As many shorts as {@link #F} has floats. */
+    static final VectorSpecies<Short> S =
+            VectorSpecies.of(short.class, VectorShape.forBitSize(SHAPE.vectorBitSize() / 2));
+
+    /** Floats a vector. */
+    public static final int COUNT = F.length();
+    /** Output columns that one kernel call computes: two vectors. */
+    public static final int PANEL = 2 * COUNT;
+
+    static final ByteOrder LE = ByteOrder.LITTLE_ENDIAN;
+    /** The whole address space as one segment that never closes: bounds and lifetime checks fold to constants. */
+    static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
+
+    private Lanes() {}
+
+    private static VectorShape shape() {
+        Integer bits = Integer.getInteger("tandem.vector.bits");
+        return bits == null ? FloatVector.SPECIES_PREFERRED.vectorShape() : VectorShape.forBitSize(bits);
+    }
+
+    /** {@code size} rounded up to whole panels. */
+    public static int padded(int size) {
+        return (size + PANEL - 1) / PANEL * PANEL;
+    }
+
+    public static int bits() {
+        return SHAPE.vectorBitSize();
+    }
+
+    static FloatVector load(long address) {
+        return FloatVector.fromMemorySegment(F, MEMORY, address, LE);
+    }
+
+    static IntVector loadInts(long address) {
+        return IntVector.fromMemorySegment(I, MEMORY, address, LE);
+    }
+
+    static ShortVector loadShorts(long address) {
+        return ShortVector.fromMemorySegment(S, MEMORY, address, LE);
+    }
+}

@@ -1,0 +1,169 @@
+package dev.tandem.cpu.simd;
+
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.weights.ElementType;
+import dev.tandem.model.weights.Tensor;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteOrder;
+import java.util.Arrays;
+import java.util.List;
+import java.util.function.IntConsumer;
+
+/**
+ * Packs tensors, one below the other, into one {@link PackedMatrix}: q, k and v become one product, gate and up
+ * another.
+ */
+public final class MatrixPacker {
+    private static final ValueLayout.OfShort SHORT = ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
+
+    /** Runs {@code body} for every index below {@code count}, in any order and on any threads. */
+    public interface Parallel {
+        void forEach(int count, IntConsumer body);
+    }
+
+    private final Arena arena;
+    private final Parallel parallel;
+
+    /** @param arena owns the packed matrices */
+    public MatrixPacker(Arena arena, Parallel parallel) {
+        this.arena = arena;
+        this.parallel = parallel;
+    }
+
+    /** Whether the file's blocks can be kept as they are, without loss and without unpacking. */
+    public static boolean keepsBlocks(List<Tensor> tensors) {
+        ElementType type = tensors.getFirst().type();
+        boolean supported = type == ElementType.Q4_0 || type == ElementType.Q4_1 || type == ElementType.Q8_0;
+        return supported && tensors.stream().allMatch(tensor -> tensor.type() == type);
+    }
+
+    /** @param tensors all of the same number of columns; their rows become the product's outputs, in order */
+    public PackedMatrix.Plain plain(List<Tensor> tensors, DataType type) {
+        int depth = tensors.getFirst().columns();
+        int columns = rows(tensors);
+        MemorySegment data = allocate((long) depth * Lanes.padded(columns) * type.bytes());
+        PackedMatrix.Plain matrix = new PackedMatrix.Plain(depth, columns, type, data);
+        forEachPanel(matrix, panel -> {
+            float[] row = new float[depth];
+            for (int column = 0; column < Lanes.PANEL && panel * Lanes.PANEL + column < columns; column++) {
+                at(tensors, panel * Lanes.PANEL + column, (tensor, index) -> tensor.row(index, row, 0));
+                long to = panel * matrix.panelBytes() + (long) column * type.bytes();
+                store(data, to, (long) Lanes.PANEL * type.bytes(), row, type);
+            }
+        });
+        return matrix;
+    }
+
+    private static void store(MemorySegment data, long to, long stride, float[] row, DataType type) {
+        switch (type) {
+            case FLOAT32 -> {
+                for (int k = 0; k < row.length; k++) {
+                    data.set(ValueLayout.JAVA_FLOAT, to + k * stride, row[k]);
+                }
+            }
+            case BFLOAT16 -> {
+                for (int k = 0; k < row.length; k++) {
+                    data.set(ValueLayout.JAVA_SHORT, to + k * stride, Unpack.toBf16(row[k]));
+                }
+            }
+            case FLOAT16 -> {
+                for (int k = 0; k < row.length; k++) {
+                    data.set(ValueLayout.JAVA_SHORT, to + k * stride, Float.floatToFloat16(row[k]));
+                }
+            }
+        }
+    }
+
+    /** Keeps the quants; see {@link #keepsBlocks}. */
+    public PackedMatrix.Quantised quantised(List<Tensor> tensors) {
+        ElementType type = tensors.getFirst().type();
+        int depth = tensors.getFirst().columns();
+        int columns = rows(tensors);
+        int bits = type == ElementType.Q8_0 ? 8 : 4;
+        PackedMatrix.Quantised shape = new PackedMatrix.Quantised(depth, columns, bits, MemorySegment.NULL);
+        MemorySegment data = allocate(shape.panelBytes() * shape.panels());
+        PackedMatrix.Quantised matrix = new PackedMatrix.Quantised(depth, columns, bits, data);
+        forEachPanel(matrix, panel -> {
+            int[] words = new int[matrix.blockBytes() / Integer.BYTES];
+            for (int block = 0; block < depth / PackedMatrix.Quantised.BLOCK; block++) {
+                Arrays.fill(words, 0);
+                int index = block;
+                for (int column = 0; column < Lanes.PANEL && panel * Lanes.PANEL + column < columns; column++) {
+                    int own = column;
+                    at(tensors, panel * Lanes.PANEL + column, (tensor, row) -> packBlock(
+                            tensor, tensor.rowOffset(row) + (long) index * type.blockBytes(), own, words));
+                }
+                long to = panel * matrix.panelBytes() + (long) block * matrix.blockBytes();
+                MemorySegment.copy(words, 0, data, ValueLayout.JAVA_INT, to, words.length);
+            }
+        });
+        return matrix;
+    }
+
+    private static void packBlock(Tensor tensor, long at, int column, int[] words) {
+        int lane = column % Lanes.COUNT;
+        int upper = column / Lanes.COUNT * 16;
+        MemorySegment data = tensor.data();
+        words[lane] |= (data.get(SHORT, at) & 0xFFFF) << upper;
+        switch (tensor.type()) {
+            case Q4_0 -> {
+                // exact: eight times an fp16, unless it overflows, which no sane scale does
+                float minimum = -8 * Float.float16ToFloat(data.get(SHORT, at));
+                words[Lanes.COUNT + lane] |= (Float.floatToFloat16(minimum) & 0xFFFF) << upper;
+                packNibbles(data, at + 2, words, 2 * Lanes.COUNT + lane, upper);
+            }
+            case Q4_1 -> {
+                words[Lanes.COUNT + lane] |= (data.get(SHORT, at + 2) & 0xFFFF) << upper;
+                packNibbles(data, at + 4, words, 2 * Lanes.COUNT + lane, upper);
+            }
+            case Q8_0 -> {
+                for (int k = 0; k < PackedMatrix.Quantised.BLOCK; k++) {
+                    int quant = data.get(ValueLayout.JAVA_BYTE, at + 2 + k) + 128;
+                    words[Lanes.COUNT * (1 + k / 2) + lane] |= quant << upper + k % 2 * 8;
+                }
+            }
+            case F32, F16, BF16, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K ->
+                throw new IllegalStateException(tensor.type() + " is not kept in blocks");
+        }
+    }
+
+    /** The file keeps inputs i and i + 16 in one byte; a word holds four consecutive inputs of a column. */
+    private static void packNibbles(MemorySegment data, long at, int[] words, int first, int upper) {
+        for (int i = 0; i < 16; i++) {
+            int pair = data.get(ValueLayout.JAVA_BYTE, at + i) & 0xFF;
+            int shift = upper + i % 4 * 4;
+            words[first + i / 4 * Lanes.COUNT] |= (pair & 15) << shift;
+            words[first + (i + 16) / 4 * Lanes.COUNT] |= pair >> 4 << shift;
+        }
+    }
+
+    private MemorySegment allocate(long bytes) {
+        return arena.allocate(bytes, 64);
+    }
+
+    private void forEachPanel(PackedMatrix matrix, IntConsumer body) {
+        parallel.forEach(matrix.panels(), body);
+    }
+
+    private static int rows(List<Tensor> tensors) {
+        return tensors.stream().mapToInt(Tensor::rows).sum();
+    }
+
+    private interface RowAction {
+        void on(Tensor tensor, int row);
+    }
+
+    private static void at(List<Tensor> tensors, int row, RowAction action) {
+        int left = row;
+        for (Tensor tensor : tensors) {
+            if (left < tensor.rows()) {
+                action.on(tensor, left);
+                return;
+            }
+            left -= tensor.rows();
+        }
+        throw new IndexOutOfBoundsException("row " + row);
+    }
+}

@@ -1,0 +1,70 @@
+package dev.tandem.cpu.simd;
+
+import dev.tandem.model.config.DataType;
+import jdk.incubator.vector.FloatVector;
+import jdk.incubator.vector.IntVector;
+import jdk.incubator.vector.VectorOperators;
+
+/** Stored 16-bit values to fp32 vectors and back; exact one way, rounded to nearest even the other. */
+public final class Unpack {
+    /** fp16's exponent sits 112 lower than fp32's: shifted bits times this give the value, subnormals included. */
+    private static final float HALF_BIAS = 0x1p112f;
+    private static final int HALF_MASK = 0x8FFFE000;
+
+    private Unpack() {}
+
+    static FloatVector bf16(long address) {
+        return widen(address).lanewise(VectorOperators.LSHL, 16).reinterpretAsFloats();
+    }
+
+    /** Finite values only: infinities and NaN come out finite. */
+    static FloatVector fp16(long address) {
+        return highHalf(widen(address).lanewise(VectorOperators.LSHL, 16));
+    }
+
+    private static IntVector widen(long address) {
+        return Lanes.loadShorts(address)
+                .convertShape(VectorOperators.ZERO_EXTEND_S2I, Lanes.I, 0)
+                .reinterpretAsInts();
+    }
+
+    /** The fp16 in each lane's upper half. */
+    static FloatVector highHalf(IntVector bits) {
+        return bits.lanewise(VectorOperators.ASHR, 3).and(HALF_MASK).reinterpretAsFloats().mul(HALF_BIAS);
+    }
+
+    /** The fp16 in each lane's lower half. */
+    static FloatVector lowHalf(IntVector bits) {
+        return highHalf(bits.lanewise(VectorOperators.LSHL, 16));
+    }
+
+    /**
+     * Widens {@code count} stored values to fp32; may read and write up to a vector more.
+     *
+     * @param to address of fp32 values
+     */
+    public static void toFloats(DataType type, long from, int count, long to) {
+        switch (type) {
+            case FLOAT32 -> throw new IllegalArgumentException("fp32 needs no unpacking");
+            case BFLOAT16 -> {
+                for (int i = 0; i < count; i += Lanes.COUNT) {
+                    bf16(from + 2L * i).intoMemorySegment(Lanes.MEMORY, to + 4L * i, Lanes.LE);
+                }
+            }
+            case FLOAT16 -> {
+                for (int i = 0; i < count; i += Lanes.COUNT) {
+                    fp16(from + 2L * i).intoMemorySegment(Lanes.MEMORY, to + 4L * i, Lanes.LE);
+                }
+            }
+        }
+    }
+
+    /** Round to nearest even; NaN stays NaN. */
+    public static short toBf16(float value) {
+        int bits = Float.floatToRawIntBits(value);
+        if ((bits & Integer.MAX_VALUE) > 0x7F800000) {
+            return (short) (bits >>> 16 | 0x40);
+        }
+        return (short) (bits + 0x7FFF + (bits >>> 16 & 1) >>> 16);
+    }
+}

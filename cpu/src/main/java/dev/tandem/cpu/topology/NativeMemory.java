@@ -1,0 +1,52 @@
+package dev.tandem.cpu.topology;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+
+/**
+ * Large zeroed allocations whose pages the system provides only when touched, unlike {@link Arena#allocate}, which
+ * writes them all.
+ */
+public final class NativeMemory {
+    private static final MethodHandle CALLOC = Linker.nativeLinker()
+            .downcallHandle(
+                    Linker.nativeLinker().defaultLookup().findOrThrow("calloc"),
+                    FunctionDescriptor.of(ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG));
+    private static final MethodHandle FREE = Linker.nativeLinker()
+            .downcallHandle(
+                    Linker.nativeLinker().defaultLookup().findOrThrow("free"),
+                    FunctionDescriptor.ofVoid(ValueLayout.ADDRESS));
+    private static final int ALIGNMENT = 64;
+
+    private NativeMemory() {}
+
+    /** @param arena frees the memory when it closes */
+    public static MemorySegment allocate(long bytes, String what, Arena arena) {
+        try {
+            MemorySegment raw = (MemorySegment) CALLOC.invokeExact(bytes + ALIGNMENT, 1L);
+            if (raw.address() == 0) {
+                throw new OutOfMemoryError(what + " needs " + (bytes >> 20) + " MiB of memory, which the system refused");
+            }
+            MemorySegment owned = raw.reinterpret(bytes + ALIGNMENT, arena, NativeMemory::free);
+            return owned.asSlice(-raw.address() & ALIGNMENT - 1, bytes);
+        } catch (RuntimeException | Error e) {
+            throw e;
+        } catch (Throwable e) {
+            throw new IllegalStateException("calloc", e);
+        }
+    }
+
+    private static void free(MemorySegment memory) {
+        try {
+            FREE.invokeExact(memory);
+        } catch (RuntimeException | Error e) {
+            throw e;
+        } catch (Throwable e) {
+            throw new IllegalStateException("free", e);
+        }
+    }
+}

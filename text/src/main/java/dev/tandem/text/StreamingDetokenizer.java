@@ -1,0 +1,55 @@
+package dev.tandem.text;
+
+import java.nio.ByteBuffer;
+import java.nio.CharBuffer;
+import java.nio.charset.CharsetDecoder;
+import java.nio.charset.CodingErrorAction;
+import java.nio.charset.StandardCharsets;
+
+/**
+ * Text from tokens as they come: bytes are held back while they may still become a character, invalid ones turn into
+ * U+FFFD.
+ *
+ * <p>Owned by: one sequence.
+ */
+public final class StreamingDetokenizer {
+    private final Vocabulary vocabulary;
+    private final boolean skipSpecial;
+    private final CharsetDecoder decoder = StandardCharsets.UTF_8
+            .newDecoder()
+            .onMalformedInput(CodingErrorAction.REPLACE)
+            .onUnmappableCharacter(CodingErrorAction.REPLACE);
+    private byte[] held = new byte[0];
+
+    /** @param skipSpecial whether special tokens add nothing to the text */
+    public StreamingDetokenizer(Vocabulary vocabulary, boolean skipSpecial) {
+        this.vocabulary = vocabulary;
+        this.skipSpecial = skipSpecial;
+    }
+
+    /** The text that this token completes. */
+    public String append(int token) {
+        if (skipSpecial && token >= 0 && vocabulary.isSpecial(token)) {
+            return "";
+        }
+        return decode(vocabulary.bytes(token), false);
+    }
+
+    /** What is still held back. */
+    public String finish() {
+        return decode(new byte[0], true);
+    }
+
+    private String decode(byte[] added, boolean end) {
+        ByteBuffer in = ByteBuffer.allocate(held.length + added.length).put(held).put(added).flip();
+        CharBuffer out = CharBuffer.allocate(in.remaining() + 2);
+        decoder.decode(in, out, end);
+        if (end) {
+            decoder.flush(out);
+            decoder.reset();
+        }
+        held = new byte[in.remaining()];
+        in.get(held);
+        return out.flip().toString();
+    }
+}

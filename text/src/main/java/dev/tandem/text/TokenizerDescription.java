@@ -1,0 +1,191 @@
+package dev.tandem.text;
+
+import java.io.ByteArrayOutputStream;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import tools.jackson.core.JsonGenerator;
+import tools.jackson.databind.ObjectMapper;
+
+/**
+ * A tokenizer given by its parts, as GGUF files hold them, turned into one that the library runs.
+ *
+ * @param kind "gpt2" (byte-level BPE with merges) or "llama" (SentencePiece BPE with scores)
+ * @param preTokenizer which pattern splits the text before merging, by GGUF's name
+ * @param types of the tokens: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+ * @param beginToken -1 for none; likewise {@code unknownToken}
+ */
+public record TokenizerDescription(
+        String kind,
+        String preTokenizer,
+        List<String> tokens,
+        float[] scores,
+        int[] types,
+        List<String> merges,
+        int beginToken,
+        int unknownToken,
+        boolean addBegin,
+        boolean addSpacePrefix) {
+    private static final int CONTROL = 3;
+    private static final int USER_DEFINED = 4;
+    private static final String CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|";
+    private static final String REST = " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    private static final String LLAMA3 = CONTRACTIONS + "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" + REST;
+    private static final String QWEN2 = CONTRACTIONS + "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" + REST;
+
+    /** @throws TokenizerException when the kind or the pre-tokenizer is not known */
+    public Tokenizer open(String origin) {
+        BitSet special = new BitSet();
+        BitSet literal = new BitSet();
+        for (int id = 0; id < types.length; id++) {
+            special.set(id, types[id] == CONTROL);
+            literal.set(id, types[id] == CONTROL || types[id] == USER_DEFINED);
+        }
+        Vocabulary.Spelling spelling = switch (kind) {
+            case "gpt2" -> Vocabulary.Spelling.BYTE_LEVEL;
+            case "llama" -> Vocabulary.Spelling.SENTENCE_PIECE;
+            default -> throw new TokenizerException(
+                    origin + ": tokenizer model '" + kind + "' is not supported; supported are gpt2 and llama");
+        };
+        Vocabulary vocabulary = new Vocabulary(tokens.toArray(String[]::new), special, literal, spelling);
+        return HuggingFaceTokenizer.of(json(vocabulary, origin), vocabulary, origin);
+    }
+
+    private byte[] json(Vocabulary vocabulary, String origin) {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream(4 << 20);
+        try (JsonGenerator json = new ObjectMapper().createGenerator(bytes)) {
+            json.writeStartObject();
+            json.writeStringProperty("version", "1.0");
+            json.writeNullProperty("truncation");
+            json.writeNullProperty("padding");
+            addedTokens(json, vocabulary);
+            if (kind.equals("gpt2")) {
+                json.writeNullProperty("normalizer");
+                json.writeName("pre_tokenizer");
+                json.writeRawValue(preTokenizerJson(origin));
+            } else {
+                json.writeName("normalizer");
+                json.writeRawValue(spaceNormalizer());
+                json.writeNullProperty("pre_tokenizer");
+            }
+            json.writeName("post_processor");
+            json.writeRawValue(postProcessor());
+            json.writeNullProperty("decoder");
+            model(json);
+            json.writeEndObject();
+        }
+        return bytes.toByteArray();
+    }
+
+    private void addedTokens(JsonGenerator json, Vocabulary vocabulary) {
+        json.writeArrayPropertyStart("added_tokens");
+        for (int id = vocabulary.literal().nextSetBit(0); id >= 0; id = vocabulary.literal().nextSetBit(id + 1)) {
+            json.writeStartObject();
+            json.writeNumberProperty("id", id);
+            json.writeStringProperty("content", tokens.get(id));
+            json.writeBooleanProperty("single_word", false);
+            json.writeBooleanProperty("lstrip", false);
+            json.writeBooleanProperty("rstrip", false);
+            json.writeBooleanProperty("normalized", false);
+            json.writeBooleanProperty("special", vocabulary.isSpecial(id));
+            json.writeEndObject();
+        }
+        json.writeEndArray();
+    }
+
+    private String preTokenizerJson(String origin) {
+        String gpt2 = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}";
+        return switch (preTokenizer) {
+            case "default", "gpt-2" -> gpt2;
+            case "smollm" -> "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true},"
+                    + gpt2 + "]}";
+            case "llama-bpe", "llama3", "llama-v3" -> split(LLAMA3);
+            case "qwen2" -> split(QWEN2);
+            default -> throw new TokenizerException(origin + ": pre-tokenizer '" + preTokenizer
+                    + "' is not known; known are default, gpt-2, smollm, llama-bpe and qwen2");
+        };
+    }
+
+    private static String split(String pattern) {
+        String quoted = new ObjectMapper().writeValueAsString(pattern);
+        return "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":" + quoted
+                + "},\"behavior\":\"Isolated\",\"invert\":false},"
+                + "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false}]}";
+    }
+
+    private String spaceNormalizer() {
+        String replace = "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"▁\"}";
+        String prepend = "{\"type\":\"Prepend\",\"prepend\":\"▁\"},";
+        return "{\"type\":\"Sequence\",\"normalizers\":[" + (addSpacePrefix ? prepend : "") + replace + "]}";
+    }
+
+    private String postProcessor() {
+        if (!addBegin || beginToken < 0) {
+            return "null";
+        }
+        String begin = new ObjectMapper().writeValueAsString(tokens.get(beginToken));
+        String first = "{\"SpecialToken\":{\"id\":" + begin + ",\"type_id\":0}}";
+        String text = "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}";
+        return "{\"type\":\"TemplateProcessing\",\"single\":[" + first + "," + text + "],\"pair\":[" + first + "," + text
+                + "],\"special_tokens\":{" + begin + ":{\"id\":" + begin + ",\"ids\":[" + beginToken + "],\"tokens\":["
+                + begin + "]}}}";
+    }
+
+    private void model(JsonGenerator json) {
+        json.writeObjectPropertyStart("model");
+        json.writeStringProperty("type", "BPE");
+        json.writeNullProperty("dropout");
+        if (unknownToken >= 0 && kind.equals("llama")) {
+            json.writeStringProperty("unk_token", tokens.get(unknownToken));
+        } else {
+            json.writeNullProperty("unk_token");
+        }
+        json.writeNullProperty("continuing_subword_prefix");
+        json.writeNullProperty("end_of_word_suffix");
+        json.writeBooleanProperty("fuse_unk", kind.equals("llama"));
+        json.writeBooleanProperty("byte_fallback", kind.equals("llama"));
+        json.writeBooleanProperty("ignore_merges", preTokenizer.startsWith("llama"));
+        json.writeObjectPropertyStart("vocab");
+        for (int id = 0; id < tokens.size(); id++) {
+            json.writeNumberProperty(tokens.get(id), id);
+        }
+        json.writeEndObject();
+        json.writeArrayPropertyStart("merges");
+        for (String merge : kind.equals("llama") ? mergesFromScores() : merges) {
+            int blank = merge.indexOf(' ', 1);
+            json.writeStartArray();
+            json.writeString(merge.substring(0, blank));
+            json.writeString(merge.substring(blank + 1));
+            json.writeEndArray();
+        }
+        json.writeEndArray();
+        json.writeEndObject();
+    }
+
+    /** SentencePiece stores no merges: every way to make a piece of two others is one, the best score first. */
+    private List<String> mergesFromScores() {
+        Map<String, Integer> ids = new HashMap<>();
+        for (int id = 0; id < tokens.size(); id++) {
+            ids.put(tokens.get(id), id);
+        }
+        record Merge(String left, String right, float score, int leftId, int rightId) {}
+        List<Merge> found = new ArrayList<>();
+        for (int id = 0; id < tokens.size(); id++) {
+            String piece = tokens.get(id);
+            for (int cut = 1; cut < piece.length(); cut++) {
+                Integer left = ids.get(piece.substring(0, cut));
+                Integer right = ids.get(piece.substring(cut));
+                if (left != null && right != null) {
+                    found.add(new Merge(tokens.get(left), tokens.get(right), scores[id], left, right));
+                }
+            }
+        }
+        found.sort(Comparator.comparingDouble((Merge merge) -> -merge.score())
+                .thenComparingInt(Merge::leftId)
+                .thenComparingInt(Merge::rightId));
+        return found.stream().map(merge -> merge.left() + " " + merge.right()).toList();
+    }
+}

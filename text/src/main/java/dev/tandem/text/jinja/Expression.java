@@ -1,0 +1,39 @@
+package dev.tandem.text.jinja;
+
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+
+/** What stands inside tags. */
+sealed interface Expression {
+    record Literal(Object value) implements Expression {}
+
+    record Name(String name) implements Expression {}
+
+    record ListOf(List<Expression> items) implements Expression {}
+
+    record DictOf(List<Map.Entry<Expression, Expression>> entries) implements Expression {}
+
+    record Attribute(Expression target, String name) implements Expression {}
+
+    record Item(Expression target, Expression index) implements Expression {}
+
+    record Slice(Expression target, Optional<Expression> from, Optional<Expression> to, Optional<Expression> step)
+            implements Expression {}
+
+    record Arguments(List<Expression> positional, Map<String, Expression> named) {
+        static final Arguments NONE = new Arguments(List.of(), Map.of());
+    }
+
+    record Call(Expression target, Arguments arguments) implements Expression {}
+
+    record Filter(Expression target, String name, Arguments arguments) implements Expression {}
+
+    record Test(Expression target, String name, Arguments arguments, boolean negated) implements Expression {}
+
+    record Unary(String operator, Expression operand) implements Expression {}
+
+    record Binary(String operator, Expression left, Expression right) implements Expression {}
+
+    record Conditional(Expression condition, Expression then, Optional<Expression> otherwise) implements Expression {}
+}

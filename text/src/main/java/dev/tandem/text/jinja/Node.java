@@ -1,0 +1,36 @@
+package dev.tandem.text.jinja;
+
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Optional;
+
+/** A piece of a template. */
+sealed interface Node {
+    record Text(String text) implements Node {}
+
+    record Output(Expression expression) implements Node {}
+
+    record If(List<Branch> branches, List<Node> otherwise) implements Node {
+        record Branch(Expression condition, List<Node> body) {}
+    }
+
+    record For(
+            List<String> targets, Expression items, Optional<Expression> condition, List<Node> body, List<Node> otherwise)
+            implements Node {}
+
+    /** Target is a name, or names to unpack into. */
+    record Set(List<String> targets, Expression value) implements Node {}
+
+    record SetAttribute(String object, String attribute, Expression value) implements Node {}
+
+    record SetBlock(String target, List<Node> body) implements Node {}
+
+    /** Parameters with their defaults. */
+    record Macro(String name, LinkedHashMap<String, Optional<Expression>> parameters, List<Node> body) implements Node {}
+
+    record FilterBlock(String name, Expression.Arguments arguments, List<Node> body) implements Node {}
+
+    record Break() implements Node {}
+
+    record Continue() implements Node {}
+}
