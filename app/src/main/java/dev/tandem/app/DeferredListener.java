@@ -1,0 +1,41 @@
+package dev.tandem.app;
+
+import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.observe.StepRecord;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.Usage;
+
+/** Lets the engine start before the listener that needs to know what was started. */
+final class DeferredListener implements EngineListener {
+    private volatile EngineListener target = EngineListener.NONE;
+
+    void attach(EngineListener listener) {
+        target = listener;
+    }
+
+    @Override
+    public void step(StepRecord record) {
+        target.step(record);
+    }
+
+    @Override
+    public void firstToken(Request request, long sinceArrival) {
+        target.firstToken(request, sinceArrival);
+    }
+
+    @Override
+    public void nextToken(Request request, long sincePrevious) {
+        target.nextToken(request, sincePrevious);
+    }
+
+    @Override
+    public void finished(Request request, FinishReason reason, Usage usage) {
+        target.finished(request, reason, usage);
+    }
+
+    @Override
+    public void failed(Request request) {
+        target.failed(request);
+    }
+}

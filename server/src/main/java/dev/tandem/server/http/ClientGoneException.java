@@ -1,0 +1,8 @@
+package dev.tandem.server.http;
+
+/** The client closed the connection before its answer was complete. */
+public final class ClientGoneException extends RuntimeException {
+    public ClientGoneException() {
+        super("the client has gone", null, false, false);
+    }
+}

@@ -1,0 +1,7 @@
+package dev.tandem.server.http;
+
+/** What an error of the connection itself looks like to the client. */
+@FunctionalInterface
+public interface ErrorBody {
+    byte[] of(int status, String message);
+}

@@ -1,0 +1,197 @@
+package dev.tandem.server.metrics;
+
+import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.observe.EngineStats;
+import dev.tandem.engine.observe.StepRecord;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.Usage;
+import io.prometheus.metrics.core.metrics.Counter;
+import io.prometheus.metrics.core.metrics.CounterWithCallback;
+import io.prometheus.metrics.core.metrics.Gauge;
+import io.prometheus.metrics.core.metrics.GaugeWithCallback;
+import io.prometheus.metrics.core.metrics.Histogram;
+import io.prometheus.metrics.expositionformats.PrometheusTextFormatWriter;
+import io.prometheus.metrics.model.registry.PrometheusRegistry;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.function.Supplier;
+import java.util.function.ToDoubleFunction;
+
+/** vLLM's core series, so that its dashboards and routers work unchanged; what is ours alone begins with tandem. */
+public final class ServerMetrics implements EngineListener {
+    private static final String[] LABELS = {"model_name", "engine"};
+    private static final double[] FIRST_TOKEN_BUCKETS = {
+        .001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560
+    };
+    private static final double[] TOKEN_BUCKETS = {
+        .01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80
+    };
+    private static final double[] LATENCY_BUCKETS = {
+        .3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680
+    };
+    private static final double[] LENGTH_BUCKETS = {
+        1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000
+    };
+
+    private final PrometheusRegistry registry = new PrometheusRegistry();
+    private final String model;
+    private final Histogram firstToken;
+    private final Histogram interToken;
+    private final Histogram perToken;
+    private final Histogram endToEnd;
+    private final Histogram queueTime;
+    private final Histogram decodeTime;
+    private final Histogram promptLength;
+    private final Histogram generationLength;
+    private final Histogram stepTokens;
+    private final Counter promptTokens;
+    private final Counter generationTokens;
+    private final Counter hostTokens;
+    private final Counter finished;
+    private final Counter rejected;
+
+    public ServerMetrics(String model) {
+        this.model = model;
+        firstToken = histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", FIRST_TOKEN_BUCKETS);
+        interToken = histogram("vllm:inter_token_latency_seconds", "One output token to the next.", TOKEN_BUCKETS);
+        perToken = histogram("vllm:request_time_per_output_token_seconds", "Mean time per output token after the first.", TOKEN_BUCKETS);
+        endToEnd = histogram("vllm:e2e_request_latency_seconds", "Arrival to end.", LATENCY_BUCKETS);
+        queueTime = histogram("vllm:request_queue_time_seconds", "Arrival to first scheduling.", LATENCY_BUCKETS);
+        decodeTime = histogram("vllm:request_decode_time_seconds", "First token to end.", LATENCY_BUCKETS);
+        promptLength = histogram("vllm:request_prompt_tokens", "Prompt tokens a request.", LENGTH_BUCKETS);
+        generationLength = histogram("vllm:request_generation_tokens", "Output tokens a request.", LENGTH_BUCKETS);
+        stepTokens = histogram("vllm:iteration_tokens_total", "Tokens computed a step.", LENGTH_BUCKETS);
+        promptTokens = counter("vllm:prompt_tokens", "Prompt tokens of finished requests.");
+        generationTokens = counter("vllm:generation_tokens", "Output tokens.");
+        hostTokens = counter("tandem:host_decode_tokens", "Output tokens whose attention read host KV.");
+        finished = Counter.builder()
+                .name("vllm:request_success")
+                .help("Finished requests by reason.")
+                .labelNames("model_name", "engine", "finished_reason")
+                .register(registry);
+        rejected = counter("vllm:admission_rejections", "Requests refused because the queue was full.");
+        for (FinishReason reason : FinishReason.values()) {
+            finished.labelValues(model, "0", reason.wire());
+        }
+    }
+
+    private Histogram histogram(String name, String help, double[] buckets) {
+        Histogram histogram = Histogram.builder()
+                .name(name)
+                .help(help)
+                .labelNames(LABELS)
+                .classicOnly()
+                .classicUpperBounds(buckets)
+                .register(registry);
+        histogram.labelValues(model, "0");
+        return histogram;
+    }
+
+    private Counter counter(String name, String help) {
+        Counter counter = Counter.builder().name(name).help(help).labelNames(LABELS).register(registry);
+        counter.labelValues(model, "0");
+        return counter;
+    }
+
+    /** Adds what is read from the engine at each scrape. */
+    public void watch(Supplier<EngineStats> stats, Supplier<Integer> waiting, int blockTokens) {
+        gauge("vllm:num_requests_running", "Requests that take part in steps.", stats, s -> s.running());
+        GaugeWithCallback.builder()
+                .name("vllm:num_requests_waiting")
+                .help("Requests that wait for their first step or, preempted, for room.")
+                .labelNames(LABELS)
+                .callback(callback -> callback.call(waiting.get() + stats.get().swapped(), model, "0"))
+                .register(registry);
+        gauge("vllm:kv_cache_usage_perc", "Share of the GPU pool's blocks in use; 1 is all.", stats, s -> share(s.gpuBlocksUsed(), s.gpuBlocks()));
+        gauge("tandem:host_kv_cache_usage_perc", "Share of the host pool's blocks in use; 1 is all.", stats, s -> share(s.hostBlocksUsed(), s.hostBlocks()));
+        CounterWithCallback.builder()
+                .name("vllm:num_preemptions")
+                .help("Preemptions.")
+                .labelNames(LABELS)
+                .callback(callback -> callback.call(stats.get().preemptions(), model, "0"))
+                .register(registry);
+        Gauge.builder()
+                .name("vllm:cache_config_info")
+                .help("Sizes of the KV cache.")
+                .labelNames("model_name", "engine", "block_size", "num_gpu_blocks", "num_cpu_blocks")
+                .register(registry)
+                .labelValues(
+                        model,
+                        "0",
+                        Integer.toString(blockTokens),
+                        Integer.toString(stats.get().gpuBlocks()),
+                        Integer.toString(stats.get().hostBlocks()))
+                .set(1);
+    }
+
+    private void gauge(String name, String help, Supplier<EngineStats> stats, ToDoubleFunction<EngineStats> value) {
+        GaugeWithCallback.builder()
+                .name(name)
+                .help(help)
+                .labelNames(LABELS)
+                .callback(callback -> callback.call(value.applyAsDouble(stats.get()), model, "0"))
+                .register(registry);
+    }
+
+    private static double share(int used, int all) {
+        return all == 0 ? 0 : (double) used / all;
+    }
+
+    @Override
+    public void step(StepRecord record) {
+        stepTokens.labelValues(model, "0").observe(record.prefillTokens() + record.decodeTokens());
+        hostTokens.labelValues(model, "0").inc(record.hostTokens());
+    }
+
+    @Override
+    public void firstToken(Request request, long sinceArrival) {
+        firstToken.labelValues(model, "0").observe(sinceArrival / 1e9);
+        generationTokens.labelValues(model, "0").inc();
+    }
+
+    @Override
+    public void nextToken(Request request, long sincePrevious) {
+        interToken.labelValues(model, "0").observe(sincePrevious / 1e9);
+        generationTokens.labelValues(model, "0").inc();
+    }
+
+    @Override
+    public void finished(Request request, FinishReason reason, Usage usage) {
+        finished.labelValues(model, "0", reason.wire()).inc();
+        promptTokens.labelValues(model, "0").inc(usage.promptTokens());
+        promptLength.labelValues(model, "0").observe(usage.promptTokens());
+        generationLength.labelValues(model, "0").observe(usage.completionTokens());
+        endToEnd.labelValues(model, "0").observe(usage.total() / 1e9);
+        queueTime.labelValues(model, "0").observe(usage.queued() / 1e9);
+        if (usage.completionTokens() > 0) {
+            double decode = (usage.total() - usage.timeToFirstToken()) / 1e9;
+            decodeTime.labelValues(model, "0").observe(decode);
+            if (usage.completionTokens() > 1) {
+                perToken.labelValues(model, "0").observe(decode / (usage.completionTokens() - 1));
+            }
+        }
+    }
+
+    @Override
+    public void failed(Request request) {
+        finished.labelValues(model, "0", "error").inc();
+    }
+
+    /** A request was refused because too many wait. */
+    public void rejected() {
+        rejected.labelValues(model, "0").inc();
+    }
+
+    /** Prometheus's text format. */
+    public byte[] scrape() {
+        try {
+            ByteArrayOutputStream out = new ByteArrayOutputStream(16 << 10);
+            PrometheusTextFormatWriter.create().write(out, registry.scrape());
+            return out.toByteArray();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+/**
+ * Prometheus series under vLLM's names. Entry point: {@link dev.tandem.server.metrics.ServerMetrics}.
+ *
+ * <p>Owned by: thread-safe; the engine thread counts, any thread scrapes.
+ */
+package dev.tandem.server.metrics;

@@ -1,0 +1,242 @@
+package dev.tandem.server.openai;
+
+import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.server.http.Exchange;
+import java.util.Optional;
+import tools.jackson.databind.ObjectMapper;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.ObjectNode;
+
+/**
+ * Turns a generation's events into one JSON answer or a stream of chunks. The two endpoints differ in how they shape a
+ * choice, which is what {@link Shape} says.
+ *
+ * <p>Owned by: the request's virtual thread.
+ */
+final class AnswerWriter {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    /** How an endpoint writes a choice. */
+    interface Shape {
+        String object(boolean stream);
+
+        /** Before a choice's first piece of text in a stream; chat announces the role. */
+        default Optional<ObjectNode> opening() {
+            return Optional.empty();
+        }
+
+        /** A piece of text of a stream. */
+        void writePiece(ObjectNode choice, String text);
+
+        /** The last chunk of a choice, which has no text of its own. */
+        void writeEnd(ObjectNode choice);
+
+        /** The whole text. */
+        void writeWhole(ObjectNode choice, String text);
+
+        void writeLogprobs(ObjectNode choice, Logprobs logprobs);
+    }
+
+    /** What a request wants to see. */
+    record Wishes(boolean stream, boolean includeUsage, boolean continuousUsage, boolean logprobs) {}
+
+    private final String id;
+    private final long created;
+    private final ServedModel model;
+    private final Shape shape;
+    private final Wishes wishes;
+    private final Choice[] choices;
+    private final int promptTokens;
+    private int completionTokens;
+
+    private static final class Choice {
+        final StringBuilder text = new StringBuilder();
+        final Logprobs logprobs;
+        String finishReason = "";
+        String stopReason = "";
+
+        Choice(ServedModel model) {
+            logprobs = new Logprobs(model.tokenizer().vocabulary());
+        }
+    }
+
+    /** @param promptTokens of all prompts together, each counted once */
+    AnswerWriter(String id, long created, ServedModel model, Shape shape, Wishes wishes, int choices, int promptTokens) {
+        this.id = id;
+        this.created = created;
+        this.model = model;
+        this.shape = shape;
+        this.wishes = wishes;
+        this.promptTokens = promptTokens;
+        this.choices = new Choice[choices];
+        for (int i = 0; i < choices; i++) {
+            this.choices[i] = new Choice(model);
+        }
+    }
+
+    /** Text that precedes the generated text of a choice ({@code echo}). */
+    void prefix(int choice, String text) {
+        choices[choice].text.append(text);
+    }
+
+    void write(Exchange exchange, Generation generation) throws InterruptedException {
+        if (wishes.stream()) {
+            stream(exchange, generation);
+        } else {
+            answer(exchange, generation);
+        }
+    }
+
+    private void answer(Exchange exchange, Generation generation) throws InterruptedException {
+        while (generation.isRunning()) {
+            Generation.Event next = generation.next();
+            Choice choice = choices[next.index()];
+            switch (next.event()) {
+                case TokenEvent.Token token -> accept(choice, token);
+                case TokenEvent.Finished finished -> finish(choice, finished);
+                case TokenEvent.Failed failed -> {
+                    exchange.respond(500, "application/json", ApiErrors.body(500, failed.message()));
+                    return;
+                }
+            }
+        }
+        ObjectNode root = root(false);
+        ArrayNode list = root.putArray("choices");
+        for (int i = 0; i < choices.length; i++) {
+            ObjectNode node = choiceNode(list, i);
+            shape.writeWhole(node, choices[i].text.toString());
+            writeLogprobs(node, choices[i]);
+            writeReasons(node, choices[i]);
+        }
+        writeUsage(root);
+        exchange.respond(200, "application/json", JSON.writeValueAsBytes(root));
+    }
+
+    private void stream(Exchange exchange, Generation generation) throws InterruptedException {
+        exchange.beginEvents();
+        for (int i = 0; i < choices.length; i++) {
+            open(exchange, i);
+        }
+        while (generation.isRunning()) {
+            Generation.Event next = generation.next();
+            Choice choice = choices[next.index()];
+            switch (next.event()) {
+                case TokenEvent.Token token -> {
+                    accept(choice, token);
+                    if (!token.text().isEmpty() || wishes.logprobs()) {
+                        sendPiece(exchange, next.index(), token.text());
+                    }
+                }
+                case TokenEvent.Finished finished -> {
+                    finish(choice, finished);
+                    if (!finished.text().isEmpty()) {
+                        sendPiece(exchange, next.index(), finished.text());
+                    }
+                    sendEnd(exchange, next.index());
+                }
+                case TokenEvent.Failed failed -> {
+                    exchange.event(JSON.writeValueAsString(ApiErrors.node(500, failed.message(), "")));
+                    exchange.event("[DONE]");
+                    exchange.endEvents();
+                    return;
+                }
+            }
+        }
+        if (wishes.includeUsage()) {
+            ObjectNode root = root(true);
+            root.putArray("choices");
+            writeUsage(root);
+            exchange.event(JSON.writeValueAsString(root));
+        }
+        exchange.event("[DONE]");
+        exchange.endEvents();
+    }
+
+    private void open(Exchange exchange, int index) throws InterruptedException {
+        Optional<ObjectNode> opening = shape.opening();
+        if (opening.isPresent()) {
+            ObjectNode root = root(true);
+            ObjectNode node = choiceNode(root.putArray("choices"), index);
+            node.setAll(opening.get());
+            node.putNull("logprobs").putNull("finish_reason");
+            exchange.event(JSON.writeValueAsString(root));
+        } else if (!choices[index].text.isEmpty()) {
+            sendPiece(exchange, index, choices[index].text.toString());
+        }
+    }
+
+    private void accept(Choice choice, TokenEvent.Token token) {
+        completionTokens++;
+        token.logprobs().ifPresent(values -> choice.logprobs.add(token.id(), values, choice.text.length()));
+        choice.text.append(token.text());
+    }
+
+    private void finish(Choice choice, TokenEvent.Finished finished) {
+        choice.text.append(finished.text());
+        choice.finishReason = finished.reason().wire();
+        choice.stopReason = finished.stopReason();
+    }
+
+    private void sendPiece(Exchange exchange, int index, String text) throws InterruptedException {
+        ObjectNode root = root(true);
+        ObjectNode node = choiceNode(root.putArray("choices"), index);
+        shape.writePiece(node, text);
+        writeLogprobs(node, choices[index]);
+        choices[index].logprobs.clear();
+        node.putNull("finish_reason");
+        send(exchange, root);
+    }
+
+    private void sendEnd(Exchange exchange, int index) throws InterruptedException {
+        ObjectNode root = root(true);
+        ObjectNode node = choiceNode(root.putArray("choices"), index);
+        shape.writeEnd(node);
+        node.putNull("logprobs");
+        writeReasons(node, choices[index]);
+        send(exchange, root);
+    }
+
+    private void send(Exchange exchange, ObjectNode root) throws InterruptedException {
+        if (wishes.continuousUsage()) {
+            writeUsage(root);
+        }
+        exchange.event(JSON.writeValueAsString(root));
+    }
+
+    private ObjectNode root(boolean stream) {
+        ObjectNode root = JSON.createObjectNode();
+        root.put("id", id);
+        root.put("object", shape.object(stream));
+        root.put("created", created);
+        root.put("model", model.name());
+        return root;
+    }
+
+    private static ObjectNode choiceNode(ArrayNode list, int index) {
+        return list.addObject().put("index", index);
+    }
+
+    private void writeLogprobs(ObjectNode node, Choice choice) {
+        if (wishes.logprobs()) {
+            shape.writeLogprobs(node, choice.logprobs);
+        } else {
+            node.putNull("logprobs");
+        }
+    }
+
+    private static void writeReasons(ObjectNode node, Choice choice) {
+        node.put("finish_reason", choice.finishReason);
+        if (choice.stopReason.isEmpty()) {
+            node.putNull("stop_reason");
+        } else {
+            node.put("stop_reason", choice.stopReason);
+        }
+    }
+
+    private void writeUsage(ObjectNode root) {
+        root.putObject("usage")
+                .put("prompt_tokens", promptTokens)
+                .put("completion_tokens", completionTokens)
+                .put("total_tokens", promptTokens + completionTokens);
+    }
+}

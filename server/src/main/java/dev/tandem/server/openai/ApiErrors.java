@@ -1,0 +1,53 @@
+package dev.tandem.server.openai;
+
+import dev.tandem.engine.request.RequestException;
+import tools.jackson.databind.ObjectMapper;
+import tools.jackson.databind.node.ObjectNode;
+
+/** Errors as OpenAI's clients expect them. */
+public final class ApiErrors {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private ApiErrors() {}
+
+    static int status(RequestException.Category category) {
+        return switch (category) {
+            case BAD_REQUEST -> 400;
+            case NOT_FOUND -> 404;
+            case TOO_LARGE -> 413;
+            case OVERLOADED -> 429;
+            case UNAVAILABLE -> 503;
+        };
+    }
+
+    private static String type(int status) {
+        return switch (status) {
+            case 400, 413 -> "BadRequestError";
+            case 401 -> "AuthenticationError";
+            case 404 -> "NotFoundError";
+            case 405 -> "MethodNotAllowedError";
+            case 429 -> "RateLimitError";
+            case 503 -> "ServiceUnavailableError";
+            default -> "InternalServerError";
+        };
+    }
+
+    static ObjectNode node(int status, String message, String parameter) {
+        ObjectNode root = JSON.createObjectNode();
+        ObjectNode error = root.putObject("error");
+        error.put("message", message);
+        error.put("type", type(status));
+        if (parameter.isEmpty()) {
+            error.putNull("param");
+        } else {
+            error.put("param", parameter);
+        }
+        error.put("code", status);
+        return root;
+    }
+
+    /** An error of no particular parameter, as bytes. */
+    public static byte[] body(int status, String message) {
+        return JSON.writeValueAsBytes(node(status, message, ""));
+    }
+}

@@ -1,0 +1,77 @@
+package dev.tandem.server.openai;
+
+import dev.tandem.engine.loop.Engine;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.request.TokenSink;
+import dev.tandem.server.http.Exchange;
+import java.util.List;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.function.IntFunction;
+import java.util.stream.IntStream;
+
+/**
+ * The engine requests behind one HTTP request, one a choice, and their events in order of arrival. When the client
+ * goes, or this is closed early, what still runs is cancelled.
+ *
+ * <p>Owned by: the request's virtual thread.
+ */
+final class Generation implements AutoCloseable {
+    /** An event of the choice {@code index}. */
+    record Event(int index, TokenEvent event) {}
+
+    private final Engine engine;
+    private final List<Request> requests;
+    private final BlockingQueue<Event> events;
+    private int running;
+
+    private Generation(Engine engine, List<Request> requests, BlockingQueue<Event> events) {
+        this.engine = engine;
+        this.requests = requests;
+        this.events = events;
+        this.running = requests.size();
+    }
+
+    interface RequestMaker {
+        Request make(int index, TokenSink sink);
+    }
+
+    /** Submits {@code count} requests, all or none. */
+    static Generation start(Engine engine, Exchange exchange, int count, RequestMaker maker) {
+        BlockingQueue<Event> events = new LinkedBlockingQueue<>();
+        IntFunction<Request> make = index -> maker.make(index, event -> events.add(new Event(index, event)));
+        List<Request> requests = IntStream.range(0, count).mapToObj(make).toList();
+        Generation generation = new Generation(engine, requests, events);
+        engine.submit(requests);
+        exchange.onDisconnect(generation::cancel);
+        return generation;
+    }
+
+    private void cancel() {
+        requests.forEach(request -> engine.cancel(request.id()));
+    }
+
+    /** Whether choices are still being generated. */
+    boolean isRunning() {
+        return running > 0;
+    }
+
+    /** The next event of any choice. */
+    Event next() throws InterruptedException {
+        Event event = events.take();
+        switch (event.event()) {
+            case TokenEvent.Token token -> {}
+            case TokenEvent.Finished finished -> running--;
+            case TokenEvent.Failed failed -> running--;
+        }
+        return event;
+    }
+
+    @Override
+    public void close() {
+        if (running > 0) {
+            cancel();
+        }
+    }
+}

@@ -1,0 +1,19 @@
+package dev.tandem.server.openai;
+
+import dev.tandem.engine.request.RequestException;
+
+/** The {@code model} field. */
+final class ModelName {
+    private ModelName() {}
+
+    /** A request may leave it out; another model's name is an error. */
+    static void check(RequestFields fields, ServedModel model) {
+        fields.text("model").ifPresent(name -> {
+            if (!name.equals(model.name())) {
+                throw RequestException.of(
+                        RequestException.Category.NOT_FOUND,
+                        "the model '" + name + "' is not served here; '" + model.name() + "' is");
+            }
+        });
+    }
+}

@@ -1,0 +1,102 @@
+package dev.tandem.server.openai;
+
+import dev.tandem.engine.request.RequestException;
+import dev.tandem.engine.request.SamplingParams;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import tools.jackson.databind.JsonNode;
+
+/** The sampling parameters that chat and completions share. */
+final class SamplingFields {
+    private static final int MOST_CHOICES = 128;
+
+    private SamplingFields() {}
+
+    /** @param maxTokens already decided: the two endpoints name and default it differently */
+    static SamplingParams read(RequestFields fields, ServedModel.SamplingDefaults defaults, int maxTokens, int logprobs) {
+        SamplingParams.Builder sampling = SamplingParams.builder()
+                .temperature(fields.number("temperature", defaults.temperature()))
+                .topP(fields.number("top_p", defaults.topP()))
+                .topK(topK(fields.integer("top_k", defaults.topK())))
+                .minP(fields.number("min_p", 0))
+                .repetitionPenalty(fields.number("repetition_penalty", defaults.repetitionPenalty()))
+                .presencePenalty(fields.number("presence_penalty", 0))
+                .frequencyPenalty(fields.number("frequency_penalty", 0))
+                .logitBias(logitBias(fields))
+                .maxTokens(maxTokens)
+                .minTokens(fields.integer("min_tokens", 0))
+                .stop(stop(fields))
+                .includeStop(fields.flag("include_stop_str_in_output", false))
+                .stopTokenIds(stopTokenIds(fields))
+                .ignoreEos(fields.flag("ignore_eos", false))
+                .logprobs(logprobs);
+        fields.wholeLong("seed").ifPresent(sampling::seed);
+        return sampling.build();
+    }
+
+    /** vLLM's clients send -1 for "all". */
+    private static int topK(int value) {
+        return value == -1 ? 0 : value;
+    }
+
+    static int choices(RequestFields fields) {
+        int n = fields.integer("n", 1);
+        if (n < 1 || n > MOST_CHOICES) {
+            throw RequestException.bad("n", "n is " + n + "; it must lie in [1, " + MOST_CHOICES + "]");
+        }
+        return n;
+    }
+
+    private static List<String> stop(RequestFields fields) {
+        List<String> stops = new ArrayList<>();
+        fields.field("stop").ifPresent(node -> {
+            if (node.isArray()) {
+                node.forEach(item -> stops.add(RequestFields.string("stop", item)));
+            } else {
+                stops.add(RequestFields.string("stop", node));
+            }
+        });
+        return stops;
+    }
+
+    private static Set<Integer> stopTokenIds(RequestFields fields) {
+        Set<Integer> ids = new HashSet<>();
+        fields.field("stop_token_ids").ifPresent(node -> {
+            if (!node.isArray()) {
+                throw RequestFields.wrong("stop_token_ids", node, "a list of integers");
+            }
+            node.forEach(item -> ids.add(RequestFields.whole("stop_token_ids", item)));
+        });
+        return ids;
+    }
+
+    private static Map<Integer, Float> logitBias(RequestFields fields) {
+        Map<Integer, Float> bias = new HashMap<>();
+        fields.field("logit_bias").ifPresent(node -> {
+            if (!node.isObject()) {
+                throw RequestFields.wrong("logit_bias", node, "an object from token id to number");
+            }
+            node.propertyStream().forEach(entry -> bias.put(tokenId(entry.getKey(), node), bias(entry.getValue())));
+        });
+        return bias;
+    }
+
+    private static int tokenId(String key, JsonNode all) {
+        try {
+            return Integer.parseInt(key);
+        } catch (NumberFormatException e) {
+            throw RequestFields.wrong("logit_bias", all, "an object whose names are token ids");
+        }
+    }
+
+    private static float bias(JsonNode value) {
+        if (!value.isNumber()) {
+            throw RequestFields.wrong("logit_bias", value, "a number from -100 to 100");
+        }
+        return (float) value.asDouble();
+    }
+}
