@@ -10,7 +10,7 @@ sealed interface Expression {
 
     record Name(String name) implements Expression {}
 
-    record ListOf(List<Expression> items) implements Expression {}
+    record ListOf(List<Expression> items, boolean tuple) implements Expression {}
 
     record DictOf(List<Map.Entry<Expression, Expression>> entries) implements Expression {}
 

@@ -18,7 +18,7 @@ final class ExpressionParser {
         this.cursor = cursor;
     }
 
-    /** One expression, or several separated by commas as a list. */
+    /** One expression, or several separated by commas as a tuple. */
     Expression tuple() {
         Expression first = expression();
         if (!cursor.peek().is(Kind.SYMBOL, ",")) {
@@ -28,7 +28,7 @@ final class ExpressionParser {
         while (cursor.take(Kind.SYMBOL, ",")) {
             items.add(expression());
         }
-        return new Expression.ListOf(items);
+        return new Expression.ListOf(items, true);
     }
 
     Expression expression() {
@@ -103,25 +103,32 @@ final class ExpressionParser {
     }
 
     private Expression product() {
-        Expression left = unary();
+        Expression left = power();
         while (cursor.peek().kind() == Kind.SYMBOL && Set.of("*", "/", "//", "%").contains(cursor.peek().text())) {
-            left = new Expression.Binary(cursor.next().text(), left, unary());
+            left = new Expression.Binary(cursor.next().text(), left, power());
         }
         return left;
     }
 
-    private Expression unary() {
+    private Expression power() {
+        Expression left = unary(true);
+        while (cursor.take(Kind.SYMBOL, "**")) {
+            left = new Expression.Binary("**", left, unary(true));
+        }
+        return left;
+    }
+
+    /** A sign binds tighter than a filter: {@code -3 | abs} is 3. */
+    private Expression unary(boolean withFilters) {
+        Expression value;
         if (cursor.take(Kind.SYMBOL, "-")) {
-            return new Expression.Unary("-", unary());
+            value = new Expression.Unary("-", unary(false));
+        } else if (cursor.take(Kind.SYMBOL, "+")) {
+            value = unary(false);
+        } else {
+            value = postfix(primary());
         }
-        if (cursor.take(Kind.SYMBOL, "+")) {
-            return unary();
-        }
-        Expression base = filtered(postfix(primary()));
-        if (cursor.take(Kind.SYMBOL, "**")) {
-            return new Expression.Binary("**", base, unary());
-        }
-        return base;
+        return withFilters ? filtered(value) : value;
     }
 
     private Expression filtered(Expression start) {
@@ -249,7 +256,7 @@ final class ExpressionParser {
     private Expression symbol(Token token) {
         return switch (token.text()) {
             case "(" -> parenthesis();
-            case "[" -> new Expression.ListOf(items("]"));
+            case "[" -> new Expression.ListOf(items("]"), false);
             case "{" -> dict();
             default -> throw cursor.error("unexpected '" + token.text() + "'");
         };
@@ -257,7 +264,7 @@ final class ExpressionParser {
 
     private Expression parenthesis() {
         if (cursor.take(Kind.SYMBOL, ")")) {
-            return new Expression.ListOf(List.of());
+            return new Expression.ListOf(List.of(), true);
         }
         Expression first = expression();
         if (cursor.take(Kind.SYMBOL, ")")) {
@@ -266,7 +273,7 @@ final class ExpressionParser {
         cursor.expect(Kind.SYMBOL, ",");
         List<Expression> all = new ArrayList<>(List.of(first));
         all.addAll(items(")"));
-        return new Expression.ListOf(all);
+        return new Expression.ListOf(all, true);
     }
 
     private List<Expression> items(String end) {

@@ -194,9 +194,14 @@ final class Filters {
         return mapped;
     }
 
+    /** Selecting from None gives nothing. */
+    private static List<Object> orNothing(Object value) {
+        return value == Values.NONE ? List.of() : Values.iterate(value);
+    }
+
     private static Object select(Object value, List<Object> args, Map<String, Object> named, boolean keep) {
         List<Object> kept = new ArrayList<>();
-        for (Object item : Values.iterate(value)) {
+        for (Object item : orNothing(value)) {
             boolean holds = args.isEmpty()
                     ? Values.truthy(item)
                     : Tests.holds(Values.text(args.getFirst()), item, args.subList(1, args.size()));
@@ -210,7 +215,7 @@ final class Filters {
     private static Object selectByAttribute(Object value, List<Object> args, Map<String, Object> named, boolean keep) {
         String name = Values.text(args.getFirst());
         List<Object> kept = new ArrayList<>();
-        for (Object item : Values.iterate(value)) {
+        for (Object item : orNothing(value)) {
             Object found = attribute(item, name);
             boolean holds = args.size() == 1
                     ? Values.truthy(found)

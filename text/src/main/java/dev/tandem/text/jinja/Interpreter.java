@@ -224,13 +224,13 @@ final class Interpreter {
             case Expression.Literal literal -> literal.value();
             case Expression.Name name -> lookup(name.name());
             case Expression.ListOf list -> {
-                List<Object> items = new ArrayList<>();
+                List<Object> items = list.tuple() ? new Values.Tuple() : new ArrayList<>();
                 list.items().forEach(item -> items.add(evaluate(item)));
                 yield items;
             }
             case Expression.DictOf dict -> {
-                Map<String, Object> map = new LinkedHashMap<>();
-                dict.entries().forEach(e -> map.put(Values.text(evaluate(e.getKey())), evaluate(e.getValue())));
+                Map<Object, Object> map = new LinkedHashMap<>();
+                dict.entries().forEach(e -> map.put(evaluate(e.getKey()), evaluate(e.getValue())));
                 yield map;
             }
             case Expression.Attribute attribute -> attribute(evaluate(attribute.target()), attribute.name());

@@ -27,7 +27,7 @@ final class JsonText {
             case Double d -> out.append(Values.real(d));
             case List<?> list -> writeAll('[', ']', list.iterator(), level, item -> write(item, level + 1));
             case Map<?, ?> map -> writeAll('{', '}', map.entrySet().iterator(), level, entry -> {
-                quote((String) entry.getKey());
+                quote(Values.text(entry.getKey()));
                 out.append(": ");
                 write(entry.getValue(), level + 1);
             });

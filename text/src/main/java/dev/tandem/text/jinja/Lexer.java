@@ -18,26 +18,34 @@ final class Lexer {
         this.source = source.endsWith("\n") ? source.substring(0, source.length() - 1) : source;
     }
 
+    /** What a tag's end does to the text after it. */
+    private enum After {
+        /** {@code -%}}: all whitespace goes. */
+        STRIP,
+        /** A block's own line ending goes. */
+        TRIM_NEWLINE,
+        /** {@code +%}} and outputs: nothing goes. */
+        KEEP
+    }
+
     List<Token> run() {
-        boolean stripNext = false;
-        boolean afterBlock = false;
+        After after = After.KEEP;
         while (at < source.length()) {
             int tag = nextTag();
             String text = source.substring(at, tag < 0 ? source.length() : tag);
             int lines = (int) text.chars().filter(c -> c == '\n').count();
-            addText(text, tag, stripNext, afterBlock);
+            addText(text, tag, after);
             line += lines;
             if (tag < 0) {
                 break;
             }
             at = tag;
             char type = source.charAt(tag + 1);
-            stripNext = switch (type) {
+            after = switch (type) {
                 case '#' -> comment();
                 case '%' -> tag(Token.Kind.BLOCK_START, Token.Kind.BLOCK_END, "%}");
                 default -> tag(Token.Kind.OUTPUT_START, Token.Kind.OUTPUT_END, "}}");
             };
-            afterBlock = type != '{';
         }
         tokens.add(new Token(Token.Kind.END, "", line));
         return tokens;
@@ -52,11 +60,11 @@ final class Lexer {
         return -1;
     }
 
-    private void addText(String raw, int tag, boolean stripNext, boolean afterBlock) {
+    private void addText(String raw, int tag, After after) {
         String text = raw;
-        if (stripNext) {
+        if (after == After.STRIP) {
             text = text.stripLeading();
-        } else if (afterBlock && text.startsWith("\n")) {
+        } else if (after == After.TRIM_NEWLINE && text.startsWith("\n")) {
             text = text.substring(1);
         }
         if (tag >= 0) {
@@ -84,17 +92,17 @@ final class Lexer {
         return lineStart ? text.substring(0, end) : text;
     }
 
-    private boolean comment() {
+    private After comment() {
         int end = source.indexOf("#}", at + 2);
         if (end < 0) {
             throw new JinjaException("line " + line + ": a comment is not closed");
         }
         line += (int) source.substring(at, end).chars().filter(c -> c == '\n').count();
         at = end + 2;
-        return source.charAt(end - 1) == '-';
+        return source.charAt(end - 1) == '-' ? After.STRIP : After.TRIM_NEWLINE;
     }
 
-    private boolean tag(Token.Kind start, Token.Kind end, String close) {
+    private After tag(Token.Kind start, Token.Kind end, String close) {
         tokens.add(new Token(start, "", line));
         at += 2;
         if (at < source.length() && (source.charAt(at) == '-' || source.charAt(at) == '+')) {
@@ -107,10 +115,12 @@ final class Lexer {
                 throw new JinjaException("line " + line + ": a tag is not closed with " + close);
             }
             boolean strip = depth == 0 && source.startsWith("-" + close, at);
-            if (strip || depth == 0 && source.startsWith(close, at)) {
-                at += close.length() + (strip ? 1 : 0);
+            boolean keep = depth == 0 && source.startsWith("+" + close, at);
+            if (strip || keep || depth == 0 && source.startsWith(close, at)) {
+                at += close.length() + (strip || keep ? 1 : 0);
                 tokens.add(new Token(end, "", line));
-                return strip;
+                boolean output = end == Token.Kind.OUTPUT_END;
+                return strip ? After.STRIP : keep || output ? After.KEEP : After.TRIM_NEWLINE;
             }
             Token token = token();
             if (token.kind() == Token.Kind.SYMBOL) {
@@ -157,6 +167,12 @@ final class Lexer {
         while (at < source.length()) {
             char c = source.charAt(at);
             boolean point = c == '.' && at + 1 < source.length() && Character.isDigit(source.charAt(at + 1));
+            boolean exponent = (c == 'e' || c == 'E') && at > from && exponentFollows();
+            real |= exponent;
+            if (exponent) {
+                at += Character.isDigit(source.charAt(at + 1)) ? 1 : 2;
+                continue;
+            }
             if (!Character.isDigit(c) && !point) {
                 break;
             }
@@ -164,6 +180,11 @@ final class Lexer {
             at++;
         }
         return new Token(real ? Token.Kind.REAL : Token.Kind.INTEGER, source.substring(from, at), line);
+    }
+
+    private boolean exponentFollows() {
+        int digit = at + 1 < source.length() && "+-".indexOf(source.charAt(at + 1)) >= 0 ? at + 2 : at + 1;
+        return digit < source.length() && Character.isDigit(source.charAt(digit));
     }
 
     private String string(char quote) {

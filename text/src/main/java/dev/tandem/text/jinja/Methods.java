@@ -1,7 +1,6 @@
 package dev.tandem.text.jinja;
 
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -37,6 +36,7 @@ final class Methods {
             case "find" -> (args, named) -> (long) s.indexOf((String) args.getFirst());
             case "count" -> (args, named) -> (long) (split(s, args, Map.of()).size() - 1);
             case "join" -> (args, named) -> String.join(s, Values.iterate(args.getFirst()).stream().map(Values::text).toList());
+            case "format" -> (args, named) -> format(s, args, named);
             case "isdigit" -> (args, named) -> !s.isEmpty() && s.chars().allMatch(Character::isDigit);
             case "isspace" -> (args, named) -> !s.isEmpty() && s.isBlank();
             default -> null;
@@ -73,7 +73,7 @@ final class Methods {
 
     static List<Object> items(Map<?, ?> map) {
         List<Object> pairs = new ArrayList<>();
-        map.forEach((key, value) -> pairs.add(new ArrayList<>(Arrays.asList(key, value))));
+        map.forEach((key, value) -> pairs.add(Values.Tuple.of(key, value)));
         return pairs;
     }
 
@@ -138,6 +138,29 @@ final class Methods {
         }
         parts.add(s.substring(at));
         return parts;
+    }
+
+    /** Plain fields only: {@code {}}, {@code {0}} and {@code {name}}. */
+    private static String format(String s, List<Object> args, Map<String, Object> named) {
+        StringBuilder out = new StringBuilder();
+        int next = 0;
+        int at = 0;
+        for (int open = s.indexOf('{'); open >= 0; open = s.indexOf('{', at)) {
+            int close = s.indexOf('}', open);
+            if (close < 0) {
+                break;
+            }
+            String field = s.substring(open + 1, close);
+            Object value = field.isEmpty()
+                    ? args.get(next++)
+                    : field.chars().allMatch(Character::isDigit) ? args.get(Integer.parseInt(field)) : named.get(field);
+            if (value == null) {
+                throw new JinjaException("format has no value for '{" + field + "}'");
+            }
+            out.append(s, at, open).append(Values.text(value));
+            at = close + 1;
+        }
+        return out.append(s.substring(at)).toString();
     }
 
     static String capitalize(String s) {

@@ -2,6 +2,7 @@ package dev.tandem.text.jinja;
 
 import java.math.BigDecimal;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -30,6 +31,15 @@ final class Values {
 
     /** What {@code namespace()} returns: the only object a template may change through an attribute. */
     static final class Namespace extends LinkedHashMap<String, Object> {}
+
+    /** A list that prints with parentheses. */
+    static final class Tuple extends ArrayList<Object> {
+        static Tuple of(Object... items) {
+            Tuple tuple = new Tuple();
+            tuple.addAll(Arrays.asList(items));
+            return tuple;
+        }
+    }
 
     private Values() {}
 
@@ -141,7 +151,7 @@ final class Values {
                 yield s.contains(part);
             }
             case List<?> list -> list.stream().anyMatch(element -> equal(element, item));
-            case Map<?, ?> map -> item instanceof String && map.containsKey(item);
+            case Map<?, ?> map -> map.containsKey(item);
             case Undefined u -> false;
             default -> throw new JinjaException(typeName(container) + " is not a container");
         };
@@ -193,7 +203,8 @@ final class Values {
             case List<?> list -> {
                 List<String> parts = new ArrayList<>();
                 list.forEach(item -> parts.add(repr(item)));
-                yield "[" + String.join(", ", parts) + "]";
+                String joined = String.join(", ", parts);
+                yield list instanceof Tuple ? "(" + joined + (parts.size() == 1 ? ",)" : ")") : "[" + joined + "]";
             }
             case Map<?, ?> map -> {
                 List<String> parts = new ArrayList<>();
