@@ -1,0 +1,100 @@
+package dev.tandem.cpu;
+
+import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.loop.EngineConfig;
+import dev.tandem.engine.loop.EngineLoop;
+import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.queue.AdmissionQueue;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.request.Usage;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.GpuOnlyScheduler;
+import dev.tandem.engine.schedule.Placement;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.Scheduler;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/** The real loop without its thread: the test says when a step runs, and blocks are checked after each. */
+final class EngineHarness implements AutoCloseable {
+    /** What one request received. */
+    static final class Answer {
+        final List<Integer> tokens = new ArrayList<>();
+        FinishReason reason;
+        Usage usage;
+    }
+
+    private final Executor executor;
+    private final AdmissionQueue queue;
+    private final VirtualClock clock = new VirtualClock();
+    final EngineLoop loop;
+    final Map<String, Answer> answers = new LinkedHashMap<>();
+
+    EngineHarness(Executor executor, Scheduler scheduler, Budget budget) {
+        this.executor = executor;
+        this.queue = new AdmissionQueue(100_000, clock);
+        EngineConfig config = new EngineConfig(budget, Set.of(), executor.limits().contextTokens(), 100_000, 1);
+        this.loop = new EngineLoop(config, queue, scheduler, executor, clock, EngineListener.NONE);
+    }
+
+    static EngineHarness gpuOnly(Executor executor, Budget budget, Preemption preemption, Placement placement) {
+        return new EngineHarness(executor, new GpuOnlyScheduler(budget, preemption, placement), budget);
+    }
+
+    void submit(String id, int[] prompt, SamplingParams sampling) {
+        Answer answer = new Answer();
+        answers.put(id, answer);
+        queue.offer(List.of(new Request(id, prompt, sampling, 0, TextDecoder.none(), event -> {
+            switch (event) {
+                case TokenEvent.Token token -> answer.tokens.add(token.id());
+                case TokenEvent.Finished finished -> {
+                    answer.reason = finished.reason();
+                    answer.usage = finished.usage();
+                }
+                case TokenEvent.Failed failed -> throw new AssertionError(failed.message());
+            }
+        })));
+    }
+
+    void cancel(String id) {
+        queue.cancel(id);
+    }
+
+    boolean step() {
+        boolean worked = loop.step();
+        loop.checkIntegrity();
+        clock.advance(1_000_000);
+        return worked;
+    }
+
+    /** Until nothing is left; fails instead of looping for ever. */
+    void run() {
+        for (int steps = 0; !loop.isIdle(); steps++) {
+            if (steps > 200_000) {
+                throw new AssertionError("the engine does not come to an end: " + loop.stats());
+            }
+            step();
+        }
+    }
+
+    List<Integer> tokens(String id) {
+        return answers.get(id).tokens;
+    }
+
+    static SamplingParams greedy(int tokens) {
+        return SamplingParams.builder().temperature(0).maxTokens(tokens).ignoreEos(true).build();
+    }
+
+    @Override
+    public void close() {
+        executor.close();
+    }
+}

@@ -1,0 +1,75 @@
+package dev.tandem.cpu;
+
+import dev.tandem.model.Checkpoint;
+import dev.tandem.model.Checkpoint.LoadFormat;
+import dev.tandem.model.config.DataType;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectMapper;
+
+/** The small models made by tools/make_goldens.py, with transformers' answers. */
+final class TestModels {
+    static final List<String> FAMILIES = List.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3");
+
+    private TestModels() {}
+
+    static Path directory(String family) {
+        return Path.of("src/test/resources/families", family);
+    }
+
+    static Checkpoint open(String family) {
+        return Checkpoint.open(directory(family), LoadFormat.AUTO, 0);
+    }
+
+    static CpuExecutor executor(String family, DataType type, int gpuBlocks, int hostBlocks, int threads) {
+        return new CpuExecutor(open(family), new CpuOptions(threads, false, type, type, gpuBlocks, hostBlocks, 256));
+    }
+
+    /** What transformers said: prompt, greedy continuation, and logits of every prompt position. */
+    record Golden(int[] prompt, int[] greedy, float[] logits) {
+        static Golden of(Path directory) {
+            try {
+                JsonNode json = new ObjectMapper().readTree(Files.readAllBytes(directory.resolve("golden.json")));
+                return new Golden(ints(json.get("prompt")), ints(json.get("greedy")), floats(directory.resolve("logits.bin")));
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        }
+
+        private static int[] ints(JsonNode list) {
+            int[] values = new int[list.size()];
+            for (int i = 0; i < values.length; i++) {
+                values[i] = list.get(i).asInt();
+            }
+            return values;
+        }
+
+        private static float[] floats(Path file) throws IOException {
+            try (FileChannel channel = FileChannel.open(file); Arena arena = Arena.ofConfined()) {
+                MemorySegment bytes = channel.map(FileChannel.MapMode.READ_ONLY, 0, channel.size(), arena);
+                return bytes.toArray(ValueLayout.JAVA_FLOAT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN));
+            }
+        }
+    }
+
+    /** ‖actual − expected‖ / ‖expected‖ over {@code count} values; NaN anywhere gives NaN. */
+    static double relativeError(float[] actual, int ao, float[] expected, int eo, int count) {
+        double difference = 0;
+        double norm = 0;
+        for (int i = 0; i < count; i++) {
+            double d = (double) actual[ao + i] - expected[eo + i];
+            difference += d * d;
+            norm += (double) expected[eo + i] * expected[eo + i];
+        }
+        return Math.sqrt(difference / norm);
+    }
+}

@@ -1,0 +1,124 @@
+package dev.tandem.cpu.attention;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.cpu.reference.ReferenceOps;
+import dev.tandem.cpu.simd.Unpack;
+import dev.tandem.engine.kv.Place;
+import dev.tandem.model.config.DataType;
+import java.lang.foreign.Arena;
+import java.util.Arrays;
+import java.util.SplittableRandom;
+import java.util.stream.Stream;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Paged attention against the scalar twin: head sizes, groups, ragged lengths, dtypes; tiling changes no bits. */
+class PagedAttentionTest {
+    static Stream<Arguments> shapes() {
+        return Stream.of(DataType.values()).flatMap(type -> Stream.of(
+                Arguments.of(type, 64, 3, 1),
+                Arguments.of(type, 64, 3, 16),
+                Arguments.of(type, 64, 1, 17),
+                Arguments.of(type, 80, 4, 33),
+                Arguments.of(type, 96, 2, 100),
+                Arguments.of(type, 128, 4, 47),
+                Arguments.of(type, 128, 8, 5),
+                Arguments.of(type, 256, 12, 31),
+                Arguments.of(type, 24, 3, 64)));
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void matchesTheReference(DataType type, int headDim, int group, int context) {
+        SplittableRandom random = new SplittableRandom(context * 1000L + headDim);
+        int kvHeads = 2;
+        int blockCount = (context + KvStore.BLOCK_TOKENS - 1) / KvStore.BLOCK_TOKENS;
+        try (Arena arena = Arena.ofConfined()) {
+            KvStore store = new KvStore(Place.HOST, blockCount + 3, 2, kvHeads, headDim, type, arena);
+            int[] blocks = new int[blockCount];
+            for (int i = 0; i < blockCount; i++) {
+                blocks[i] = (i * 2 + 1) % (blockCount + 3) == 0 ? 0 : blockCount + 2 - i;
+            }
+            poison(store, blocks, kvHeads, headDim);
+            float[][][] keys = new float[kvHeads][context][];
+            float[][][] values = new float[kvHeads][context][];
+            for (int token = 0; token < context; token++) {
+                for (int head = 0; head < kvHeads; head++) {
+                    keys[head][token] = stored(type, headDim, random);
+                    values[head][token] = stored(type, headDim, random);
+                    store.append(1, blocks[token / 16], token % 16, head, keys[head][token], 0, values[head][token], 0);
+                }
+            }
+            int tokens = Math.min(context, PagedAttention.tileTokens(group));
+            int first = context - tokens;
+            int row = kvHeads * group * headDim;
+            float[] queries = new float[tokens * row];
+            for (int i = 0; i < queries.length; i++) {
+                queries[i] = (float) (2 * random.nextDouble() - 1);
+            }
+            float[] out = new float[tokens * row];
+            AttentionScratch scratch = new AttentionScratch(PagedAttention.mostRows(group), headDim, arena);
+            int kvHead = 1;
+            int offset = kvHead * group * headDim;
+            PagedAttention.tile(
+                    store, 1, kvHead, blocks, first, tokens, group, queries, offset, row, out, offset, row, scratch);
+            for (int token = 0; token < tokens; token++) {
+                int limit = first + token + 1;
+                for (int head = 0; head < group; head++) {
+                    int at = token * row + offset + head * headDim;
+                    double[] expected = ReferenceOps.attention(
+                            Arrays.copyOfRange(queries, at, at + headDim),
+                            Arrays.copyOf(keys[kvHead], limit),
+                            Arrays.copyOf(values[kvHead], limit));
+                    assertThat(relativeError(out, at, expected)).as("token %d head %d", token, head).isLessThan(1e-5);
+                }
+                float[] alone = new float[tokens * row];
+                PagedAttention.tile(
+                        store, 1, kvHead, blocks, first + token, 1, group, queries, token * row + offset, row, alone,
+                        token * row + offset, row, scratch);
+                int from = token * row + offset;
+                assertThat(Arrays.copyOfRange(alone, from, from + group * headDim))
+                        .as("a token alone gives the same bits as in its tile")
+                        .isEqualTo(Arrays.copyOfRange(out, from, from + group * headDim));
+            }
+        }
+    }
+
+    /** Slots beyond the context hold NaN, as memory of an earlier owner might. */
+    private static void poison(KvStore store, int[] blocks, int kvHeads, int headDim) {
+        float[] nan = new float[headDim];
+        Arrays.fill(nan, store.type() == DataType.FLOAT16 ? 60_000 : Float.NaN);
+        for (int block : blocks) {
+            for (int slot = 0; slot < KvStore.BLOCK_TOKENS; slot++) {
+                for (int head = 0; head < kvHeads; head++) {
+                    store.append(1, block, slot, head, nan, 0, nan, 0);
+                }
+            }
+        }
+    }
+
+    private static float[] stored(DataType type, int size, SplittableRandom random) {
+        float[] values = new float[size];
+        for (int i = 0; i < size; i++) {
+            float value = (float) (4 * random.nextDouble() - 2);
+            values[i] = switch (type) {
+                case FLOAT32 -> value;
+                case BFLOAT16 -> Float.intBitsToFloat(Unpack.toBf16(value) << 16);
+                case FLOAT16 -> Float.float16ToFloat(Float.floatToFloat16(value));
+            };
+        }
+        return values;
+    }
+
+    private static double relativeError(float[] actual, int from, double[] expected) {
+        double difference = 0;
+        double norm = 0;
+        for (int i = 0; i < expected.length; i++) {
+            difference += Math.pow(actual[from + i] - expected[i], 2);
+            norm += expected[i] * expected[i];
+        }
+        return Math.sqrt(difference / norm);
+    }
+}

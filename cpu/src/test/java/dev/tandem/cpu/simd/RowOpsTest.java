@@ -1,0 +1,103 @@
+package dev.tandem.cpu.simd;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.data.Offset.offset;
+
+import dev.tandem.cpu.reference.ReferenceOps;
+import java.util.Arrays;
+import java.util.SplittableRandom;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Row-wise operations against their scalar twins, sizes odd and even. */
+class RowOpsTest {
+    private static float[] random(int count, long seed) {
+        SplittableRandom random = new SplittableRandom(seed);
+        float[] values = new float[count];
+        for (int i = 0; i < count; i++) {
+            values[i] = (float) (8 * random.nextDouble() - 4);
+        }
+        return values;
+    }
+
+    private static void assertClose(float[] actual, int from, double[] expected, double tolerance) {
+        for (int i = 0; i < expected.length; i++) {
+            assertThat((double) actual[from + i]).as("element %d", i).isCloseTo(expected[i], offset(tolerance));
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {1, 15, 16, 17, 64, 100, 576})
+    void rmsNormMatches(int size) {
+        float[] x = random(size + 3, size);
+        float[] weight = random(size, size + 1);
+        float[] out = new float[size + 5];
+        RowOps.rmsNorm(x, 3, weight, 1e-5f, size, out, 5);
+        assertClose(out, 5, ReferenceOps.rmsNorm(Arrays.copyOfRange(x, 3, 3 + size), weight, 1e-5), 1e-5);
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {1, 8, 31, 32, 100, 1536})
+    void swiGluMatches(int size) {
+        float[] gate = random(size, 1);
+        float[] up = random(size, 2);
+        float[] out = new float[size];
+        RowOps.swiGlu(gate, 0, up, 0, size, out, 0);
+        assertClose(out, 0, ReferenceOps.swiGlu(gate, up), 2e-5);
+    }
+
+    @Test
+    void swiGluOfLargeValuesIsFinite() {
+        float[] gate = {-200, -90, 90, 200};
+        float[] out = new float[4];
+        RowOps.swiGlu(gate, 0, new float[] {1, 1, 1, 1}, 0, 4, out, 0);
+        assertThat(out).containsExactly(new float[] {0, 0, 90, 200}, offset(1e-4f));
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {8, 24, 64, 80, 128})
+    void rotationMatches(int headDim) {
+        int position = 77;
+        float[] head = random(headDim, headDim);
+        float[] frequencies = new float[headDim / 2];
+        float[] cos = new float[headDim / 2];
+        float[] sin = new float[headDim / 2];
+        for (int i = 0; i < frequencies.length; i++) {
+            frequencies[i] = (float) Math.pow(10_000, -2.0 * i / headDim);
+            cos[i] = (float) Math.cos((double) position * frequencies[i]);
+            sin[i] = (float) Math.sin((double) position * frequencies[i]);
+        }
+        double[] expected = ReferenceOps.rotate(head, frequencies, position);
+        RowOps.rotate(head, 0, cos, sin, 0, headDim / 2);
+        assertClose(head, 0, expected, 1e-5);
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {1, 16, 17, 33, 500})
+    void softmaxIgnoresWhatLiesBeyond(int size) {
+        int padded = Lanes.padded(size);
+        float[] scores = Arrays.copyOf(random(size, size), padded);
+        Arrays.fill(scores, size, padded, Float.NaN);
+        float[] before = scores.clone();
+        float sum = RowOps.softmax(scores, 0, size, padded);
+        double total = 0;
+        for (int i = 0; i < size; i++) {
+            total += Math.exp(before[i]);
+        }
+        for (int i = 0; i < size; i++) {
+            assertThat((double) scores[i] / sum).isCloseTo(Math.exp(before[i]) / total, offset(1e-6));
+        }
+        for (int i = size; i < padded; i++) {
+            assertThat(scores[i]).isZero();
+        }
+    }
+
+    @Test
+    void bf16RoundsToNearestEven() {
+        assertThat(Unpack.toBf16(Float.intBitsToFloat(0x3F808000))).isEqualTo((short) 0x3F80);
+        assertThat(Unpack.toBf16(Float.intBitsToFloat(0x3F818000))).isEqualTo((short) 0x3F82);
+        assertThat(Unpack.toBf16(Float.intBitsToFloat(0x3F808001))).isEqualTo((short) 0x3F81);
+        assertThat(Unpack.toBf16(Float.NaN) & 0x7FFF).isGreaterThan(0x7F80);
+    }
+}
