@@ -13,7 +13,12 @@ import picocli.CommandLine.Command;
         name = "tandem",
         mixinStandardHelpOptions = true,
         version = "tandem 0.1.0",
-        subcommands = {ServeCommand.class, GenerateCommand.class, CommandLine.HelpCommand.class},
+        subcommands = {
+            ServeCommand.class,
+            GenerateCommand.class,
+            BenchCommand.class,
+            DoctorCommand.class,
+             CommandLine.HelpCommand.class},
         description = {
             "Serves large language models, letting the host CPU share the attention.",
             "",

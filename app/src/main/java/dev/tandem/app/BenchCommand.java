@@ -1,0 +1,25 @@
+package dev.tandem.app;
+
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+
+/** Measurements. */
+@Command(
+        name = "bench",
+        mixinStandardHelpOptions = true,
+        subcommands = {BenchThroughputCommand.class, BenchLatencyCommand.class, CommandLine.HelpCommand.class},
+        description = {
+            "Measures this machine, without HTTP.",
+            "",
+            "  tandem bench throughput --workload synthetic:128/128 --requests 32 --json",
+            "  tandem bench latency --batch-size 8"
+        })
+final class BenchCommand implements Runnable {
+    @CommandLine.Spec
+    CommandLine.Model.CommandSpec spec;
+
+    @Override
+    public void run() {
+        spec.commandLine().usage(System.out);
+    }
+}

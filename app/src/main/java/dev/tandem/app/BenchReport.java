@@ -1,0 +1,64 @@
+package dev.tandem.app;
+
+import dev.tandem.cpu.probe.MachineProbe;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import picocli.CommandLine.Option;
+import tools.jackson.databind.ObjectMapper;
+
+/** Where a measurement goes: a table for people, one JSON object for programs, a line in a results file. */
+final class BenchReport {
+    @Option(names = "--json", description = "Print the result as one JSON object.")
+    boolean json;
+
+    @Option(names = "--result-file", description = "Append the result as a line to this file, e.g. docs/results/cpu.jsonl.")
+    Optional<Path> resultFile = Optional.empty();
+
+    /** What every result says of its circumstances. */
+    static Map<String, Object> circumstances(ModelOptions options, String model, List<String> flags) {
+        Map<String, Object> result = new LinkedHashMap<>();
+        result.put("commit", commit());
+        result.put("machine", Runtime.getRuntime().availableProcessors() + " x " + MachineProbe.processor());
+        result.put("flags", String.join(" ", flags));
+        result.put("time", Instant.now().truncatedTo(ChronoUnit.SECONDS).toString());
+        result.put("preset", "cpu");
+        result.put("model", model);
+        result.put("dtype", options.dtype);
+        return result;
+    }
+
+    private static String commit() {
+        try {
+            Process git = new ProcessBuilder("git", "-C", System.getProperty("tandem.root", "."), "rev-parse", "--short", "HEAD")
+                    .redirectError(ProcessBuilder.Redirect.DISCARD)
+                    .start();
+            String id = new String(git.getInputStream().readAllBytes(), StandardCharsets.UTF_8).strip();
+            return id.isEmpty() ? "unknown" : id;
+        } catch (IOException e) {
+            return "unknown";
+        }
+    }
+
+    void write(Map<String, Object> result) throws IOException {
+        String line = new ObjectMapper().writeValueAsString(result);
+        if (json) {
+            System.out.println(line);
+        } else {
+            result.forEach((key, value) -> System.out.printf("%-34s %s%n", key, value));
+        }
+        if (resultFile.isPresent()) {
+            Files.createDirectories(resultFile.get().toAbsolutePath().getParent());
+            Files.writeString(
+                    resultFile.get(), line + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+package dev.tandem.app;
+
+import dev.tandem.cpu.probe.MachineProbe;
+import dev.tandem.cpu.simd.Lanes;
+import dev.tandem.cpu.topology.ThreadAffinity;
+import dev.tandem.engine.clock.Clock;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.Callable;
+import java.util.stream.Stream;
+import picocli.CommandLine.Command;
+
+/** What this machine has, and what that means. */
+@Command(
+        name = "doctor",
+        mixinStandardHelpOptions = true,
+        description = "Says what was found on this machine, what it measures, and what is missing.")
+final class DoctorCommand implements Callable<Integer> {
+    private static final List<String> FEATURES =
+            List.of("avx2", "fma", "f16c", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "amx_tile", "asimd", "sve");
+    private static final List<String> LIBRARIES = List.of("libcuda.so.1", "libnvrtc.so", "libcublasLt.so", "libnccl.so");
+
+    @Override
+    public Integer call() throws IOException {
+        PrintStream out = System.out;
+        out.println("Java      " + System.getProperty("java.vm.name") + " " + Runtime.version());
+        out.println("System    " + System.getProperty("os.name") + " " + System.getProperty("os.arch"));
+        int cores = Runtime.getRuntime().availableProcessors();
+        int allowed = ThreadAffinity.allowed().cardinality();
+        out.println("Processor " + MachineProbe.processor() + ", " + cores + " cores for this process"
+                + (allowed > 0 ? "" : "; threads cannot be pinned here"));
+        out.println("Features  " + features() + "; kernels use vectors of " + Lanes.bits() + " bits");
+        out.println("Memory    " + memory());
+        out.println("Cache     " + DefaultModel.cache(System.getenv(), Path.of(System.getProperty("user.home"))));
+        System.err.println("measuring ...");
+        try (MachineProbe probe = new MachineProbe(cores, Clock.system())) {
+            out.printf(
+                    Locale.ROOT,
+                    "Measured  reads %.1f GB/s, multiplies and adds %.0f GFLOP/s with %d threads%n",
+                    median(probe::readGigabytesPerSecond), median(probe::fmaGigaflops), cores);
+        }
+        reportLibraries(out);
+        return 0;
+    }
+
+    private interface Measurement {
+        double take();
+    }
+
+    /** The median of five. */
+    private static double median(Measurement measurement) {
+        double[] values = new double[5];
+        Arrays.setAll(values, i -> measurement.take());
+        Arrays.sort(values);
+        return values[2];
+    }
+
+    private static String features() throws IOException {
+        Path info = Path.of("/proc/cpuinfo");
+        if (!Files.exists(info)) {
+            return "not listed by this system";
+        }
+        Set<String> flags = new TreeSet<>();
+        Files.readAllLines(info).stream()
+                .filter(line -> line.startsWith("flags") || line.startsWith("Features"))
+                .findFirst()
+                .ifPresent(line -> flags.addAll(Arrays.asList(line.substring(line.indexOf(':') + 1).strip().split(" "))));
+        flags.retainAll(FEATURES);
+        return flags.isEmpty() ? "none that matter" : String.join(" ", flags);
+    }
+
+    private static String memory() throws IOException {
+        Path info = Path.of("/proc/meminfo");
+        if (!Files.exists(info)) {
+            return "not listed by this system";
+        }
+        List<String> lines = Files.readAllLines(info);
+        return gibibytes(lines, "MemTotal:") + " in all, " + gibibytes(lines, "MemAvailable:") + " available";
+    }
+
+    private static String gibibytes(List<String> lines, String key) {
+        return lines.stream()
+                .filter(line -> line.startsWith(key))
+                .map(line -> new ByteSize(Long.parseLong(line.replaceAll("\\D+", "")) << 10).toString())
+                .findFirst()
+                .orElse("unknown");
+    }
+
+    private static void reportLibraries(PrintStream out) throws IOException {
+        List<Path> places = libraryFolders();
+        for (String library : LIBRARIES) {
+            String found = find(places, library);
+            out.println("GPU       " + library + ": " + (found.isEmpty() ? "not found" : found));
+        }
+        out.println("          looked in " + String.join(", ", places.stream().map(Path::toString).toList()));
+        out.println("          this version computes on the CPU; a GPU is not used yet");
+    }
+
+    private static List<Path> libraryFolders() throws IOException {
+        List<Path> places = new ArrayList<>();
+        for (String variable : List.of("CUDA_HOME", "CUDA_PATH")) {
+            String value = System.getenv(variable);
+            if (value != null && !value.isBlank()) {
+                places.add(Path.of(value, "lib64"));
+            }
+        }
+        String path = System.getenv("LD_LIBRARY_PATH");
+        if (path != null) {
+            Stream.of(path.split(":")).filter(p -> !p.isBlank()).map(Path::of).forEach(places::add);
+        }
+        Stream.of("/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64")
+                .map(Path::of)
+                .forEach(places::add);
+        return places;
+    }
+
+    private static String find(List<Path> places, String library) throws IOException {
+        for (Path place : places) {
+            if (Files.isDirectory(place)) {
+                try (Stream<Path> files = Files.list(place)) {
+                    var match = files.filter(file -> file.getFileName().toString().startsWith(library)).findFirst();
+                    if (match.isPresent()) {
+                        return match.get().toString();
+                    }
+                }
+            }
+        }
+        return "";
+    }
+}

@@ -1,0 +1,104 @@
+package dev.tandem.bench;
+
+import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.observe.StepRecord;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.Usage;
+import java.util.Arrays;
+
+/**
+ * Counts tokens and keeps latencies, from the moment it is opened.
+ *
+ * <p>Owned by: the engine thread counts; {@link #open} and {@link #snapshot} may be called from any.
+ */
+public final class Recorder implements EngineListener {
+    /** What was counted since {@link #open}. */
+    public record Counts(
+            int finished, long promptTokens, long outputTokens, long hostTokens, long prefillTokens, long decodeTokens,
+            double[] firstToken, double[] interToken, double[] perToken, double[] endToEnd) {}
+
+    private int finished;
+    private long steps;
+    private long promptTokens;
+    private long outputTokens;
+    private long hostTokens;
+    private long prefillTokens;
+    private long decodeTokens;
+    private final Samples firstToken = new Samples();
+    private final Samples interToken = new Samples();
+    private final Samples perToken = new Samples();
+    private final Samples endToEnd = new Samples();
+
+    private static final class Samples {
+        private double[] values = new double[1024];
+        private int count;
+
+        void add(double value) {
+            if (count == values.length) {
+                values = Arrays.copyOf(values, count * 2);
+            }
+            values[count++] = value;
+        }
+
+        double[] toArray() {
+            return Arrays.copyOf(values, count);
+        }
+    }
+
+    /** Forgets what came before. */
+    public synchronized void open() {
+        finished = 0;
+        steps = 0;
+        promptTokens = 0;
+        outputTokens = 0;
+        hostTokens = 0;
+        prefillTokens = 0;
+        decodeTokens = 0;
+        firstToken.count = 0;
+        interToken.count = 0;
+        perToken.count = 0;
+        endToEnd.count = 0;
+    }
+
+    /** Steps since {@link #open}. */
+    public synchronized long steps() {
+        return steps;
+    }
+
+    public synchronized Counts snapshot() {
+        return new Counts(
+                finished, promptTokens, outputTokens, hostTokens, prefillTokens, decodeTokens,
+                firstToken.toArray(), interToken.toArray(), perToken.toArray(), endToEnd.toArray());
+    }
+
+    @Override
+    public synchronized void step(StepRecord record) {
+        steps++;
+        prefillTokens += record.prefillTokens();
+        decodeTokens += record.decodeTokens();
+        hostTokens += record.hostTokens();
+    }
+
+    @Override
+    public synchronized void firstToken(Request request, long sinceArrival) {
+        outputTokens++;
+        firstToken.add(sinceArrival / 1e6);
+    }
+
+    @Override
+    public synchronized void nextToken(Request request, long sincePrevious) {
+        outputTokens++;
+        interToken.add(sincePrevious / 1e6);
+    }
+
+    @Override
+    public synchronized void finished(Request request, FinishReason reason, Usage usage) {
+        finished++;
+        promptTokens += usage.promptTokens();
+        endToEnd.add(usage.total() / 1e6);
+        if (usage.completionTokens() > 1) {
+            perToken.add((usage.total() - usage.timeToFirstToken()) / 1e6 / (usage.completionTokens() - 1));
+        }
+    }
+}

@@ -1,0 +1,44 @@
+package dev.tandem.bench;
+
+import java.util.Arrays;
+import java.util.Map;
+
+/** Mean and percentiles under vLLM's names. */
+public final class Statistics {
+    private Statistics() {}
+
+    /** Adds {@code mean_X_ms}, {@code median_X_ms}, {@code std_X_ms}, {@code p90_X_ms} and {@code p99_X_ms}. */
+    public static void put(Map<String, Object> result, String name, double[] values) {
+        double[] sorted = values.clone();
+        Arrays.sort(sorted);
+        double mean = Arrays.stream(sorted).average().orElse(0);
+        double variance = Arrays.stream(sorted).map(v -> (v - mean) * (v - mean)).average().orElse(0);
+        result.put("mean_" + name + "_ms", rounded(mean));
+        result.put("median_" + name + "_ms", rounded(percentile(sorted, 50)));
+        result.put("std_" + name + "_ms", rounded(Math.sqrt(variance)));
+        result.put("p90_" + name + "_ms", rounded(percentile(sorted, 90)));
+        result.put("p99_" + name + "_ms", rounded(percentile(sorted, 99)));
+    }
+
+    /** Of sorted values, by linear interpolation. */
+    public static double percentile(double[] sorted, double percent) {
+        if (sorted.length == 0) {
+            return 0;
+        }
+        double at = percent / 100 * (sorted.length - 1);
+        int below = (int) at;
+        int above = Math.min(below + 1, sorted.length - 1);
+        return sorted[below] + (at - below) * (sorted[above] - sorted[below]);
+    }
+
+    public static double median(double[] values) {
+        double[] sorted = values.clone();
+        Arrays.sort(sorted);
+        return percentile(sorted, 50);
+    }
+
+    /** Three decimals: more would claim what was not measured. */
+    public static double rounded(double value) {
+        return Math.round(value * 1000) / 1000.0;
+    }
+}

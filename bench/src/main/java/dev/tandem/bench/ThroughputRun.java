@@ -1,0 +1,181 @@
+package dev.tandem.bench;
+
+import dev.tandem.bench.Workload.Lengths;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.loop.Engine;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.engine.request.TokenEvent;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.SplittableRandom;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+
+/**
+ * Measures an engine offline, without HTTP: a whole run of a number of requests that all arrive at time 0, or a steady
+ * window in which each request that finishes is replaced.
+ *
+ * <p>Owned by: the thread that measures.
+ */
+public final class ThroughputRun {
+    private static final int FIRST_TOKEN_ID = 3;
+
+    /** Told how far a run is. */
+    public interface Progress {
+        void at(String what, long done, long total);
+    }
+
+    private final Engine engine;
+    private final Recorder recorder;
+    private final Clock clock;
+    private final Workload workload;
+    private final SplittableRandom random;
+    private final Progress progress;
+    private final AtomicInteger issued = new AtomicInteger();
+    private final AtomicInteger ids = new AtomicInteger();
+    private final AtomicReference<String> failure = new AtomicReference<>("");
+    private volatile boolean stopping;
+
+    /** @param recorder already listening to the engine */
+    public ThroughputRun(
+            Engine engine, Recorder recorder, Clock clock, Workload workload, long seed, Progress progress) {
+        this.engine = engine;
+        this.recorder = recorder;
+        this.clock = clock;
+        this.workload = workload;
+        this.random = new SplittableRandom(seed);
+        this.progress = progress;
+    }
+
+    /** A few short requests, so that neither compilation nor page faults are measured. */
+    public void warmUp(int requests, int prompt, int output) throws InterruptedException {
+        CountDownLatch done = new CountDownLatch(requests);
+        for (int i = 0; i < requests; i++) {
+            submit(new Lengths(prompt, output), done::countDown);
+        }
+        done.await();
+    }
+
+    /** Everything at time 0, until the last has finished. */
+    public Map<String, Object> whole(int requests) throws InterruptedException {
+        recorder.open();
+        long start = clock.nanos();
+        CountDownLatch done = new CountDownLatch(requests);
+        for (int i = 0; i < requests; i++) {
+            submit(workload.request(i), () -> {
+                done.countDown();
+                progress.at("requests", requests - done.getCount(), requests);
+            });
+        }
+        done.await();
+        double seconds = (clock.nanos() - start) / 1e9;
+        throwIfFailed();
+        Map<String, Object> result = describe(recorder.snapshot(), seconds);
+        result.put("requests", requests);
+        result.put("window", "run");
+        return result;
+    }
+
+    /**
+     * Fills the engine with {@code concurrency} requests at seeded uniform progress, keeps it full, and counts for
+     * {@code seconds} after {@code warmUpSeconds}.
+     */
+    public Map<String, Object> steady(int concurrency, int warmUpSeconds, int seconds) throws InterruptedException {
+        for (int i = 0; i < concurrency; i++) {
+            Lengths full = workload.request(issued.getAndIncrement());
+            int done = (int) (random.nextDouble() * full.output());
+            replaceForEver(new Lengths(full.prompt() + done, full.output() - done));
+        }
+        sleep("warming up", warmUpSeconds);
+        recorder.open();
+        long start = clock.nanos();
+        sleep("first half", seconds / 2);
+        long firstHalf = recorder.snapshot().outputTokens();
+        double firstSeconds = (clock.nanos() - start) / 1e9;
+        sleep("second half", seconds - seconds / 2);
+        Recorder.Counts counts = recorder.snapshot();
+        double all = (clock.nanos() - start) / 1e9;
+        stopping = true;
+        throwIfFailed();
+        Map<String, Object> result = describe(counts, all);
+        double first = firstHalf / firstSeconds;
+        double second = (counts.outputTokens() - firstHalf) / (all - firstSeconds);
+        result.put("requests", concurrency);
+        result.put("window", "steady");
+        result.put("drift_between_halves", Statistics.rounded(second / first - 1));
+        double balance = (double) counts.prefillTokens() / Math.max(1, counts.outputTokens());
+        result.put("prefill_balance", Statistics.rounded(balance / workload.promptShare()));
+        return result;
+    }
+
+    private void replaceForEver(Lengths lengths) {
+        submit(lengths, () -> {
+            if (!stopping) {
+                replaceForEver(workload.request(issued.getAndIncrement()));
+            }
+        });
+    }
+
+    private void sleep(String what, int seconds) throws InterruptedException {
+        for (int i = 0; i < seconds; i++) {
+            progress.at(what + " (s)", i, seconds);
+            Thread.sleep(1000);
+        }
+        progress.at(what + " (s)", seconds, seconds);
+    }
+
+    private void submit(Lengths lengths, Runnable end) {
+        int context = engine.config().contextTokens();
+        int prompt = Math.min(lengths.prompt(), context - 1);
+        int[] tokens;
+        synchronized (random) {
+            tokens = random.ints(prompt, FIRST_TOKEN_ID, engine.limits().vocabulary()).toArray();
+        }
+        SamplingParams sampling = SamplingParams.builder()
+                .temperature(0)
+                .maxTokens(Math.max(1, Math.min(lengths.output(), context - prompt)))
+                .ignoreEos(true)
+                .build();
+        String id = "bench-" + ids.getAndIncrement();
+        engine.submit(new Request(id, tokens, sampling, 0, TextDecoder.none(), event -> {
+            switch (event) {
+                case TokenEvent.Token token -> {}
+                case TokenEvent.Finished finished -> end.run();
+                case TokenEvent.Failed failed -> {
+                    failure.set(failed.message());
+                    end.run();
+                }
+            }
+        }));
+    }
+
+    private void throwIfFailed() {
+        if (!failure.get().isEmpty()) {
+            throw new IllegalArgumentException("the run failed: " + failure.get());
+        }
+    }
+
+    private static Map<String, Object> describe(Recorder.Counts counts, double seconds) {
+        Map<String, Object> result = new LinkedHashMap<>();
+        result.put("duration", Statistics.rounded(seconds));
+        result.put("completed", counts.finished());
+        result.put("total_input_tokens", counts.prefillTokens());
+        result.put("total_output_tokens", counts.outputTokens());
+        result.put("requests_per_second", Statistics.rounded(counts.finished() / seconds));
+        result.put("output_tokens_per_second", Statistics.rounded(counts.outputTokens() / seconds));
+        result.put(
+                "total_tokens_per_second",
+                Statistics.rounded((counts.prefillTokens() + counts.outputTokens()) / seconds));
+        result.put(
+                "host_token_share",
+                Statistics.rounded((double) counts.hostTokens() / Math.max(1, counts.decodeTokens())));
+        Statistics.put(result, "ttft", counts.firstToken());
+        Statistics.put(result, "tpot", counts.perToken());
+        Statistics.put(result, "itl", counts.interToken());
+        Statistics.put(result, "e2el", counts.endToEnd());
+        return result;
+    }
+}

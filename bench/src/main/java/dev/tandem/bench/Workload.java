@@ -1,0 +1,112 @@
+package dev.tandem.bench;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * A stream of requests of given lengths; prompts are random token ids.
+ *
+ * @param name as on the command line and in results
+ */
+public record Workload(String name, List<Lengths> lengths) {
+    /** Tokens in and out of one request. */
+    public record Lengths(int prompt, int output) {}
+
+    private static final int SAMPLES = 4096;
+    private static final Pattern SYNTHETIC = Pattern.compile("synthetic:(\\d+)/(\\d+)");
+    private static final Pattern OSC = Pattern.compile("osc(?::(\\d+))?");
+    private static final double SPREAD = 0.1;
+
+    /**
+     * {@code synthetic:IN/OUT} (uniform within 10 %), {@code osc} or {@code osc:MEAN_OUT}, {@code azure-code},
+     * {@code azure-conv}, {@code reasoning}.
+     *
+     * @throws IllegalArgumentException that lists the names
+     */
+    public static Workload parse(String name, long seed) {
+        SplittableRandom random = new SplittableRandom(seed);
+        Matcher synthetic = SYNTHETIC.matcher(name);
+        if (synthetic.matches()) {
+            return new Workload(name, synthetic(Integer.parseInt(synthetic.group(1)), Integer.parseInt(synthetic.group(2)), random));
+        }
+        Matcher osc = OSC.matcher(name);
+        if (osc.matches()) {
+            List<Lengths> lengths = read("osc-lengths.csv", 0);
+            return new Workload(name, osc.group(1) == null ? lengths : scaled(lengths, Integer.parseInt(osc.group(1))));
+        }
+        return switch (name) {
+            case "azure-code" -> new Workload(name, read("AzureLLMInferenceTrace_code.csv", 1));
+            case "azure-conv" -> new Workload(name, read("AzureLLMInferenceTrace_conv.csv", 1));
+            case "reasoning" -> new Workload(name, reasoning(random));
+            default -> throw new IllegalArgumentException("workload '" + name
+                    + "' is not known; known are synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv and reasoning");
+        };
+    }
+
+    /** The i-th request's lengths; the list repeats. */
+    public Lengths request(int index) {
+        return lengths.get(index % lengths.size());
+    }
+
+    /** Prompt tokens per output token, on average. */
+    public double promptShare() {
+        long prompt = lengths.stream().mapToLong(Lengths::prompt).sum();
+        long output = lengths.stream().mapToLong(Lengths::output).sum();
+        return (double) prompt / output;
+    }
+
+    private static List<Lengths> synthetic(int in, int out, SplittableRandom random) {
+        if (in < 1 || out < 1) {
+            throw new IllegalArgumentException("synthetic:" + in + "/" + out + ": both lengths must be at least 1");
+        }
+        List<Lengths> lengths = new ArrayList<>();
+        for (int i = 0; i < SAMPLES; i++) {
+            lengths.add(new Lengths(around(in, random), around(out, random)));
+        }
+        return lengths;
+    }
+
+    private static int around(int mean, SplittableRandom random) {
+        return Math.max(1, (int) Math.round(mean * (1 - SPREAD + 2 * SPREAD * random.nextDouble())));
+    }
+
+    private static List<Lengths> reasoning(SplittableRandom random) {
+        List<Lengths> lengths = new ArrayList<>();
+        for (int i = 0; i < SAMPLES; i++) {
+            lengths.add(new Lengths(random.nextInt(200, 501), random.nextInt(1_000, 4_001)));
+        }
+        return lengths;
+    }
+
+    private static List<Lengths> scaled(List<Lengths> lengths, int meanOutput) {
+        double mean = lengths.stream().mapToInt(Lengths::output).average().orElseThrow();
+        return lengths.stream()
+                .map(l -> new Lengths(l.prompt(), Math.max(1, (int) Math.round(l.output() * meanOutput / mean))))
+                .toList();
+    }
+
+    /** @param column of the prompt's length; the output's follows it */
+    private static List<Lengths> read(String file, int column) {
+        try (BufferedReader reader = new BufferedReader(
+                new InputStreamReader(Workload.class.getResourceAsStream(file), StandardCharsets.UTF_8))) {
+            return reader.lines()
+                    .skip(1)
+                    .filter(line -> !line.isBlank())
+                    .map(line -> line.split(","))
+                    .map(cells -> new Lengths(
+                            Math.max(1, Integer.parseInt(cells[column].strip())),
+                            Math.max(1, Integer.parseInt(cells[column + 1].strip()))))
+                    .toList();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+package dev.tandem.cpu.probe;
+
+import dev.tandem.cpu.simd.RoofKernels;
+import dev.tandem.cpu.topology.NativeMemory;
+import dev.tandem.cpu.topology.WorkerPool;
+import dev.tandem.engine.clock.Clock;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/**
+ * Measures plain reading and register-only arithmetic with the same threads that compute. Closing it frees its memory.
+ *
+ * <p>Owned by: the thread that measures.
+ */
+public final class MachineProbe implements AutoCloseable {
+    /** Larger than any cache a virtual machine is given a share of. */
+    private static final long READ_BYTES = 512L << 20;
+    private static final int SLICES = 64;
+    private static final int FMA_ROUNDS = 2_000_000;
+
+    private final Arena arena = Arena.ofShared();
+    private final WorkerPool workers;
+    private final Clock clock;
+    private final MemorySegment memory;
+    private long sink;
+
+    public MachineProbe(int threads, Clock clock) {
+        this.workers = new WorkerPool(threads, true);
+        this.clock = clock;
+        this.memory = NativeMemory.allocate(READ_BYTES, "the bandwidth probe", arena);
+        for (long at = 0; at < READ_BYTES; at += Long.BYTES) {
+            memory.set(ValueLayout.JAVA_LONG, at, at * 0x9E3779B97F4A7C15L);
+        }
+        // the first rounds compile the loops
+        for (int i = 0; i < 3; i++) {
+            readGigabytesPerSecond();
+            fmaGigaflops();
+        }
+    }
+
+    /** One pass over memory that is in no cache, 10^9 bytes a second. */
+    public double readGigabytesPerSecond() {
+        long slice = READ_BYTES / SLICES;
+        int[] sums = new int[workers.size()];
+        long start = clock.nanos();
+        workers.beginStep();
+        workers.run(SLICES, (index, worker) -> sums[worker] += RoofKernels.read(memory.address() + index * slice, slice));
+        workers.endStep();
+        double seconds = (clock.nanos() - start) / 1e9;
+        sink += sums[0];
+        return READ_BYTES / seconds / 1e9;
+    }
+
+    /** Fused multiply-adds on registers, two operations each, 10^9 a second. */
+    public double fmaGigaflops() {
+        int tasks = workers.size() * 8;
+        float[] results = new float[tasks];
+        long start = clock.nanos();
+        workers.beginStep();
+        workers.run(tasks, (index, worker) -> results[index] = RoofKernels.multiplyAdd(FMA_ROUNDS));
+        workers.endStep();
+        double seconds = (clock.nanos() - start) / 1e9;
+        sink += (long) results[0];
+        return (double) tasks * FMA_ROUNDS * RoofKernels.flopsPerRound() / seconds / 1e9;
+    }
+
+    /** The processor's own name, or the architecture's. */
+    public static String processor() {
+        try {
+            Path info = Path.of("/proc/cpuinfo");
+            if (Files.exists(info)) {
+                return Files.readAllLines(info).stream()
+                        .filter(line -> line.startsWith("model name"))
+                        .findFirst()
+                        .map(line -> line.substring(line.indexOf(':') + 1).strip())
+                        .orElse(System.getProperty("os.arch"));
+            }
+        } catch (IOException e) {
+            return System.getProperty("os.arch");
+        }
+        return System.getProperty("os.arch");
+    }
+
+    /** Keeps the measured loops from being optimised away. */
+    public long sink() {
+        return sink;
+    }
+
+    @Override
+    public void close() {
+        workers.close();
+        arena.close();
+    }
+}
