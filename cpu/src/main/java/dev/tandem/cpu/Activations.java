@@ -7,7 +7,7 @@ import dev.tandem.model.config.ModelConfig;
 import java.util.List;
 
 /**
- * A sub-batch's rows on their way through the layers: fp32, one row after another, widths padded to whole panels.
+ * A sub-batch's rows on their way through the layers: fp32, one row after another, {@link Lanes#stride} apart.
  * Buffers grow to the largest batch seen and stay.
  *
  * <p>Owned by: engine thread; workers write disjoint rows or columns.
@@ -45,10 +45,10 @@ final class Activations {
 
     Activations(ModelConfig config) {
         this.config = config;
-        this.hiddenWidth = Lanes.padded(config.hidden());
-        this.qkvWidth = Lanes.padded((config.heads() + 2 * config.kvHeads()) * config.headDim());
-        this.attendedWidth = Lanes.padded(config.heads() * config.headDim());
-        this.gateUpWidth = Lanes.padded(2 * config.intermediate());
+        this.hiddenWidth = Lanes.stride(config.hidden());
+        this.qkvWidth = Lanes.stride((config.heads() + 2 * config.kvHeads()) * config.headDim());
+        this.attendedWidth = Lanes.stride(config.heads() * config.headDim());
+        this.gateUpWidth = Lanes.stride(2 * config.intermediate());
         this.half = config.headDim() / 2;
     }
 

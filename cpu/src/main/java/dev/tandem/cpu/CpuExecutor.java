@@ -45,6 +45,7 @@ public final class CpuExecutor implements Executor {
     private final SamplingScratch[] samplingScratch;
     private final Queue<StepResult> results = new ArrayDeque<>();
     private float[] logits = new float[0];
+    private boolean callerPinned;
 
     /** Takes ownership of the checkpoint. */
     public CpuExecutor(Checkpoint checkpoint, CpuOptions options) {
@@ -106,6 +107,10 @@ public final class CpuExecutor implements Executor {
         }
         if (results.size() == MAX_OUTSTANDING) {
             throw new ExecutorException("more than " + MAX_OUTSTANDING + " plans are outstanding");
+        }
+        if (!callerPinned) {
+            callerPinned = true;
+            workers.pinCaller();
         }
         workers.beginStep();
         try {

@@ -3,6 +3,7 @@ package dev.tandem.cpu;
 import dev.tandem.cpu.attention.AttentionScratch;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.attention.PagedAttention;
+import dev.tandem.cpu.simd.GroupKernel;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.PackedMatrix;
 import dev.tandem.cpu.simd.PanelProduct;
@@ -26,8 +27,8 @@ import java.util.EnumMap;
  * <p>Owned by: engine thread.
  */
 final class LlamaForward {
-    /** Rows of a product handled together: inputs of 64 x 1536 x 4 = 384 KiB stay in the second-level cache. */
-    private static final int ROW_BLOCK = 64;
+    /** Rows of a product handled together: inputs of 128 x 1536 x 4 = 768 KiB stay in the second-level cache. */
+    private static final int ROW_BLOCK = 128;
     /** Below this many rows a row-wise operation costs less than handing it to the workers. */
     private static final int FEW_ROWS = 4;
 
@@ -41,6 +42,8 @@ final class LlamaForward {
     private final MemorySegment[] productScratch;
     /** [sampled rows, hidden]: normed inputs of the output projection. */
     private float[] lastRows = new float[0];
+    /** Inputs of a product in groups of eight rows. */
+    private float[] groups = new float[0];
 
     /** @param arena owns scratch memory */
     LlamaForward(
@@ -199,6 +202,14 @@ final class LlamaForward {
 
     /** {@code out += x · matrix}: one task a panel and block of rows. */
     private void product(PackedMatrix matrix, int rows, float[] x, int xs, float[] out, int os) {
+        int depth = matrix.depth();
+        int groupCount = GroupKernel.grouped(rows) / GroupKernel.ROWS;
+        if (groups.length < groupCount * GroupKernel.ROWS * depth) {
+            groups = new float[groupCount * GroupKernel.ROWS * depth];
+        }
+        float[] gathered = groups;
+        workers.run(groupCount, (group, worker) -> GroupKernel.gather(
+                x, group * GroupKernel.ROWS * xs, xs, depth, gathered, group * GroupKernel.ROWS * depth));
         int panels = matrix.panels();
         int rowBlocks = (rows + ROW_BLOCK - 1) / ROW_BLOCK;
         workers.run(panels * rowBlocks, (index, worker) -> {
@@ -211,6 +222,8 @@ final class LlamaForward {
                     x,
                     from * xs,
                     xs,
+                    gathered,
+                    from * depth,
                     out,
                     from * os + panel * Lanes.PANEL,
                     os,

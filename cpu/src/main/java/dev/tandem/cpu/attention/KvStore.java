@@ -81,18 +81,26 @@ public final class KvStore {
     public void append(int layer, int block, int slot, int head, float[] key, int ko, float[] value, int vo) {
         long k = keyOffset(layer, block, head) + (long) slot * type.bytes();
         long v = keyOffset(layer, block, head) + tileBytes() + (long) slot * headDim * type.bytes();
-        long keyStride = (long) BLOCK_TOKENS * type.bytes();
-        for (int d = 0; d < headDim; d++) {
-            set(k + d * keyStride, key[ko + d]);
-            set(v + (long) d * type.bytes(), value[vo + d]);
-        }
-    }
-
-    private void set(long offset, float value) {
+        long step = (long) BLOCK_TOKENS * type.bytes();
         switch (type) {
-            case FLOAT32 -> data.set(ValueLayout.JAVA_FLOAT, offset, value);
-            case BFLOAT16 -> data.set(ValueLayout.JAVA_SHORT, offset, Unpack.toBf16(value));
-            case FLOAT16 -> data.set(ValueLayout.JAVA_SHORT, offset, Float.floatToFloat16(value));
+            case FLOAT32 -> {
+                for (int d = 0; d < headDim; d++) {
+                    data.set(ValueLayout.JAVA_FLOAT, k + d * step, key[ko + d]);
+                    data.set(ValueLayout.JAVA_FLOAT, v + 4L * d, value[vo + d]);
+                }
+            }
+            case BFLOAT16 -> {
+                for (int d = 0; d < headDim; d++) {
+                    data.set(ValueLayout.JAVA_SHORT, k + d * step, Unpack.toBf16(key[ko + d]));
+                    data.set(ValueLayout.JAVA_SHORT, v + 2L * d, Unpack.toBf16(value[vo + d]));
+                }
+            }
+            case FLOAT16 -> {
+                for (int d = 0; d < headDim; d++) {
+                    data.set(ValueLayout.JAVA_SHORT, k + d * step, Float.floatToFloat16(key[ko + d]));
+                    data.set(ValueLayout.JAVA_SHORT, v + 2L * d, Float.floatToFloat16(value[vo + d]));
+                }
+            }
         }
     }
 

@@ -29,7 +29,7 @@ public final class MachineProbe implements AutoCloseable {
     private long sink;
 
     public MachineProbe(int threads, Clock clock) {
-        this.workers = new WorkerPool(threads, true);
+        this.workers = new WorkerPool(threads, false);
         this.clock = clock;
         this.memory = NativeMemory.allocate(READ_BYTES, "the bandwidth probe", arena);
         for (long at = 0; at < READ_BYTES; at += Long.BYTES) {

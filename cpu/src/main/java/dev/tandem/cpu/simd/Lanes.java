@@ -27,6 +27,8 @@ public final class Lanes {
     /** Output columns that one kernel call computes: two vectors. */
     public static final int PANEL = 2 * COUNT;
 
+    private static final int FLOATS_A_LINE = 16;
+
     static final ByteOrder LE = ByteOrder.LITTLE_ENDIAN;
     /** The whole address space as one segment that never closes: bounds and lifetime checks fold to constants. */
     static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
@@ -41,6 +43,15 @@ public final class Lanes {
     /** {@code size} rounded up to whole panels. */
     public static int padded(int size) {
         return (size + PANEL - 1) / PANEL * PANEL;
+    }
+
+    /**
+     * Distance of rows of {@code size} values: whole panels, and an odd number of cache lines. With 12,288 bytes, as a
+     * feed-forward of 1,536 would have it, the same column of all rows falls into one set of the first-level cache.
+     */
+    public static int stride(int size) {
+        int padded = padded(size);
+        return padded / FLOATS_A_LINE % 2 == 0 ? padded + FLOATS_A_LINE : padded;
     }
 
     public static int bits() {

@@ -16,6 +16,7 @@ public final class PanelProduct {
      * {@code out[row][oo ..  oo + PANEL) += x[row] · panel}.
      *
      * @param x [rows, depth] from {@code xo}, rows {@code xs} apart
+     * @param groups the first {@link GroupKernel#grouped} rows once more, in groups of eight [depth, 8] from {@code go}
      * @param scratch address of {@link #SCRATCH_BYTES} bytes of the calling thread's own
      */
     public static void multiply(
@@ -25,19 +26,21 @@ public final class PanelProduct {
             float[] x,
             int xo,
             int xs,
+            float[] groups,
+            int go,
             float[] out,
             int oo,
             int os,
             long scratch) {
         long at = matrix.panel(panel);
         switch (matrix) {
-            case PackedMatrix.Plain plain when plain.type() == DataType.FLOAT32 -> TileKernel.multiply(
-                    rows, x, xo, xs, at, at + 4L * Lanes.COUNT, 4L * Lanes.PANEL, plain.depth(), out, oo, os);
+            case PackedMatrix.Plain plain when plain.type() == DataType.FLOAT32 ->
+                multiplySlice(rows, x, xo, xs, groups, go, plain.depth(), at, plain.depth(), out, oo, os);
             case PackedMatrix.Plain plain -> {
                 if (rows == 1) {
                     multiplyOne(plain, at, x, xo, out, oo);
                 } else {
-                    multiplyMany(plain, at, rows, x, xo, xs, out, oo, os, scratch);
+                    multiplyMany(plain, at, rows, x, xo, xs, groups, go, out, oo, os, scratch);
                 }
             }
             case PackedMatrix.Quantised quantised -> {
@@ -46,7 +49,7 @@ public final class PanelProduct {
                         multiplyOne(quantised, at, x, xo + row * xs, out, oo + row * os, scratch);
                     }
                 } else {
-                    multiplyMany(quantised, at, rows, x, xo, xs, out, oo, os, scratch);
+                    multiplyMany(quantised, at, rows, x, xo, xs, groups, go, out, oo, os, scratch);
                 }
             }
         }
@@ -70,7 +73,18 @@ public final class PanelProduct {
     }
 
     private static void multiplyMany(
-            PackedMatrix matrix, long at, int rows, float[] x, int xo, int xs, float[] out, int oo, int os, long scratch) {
+            PackedMatrix matrix,
+            long at,
+            int rows,
+            float[] x,
+            int xo,
+            int xs,
+            float[] groups,
+            int go,
+            float[] out,
+            int oo,
+            int os,
+            long scratch) {
         long slice = scratch + SCALE_BYTES;
         long bytesPerInput = matrix.panelBytes() / matrix.depth();
         for (int k = 0; k < matrix.depth(); k += SLICE) {
@@ -80,9 +94,52 @@ public final class PanelProduct {
                 case PackedMatrix.Plain plain -> Unpack.toFloats(plain.type(), from, depth * Lanes.PANEL, slice);
                 case PackedMatrix.Quantised quantised -> QuantisedKernel.unpack(quantised, from, depth, slice, scratch);
             }
-            TileKernel.multiply(
-                    rows, x, xo + k, xs, slice, slice + 4L * Lanes.COUNT, 4L * Lanes.PANEL, depth, out, oo, os);
+            multiplySlice(
+                    rows,
+                    x,
+                    xo + k,
+                    xs,
+                    groups,
+                    go + k * GroupKernel.ROWS,
+                    matrix.depth(),
+                    slice,
+                    depth,
+                    out,
+                    oo,
+                    os);
         }
+    }
+
+    /** fp32 weights {@code [depth, PANEL]} at {@code a}; groups are {@code wholeDepth} inputs apart. */
+    private static void multiplySlice(
+            int rows,
+            float[] x,
+            int xo,
+            int xs,
+            float[] groups,
+            int go,
+            int wholeDepth,
+            long a,
+            int depth,
+            float[] out,
+            int oo,
+            int os) {
+        int grouped = GroupKernel.grouped(rows);
+        for (int row = 0; row < grouped; row += GroupKernel.ROWS) {
+            GroupKernel.multiply(groups, go + row * wholeDepth, a, depth, out, oo + row * os, os);
+        }
+        TileKernel.multiply(
+                rows - grouped,
+                x,
+                xo + grouped * xs,
+                xs,
+                a,
+                a + 4L * Lanes.COUNT,
+                4L * Lanes.PANEL,
+                depth,
+                out,
+                oo + grouped * os,
+                os);
     }
 
     private static long slice(PackedMatrix matrix, int k, long bytesPerInput) {

@@ -31,7 +31,6 @@ public final class WorkerPool implements AutoCloseable {
     private volatile Throwable failure;
     private volatile boolean stepping;
     private volatile boolean closed;
-    private boolean callerPinned;
 
     /** @param size workers, the caller included */
     public WorkerPool(int size, boolean pinned) {
@@ -55,12 +54,18 @@ public final class WorkerPool implements AutoCloseable {
         return pinned;
     }
 
-    /** Wakes the workers: loops will follow closely. */
-    public void beginStep() {
-        if (pinned && !callerPinned) {
-            callerPinned = true;
+    /**
+     * Binds the calling thread, worker 0, to its core. Threads it starts later inherit that, so only a thread that does
+     * nothing but call {@link #run} should.
+     */
+    public void pinCaller() {
+        if (pinned) {
             ThreadAffinity.pin(cores[0]);
         }
+    }
+
+    /** Wakes the workers: loops will follow closely. */
+    public void beginStep() {
         stepping = true;
         for (Thread thread : threads) {
             LockSupport.unpark(thread);

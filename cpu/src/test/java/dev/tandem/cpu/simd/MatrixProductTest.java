@@ -71,8 +71,14 @@ class MatrixProductTest {
         int width = Lanes.padded(matrix.columns());
         float[] out = new float[rows * width];
         long scratch = arena.allocate(PanelProduct.SCRATCH_BYTES, 64).address();
+        int depth = matrix.depth();
+        float[] groups = new float[rows * depth];
+        for (int row = 0; row < GroupKernel.grouped(rows); row += GroupKernel.ROWS) {
+            GroupKernel.gather(x, row * depth, depth, depth, groups, row * depth);
+        }
         for (int panel = 0; panel < matrix.panels(); panel++) {
-            PanelProduct.multiply(matrix, panel, rows, x, 0, matrix.depth(), out, panel * Lanes.PANEL, width, scratch);
+            PanelProduct.multiply(
+                    matrix, panel, rows, x, 0, depth, groups, 0, out, panel * Lanes.PANEL, width, scratch);
         }
         return out;
     }
