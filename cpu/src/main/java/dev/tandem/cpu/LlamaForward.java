@@ -29,6 +29,11 @@ import java.util.EnumMap;
 final class LlamaForward {
     /** Rows of a product handled together: inputs of 128 x 1536 x 4 = 768 KiB stay in the second-level cache. */
     private static final int ROW_BLOCK = 128;
+    /**
+     * Tasks of a product a worker. Panels side by side share cache lines of the output: handed out one by one, two
+     * workers wrote the same lines in turn and were no faster than one.
+     */
+    private static final int RUNS_A_WORKER = 4;
     /** Below this many rows a row-wise operation costs less than handing it to the workers. */
     private static final int FEW_ROWS = 4;
 
@@ -200,7 +205,7 @@ final class LlamaForward {
         product(weights.head(), count, lastRows, a.hiddenWidth, out, logitsWidth());
     }
 
-    /** {@code out += x · matrix}: one task a panel and block of rows. */
+    /** {@code out += x · matrix}: one task a run of panels and block of rows. */
     private void product(PackedMatrix matrix, int rows, float[] x, int xs, float[] out, int os) {
         int depth = matrix.depth();
         int groupCount = GroupKernel.grouped(rows) / GroupKernel.ROWS;
@@ -211,23 +216,27 @@ final class LlamaForward {
         workers.run(groupCount, (group, worker) -> GroupKernel.gather(
                 x, group * GroupKernel.ROWS * xs, xs, depth, gathered, group * GroupKernel.ROWS * depth));
         int panels = matrix.panels();
+        int run = Math.max(1, panels / (workers.size() * RUNS_A_WORKER));
+        int runs = (panels + run - 1) / run;
         int rowBlocks = (rows + ROW_BLOCK - 1) / ROW_BLOCK;
-        workers.run(panels * rowBlocks, (index, worker) -> {
-            int from = index / panels * ROW_BLOCK;
-            int panel = index % panels;
-            PanelProduct.multiply(
-                    matrix,
-                    panel,
-                    Math.min(ROW_BLOCK, rows - from),
-                    x,
-                    from * xs,
-                    xs,
-                    gathered,
-                    from * depth,
-                    out,
-                    from * os + panel * Lanes.PANEL,
-                    os,
-                    productScratch[worker].address());
+        workers.run(runs * rowBlocks, (index, worker) -> {
+            int from = index / runs * ROW_BLOCK;
+            int first = index % runs * run;
+            for (int panel = first; panel < Math.min(first + run, panels); panel++) {
+                PanelProduct.multiply(
+                        matrix,
+                        panel,
+                        Math.min(ROW_BLOCK, rows - from),
+                        x,
+                        from * xs,
+                        xs,
+                        gathered,
+                        from * depth,
+                        out,
+                        from * os + panel * Lanes.PANEL,
+                        os,
+                        productScratch[worker].address());
+            }
         });
     }
 
