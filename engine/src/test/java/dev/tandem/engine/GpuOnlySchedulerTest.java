@@ -1,0 +1,120 @@
+package dev.tandem.engine;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.SubBatch;
+import dev.tandem.engine.kv.KvCache;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.GpuOnlyScheduler;
+import dev.tandem.engine.schedule.Placement;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.SchedulerState;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+/** Plans as text: {@code id@start+rows} a chunk, {@code !} where it samples; {@code id:GPU>HOST} a swap. */
+class GpuOnlySchedulerTest {
+    private final SchedulerState state = new SchedulerState(new KvCache(4, 6, 6));
+    private final Map<Long, Sequence> sequences = new HashMap<>();
+
+    private Sequence add(int prompt, int priority) {
+        int[] tokens = new int[prompt];
+        SamplingParams params = SamplingParams.builder().maxTokens(50).build();
+        Request request = new Request("r" + sequences.size(), tokens, params, priority, TextDecoder.none(), event -> {});
+        Sequence sequence = new Sequence(sequences.size(), request, 0, 100, new TokenSampler(params, tokens, Set.of(), 1));
+        sequences.put(sequence.key(), sequence);
+        state.waiting().add(sequence);
+        return sequence;
+    }
+
+    private String step(GpuOnlyScheduler scheduler) {
+        StepPlan plan = scheduler.plan(state);
+        List<String> words = new ArrayList<>();
+        plan.swaps().forEach(swap -> words.add("r" + swap.sequence() + ":" + swap.from() + ">" + swap.to()));
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                words.add("r" + chunk.sequence() + "@" + chunk.start() + "+" + chunk.rows() + (chunk.sampler().isPresent() ? "!" : ""));
+                Sequence sequence = sequences.get(chunk.sequence());
+                sequence.advance(chunk.rows());
+                if (chunk.sampler().isPresent()) {
+                    sequence.append(0);
+                }
+            }
+        }
+        state.kv().checkIntegrity(state.live());
+        return String.join(" ", words);
+    }
+
+    private static GpuOnlyScheduler scheduler(Preemption preemption, int tokens, int sequences, int chunk) {
+        return new GpuOnlyScheduler(new Budget(tokens, sequences, chunk), preemption, Placement.ALL_GPU);
+    }
+
+    @Test
+    void decodesGoFirstAndPrefillsFillTheBudget() {
+        GpuOnlyScheduler scheduler = scheduler(Preemption.SWAP, 8, 4, 6);
+        add(3, 0);
+        assertThat(step(scheduler)).isEqualTo("r0@0+3!");
+        add(9, 0);
+        assertThat(step(scheduler)).isEqualTo("r0@3+1! r1@0+6");
+        assertThat(step(scheduler)).isEqualTo("r0@4+1! r1@6+3!");
+        assertThat(step(scheduler)).isEqualTo("r0@5+1! r1@9+1!");
+    }
+
+    @Test
+    void lowerPriorityValuesGoFirst() {
+        GpuOnlyScheduler scheduler = scheduler(Preemption.SWAP, 4, 1, 4);
+        add(2, 5);
+        add(2, 1);
+        assertThat(step(scheduler)).isEqualTo("r1@0+2!");
+    }
+
+    @Test
+    void theYoungestIsSwappedOutAndComesBack() {
+        GpuOnlyScheduler scheduler = scheduler(Preemption.SWAP, 16, 4, 16);
+        add(8, 0);
+        add(8, 0);
+        assertThat(step(scheduler)).isEqualTo("r0@0+8! r1@0+8!");
+        for (int i = 0; i < 4; i++) {
+            assertThat(step(scheduler)).isEqualTo("r0@" + (8 + i) + "+1! r1@" + (8 + i) + "+1!");
+        }
+        assertThat(step(scheduler)).as("six blocks are full").isEqualTo("r1:GPU>HOST r0@12+1!");
+        Sequence first = sequences.get(0L);
+        while (first.length() < 20) {
+            assertThat(step(scheduler)).startsWith("r0@");
+        }
+        state.remove(first);
+        assertThat(step(scheduler)).isEqualTo("r1:HOST>GPU r1@12+1!");
+    }
+
+    @Test
+    void recomputationStartsOver() {
+        GpuOnlyScheduler scheduler = scheduler(Preemption.RECOMPUTE, 16, 4, 16);
+        add(8, 0);
+        add(8, 0);
+        for (int i = 0; i < 5; i++) {
+            step(scheduler);
+        }
+        assertThat(step(scheduler)).isEqualTo("r0@12+1!");
+        state.remove(sequences.get(0L));
+        assertThat(step(scheduler)).as("prompt and output are computed again").isEqualTo("r1@0+13!");
+    }
+
+    @Test
+    void aPromptWaitsUntilAllOfItFits() {
+        GpuOnlyScheduler scheduler = scheduler(Preemption.SWAP, 32, 4, 32);
+        add(12, 0);
+        add(12, 0);
+        assertThat(step(scheduler)).as("6 blocks hold both prompts but not a block to grow").isEqualTo("r0@0+12!");
+    }
+}

@@ -1,0 +1,69 @@
+package dev.tandem.engine;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.engine.kv.KvCache;
+import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.engine.sample.TokenSampler;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.SplittableRandom;
+import org.junit.jupiter.api.Test;
+
+class KvCacheTest {
+    private static Sequence sequence(long key) {
+        SamplingParams params = SamplingParams.builder().build();
+        int[] prompt = {1};
+        Request request = new Request("r" + key, prompt, params, 0, TextDecoder.none(), event -> {});
+        return new Sequence(key, request, 0, 1000, new TokenSampler(params, prompt, Set.of(), 1));
+    }
+
+    @Test
+    void randomOperationsConserveBlocks() {
+        long seed = 3;
+        SplittableRandom random = new SplittableRandom(seed);
+        KvCache cache = new KvCache(16, 30, 20);
+        List<Sequence> live = new ArrayList<>();
+        for (int i = 0; i < 20_000; i++) {
+            if (live.size() < 8 && random.nextInt(4) == 0) {
+                Sequence sequence = sequence(i);
+                cache.place(sequence, random.nextBoolean() ? Place.GPU : Place.HOST);
+                live.add(sequence);
+            } else if (!live.isEmpty()) {
+                Sequence sequence = live.get(random.nextInt(live.size()));
+                switch (random.nextInt(4)) {
+                    case 0 -> {
+                        cache.release(sequence);
+                        live.remove(sequence);
+                    }
+                    case 1 -> cache.move(sequence, random.nextBoolean() ? Place.GPU : Place.HOST);
+                    default -> {
+                        int tokens = sequence.computed() + 1 + random.nextInt(30);
+                        if (cache.grow(sequence, tokens)) {
+                            sequence.advance(tokens - sequence.computed());
+                        }
+                    }
+                }
+            }
+            cache.checkIntegrity(live);
+        }
+        live.forEach(cache::release);
+        assertThat(cache.pool(Place.GPU).used() + cache.pool(Place.HOST).used()).as("seed %d", seed).isZero();
+    }
+
+    @Test
+    void integrityNoticesALostSequence() {
+        KvCache cache = new KvCache(16, 4, 4);
+        Sequence sequence = sequence(1);
+        cache.grow(sequence, 20);
+        assertThatThrownBy(() -> cache.checkIntegrity(List.of()))
+                .isInstanceOf(IllegalStateException.class)
+                .hasMessageContaining("sequences hold 0 of 2 used blocks");
+    }
+}

@@ -1,0 +1,115 @@
+package dev.tandem.engine;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.data.Offset.offset;
+
+import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.request.RequestException;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sample.Choice;
+import dev.tandem.engine.sample.SamplingScratch;
+import dev.tandem.engine.sample.TokenSampler;
+import java.util.Map;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+class TokenSamplerTest {
+    private static final float[] LOGITS = {1, 3, 2, -1, 0};
+
+    private static TokenSampler sampler(SamplingParams.Builder params, int... prompt) {
+        return new TokenSampler(params.build(), prompt, Set.of(4), 5);
+    }
+
+    private static Choice choose(TokenSampler sampler, float... logits) {
+        float[] row = new float[logits.length + 2];
+        System.arraycopy(logits, 0, row, 2, logits.length);
+        return sampler.choose(row, 2, logits.length, new SamplingScratch());
+    }
+
+    private static int[] histogram(SamplingParams.Builder params, int draws) {
+        TokenSampler sampler = sampler(params.maxTokens(draws));
+        int[] counts = new int[LOGITS.length];
+        for (int i = 0; i < draws; i++) {
+            counts[choose(sampler, LOGITS).token()]++;
+        }
+        return counts;
+    }
+
+    @Test
+    void greedyTakesTheLargestAndTheFirstOfEquals() {
+        TokenSampler greedy = sampler(SamplingParams.builder().temperature(0));
+        assertThat(choose(greedy, LOGITS).token()).isEqualTo(1);
+        assertThat(choose(greedy, 7, 7, 1).token()).isZero();
+    }
+
+    @Test
+    void drawsFollowTheDistribution() {
+        int draws = 40_000;
+        int[] counts = histogram(SamplingParams.builder().temperature(2), draws);
+        double total = 0;
+        for (float logit : LOGITS) {
+            total += Math.exp(logit / 2);
+        }
+        for (int i = 0; i < LOGITS.length; i++) {
+            assertThat(counts[i] / (double) draws).isCloseTo(Math.exp(LOGITS[i] / 2) / total, offset(0.01));
+        }
+    }
+
+    @Test
+    void narrowingKeepsTheBest() {
+        int[] two = histogram(SamplingParams.builder().temperature(5).topK(2), 500);
+        assertThat(two[1] + two[2]).isEqualTo(500);
+        assertThat(two[2]).isPositive();
+        int[] nucleus = histogram(SamplingParams.builder().temperature(1).topP(0.6), 300);
+        assertThat(nucleus).containsExactly(0, 300, 0, 0, 0);
+        int[] minP = histogram(SamplingParams.builder().temperature(1).minP(0.2), 300);
+        assertThat(minP[0] + minP[3] + minP[4]).isZero();
+        assertThat(minP[2]).isPositive();
+    }
+
+    @Test
+    void penaltiesAndBiasChangeTheChoice() {
+        TokenSampler presence = sampler(SamplingParams.builder().temperature(0).presencePenalty(1.5));
+        assertThat(choose(presence, LOGITS).token()).isEqualTo(1);
+        assertThat(choose(presence, LOGITS).token()).isEqualTo(2);
+        TokenSampler repetition = sampler(SamplingParams.builder().temperature(0).repetitionPenalty(2), 1);
+        assertThat(choose(repetition, LOGITS).token()).isEqualTo(2);
+        TokenSampler biased = sampler(SamplingParams.builder().temperature(0).logitBias(Map.of(3, 10f)));
+        assertThat(choose(biased, LOGITS).token()).isEqualTo(3);
+    }
+
+    @Test
+    void endTokensAreImpossibleBeforeMinTokens() {
+        TokenSampler sampler = sampler(SamplingParams.builder().temperature(0).minTokens(2));
+        assertThat(choose(sampler, 0, 1, 2, 3, 9).token()).isEqualTo(3);
+        assertThat(choose(sampler, 0, 1, 2, 3, 9).token()).isEqualTo(3);
+        assertThat(choose(sampler, 0, 1, 2, 3, 9).token()).isEqualTo(4);
+    }
+
+    @Test
+    void logprobsAreOfTheRawDistribution() {
+        TokenSampler sampler = sampler(SamplingParams.builder().temperature(0).logprobs(2).logitBias(Map.of(3, 50f)));
+        Choice choice = choose(sampler, LOGITS);
+        double logSum = Math.log(Math.exp(1) + Math.exp(3) + Math.exp(2) + Math.exp(-1) + 1);
+        assertThat(choice.token()).isEqualTo(3);
+        assertThat((double) choice.logprobs().orElseThrow().logprob()).isCloseTo(-1 - logSum, offset(1e-5));
+        assertThat(choice.logprobs().orElseThrow().topTokens()).containsExactly(1, 2);
+        assertThat((double) choice.logprobs().orElseThrow().topLogprobs()[0]).isCloseTo(3 - logSum, offset(1e-5));
+    }
+
+    @Test
+    void logitsThatAreNoNumbersFailTheStep() {
+        assertThatThrownBy(() -> choose(sampler(SamplingParams.builder()), 1, Float.NaN, 2))
+                .isInstanceOf(ExecutorException.class);
+    }
+
+    @Test
+    void badParametersAreNamed() {
+        assertThatThrownBy(() -> SamplingParams.builder().temperature(Double.NaN).build())
+                .isInstanceOfSatisfying(RequestException.class, e -> assertThat(e.parameter()).isEqualTo("temperature"));
+        assertThatThrownBy(() -> SamplingParams.builder().topP(0).build()).hasMessageContaining("top_p is 0.0");
+        assertThatThrownBy(() -> SamplingParams.builder().maxTokens(0).build()).hasMessageContaining("max_tokens is 0");
+        assertThatThrownBy(() -> SamplingParams.builder().presencePenalty(-3).build()).hasMessageContaining("presence_penalty");
+    }
+}
