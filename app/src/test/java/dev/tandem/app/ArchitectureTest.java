@@ -1,0 +1,108 @@
+package dev.tandem.app;
+
+import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.classes;
+import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
+
+import com.tngtech.archunit.core.domain.JavaClass;
+import com.tngtech.archunit.core.domain.JavaClasses;
+import com.tngtech.archunit.core.domain.JavaModifier;
+import com.tngtech.archunit.core.importer.ClassFileImporter;
+import com.tngtech.archunit.core.importer.ImportOption;
+import com.tngtech.archunit.lang.ArchCondition;
+import com.tngtech.archunit.lang.ConditionEvents;
+import com.tngtech.archunit.lang.SimpleConditionEvent;
+import dev.tandem.engine.clock.Clock;
+import java.time.Instant;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+
+/** Which module may know which, and what no code may reach for by itself. */
+class ArchitectureTest {
+    private static final JavaClasses CLASSES =
+            new ClassFileImporter().withImportOption(new ImportOption.DoNotIncludeTests()).importPackages("dev.tandem");
+
+    private static void mayKnow(String module, String... allowed) {
+        String[] packages = new String[allowed.length + 1];
+        System.arraycopy(allowed, 0, packages, 0, allowed.length);
+        packages[allowed.length] = "dev.tandem." + module + "..";
+        classes()
+                .that()
+                .resideInAPackage("dev.tandem." + module + "..")
+                .should()
+                .onlyDependOnClassesThat()
+                .resideInAnyPackage(packages)
+                .check(CLASSES);
+    }
+
+    @Test
+    void dependenciesPointOneWay() {
+        mayKnow("engine", "java..");
+        mayKnow("fetch", "java..", "tools.jackson..");
+        mayKnow("text", "java..", "tools.jackson..", "ai.djl..");
+        mayKnow("model", "java..", "tools.jackson..", "dev.tandem.engine..");
+        mayKnow("cpu", "java..", "jdk.incubator.vector..", "dev.tandem.engine..", "dev.tandem.model..");
+        mayKnow("bench", "java..", "dev.tandem.engine..");
+        mayKnow(
+                "server", "java..", "tools.jackson..", "io.netty..", "io.prometheus..", "dev.tandem.engine..",
+                "dev.tandem.text..");
+    }
+
+    @Test
+    void timeAndChanceAreInjected() {
+        noClasses()
+                .that()
+                .areNotAssignableTo(Clock.class)
+                .should()
+                .callMethod(System.class, "nanoTime")
+                .orShould()
+                .callMethod(System.class, "currentTimeMillis")
+                .check(CLASSES);
+        noClasses()
+                .that()
+                .resideInAnyPackage("dev.tandem.engine..", "dev.tandem.model..", "dev.tandem.cpu..", "dev.tandem.server..")
+                .should()
+                .callMethod(Instant.class, "now")
+                .orShould()
+                .callConstructor(Random.class)
+                .orShould()
+                .callMethod(Math.class, "random")
+                .check(CLASSES);
+    }
+
+    @Test
+    void onlyTheEngineThreadsOwnPackagesTouchItsState() {
+        noClasses()
+                .that()
+                .resideInAnyPackage("dev.tandem.server..", "dev.tandem.bench..", "dev.tandem.app..", "dev.tandem.text..")
+                .should()
+                .dependOnClassesThat()
+                .haveFullyQualifiedName("dev.tandem.engine.request.Sequence")
+                .orShould()
+                .dependOnClassesThat()
+                .haveFullyQualifiedName("dev.tandem.engine.kv.KvCache")
+                .orShould()
+                .dependOnClassesThat()
+                .haveFullyQualifiedName("dev.tandem.engine.loop.EngineLoop")
+                .check(CLASSES);
+    }
+
+    @Test
+    void thereIsNoGlobalMutableState() {
+        noClasses()
+                .that()
+                .resideInAPackage("dev.tandem.engine..")
+                .should(new ArchCondition<>("have static fields that are not final") {
+                    @Override
+                    public void check(
+                            JavaClass type, ConditionEvents events) {
+                        type.getFields().stream()
+                                .filter(field -> field.getModifiers().contains(JavaModifier.STATIC)
+                                        && !field.getModifiers().contains(JavaModifier.FINAL)
+                                        && !field.getModifiers().contains(JavaModifier.SYNTHETIC))
+                                .forEach(field -> events.add(SimpleConditionEvent.satisfied(
+                                        field, field.getFullName())));
+                    }
+                })
+                .check(CLASSES);
+    }
+}
