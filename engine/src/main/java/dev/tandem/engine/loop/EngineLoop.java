@@ -207,8 +207,9 @@ public final class EngineLoop {
         sequence.state(new RequestState.Finished(reason));
         forget(sequence);
         var usage = sequence.usage(now);
-        sequence.request().sink().on(new TokenEvent.Finished(reason, text, stopReason, usage));
+        // counted before the client is told: who was told may look at the counters
         listener.finished(sequence.request(), reason, usage);
+        sequence.request().sink().on(new TokenEvent.Finished(reason, text, stopReason, usage));
     }
 
     private void forget(Sequence sequence) {
