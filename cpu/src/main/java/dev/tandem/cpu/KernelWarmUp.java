@@ -1,0 +1,69 @@
+package dev.tandem.cpu;
+
+import dev.tandem.cpu.attention.AttentionScratch;
+import dev.tandem.cpu.attention.KvStore;
+import dev.tandem.cpu.attention.PagedAttention;
+import dev.tandem.cpu.simd.GroupKernel;
+import dev.tandem.cpu.simd.Lanes;
+import dev.tandem.cpu.simd.PackedMatrix;
+import dev.tandem.cpu.simd.PanelProduct;
+import dev.tandem.cpu.simd.RowOps;
+import dev.tandem.engine.kv.Place;
+import dev.tandem.model.config.DataType;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
+
+/**
+ * Runs the kernels on small data while the model is read, so that they are compiled when the first request comes:
+ * until then their vectors are objects, and a first prompt takes seconds.
+ *
+ * <p>Owned by: a thread of its own, which ends by itself.
+ */
+public final class KernelWarmUp {
+    private static final int DEPTH = 64;
+    private static final int ROUNDS = 400;
+
+    private KernelWarmUp() {}
+
+    /** Starts in the background. */
+    public static void start() {
+        Thread.ofPlatform().daemon().name("tandem-warm-up").start(KernelWarmUp::run);
+    }
+
+    private static void run() {
+        try (Arena arena = Arena.ofConfined()) {
+            int columns = Lanes.PANEL;
+            PackedMatrix[] matrices = {
+                quantised(4, columns, arena),
+                quantised(8, columns, arena),
+                new PackedMatrix.Plain(DEPTH, columns, DataType.FLOAT32, arena.allocate(4L * DEPTH * columns, 64))
+            };
+            long scratch = arena.allocate(PanelProduct.SCRATCH_BYTES, 64).address();
+            KvStore store = new KvStore(Place.HOST, 2, 1, 1, DEPTH, DataType.FLOAT32, arena);
+            AttentionScratch attention = new AttentionScratch(PagedAttention.TILE_ROWS, DEPTH, arena);
+            float[] x = new float[16 * DEPTH];
+            Arrays.fill(x, 0.1f);
+            float[] groups = new float[16 * DEPTH];
+            float[] out = new float[16 * DEPTH];
+            for (int round = 0; round < ROUNDS; round++) {
+                for (PackedMatrix matrix : matrices) {
+                    for (int rows = 1; rows <= 15; rows += 14) {
+                        GroupKernel.gather(x, 0, DEPTH, DEPTH, groups, 0);
+                        PanelProduct.multiply(matrix, 0, rows, x, 0, DEPTH, groups, 0, out, 0, DEPTH, scratch);
+                    }
+                }
+                RowOps.rmsNorm(x, 0, x, 1e-5f, DEPTH, out, 0);
+                RowOps.swiGlu(x, 0, x, DEPTH, DEPTH, out, 0);
+                RowOps.rotate(out, 0, x, x, 0, DEPTH / 2);
+                PagedAttention.tile(
+                        store, 0, 0, new int[] {0, 1}, 20, 2, 3, x, 0, 3 * DEPTH, out, 0, 3 * DEPTH, attention);
+            }
+        }
+    }
+
+    private static PackedMatrix.Quantised quantised(int bits, int columns, Arena arena) {
+        PackedMatrix.Quantised shape = new PackedMatrix.Quantised(DEPTH, columns, bits, MemorySegment.NULL);
+        return new PackedMatrix.Quantised(DEPTH, columns, bits, arena.allocate(shape.panelBytes(), 64));
+    }
+}
