@@ -7,7 +7,6 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
-import java.util.Arrays;
 import java.util.List;
 import java.util.function.IntConsumer;
 
@@ -86,24 +85,25 @@ public final class MatrixPacker {
         MemorySegment data = allocate(shape.panelBytes() * shape.panels());
         PackedMatrix.Quantised matrix = new PackedMatrix.Quantised(depth, columns, bits, data);
         forEachPanel(matrix, panel -> {
-            int[] words = new int[matrix.blockBytes() / Integer.BYTES];
-            for (int block = 0; block < depth / PackedMatrix.Quantised.BLOCK; block++) {
-                Arrays.fill(words, 0);
-                int index = block;
-                for (int column = 0; column < Lanes.PANEL && panel * Lanes.PANEL + column < columns; column++) {
-                    int own = column;
-                    at(tensors, panel * Lanes.PANEL + column, (tensor, row) -> packBlock(
-                            tensor, tensor.rowOffset(row) + (long) index * type.blockBytes(), own, words));
-                }
-                long to = panel * matrix.panelBytes() + (long) block * matrix.blockBytes();
-                MemorySegment.copy(words, 0, data, ValueLayout.JAVA_INT, to, words.length);
+            int blockWords = matrix.blockBytes() / Integer.BYTES;
+            int[] words = new int[(int) (matrix.panelBytes() / Integer.BYTES)];
+            for (int column = 0; column < Lanes.PANEL && panel * Lanes.PANEL + column < columns; column++) {
+                int own = column;
+                at(tensors, panel * Lanes.PANEL + column, (tensor, row) -> {
+                    long from = tensor.rowOffset(row);
+                    for (int at = 0; at < words.length; at += blockWords) {
+                        packBlock(tensor, from, own, words, at);
+                        from += type.blockBytes();
+                    }
+                });
             }
+            MemorySegment.copy(words, 0, data, ValueLayout.JAVA_INT, panel * matrix.panelBytes(), words.length);
         });
         return matrix;
     }
 
-    private static void packBlock(Tensor tensor, long at, int column, int[] words) {
-        int lane = column % Lanes.COUNT;
+    private static void packBlock(Tensor tensor, long at, int column, int[] words, int first) {
+        int lane = first + column % Lanes.COUNT;
         int upper = column / Lanes.COUNT * 16;
         MemorySegment data = tensor.data();
         words[lane] |= (data.get(SHORT, at) & 0xFFFF) << upper;

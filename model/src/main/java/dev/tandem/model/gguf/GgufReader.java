@@ -3,60 +3,75 @@ package dev.tandem.model.gguf;
 import dev.tandem.model.ModelException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 
-/** A cursor over a GGUF header; every read is checked against the file's end. */
+/**
+ * A cursor over a GGUF header; every read is checked against the file's end. It works on a copy of the file's head: a
+ * vocabulary is some hundred thousand small reads, and before they are compiled those of mapped memory take seconds.
+ */
 final class GgufReader {
-    private static final ValueLayout.OfShort SHORT = ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-    private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-    private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
+    private static final int FIRST_COPY = 8 << 20;
 
     private final Path file;
     private final MemorySegment bytes;
-    private long at;
+    private ByteBuffer head;
+    private int at;
 
     GgufReader(Path file, MemorySegment bytes) {
         this.file = file;
         this.bytes = bytes;
+        this.head = copy(FIRST_COPY);
+    }
+
+    private ByteBuffer copy(long size) {
+        byte[] copied = bytes.asSlice(0, Math.min(size, bytes.byteSize())).toArray(ValueLayout.JAVA_BYTE);
+        return ByteBuffer.wrap(copied).order(ByteOrder.LITTLE_ENDIAN);
     }
 
     long position() {
         return at;
     }
 
-    private long take(long size) {
-        if (size < 0 || size > bytes.byteSize() - at) {
+    private int take(long size) {
+        if (size < 0 || size > Math.min(bytes.byteSize(), Integer.MAX_VALUE) - at) {
             throw new ModelException(file + " is truncated or corrupt: " + size + " bytes wanted at offset " + at
                     + " of " + bytes.byteSize());
         }
-        long from = at;
-        at += size;
+        if (at + size > head.capacity()) {
+            head = copy(Math.max(at + size, Math.min(2L * head.capacity(), Integer.MAX_VALUE - 8)));
+        }
+        int from = at;
+        at += (int) size;
         return from;
     }
 
     int u8() {
-        return bytes.get(ValueLayout.JAVA_BYTE, take(1)) & 0xFF;
+        int from = take(1);
+        return head.get(from) & 0xFF;
     }
 
     int u16() {
-        return bytes.get(SHORT, take(2)) & 0xFFFF;
+        int from = take(2);
+        return head.getShort(from) & 0xFFFF;
     }
 
     int i32() {
-        return bytes.get(INT, take(4));
+        int from = take(4);
+        return head.getInt(from);
     }
 
     long i64() {
-        return bytes.get(LONG, take(8));
+        int from = take(8);
+        return head.getLong(from);
     }
 
     String string() {
-        long length = i64();
-        long from = take(length);
-        byte[] text = bytes.asSlice(from, length).toArray(ValueLayout.JAVA_BYTE);
-        return new String(text, StandardCharsets.UTF_8);
+        int length = (int) Math.min(Integer.MAX_VALUE, Math.max(-1, i64()));
+        int from = take(length);
+        return new String(head.array(), from, length, StandardCharsets.UTF_8);
     }
 
     /** A count of things that take at least {@code least} bytes each. */
