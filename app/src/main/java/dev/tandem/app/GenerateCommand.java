@@ -67,7 +67,7 @@ final class GenerateCommand implements Callable<Integer> {
                     .build();
             StreamingDetokenizer detokenizer = new StreamingDetokenizer(tokenizer.vocabulary(), true);
             assembly.engine()
-                    .submit(new Request("generate", tokens, sampling, 0, decoder(detokenizer), events::add));
+                    .submit(new Request("generate", tokens, sampling, 0, TextDecoder.of(detokenizer::append, detokenizer::finish), events::add));
             return print(events);
         }
     }
@@ -79,20 +79,6 @@ final class GenerateCommand implements Callable<Integer> {
         String text = template.get()
                 .render(List.of(Map.of("role", "user", "content", prompt)), List.of(), true, Map.of());
         return tokenizer.encode(text, false);
-    }
-
-    private static TextDecoder decoder(StreamingDetokenizer detokenizer) {
-        return new TextDecoder() {
-            @Override
-            public String append(int token) {
-                return detokenizer.append(token);
-            }
-
-            @Override
-            public String finish() {
-                return detokenizer.finish();
-            }
-        };
     }
 
     private static int print(BlockingQueue<TokenEvent> events) throws InterruptedException {

@@ -23,16 +23,6 @@ public record ServedModel(
 
     TextDecoder decoder(boolean skipSpecial) {
         StreamingDetokenizer detokenizer = new StreamingDetokenizer(tokenizer.vocabulary(), skipSpecial);
-        return new TextDecoder() {
-            @Override
-            public String append(int token) {
-                return detokenizer.append(token);
-            }
-
-            @Override
-            public String finish() {
-                return detokenizer.finish();
-            }
-        };
+        return TextDecoder.of(detokenizer::append, detokenizer::finish);
     }
 }
