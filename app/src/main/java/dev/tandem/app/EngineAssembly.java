@@ -5,6 +5,7 @@ import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.KernelWarmUp;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.Lanes;
+import dev.tandem.cpu.topology.ThreadAffinity;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
@@ -70,7 +71,6 @@ final class EngineAssembly implements AutoCloseable {
             Optional<ChatTemplate> template = template(checkpoint);
             Sizes sizes = Sizes.choose(options, checkpoint.config());
             report(checkpoint, options, sizes, log);
-            CpuExecutor executor = new CpuExecutor(checkpoint, sizes.cpu());
             EngineConfig config = new EngineConfig(
                     new Budget(options.maxNumBatchedTokens, options.maxNumSeqs, options.maxPrefillChunk),
                     checkpoint.config().endTokens(),
@@ -78,6 +78,8 @@ final class EngineAssembly implements AutoCloseable {
                     options.maxQueuedRequests,
                     options.seed);
             GpuOnlyScheduler scheduler = new GpuOnlyScheduler(config.budget(), options.preemption, Placement.ALL_GPU);
+            // from here on the executor, then the engine, owns the model
+            CpuExecutor executor = new CpuExecutor(checkpoint, sizes.cpu());
             Engine engine = new Engine(config, scheduler, executor, Clock.system(), listener).start();
             return new EngineAssembly(checkpoint, tokenizer, template, engine, executor.weightBytes());
         } catch (RuntimeException | Error e) {
@@ -141,9 +143,10 @@ final class EngineAssembly implements AutoCloseable {
                 throw new IllegalArgumentException("the GPU pool holds " + gpuBlocks + " KV blocks of " + blockBytes
                         + " bytes; a sequence needs at least one. Raise --kv-cache-memory or --num-gpu-blocks-override");
             }
+            int threads = options.threads.orElse(Runtime.getRuntime().availableProcessors());
             CpuOptions cpu = new CpuOptions(
-                    options.threads.orElse(Runtime.getRuntime().availableProcessors()),
-                    options.pinThreads,
+                    threads,
+                    options.pinThreads && threads <= ThreadAffinity.allowed().cardinality(),
                     type,
                     type,
                     gpuBlocks,
@@ -180,6 +183,9 @@ final class EngineAssembly implements AutoCloseable {
                 "KV: GPU pool %,d blocks (%s), host pool %,d blocks (%s); context %,d tokens%n",
                 cpu.gpuBlocks(), new ByteSize(sizes.gpuBytes()), cpu.hostBlocks(), new ByteSize(sizes.hostBytes()),
                 sizes.contextTokens());
+        if (options.pinThreads && !cpu.pinThreads()) {
+            log.println("given up: threads are not pinned, there are more of them than cores or the system cannot");
+        }
         if (config.slidingWindow() > 0 && config.slidingWindow() < config.contextTokens()) {
             log.printf(
                     "given up: the context is limited to the model's sliding window of %d tokens, of %d%n",

@@ -35,6 +35,8 @@ public final class ThroughputRun {
     private final SplittableRandom random;
     private final Progress progress;
     private final AtomicInteger issued = new AtomicInteger();
+    /** Requests that were shortened to the context. */
+    private final AtomicInteger cut = new AtomicInteger();
     private final AtomicInteger ids = new AtomicInteger();
     private final AtomicReference<String> failure = new AtomicReference<>("");
     private volatile boolean stopping;
@@ -130,6 +132,9 @@ public final class ThroughputRun {
     private void submit(Lengths lengths, Runnable end) {
         int context = engine.config().contextTokens();
         int prompt = Math.min(lengths.prompt(), context - 1);
+        if (lengths.prompt() + lengths.output() > context) {
+            cut.incrementAndGet();
+        }
         int[] tokens;
         synchronized (random) {
             tokens = random.ints(prompt, FIRST_TOKEN_ID, engine.limits().vocabulary()).toArray();
@@ -158,10 +163,11 @@ public final class ThroughputRun {
         }
     }
 
-    private static Map<String, Object> describe(Recorder.Counts counts, double seconds) {
+    private Map<String, Object> describe(Recorder.Counts counts, double seconds) {
         Map<String, Object> result = new LinkedHashMap<>();
         result.put("duration", Statistics.rounded(seconds));
         result.put("completed", counts.finished());
+        result.put("cut_to_context", cut.get());
         result.put("total_input_tokens", counts.prefillTokens());
         result.put("total_output_tokens", counts.outputTokens());
         result.put("requests_per_second", Statistics.rounded(counts.finished() / seconds));

@@ -18,7 +18,6 @@ final class Activations {
     final int attendedWidth;
     final int gateUpWidth;
     final int half;
-    private final ModelConfig config;
 
     List<Chunk> chunks = List.of();
     int rows;
@@ -44,7 +43,6 @@ final class Activations {
     int tileCount;
 
     Activations(ModelConfig config) {
-        this.config = config;
         this.hiddenWidth = Lanes.stride(config.hidden());
         this.qkvWidth = Lanes.stride((config.heads() + 2 * config.kvHeads()) * config.headDim());
         this.attendedWidth = Lanes.stride(config.heads() * config.headDim());
@@ -90,9 +88,5 @@ final class Activations {
         gateUp = new float[size * gateUpWidth];
         cos = new float[size * half];
         sin = new float[size * half];
-    }
-
-    ModelConfig config() {
-        return config;
     }
 }

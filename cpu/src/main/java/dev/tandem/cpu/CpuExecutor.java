@@ -47,7 +47,7 @@ public final class CpuExecutor implements Executor {
     private float[] logits = new float[0];
     private boolean callerPinned;
 
-    /** Takes ownership of the checkpoint. */
+    /** Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's. */
     public CpuExecutor(Checkpoint checkpoint, CpuOptions options) {
         this.checkpoint = checkpoint;
         ModelConfig config = checkpoint.config();
@@ -69,7 +69,8 @@ public final class CpuExecutor implements Executor {
             Arrays.setAll(samplingScratch, i -> new SamplingScratch());
             Arrays.setAll(activations, i -> new Activations(config));
         } catch (RuntimeException | Error e) {
-            close();
+            workers.close();
+            arena.close();
             throw e;
         }
     }

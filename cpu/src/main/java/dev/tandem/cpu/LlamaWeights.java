@@ -2,6 +2,7 @@ package dev.tandem.cpu;
 
 import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.simd.PackedMatrix;
+import dev.tandem.model.ModelException;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.weights.Tensor;
@@ -63,6 +64,11 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
                 weights.matrix(attention + "q_proj.weight", queries, hidden),
                 weights.matrix(attention + "k_proj.weight", keys, hidden),
                 weights.matrix(attention + "v_proj.weight", keys, hidden));
+        for (String unused : new String[] {attention + "o_proj.bias", prefix + "mlp.down_proj.bias"}) {
+            if (weights.contains(unused)) {
+                throw new ModelException(weights.origin() + ": the bias " + unused + " is not supported; only those of q, k and v are");
+            }
+        }
         float[] bias = new float[0];
         if (config.qkvBias()) {
             bias = new float[queries + 2 * keys];

@@ -55,6 +55,8 @@ class BrokenModelTest {
         assertRefused("do not divide");
         config(CONFIG.replace("}", ", \"rope_scaling\": {\"rope_type\": \"yarn\"}}"));
         assertRefused("rope scaling 'yarn' is not supported");
+        config(CONFIG.replace("}", ", \"hidden_act\": \"gelu\"}"));
+        assertRefused("hidden_act 'gelu'");
         config(CONFIG);
         assertRefused("holds neither model.safetensors nor");
     }

@@ -1,7 +1,6 @@
 package dev.tandem.cpu.topology;
 
 import dev.tandem.engine.execute.ExecutorException;
-import java.util.BitSet;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 
@@ -48,10 +47,6 @@ public final class WorkerPool implements AutoCloseable {
 
     public int size() {
         return threads.length + 1;
-    }
-
-    public boolean isPinned() {
-        return pinned;
     }
 
     /**
@@ -134,15 +129,6 @@ public final class WorkerPool implements AutoCloseable {
                 LockSupport.park(this);
             }
         }
-    }
-
-    /** The cores this pool's threads are pinned to, empty when they are not. */
-    public BitSet pinnedCores() {
-        BitSet set = new BitSet();
-        for (int i = 0; pinned && i < size(); i++) {
-            set.set(cores[i]);
-        }
-        return set;
     }
 
     @Override

@@ -25,9 +25,14 @@ public final class HuggingFaceConfig {
             throw new ModelException(file + ": model_type '" + family + "' is not supported; supported are "
                     + ModelConfig.FAMILIES.stream().sorted().toList());
         }
+        String activation = text(root, "hidden_act", "silu");
+        if (!activation.equals("silu") || number(rope(root), "partial_rotary_factor", number(root, "partial_rotary_factor", 1)) != 1) {
+            throw new ModelException(file + ": hidden_act '" + activation
+                    + "' or a partial rotation is not supported; silu and rotation of whole heads are");
+        }
         int hidden = require(file, root, "hidden_size");
         int heads = require(file, root, "num_attention_heads");
-        JsonNode rope = root.has("rope_parameters") ? root.get("rope_parameters") : root.path("rope_scaling");
+        JsonNode rope = rope(root);
         int context = integer(root, "max_position_embeddings", 2048);
         try {
             return new ModelConfig(
@@ -52,6 +57,10 @@ public final class HuggingFaceConfig {
         } catch (ModelException e) {
             throw new ModelException(file + ": " + e.getMessage());
         }
+    }
+
+    private static JsonNode rope(JsonNode root) {
+        return root.has("rope_parameters") ? root.get("rope_parameters") : root.path("rope_scaling");
     }
 
     public static GenerationDefaults readGenerationDefaults(Path directory) {

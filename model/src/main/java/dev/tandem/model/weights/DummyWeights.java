@@ -28,7 +28,8 @@ public final class DummyWeights implements Weights {
         return switch (kind(name)) {
             case "lm_head" -> !config.tiedEmbeddings();
             case "q_norm", "k_norm" -> config.qkNorm();
-            default -> !name.endsWith(".bias") || config.qkvBias();
+            case "q_proj", "k_proj", "v_proj" -> !name.endsWith(".bias") || config.qkvBias();
+            default -> !name.endsWith(".bias");
         };
     }
 

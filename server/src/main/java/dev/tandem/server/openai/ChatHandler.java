@@ -93,7 +93,7 @@ final class ChatHandler {
     }
 
     private static void refuseUnsupported(RequestFields fields) {
-        fields.ignore("user", "parallel_tool_calls", "tool_choice", "reasoning_effort", "store", "metadata", "service_tier");
+        fields.ignore("user", "parallel_tool_calls", "tool_choice", "store", "metadata", "service_tier");
         fields.field("tool_choice").ifPresent(choice -> {
             if (!choice.isString() || choice.asString().equals("required")) {
                 throw RequestException.bad("tool_choice", "tool_choice is " + choice + "; only \"auto\" and \"none\" are supported");
