@@ -2,7 +2,6 @@ package dev.tandem.app;
 
 import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
-import dev.tandem.cpu.KernelWarmUp;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.topology.ThreadAffinity;
@@ -61,7 +60,6 @@ final class EngineAssembly implements AutoCloseable {
      * @param log told what was found, chosen and given up
      */
     static EngineAssembly start(ModelOptions options, boolean needText, EngineListener listener, PrintStream log) {
-        KernelWarmUp.start();
         Path path = options.model.orElseGet(() -> DefaultModel.fetch(
                 System.getenv(), Path.of(System.getProperty("user.home")), Terminal.standardError()));
         Checkpoint checkpoint = Checkpoint.open(path, options.loadFormat, options.seed);

@@ -1,10 +1,12 @@
 package dev.tandem.app;
 
+import dev.tandem.cpu.KernelWarmUp;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.fetch.FetchException;
 import dev.tandem.model.ModelException;
 import dev.tandem.text.TokenizerException;
 import dev.tandem.text.jinja.JinjaException;
+import java.util.Set;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 
@@ -18,7 +20,7 @@ import picocli.CommandLine.Command;
             GenerateCommand.class,
             BenchCommand.class,
             DoctorCommand.class,
-             CommandLine.HelpCommand.class},
+            CommandLine.HelpCommand.class},
         description = {
             "Serves large language models, letting the host CPU share the attention.",
             "",
@@ -28,9 +30,15 @@ import picocli.CommandLine.Command;
             "  tandem doctor                     what was found on this machine, and what is missing"
         })
 public final class Main {
+    private static final Set<String> RUN_A_MODEL = Set.of("serve", "generate", "bench");
+
     private Main() {}
 
     public static void main(String[] args) {
+        if (args.length > 0 && RUN_A_MODEL.contains(args[0])) {
+            // before anything else: reading the command line leaves a core idle for a third of a second
+            KernelWarmUp.start();
+        }
         Logging.install();
         int code = commandLine().execute(args);
         System.exit(code);

@@ -19,8 +19,6 @@ public final class HuggingFaceTokenizer implements Tokenizer {
         System.setProperty("ai.djl.offline", "true");
     }
 
-    private static final ObjectMapper JSON = new ObjectMapper();
-
     private final ai.djl.huggingface.tokenizers.HuggingFaceTokenizer delegate;
     private final Vocabulary vocabulary;
 
@@ -42,7 +40,7 @@ public final class HuggingFaceTokenizer implements Tokenizer {
         }
         try {
             byte[] json = Files.readAllBytes(file);
-            return new HuggingFaceTokenizer(json, readVocabulary(JSON.readTree(json), file), file.toString());
+            return new HuggingFaceTokenizer(json, readVocabulary(new ObjectMapper().readTree(json), file), file.toString());
         } catch (IOException | JacksonException e) {
             throw new TokenizerException(file + " cannot be read: " + e.getMessage(), e);
         }

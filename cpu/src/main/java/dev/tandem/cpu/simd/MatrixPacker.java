@@ -6,7 +6,6 @@ import dev.tandem.model.weights.Tensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.ByteOrder;
 import java.util.List;
 import java.util.function.IntConsumer;
 
@@ -15,8 +14,6 @@ import java.util.function.IntConsumer;
  * another.
  */
 public final class MatrixPacker {
-    private static final ValueLayout.OfShort SHORT = ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-
     /** Runs {@code body} for every index below {@code count}, in any order and on any threads. */
     public interface Parallel {
         void forEach(int count, IntConsumer body);
@@ -85,57 +82,68 @@ public final class MatrixPacker {
         MemorySegment data = allocate(shape.panelBytes() * shape.panels());
         PackedMatrix.Quantised matrix = new PackedMatrix.Quantised(depth, columns, bits, data);
         forEachPanel(matrix, panel -> {
-            int blockWords = matrix.blockBytes() / Integer.BYTES;
             int[] words = new int[(int) (matrix.panelBytes() / Integer.BYTES)];
+            byte[] blocks = new byte[(int) type.bytes(depth)];
             for (int column = 0; column < Lanes.PANEL && panel * Lanes.PANEL + column < columns; column++) {
-                int own = column;
-                at(tensors, panel * Lanes.PANEL + column, (tensor, row) -> {
-                    long from = tensor.rowOffset(row);
-                    for (int at = 0; at < words.length; at += blockWords) {
-                        packBlock(tensor, from, own, words, at);
-                        from += type.blockBytes();
-                    }
-                });
+                at(tensors, panel * Lanes.PANEL + column, (tensor, row) -> MemorySegment.copy(
+                        tensor.data(), ValueLayout.JAVA_BYTE, tensor.rowOffset(row), blocks, 0, blocks.length));
+                packColumn(type, blocks, column, words, matrix.blockBytes() / Integer.BYTES);
             }
             MemorySegment.copy(words, 0, data, ValueLayout.JAVA_INT, panel * matrix.panelBytes(), words.length);
         });
         return matrix;
     }
 
-    private static void packBlock(Tensor tensor, long at, int column, int[] words, int first) {
-        int lane = first + column % Lanes.COUNT;
+    /** @param blocks the column's weights as the file keeps them; an array, which young code reads faster than a segment */
+    private static void packColumn(ElementType type, byte[] blocks, int column, int[] words, int blockWords) {
+        int lane = column % Lanes.COUNT;
         int upper = column / Lanes.COUNT * 16;
-        MemorySegment data = tensor.data();
-        words[lane] |= (data.get(SHORT, at) & 0xFFFF) << upper;
-        switch (tensor.type()) {
+        for (int from = 0; from < blocks.length; from += type.blockBytes()) {
+            packBlock(type, blocks, from, words, lane, upper);
+            lane += blockWords;
+        }
+    }
+
+    private static void packBlock(ElementType type, byte[] blocks, int at, int[] words, int lane, int upper) {
+        words[lane] |= half(blocks, at) << upper;
+        switch (type) {
             case Q4_0 -> {
                 // exact: eight times an fp16, unless it overflows, which no sane scale does
-                float minimum = -8 * Float.float16ToFloat(data.get(SHORT, at));
+                float minimum = -8 * Float.float16ToFloat((short) half(blocks, at));
                 words[Lanes.COUNT + lane] |= (Float.floatToFloat16(minimum) & 0xFFFF) << upper;
-                packNibbles(data, at + 2, words, 2 * Lanes.COUNT + lane, upper);
+                packNibbles(blocks, at + 2, words, 2 * Lanes.COUNT + lane, upper);
             }
             case Q4_1 -> {
-                words[Lanes.COUNT + lane] |= (data.get(SHORT, at + 2) & 0xFFFF) << upper;
-                packNibbles(data, at + 4, words, 2 * Lanes.COUNT + lane, upper);
+                words[Lanes.COUNT + lane] |= half(blocks, at + 2) << upper;
+                packNibbles(blocks, at + 4, words, 2 * Lanes.COUNT + lane, upper);
             }
             case Q8_0 -> {
                 for (int k = 0; k < PackedMatrix.Quantised.BLOCK; k++) {
-                    int quant = data.get(ValueLayout.JAVA_BYTE, at + 2 + k) + 128;
+                    int quant = blocks[at + 2 + k] + 128;
                     words[Lanes.COUNT * (1 + k / 2) + lane] |= quant << upper + k % 2 * 8;
                 }
             }
             case F32, F16, BF16, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K ->
-                throw new IllegalStateException(tensor.type() + " is not kept in blocks");
+                throw new IllegalStateException(type + " is not kept in blocks");
         }
     }
 
+    private static int half(byte[] blocks, int at) {
+        return blocks[at] & 0xFF | (blocks[at + 1] & 0xFF) << 8;
+    }
+
     /** The file keeps inputs i and i + 16 in one byte; a word holds four consecutive inputs of a column. */
-    private static void packNibbles(MemorySegment data, long at, int[] words, int first, int upper) {
-        for (int i = 0; i < 16; i++) {
-            int pair = data.get(ValueLayout.JAVA_BYTE, at + i) & 0xFF;
-            int shift = upper + i % 4 * 4;
-            words[first + i / 4 * Lanes.COUNT] |= (pair & 15) << shift;
-            words[first + (i + 16) / 4 * Lanes.COUNT] |= pair >> 4 << shift;
+    private static void packNibbles(byte[] blocks, int at, int[] words, int lane, int upper) {
+        for (int four = 0; four < 4; four++) {
+            int low = 0;
+            int high = 0;
+            for (int i = 0; i < 4; i++) {
+                int pair = blocks[at + 4 * four + i];
+                low |= (pair & 15) << 4 * i;
+                high |= (pair >> 4 & 15) << 4 * i;
+            }
+            words[lane + four * Lanes.COUNT] |= low << upper;
+            words[lane + (four + 4) * Lanes.COUNT] |= high << upper;
         }
     }
 

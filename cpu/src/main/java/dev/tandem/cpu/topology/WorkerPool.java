@@ -20,6 +20,9 @@ public final class WorkerPool implements AutoCloseable {
         void run(int index, int worker);
     }
 
+    /** Some tens of microseconds, longer than an even loop's end and shorter than a time slice. */
+    private static final int SPINS = 1000;
+
     private final Thread[] threads;
     private final boolean pinned;
     private final int[] cores;
@@ -89,8 +92,8 @@ public final class WorkerPool implements AutoCloseable {
         finished.set(0);
         remaining.set(count);
         take(0);
-        while (finished.get() < count) {
-            Thread.onSpinWait();
+        for (int spins = 0; finished.get() < count; spins++) {
+            pause(spins);
         }
         this.body = null;
         Throwable problem = failure;
@@ -120,14 +123,25 @@ public final class WorkerPool implements AutoCloseable {
         if (pinned) {
             ThreadAffinity.pin(cores[worker]);
         }
+        int spins = 0;
         while (!closed) {
             if (remaining.get() > 0) {
                 take(worker);
+                spins = 0;
             } else if (stepping) {
-                Thread.onSpinWait();
+                pause(spins++);
             } else {
                 LockSupport.park(this);
             }
+        }
+    }
+
+    /** Waits a moment; after some, offers the core to threads that have work, as the compiler's during a start. */
+    private static void pause(int spins) {
+        if (spins < SPINS) {
+            Thread.onSpinWait();
+        } else {
+            Thread.yield();
         }
     }
 
