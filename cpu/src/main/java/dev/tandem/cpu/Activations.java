@@ -2,8 +2,10 @@ package dev.tandem.cpu;
 
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.model.config.ModelConfig;
+import java.util.ArrayList;
 import java.util.List;
 
 /**
@@ -19,8 +21,25 @@ final class Activations {
     final int gateUpWidth;
     final int half;
 
-    List<Chunk> chunks = List.of();
+    /** Who reads the KV of a run of tiles; runs are timed apart. */
+    enum Reading {
+        PREFILL,
+        GPU,
+        CPU;
+
+        static Reading of(Chunk chunk) {
+            if (!chunk.decodes()) {
+                return PREFILL;
+            }
+            return chunk.reader() == KvReader.CPU_FROM_HOST ? CPU : GPU;
+        }
+    }
+
+    /** Of the sub-batch, then those of rows in flight that ride along. */
+    final List<Chunk> chunks = new ArrayList<>();
     int rows;
+    /** Rows of the sub-batch itself; the others are in flight. */
+    int ownRows;
     /** [rows] index into {@link #chunks}. */
     int[] chunkOfRow = new int[0];
     /** [rows] token positions. */
@@ -40,7 +59,8 @@ final class Activations {
     float[] sin = new float[0];
     /** Attention tiles: (chunk, first row, tokens) triples, for each of the KV heads. */
     int[] tiles = new int[0];
-    int tileCount;
+    /** Tiles of each {@link Reading} end here; they begin where the one before ends. */
+    final int[] tilesEnd = new int[Reading.values().length];
 
     Activations(ModelConfig config) {
         this.hiddenWidth = Lanes.stride(config.hidden());
@@ -50,26 +70,74 @@ final class Activations {
         this.half = config.headDim() / 2;
     }
 
-    /** Lays out a sub-batch's rows. */
-    void load(SubBatch batch, int tileTokens) {
-        chunks = batch.chunks();
+    /**
+     * Lays out a sub-batch's rows.
+     *
+     * @param riding the most rows in flight that may ride along
+     */
+    void load(SubBatch batch, int tileTokens, int riding) {
+        chunks.clear();
+        chunks.addAll(batch.chunks());
         rows = batch.rows();
-        reserve(rows);
+        ownRows = rows;
+        reserve(rows + riding);
         int row = 0;
-        tileCount = 0;
         for (int c = 0; c < chunks.size(); c++) {
             Chunk chunk = chunks.get(c);
             for (int i = 0; i < chunk.rows(); i++) {
                 chunkOfRow[row + i] = c;
                 positions[row + i] = chunk.start() + i;
             }
-            for (int i = 0; i < chunk.rows(); i += tileTokens) {
-                tiles[3 * tileCount] = c;
-                tiles[3 * tileCount + 1] = row + i;
-                tiles[3 * tileCount + 2] = Math.min(tileTokens, chunk.rows() - i);
-                tileCount++;
+            row += chunk.rows();
+        }
+        int count = 0;
+        for (Reading reading : Reading.values()) {
+            count = tiles(reading, count, tileTokens);
+            tilesEnd[reading.ordinal()] = count;
+        }
+    }
+
+    private int tiles(Reading reading, int first, int tileTokens) {
+        int count = first;
+        int row = 0;
+        for (int c = 0; c < chunks.size(); c++) {
+            Chunk chunk = chunks.get(c);
+            for (int i = 0; Reading.of(chunk) == reading && i < chunk.rows(); i += tileTokens) {
+                tiles[3 * count] = c;
+                tiles[3 * count + 1] = row + i;
+                tiles[3 * count + 2] = Math.min(tileTokens, chunk.rows() - i);
+                count++;
             }
             row += chunk.rows();
+        }
+        return count;
+    }
+
+    /** A row in flight takes part in the linear stages from here; what it carries is copied in. */
+    void board(FlyingRow flying) {
+        chunkOfRow[rows] = chunks.size();
+        positions[rows] = flying.position();
+        chunks.add(flying.chunk);
+        System.arraycopy(flying.residual, 0, residual, rows * hiddenWidth, hiddenWidth);
+        System.arraycopy(flying.attended, 0, attended, rows * attendedWidth, attendedWidth);
+        System.arraycopy(flying.cos, 0, cos, rows * half, half);
+        System.arraycopy(flying.sin, 0, sin, rows * half, half);
+        rows++;
+    }
+
+    /** What a riding row has become. */
+    void copyOut(int row, FlyingRow flying) {
+        System.arraycopy(residual, row * hiddenWidth, flying.residual, 0, hiddenWidth);
+        System.arraycopy(qkv, row * qkvWidth, flying.qkv, 0, qkvWidth);
+        System.arraycopy(cos, row * half, flying.cos, 0, half);
+        System.arraycopy(sin, row * half, flying.sin, 0, half);
+    }
+
+    /** Only the sub-batch's own rows remain. */
+    void unload() {
+        while (rows > ownRows) {
+            rows--;
+            chunks.removeLast();
         }
     }
 

@@ -7,9 +7,11 @@ import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.SubBatch;
+import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.execute.Readiness;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sample.Choice;
@@ -28,8 +30,8 @@ import java.util.Queue;
 
 /**
  * Runs step plans on the host's cores; two pools of host memory play the two places. A plan is computed when it is
- * submitted. Two sub-batches pass through each layer in turn; rows in flight are not run yet, and a plan that admits
- * some is refused.
+ * submitted, one stage after another: two sub-batches alternate layer by layer, and rows in flight ride with the last
+ * of them where their {@link Readiness} lets them.
  *
  * <p>Owned by: engine thread, which is also the workers' first.
  */
@@ -44,11 +46,18 @@ public final class CpuExecutor implements Executor {
     private final Activations[] activations = new Activations[2];
     private final SamplingScratch[] samplingScratch;
     private final Queue<StepResult> results = new ArrayDeque<>();
+    private final Flights flights;
+    private final StepClock clock = new StepClock();
     private float[] logits = new float[0];
     private boolean callerPinned;
 
-    /** Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's. */
+    /** Rows in flight never wait: their attention is computed at once. */
     public CpuExecutor(Checkpoint checkpoint, CpuOptions options) {
+        this(checkpoint, options, Readiness.allEarly());
+    }
+
+    /** Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's. */
+    public CpuExecutor(Checkpoint checkpoint, CpuOptions options, Readiness readiness) {
         this.checkpoint = checkpoint;
         ModelConfig config = checkpoint.config();
         this.workers = new WorkerPool(options.threads(), options.pinThreads());
@@ -59,7 +68,10 @@ public final class CpuExecutor implements Executor {
                     KvStore.BLOCK_TOKENS,
                     options.gpuBlocks(),
                     options.hostBlocks(),
-                    options.maxBatchTokens());
+                    options.maxBatchTokens(),
+                    config.layers(),
+                    config.kvBytesPerToken(options.kvType()),
+                    false);
             stores.put(Place.GPU, store(Place.GPU, options.gpuBlocks(), config, options.kvType()));
             stores.put(Place.HOST, store(Place.HOST, options.hostBlocks(), config, options.kvType()));
             LlamaWeights weights = loadWeights(config, options.weightType());
@@ -68,6 +80,7 @@ public final class CpuExecutor implements Executor {
             this.samplingScratch = new SamplingScratch[workers.size()];
             Arrays.setAll(samplingScratch, i -> new SamplingScratch());
             Arrays.setAll(activations, i -> new Activations(config));
+            this.flights = new Flights(forward, readiness, clock);
         } catch (RuntimeException | Error e) {
             workers.close();
             arena.close();
@@ -102,10 +115,6 @@ public final class CpuExecutor implements Executor {
 
     @Override
     public void submit(StepPlan plan) {
-        if (!plan.admissions().isEmpty() || plan.slotsPerLayer() > 0 || !plan.park().isEmpty()) {
-            throw new ExecutorException("the CPU executor does not run rows in flight yet; the plan has "
-                    + plan.admissions().size() + " admissions and " + plan.slotsPerLayer() + " slots a layer");
-        }
         if (results.size() == MAX_OUTSTANDING) {
             throw new ExecutorException("more than " + MAX_OUTSTANDING + " plans are outstanding");
         }
@@ -115,33 +124,76 @@ public final class CpuExecutor implements Executor {
         }
         workers.beginStep();
         try {
-            for (Swap swap : plan.swaps()) {
-                stores.get(swap.from()).copyTo(stores.get(swap.to()), swap.fromBlocks(), swap.toBlocks());
-            }
+            clock.measure(Component.TRANSFER, () -> plan.swaps().forEach(this::swap));
+            List<Long> parked = flights.park(plan.park());
+            int batches = runLayers(plan);
             List<StepResult.Sampled> sampled = new ArrayList<>();
-            runLayers(plan.subBatches());
-            for (int i = 0; i < plan.subBatches().size(); i++) {
-                sample(activations[i], sampled);
-            }
-            results.add(new StepResult(plan.step(), sampled, List.of(), List.of()));
+            clock.measure(Component.POST_LAYER, () -> {
+                for (int i = 0; i < batches; i++) {
+                    sample(activations[i], sampled);
+                }
+            });
+            results.add(new StepResult(plan.step(), sampled, flights.takeTrace(), parked, clock.take()));
         } finally {
             workers.endStep();
         }
     }
 
-    /** The sub-batches alternate: one is in its attention stage while the other is in its linear stage. */
-    private void runLayers(List<SubBatch> batches) {
-        for (int i = 0; i < batches.size(); i++) {
-            activations[i].load(batches.get(i), forward.tileTokens());
-            forward.embed(activations[i]);
+    private void swap(Swap swap) {
+        stores.get(swap.from()).copyTo(stores.get(swap.to()), swap.fromBlocks(), swap.toBlocks());
+    }
+
+    /**
+     * The sub-batches alternate, as NEO's Figure 5 has it: while one is in its attention stage, the other's turn is the
+     * linear stage, post-projection and the next layer's pre-projection. Rows in flight ride with the last.
+     *
+     * @return sub-batches, one without rows of its own included when rows in flight alone go on
+     */
+    private int runLayers(StepPlan plan) {
+        List<SubBatch> batches = plan.subBatches().isEmpty() ? List.of(new SubBatch(List.of())) : plan.subBatches();
+        int last = batches.size() - 1;
+        clock.measure(Component.PRE_LAYER, () -> {
+            for (int i = 0; i <= last; i++) {
+                int riding = i == last ? flights.count() + plan.admissions().size() : 0;
+                activations[i].load(batches.get(i), forward.tileTokens(), riding);
+                if (i == last) {
+                    flights.admit(plan.admissions(), activations[i]);
+                }
+                forward.embed(activations[i]);
+            }
+        });
+        for (int i = 0; i <= last; i++) {
+            preProjection(plan, i, i == last, 0);
         }
-        for (int layer = 0; layer < checkpoint.config().layers(); layer++) {
-            for (int i = 0; i < batches.size(); i++) {
-                forward.preProjection(activations[i], layer);
-                forward.attention(activations[i], layer);
-                forward.postProjection(activations[i], layer);
+        for (int layer = 0; layer < limits.layers(); layer++) {
+            for (int i = 0; i <= last; i++) {
+                attention(activations[i], layer);
+                if (i == last) {
+                    flights.board(plan, layer, activations[i]);
+                }
+                Activations a = activations[i];
+                int current = layer;
+                clock.measure(Component.LINEAR, () -> forward.postProjection(a, current));
+                if (layer + 1 < limits.layers()) {
+                    preProjection(plan, i, i == last, layer + 1);
+                }
             }
         }
+        return batches.size();
+    }
+
+    private void preProjection(StepPlan plan, int batch, boolean last, int layer) {
+        Activations a = activations[batch];
+        clock.measure(Component.LINEAR, () -> forward.preProjection(a, layer));
+        if (last) {
+            flights.alight(plan.step(), layer, a);
+        }
+    }
+
+    private void attention(Activations a, int layer) {
+        clock.measure(Component.PREFILL_ATTENTION, () -> forward.attention(a, layer, Activations.Reading.PREFILL));
+        clock.measure(Component.GPU_ATTENTION, () -> forward.attention(a, layer, Activations.Reading.GPU));
+        clock.measure(Component.CPU_ATTENTION, () -> forward.attention(a, layer, Activations.Reading.CPU));
     }
 
     private void sample(Activations a, List<StepResult.Sampled> sampled) {

@@ -17,6 +17,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.EnumMap;
+import java.util.List;
 
 /**
  * A decoder of the Llama family, one stage after another: embed, then for each layer pre-projection (norm, qkv,
@@ -72,7 +73,7 @@ final class LlamaForward {
         return PagedAttention.tileTokens(config.group());
     }
 
-    /** Looks up the rows' tokens and their rotation angles. */
+    /** Looks up the tokens of the sub-batch and of riding rows, and their rotation angles. */
     void embed(Activations a) {
         int row = 0;
         for (Chunk chunk : a.chunks) {
@@ -126,13 +127,15 @@ final class LlamaForward {
         }
     }
 
-    /** Every row over its own sequence's KV, wherever that is. */
-    void attention(Activations a, int layer) {
+    /** Rows of one kind, each over its own sequence's KV, wherever that is. */
+    void attention(Activations a, int layer, Activations.Reading reading) {
         int kvHeads = config.kvHeads();
         int groupWidth = config.group() * config.headDim();
+        int end = a.tilesEnd[reading.ordinal()];
+        int begin = reading.ordinal() == 0 ? 0 : a.tilesEnd[reading.ordinal() - 1];
         // the last tiles of a prompt see the longest context: begin with them
-        workers.run(a.tileCount * kvHeads, (index, worker) -> {
-            int tile = 3 * (a.tileCount - 1 - index / kvHeads);
+        workers.run((end - begin) * kvHeads, (index, worker) -> {
+            int tile = 3 * (end - 1 - index / kvHeads);
             int kvHead = index % kvHeads;
             int row = a.tiles[tile + 1];
             Chunk chunk = a.chunks.get(a.tiles[tile]);
@@ -150,6 +153,31 @@ final class LlamaForward {
                     a.attended,
                     row * a.attendedWidth + kvHead * groupWidth,
                     a.attendedWidth,
+                    attentionScratch[worker]);
+        });
+    }
+
+    /** Rows in flight, each at the layer where it stands. */
+    void attention(List<FlyingRow> flying) {
+        int kvHeads = config.kvHeads();
+        int groupWidth = config.group() * config.headDim();
+        workers.run(flying.size() * kvHeads, (index, worker) -> {
+            FlyingRow row = flying.get(index / kvHeads);
+            int kvHead = index % kvHeads;
+            PagedAttention.tile(
+                    stores.get(row.chunk.reader().place()),
+                    row.layer,
+                    kvHead,
+                    row.chunk.blocks(),
+                    row.position(),
+                    1,
+                    config.group(),
+                    row.qkv,
+                    kvHead * groupWidth,
+                    row.qkv.length,
+                    row.attended,
+                    kvHead * groupWidth,
+                    row.attended.length,
                     attentionScratch[worker]);
         });
     }

@@ -6,12 +6,12 @@ import dev.tandem.cpu.TestModels.Golden;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.WorkerPool;
+import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.schedule.Budget;
-import dev.tandem.engine.schedule.Placement;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.fetch.IndexLocation;
 import dev.tandem.fetch.Progress;
@@ -93,7 +93,7 @@ class DefaultModelGoldenTest {
         List<Golden> goldens = goldens();
         CpuOptions options = new CpuOptions(2, false, DataType.FLOAT32, DataType.FLOAT32, 100, 100, 256);
         try (EngineHarness engine = EngineHarness.gpuOnly(
-                new CpuExecutor(open(), options), new Budget(256, 16, 64), Preemption.SWAP, Placement.ALL_GPU)) {
+                new CpuExecutor(open(), options), new Budget(256, 16, 64), Preemption.SWAP)) {
             for (int i = 0; i < goldens.size(); i++) {
                 engine.submit("p" + i, goldens.get(i).prompt(), EngineHarness.greedy(64));
             }

@@ -6,12 +6,12 @@ import dev.tandem.cpu.TestModels.Golden;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.WorkerPool;
+import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.schedule.Budget;
-import dev.tandem.engine.schedule.Placement;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
@@ -89,7 +89,7 @@ class FamilyGoldenTest {
         Golden golden = Golden.of(TestModels.directory(family));
         Budget budget = new Budget(64, 4, 16);
         try (EngineHarness engine = EngineHarness.gpuOnly(
-                TestModels.executor(family, DataType.FLOAT32, 16, 16, 2), budget, Preemption.SWAP, Placement.ALL_GPU)) {
+                TestModels.executor(family, DataType.FLOAT32, 16, 16, 2), budget, Preemption.SWAP)) {
             engine.submit("r", golden.prompt(), EngineHarness.greedy(golden.greedy().length));
             engine.run();
             assertThat(engine.tokens("r")).isEqualTo(Arrays.stream(golden.greedy()).boxed().toList());

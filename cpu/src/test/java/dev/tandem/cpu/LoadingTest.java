@@ -3,8 +3,8 @@ package dev.tandem.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.schedule.Budget;
-import dev.tandem.engine.schedule.Placement;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
@@ -71,7 +71,7 @@ class LoadingTest {
     private static List<Integer> dummyTokens(String family, long seed) {
         Checkpoint checkpoint = Checkpoint.open(TestModels.directory(family), LoadFormat.DUMMY, seed);
         try (EngineHarness engine = EngineHarness.gpuOnly(
-                new CpuExecutor(checkpoint, OPTIONS), new Budget(64, 4, 64), Preemption.SWAP, Placement.ALL_GPU)) {
+                new CpuExecutor(checkpoint, OPTIONS), new Budget(64, 4, 64), Preemption.SWAP)) {
             engine.submit("r", new int[] {5, 6, 7}, EngineHarness.greedy(12));
             engine.run();
             return engine.tokens("r");

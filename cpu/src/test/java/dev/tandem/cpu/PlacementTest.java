@@ -2,6 +2,7 @@ package dev.tandem.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.SubBatch;
@@ -9,8 +10,8 @@ import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
-import dev.tandem.engine.schedule.GpuOnlyScheduler;
-import dev.tandem.engine.schedule.Placement;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -50,7 +51,7 @@ class PlacementTest {
     }
 
     private static SchedulerMaker gpu(Preemption preemption) {
-        return placed(preemption, Placement.ALL_GPU);
+        return placed(preemption);
     }
 
     static Stream<Way> ways() {
@@ -101,7 +102,7 @@ class PlacementTest {
     private static Map<String, List<Integer>> alone(String family, Map<String, int[]> prompts) {
         Map<String, List<Integer>> tokens = new LinkedHashMap<>();
         try (EngineHarness engine = EngineHarness.gpuOnly(
-                TestModels.executor(family, DataType.BFLOAT16, 64, 0, 1), WIDE, Preemption.RECOMPUTE, Placement.ALL_GPU)) {
+                TestModels.executor(family, DataType.BFLOAT16, 64, 0, 1), WIDE, Preemption.RECOMPUTE)) {
             prompts.forEach((id, prompt) -> {
                 engine.submit(id, prompt, EngineHarness.greedy(OUTPUT));
                 engine.run();

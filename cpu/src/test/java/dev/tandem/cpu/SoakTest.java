@@ -2,6 +2,7 @@ package dev.tandem.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
@@ -11,8 +12,8 @@ import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.schedule.Budget;
-import dev.tandem.engine.schedule.GpuOnlyScheduler;
-import dev.tandem.engine.schedule.Placement;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.model.config.DataType;
 import java.io.IOException;
@@ -43,7 +44,7 @@ class SoakTest {
         EngineConfig config = new EngineConfig(budget, Set.of(2), 256, REQUESTS, SEED);
         try (Engine engine = new Engine(
                         config,
-                        new GpuOnlyScheduler(budget, Preemption.SWAP, Placement.ALL_GPU),
+                        PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)),
                         TestModels.executor("llama31", DataType.BFLOAT16, 32, 20, 2),
                         Clock.system(),
                         EngineListener.NONE)
@@ -107,7 +108,7 @@ class SoakTest {
         for (int i = 0; i < times; i++) {
             try (EngineHarness engine = EngineHarness.gpuOnly(
                     TestModels.executor("llama2", DataType.FLOAT32, 400, 400, 2),
-                    new Budget(64, 4, 64), Preemption.SWAP, Placement.ALL_GPU)) {
+                    new Budget(64, 4, 64), Preemption.SWAP)) {
                 engine.submit("r", new SplittableRandom(i).ints(200, 3, 301).toArray(), EngineHarness.greedy(4));
                 engine.run();
             }
@@ -153,7 +154,7 @@ class SoakTest {
 
     private static List<Integer> drawn(long seed) {
         try (EngineHarness engine = EngineHarness.gpuOnly(
-                TestModels.executor("llama2", DataType.FLOAT32, 40, 0, 2), new Budget(64, 4, 64), Preemption.SWAP, Placement.ALL_GPU)) {
+                TestModels.executor("llama2", DataType.FLOAT32, 40, 0, 2), new Budget(64, 4, 64), Preemption.SWAP)) {
             engine.submit("r", new int[] {5, 6, 7}, SamplingParams.builder().seed(seed).maxTokens(20).ignoreEos(true).build());
             engine.run();
             return engine.tokens("r");

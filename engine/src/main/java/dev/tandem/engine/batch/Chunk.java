@@ -20,6 +20,6 @@ public record Chunk(
     }
 
     public boolean decodes() {
-        return tokens.length == 1 && sampler.isPresent();
+        return tokens.length == 1 && start > 0 && sampler.isPresent();
     }
 }

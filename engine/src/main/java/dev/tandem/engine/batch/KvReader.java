@@ -7,7 +7,12 @@ public enum KvReader {
     GPU_FROM_GPU(Place.GPU),
     CPU_FROM_HOST(Place.HOST),
     /** Over the link: the GPU attends over host blocks. */
-    GPU_FROM_HOST(Place.HOST);
+    GPU_FROM_HOST(Place.HOST),
+    /**
+     * A whole prompt bound for the host: the GPU attends over one layer of staging of its own while the layer's KV
+     * leaves for host blocks (NEO §3.1, layer-wise swapping).
+     */
+    GPU_WHILE_LANDING(Place.HOST);
 
     private final Place place;
 

@@ -11,14 +11,18 @@ import java.util.List;
  * @param step ascending number
  * @param slotsPerLayer at most this many rows in flight continue at each layer
  * @param park rows in flight to stop; their blocks may be touched once {@link StepResult#parked} names them
+ * @param resume rows in flight that finish in this step: each joins the last sub-batch at the layer where it stands
+ *     (APEX §3.4, partial progress)
  */
 public record StepPlan(
-        long step, List<Swap> swaps, List<SubBatch> subBatches, List<Admission> admissions, int slotsPerLayer, List<Long> park) {
+        long step, List<Swap> swaps, List<SubBatch> subBatches, List<Admission> admissions, int slotsPerLayer, List<Long> park,
+        List<Long> resume) {
     public StepPlan {
         swaps = List.copyOf(swaps);
         subBatches = List.copyOf(subBatches);
         admissions = List.copyOf(admissions);
         park = List.copyOf(park);
+        resume = List.copyOf(resume);
         if (subBatches.size() > 2) {
             throw new IllegalArgumentException("a step has at most 2 sub-batches, not " + subBatches.size());
         }
@@ -27,11 +31,16 @@ public record StepPlan(
     /** A step of one unified batch without rows in flight. */
     public static StepPlan unified(long step, List<Swap> swaps, List<Chunk> chunks) {
         List<SubBatch> batches = chunks.isEmpty() ? List.of() : List.of(new SubBatch(chunks));
-        return new StepPlan(step, swaps, batches, List.of(), 0, List.of());
+        return new StepPlan(step, swaps, batches, List.of(), 0, List.of(), List.of());
     }
 
     public boolean isEmpty() {
-        return swaps.isEmpty() && subBatches.isEmpty() && admissions.isEmpty() && slotsPerLayer == 0 && park.isEmpty();
+        return swaps.isEmpty()
+                && subBatches.isEmpty()
+                && admissions.isEmpty()
+                && slotsPerLayer == 0
+                && park.isEmpty()
+                && resume.isEmpty();
     }
 
     public int rows() {

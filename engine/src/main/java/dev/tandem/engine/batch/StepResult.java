@@ -10,7 +10,8 @@ import java.util.List;
  * @param trace which row in flight continued at which layer, in order; replaying it repeats the step
  * @param parked rows in flight that the executor has let go of
  */
-public record StepResult(long step, List<Sampled> sampled, List<RowProgress> trace, List<Long> parked) {
+public record StepResult(
+        long step, List<Sampled> sampled, List<RowProgress> trace, List<Long> parked, StepTimes times) {
     public record Sampled(long sequence, Choice choice) {}
 
     public record RowProgress(int layer, long sequence) {}

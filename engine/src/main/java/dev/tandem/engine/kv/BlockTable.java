@@ -11,6 +11,8 @@ public final class BlockTable {
     private Place place = Place.GPU;
     private int[] blocks = new int[4];
     private int count;
+    /** What {@link #toArray} gave last; null once the table has changed. */
+    private int[] snapshot;
 
     public Place place() {
         return place;
@@ -24,9 +26,12 @@ public final class BlockTable {
         return blocks[index];
     }
 
-    /** A copy: plans keep their own. */
+    /** As plans keep it: never changed, and shared until the table grows. */
     public int[] toArray() {
-        return Arrays.copyOf(blocks, count);
+        if (snapshot == null) {
+            snapshot = Arrays.copyOf(blocks, count);
+        }
+        return snapshot;
     }
 
     void place(Place next) {
@@ -41,9 +46,11 @@ public final class BlockTable {
             blocks = Arrays.copyOf(blocks, count * 2);
         }
         blocks[count++] = block;
+        snapshot = null;
     }
 
     void clear() {
         count = 0;
+        snapshot = null;
     }
 }

@@ -1,6 +1,7 @@
 package dev.tandem.engine.loop;
 
 import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.SubBatch;
@@ -69,6 +70,7 @@ public final class EngineLoop {
     public boolean step() {
         drain();
         long started = clock.nanos();
+        state.now(started);
         StepPlan plan = scheduler.plan(state);
         if (plan.isEmpty()) {
             stats = snapshot();
@@ -80,8 +82,10 @@ public final class EngineLoop {
         StepResult result = executor.poll();
         long executed = clock.nanos();
         commit(plan);
+        settleFlights(result);
         emit(result, executed);
-        listener.step(record(plan, planned - started, executed - planned));
+        scheduler.completed(result, executed - planned);
+        listener.step(record(plan, result, planned - started, executed - planned));
         stats = snapshot();
         return true;
     }
@@ -145,7 +149,23 @@ public final class EngineLoop {
             for (Chunk chunk : batch.chunks()) {
                 Sequence sequence = byKey.get(chunk.sequence());
                 sequence.advance(chunk.rows());
-                if (chunk.decodes() && chunk.reader().place() == Place.HOST) {
+                if (chunk.decodes() && chunk.reader() == KvReader.CPU_FROM_HOST) {
+                    sequence.countHostToken();
+                }
+            }
+        }
+    }
+
+    /** Rows in flight that were sampled or parked are the engine's again. */
+    private void settleFlights(StepResult result) {
+        for (long key : result.parked()) {
+            state.land(key);
+        }
+        for (StepResult.Sampled sampled : result.sampled()) {
+            if (state.flies(sampled.sequence())) {
+                Sequence sequence = state.land(sampled.sequence());
+                if (sequence != null) {
+                    sequence.advance(1);
                     sequence.countHostToken();
                 }
             }
@@ -155,6 +175,9 @@ public final class EngineLoop {
     private void emit(StepResult result, long now) {
         for (StepResult.Sampled sampled : result.sampled()) {
             Sequence sequence = byKey.get(sampled.sequence());
+            if (sequence == null) {
+                continue; // cancelled while its row was in flight
+            }
             int token = sampled.choice().token();
             sequence.append(token);
             measure(sequence, now);
@@ -236,24 +259,29 @@ public final class EngineLoop {
             sequence.request().sink().on(new TokenEvent.Failed(message));
             listener.failed(sequence.request());
         }
+        state.abandonFlights();
         stats = snapshot();
     }
 
-    private static StepRecord record(StepPlan plan, long planNanos, long executeNanos) {
+    private static StepRecord record(StepPlan plan, StepResult result, long planNanos, long executeNanos) {
         int prefill = 0;
         int decode = 0;
         int host = 0;
+        int chunkSamples = 0;
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
+                chunkSamples += chunk.sampler().isPresent() ? 1 : 0;
                 if (chunk.decodes()) {
                     decode++;
-                    host += chunk.reader().place() == Place.HOST ? 1 : 0;
+                    host += chunk.reader() == KvReader.CPU_FROM_HOST ? 1 : 0;
                 } else {
                     prefill += chunk.rows();
                 }
             }
         }
-        return new StepRecord(plan.step(), prefill, decode, host, plan.swaps().size(), planNanos, executeNanos);
+        int landed = result.sampled().size() - chunkSamples;
+        return new StepRecord(
+                plan.step(), prefill, decode + landed, host + landed, plan.swaps().size(), planNanos, executeNanos);
     }
 
     private EngineStats snapshot() {
@@ -261,8 +289,8 @@ public final class EngineLoop {
         var host = state.kv().pool(Place.HOST);
         return new EngineStats(
                 arrivals.waiting(),
-                state.running().size(),
-                state.swapped().size(),
+                state.scheduled(),
+                Math.max(0, state.gpu().size() + state.host().size() + state.inFlight().size() - state.scheduled()),
                 gpu.size(),
                 gpu.used(),
                 host.size(),

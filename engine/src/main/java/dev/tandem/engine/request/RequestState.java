@@ -5,15 +5,19 @@ public sealed interface RequestState {
     /** Holds no KV: not started, or preempted for recomputation. */
     record Waiting() implements RequestState {}
 
-    /** Has KV blocks and takes part in steps. */
-    record Running() implements RequestState {}
+    /** Its KV is in GPU blocks. */
+    record OnGpu() implements RequestState {}
 
-    /** Preempted; its KV waits in host memory until GPU blocks are free. */
-    record Swapped() implements RequestState {}
+    /** Its KV is in host blocks: the CPU decodes it, or it waits for GPU blocks, as the strategy has it. */
+    record OnHost() implements RequestState {}
+
+    /** A host row between layers: its blocks are the executor's until the row is sampled or parked. */
+    record InFlight() implements RequestState {}
 
     record Finished(FinishReason reason) implements RequestState {}
 
     RequestState WAITING = new Waiting();
-    RequestState RUNNING = new Running();
-    RequestState SWAPPED = new Swapped();
+    RequestState ON_GPU = new OnGpu();
+    RequestState ON_HOST = new OnHost();
+    RequestState IN_FLIGHT = new InFlight();
 }

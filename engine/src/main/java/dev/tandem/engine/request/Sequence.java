@@ -28,6 +28,8 @@ public final class Sequence {
     private long firstTokenNanos = NEVER;
     private int preemptions;
     private int hostTokens;
+    private long placedNanos;
+    private int lengthWhenPlaced;
 
     /**
      * @param key unique number, ascending with arrival
@@ -123,6 +125,25 @@ public final class Sequence {
 
     public void countHostToken() {
         hostTokens++;
+    }
+
+    public long arrivedNanos() {
+        return arrivedNanos;
+    }
+
+    /** Notes that the KV came to the place where it now is. */
+    public void placedAt(long nanos) {
+        placedNanos = nanos;
+        lengthWhenPlaced = length;
+    }
+
+    public long placedNanos() {
+        return placedNanos;
+    }
+
+    /** Tokens generated since the KV came to the place where it is. */
+    public int tokensSincePlaced() {
+        return length - lengthWhenPlaced;
     }
 
     /** Notes when the sequence left the queue; true the first time. */

@@ -1,6 +1,7 @@
 package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepResult;
 
 /** Turns the engine's state into the next step. */
 public interface Scheduler {
@@ -9,4 +10,11 @@ public interface Scheduler {
      * is nothing to do.
      */
     StepPlan plan(SchedulerState state);
+
+    /**
+     * Told how the planned step went.
+     *
+     * @param nanos from submission to result
+     */
+    default void completed(StepResult result, long nanos) {}
 }

@@ -1,25 +1,35 @@
 package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.kv.KvCache;
+import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.queue.WaitingQueue;
+import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.TreeSet;
 
 /**
- * Every live sequence, by where it stands, and the KV they hold.
+ * Every live sequence, by where it stands, and the KV they hold: NEO's prefilling wait queue, GPU and CPU decoding run
+ * queues (§3), and the rows in flight of async overlap.
  *
  * <p>Owned by: engine thread.
  */
 public final class SchedulerState {
     private final KvCache kv;
     private final WaitingQueue waiting = new WaitingQueue();
-    private final TreeSet<Sequence> running = new TreeSet<>(WaitingQueue.ORDER);
-    private final TreeSet<Sequence> swapped = new TreeSet<>(WaitingQueue.ORDER);
+    private final TreeSet<Sequence> gpu = new TreeSet<>(WaitingQueue.ORDER);
+    private final TreeSet<Sequence> host = new TreeSet<>(WaitingQueue.ORDER);
+    private final Map<Long, Sequence> inFlight = new LinkedHashMap<>();
+    private final List<Long> park = new ArrayList<>();
     private long steps;
     private long preemptions;
+    private long now;
+    private int scheduled;
 
     public SchedulerState(KvCache kv) {
         this.kv = kv;
@@ -33,14 +43,28 @@ public final class SchedulerState {
         return waiting;
     }
 
-    /** Sequences with KV that take part in steps, those that deserve it most first. */
-    public TreeSet<Sequence> running() {
-        return running;
+    /** Sequences with KV in GPU blocks, those that deserve it most first. */
+    public TreeSet<Sequence> gpu() {
+        return gpu;
     }
 
-    /** Sequences whose KV waits in host memory. */
-    public TreeSet<Sequence> swapped() {
-        return swapped;
+    /** Sequences with KV in host blocks that are not in flight, those that deserve most first. */
+    public TreeSet<Sequence> host() {
+        return host;
+    }
+
+    /** Host rows between layers. */
+    public Collection<Sequence> inFlight() {
+        return Collections.unmodifiableCollection(inFlight.values());
+    }
+
+    /** When the step began, as the loop's clock has it: planning reads no clock. */
+    public long now() {
+        return now;
+    }
+
+    public void now(long nanos) {
+        now = nanos;
     }
 
     public long nextStep() {
@@ -55,23 +79,93 @@ public final class SchedulerState {
         preemptions++;
     }
 
-    public boolean isIdle() {
-        return waiting.isEmpty() && running.isEmpty() && swapped.isEmpty();
+    /** Sequences that the last step computed, those in flight included. */
+    public int scheduled() {
+        return scheduled;
     }
 
-    /** Takes a sequence out of whatever holds it and frees its blocks. */
+    void scheduled(int count) {
+        scheduled = count;
+    }
+
+    public boolean isIdle() {
+        return waiting.isEmpty() && gpu.isEmpty() && host.isEmpty() && inFlight.isEmpty();
+    }
+
+    /** A host row enters layer 0. */
+    void fly(Sequence sequence) {
+        host.remove(sequence);
+        sequence.state(RequestState.IN_FLIGHT);
+        inFlight.put(sequence.key(), sequence);
+    }
+
+    /**
+     * The executor has let go of a row in flight, because it was sampled or parked. A cancelled one is freed.
+     *
+     * @return the sequence, or null when it had been cancelled
+     */
+    public Sequence land(long key) {
+        Sequence sequence = inFlight.remove(key);
+        if (sequence == null) {
+            throw new IllegalStateException("sequence " + key + " is not in flight");
+        }
+        if (sequence.state() instanceof RequestState.Finished) {
+            kv.release(sequence);
+            return null;
+        }
+        sequence.state(RequestState.ON_HOST);
+        host.add(sequence);
+        return sequence;
+    }
+
+    /** Whether the sequence is between layers. */
+    public boolean flies(long key) {
+        return inFlight.containsKey(key);
+    }
+
+    /** Rows in flight to park in the next step; the list is emptied. */
+    List<Long> takePark() {
+        List<Long> taken = List.copyOf(park);
+        park.clear();
+        return taken;
+    }
+
+    /** Puts a sequence where its blocks are. */
+    void settle(Sequence sequence) {
+        boolean onGpu = sequence.table().place() == Place.GPU;
+        (onGpu ? gpu : host).add(sequence);
+        sequence.state(onGpu ? RequestState.ON_GPU : RequestState.ON_HOST);
+        sequence.placedAt(now);
+    }
+
+    /**
+     * Takes a sequence out of whatever holds it and frees its blocks. The blocks of a row in flight are the executor's:
+     * it is marked, parked by the next step, and freed when that is reported.
+     */
     public void remove(Sequence sequence) {
+        if (inFlight.containsKey(sequence.key())) {
+            park.add(sequence.key());
+            return;
+        }
         waiting.remove(sequence);
-        running.remove(sequence);
-        swapped.remove(sequence);
+        gpu.remove(sequence);
+        host.remove(sequence);
         kv.release(sequence);
     }
 
-    /** All live sequences. */
+    /** The executor is gone: nothing is in flight any more. */
+    public void abandonFlights() {
+        inFlight.values().forEach(kv::release);
+        inFlight.clear();
+        park.clear();
+    }
+
+    /** All sequences that hold blocks or wait for some. */
     public Collection<Sequence> live() {
         List<Sequence> all = new ArrayList<>(waiting.view());
-        all.addAll(running);
-        all.addAll(swapped);
+        all.addAll(gpu);
+        all.addAll(host);
+        all.addAll(inFlight.values());
         return all;
     }
 }

@@ -12,10 +12,10 @@ import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.engine.schedule.Budget;
-import dev.tandem.engine.schedule.GpuOnlyScheduler;
-import dev.tandem.engine.schedule.Placement;
+import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.strategy.GpuOnly;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -24,7 +24,7 @@ import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 /** Plans as text: {@code id@start+rows} a chunk, {@code !} where it samples; {@code id:GPU>HOST} a swap. */
-class GpuOnlySchedulerTest {
+class GpuOnlyTest {
     private final SchedulerState state = new SchedulerState(new KvCache(4, 6, 6));
     private final Map<Long, Sequence> sequences = new HashMap<>();
 
@@ -38,7 +38,7 @@ class GpuOnlySchedulerTest {
         return sequence;
     }
 
-    private String step(GpuOnlyScheduler scheduler) {
+    private String step(PolicyScheduler scheduler) {
         StepPlan plan = scheduler.plan(state);
         List<String> words = new ArrayList<>();
         plan.swaps().forEach(swap -> words.add("r" + swap.sequence() + ":" + swap.from() + ">" + swap.to()));
@@ -56,13 +56,13 @@ class GpuOnlySchedulerTest {
         return String.join(" ", words);
     }
 
-    private static GpuOnlyScheduler scheduler(Preemption preemption, int tokens, int sequences, int chunk) {
-        return new GpuOnlyScheduler(new Budget(tokens, sequences, chunk), preemption, Placement.ALL_GPU);
+    private static PolicyScheduler scheduler(Preemption preemption, int tokens, int sequences, int chunk) {
+        return PolicyScheduler.of(new GpuOnly(new Budget(tokens, sequences, chunk), preemption));
     }
 
     @Test
     void decodesGoFirstAndPrefillsFillTheBudget() {
-        GpuOnlyScheduler scheduler = scheduler(Preemption.SWAP, 8, 4, 6);
+        PolicyScheduler scheduler = scheduler(Preemption.SWAP, 8, 4, 6);
         add(3, 0);
         assertThat(step(scheduler)).isEqualTo("r0@0+3!");
         add(9, 0);
@@ -73,7 +73,7 @@ class GpuOnlySchedulerTest {
 
     @Test
     void lowerPriorityValuesGoFirst() {
-        GpuOnlyScheduler scheduler = scheduler(Preemption.SWAP, 4, 1, 4);
+        PolicyScheduler scheduler = scheduler(Preemption.SWAP, 4, 1, 4);
         add(2, 5);
         add(2, 1);
         assertThat(step(scheduler)).isEqualTo("r1@0+2!");
@@ -81,7 +81,7 @@ class GpuOnlySchedulerTest {
 
     @Test
     void theYoungestIsSwappedOutAndComesBack() {
-        GpuOnlyScheduler scheduler = scheduler(Preemption.SWAP, 16, 4, 16);
+        PolicyScheduler scheduler = scheduler(Preemption.SWAP, 16, 4, 16);
         add(8, 0);
         add(8, 0);
         assertThat(step(scheduler)).isEqualTo("r0@0+8! r1@0+8!");
@@ -99,7 +99,7 @@ class GpuOnlySchedulerTest {
 
     @Test
     void recomputationStartsOver() {
-        GpuOnlyScheduler scheduler = scheduler(Preemption.RECOMPUTE, 16, 4, 16);
+        PolicyScheduler scheduler = scheduler(Preemption.RECOMPUTE, 16, 4, 16);
         add(8, 0);
         add(8, 0);
         for (int i = 0; i < 5; i++) {
@@ -112,7 +112,7 @@ class GpuOnlySchedulerTest {
 
     @Test
     void aPromptWaitsUntilAllOfItFits() {
-        GpuOnlyScheduler scheduler = scheduler(Preemption.SWAP, 32, 4, 32);
+        PolicyScheduler scheduler = scheduler(Preemption.SWAP, 32, 4, 32);
         add(12, 0);
         add(12, 0);
         assertThat(step(scheduler)).as("6 blocks hold both prompts but not a block to grow").isEqualTo("r0@0+12!");

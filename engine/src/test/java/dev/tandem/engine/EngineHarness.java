@@ -1,4 +1,4 @@
-package dev.tandem.cpu;
+package dev.tandem.engine;
 
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.execute.Executor;
@@ -13,10 +13,10 @@ import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.schedule.Budget;
-import dev.tandem.engine.schedule.GpuOnlyScheduler;
-import dev.tandem.engine.schedule.Placement;
+import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
+import dev.tandem.engine.strategy.GpuOnly;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -24,32 +24,32 @@ import java.util.Map;
 import java.util.Set;
 
 /** The real loop without its thread: the test says when a step runs, and blocks are checked after each. */
-final class EngineHarness implements AutoCloseable {
+public final class EngineHarness implements AutoCloseable {
     /** What one request received. */
-    static final class Answer {
-        final List<Integer> tokens = new ArrayList<>();
-        FinishReason reason;
-        Usage usage;
+    public static final class Answer {
+        public final List<Integer> tokens = new ArrayList<>();
+        public FinishReason reason;
+        public Usage usage;
     }
 
     private final Executor executor;
     private final AdmissionQueue queue;
     private final VirtualClock clock = new VirtualClock();
-    final EngineLoop loop;
-    final Map<String, Answer> answers = new LinkedHashMap<>();
+    public final EngineLoop loop;
+    public final Map<String, Answer> answers = new LinkedHashMap<>();
 
-    EngineHarness(Executor executor, Scheduler scheduler, Budget budget) {
+    public EngineHarness(Executor executor, Scheduler scheduler, Budget budget) {
         this.executor = executor;
         this.queue = new AdmissionQueue(100_000, clock);
         EngineConfig config = new EngineConfig(budget, Set.of(), executor.limits().contextTokens(), 100_000, 1);
         this.loop = new EngineLoop(config, queue, scheduler, executor, clock, EngineListener.NONE);
     }
 
-    static EngineHarness gpuOnly(Executor executor, Budget budget, Preemption preemption, Placement placement) {
-        return new EngineHarness(executor, new GpuOnlyScheduler(budget, preemption, placement), budget);
+    public static EngineHarness gpuOnly(Executor executor, Budget budget, Preemption preemption) {
+        return new EngineHarness(executor, PolicyScheduler.of(new GpuOnly(budget, preemption)), budget);
     }
 
-    void submit(String id, int[] prompt, SamplingParams sampling) {
+    public void submit(String id, int[] prompt, SamplingParams sampling) {
         Answer answer = new Answer();
         answers.put(id, answer);
         queue.offer(List.of(new Request(id, prompt, sampling, 0, TextDecoder.none(), event -> {
@@ -64,11 +64,11 @@ final class EngineHarness implements AutoCloseable {
         })));
     }
 
-    void cancel(String id) {
+    public void cancel(String id) {
         queue.cancel(id);
     }
 
-    boolean step() {
+    public boolean step() {
         boolean worked = loop.step();
         loop.checkIntegrity();
         clock.advance(1_000_000);
@@ -76,7 +76,7 @@ final class EngineHarness implements AutoCloseable {
     }
 
     /** Until nothing is left; fails instead of looping for ever. */
-    void run() {
+    public void run() {
         for (int steps = 0; !loop.isIdle(); steps++) {
             if (steps > 200_000) {
                 throw new AssertionError("the engine does not come to an end: " + loop.stats());
@@ -85,11 +85,11 @@ final class EngineHarness implements AutoCloseable {
         }
     }
 
-    List<Integer> tokens(String id) {
+    public List<Integer> tokens(String id) {
         return answers.get(id).tokens;
     }
 
-    static SamplingParams greedy(int tokens) {
+    public static SamplingParams greedy(int tokens) {
         return SamplingParams.builder().temperature(0).maxTokens(tokens).ignoreEos(true).build();
     }
 

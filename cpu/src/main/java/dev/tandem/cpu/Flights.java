@@ -1,0 +1,107 @@
+package dev.tandem.cpu;
+
+import dev.tandem.engine.batch.Admission;
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepResult.RowProgress;
+import dev.tandem.engine.cost.Component;
+import dev.tandem.engine.execute.Readiness;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Rows in flight (async overlap, APEX §3.3; ready slots). A row alights after each pre-projection, stands at that
+ * layer while the CPU computes its attention, and boards again for the post-projection when the result is there and a
+ * slot is free, in this step or a later one.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class Flights {
+    private final LlamaForward forward;
+    private final Readiness readiness;
+    private final StepClock clock;
+    /** Rows that stand at a layer, in the order in which their attention was issued. */
+    private final Map<Long, FlyingRow> standing = new LinkedHashMap<>();
+    /** Rows that ride with the last sub-batch, in the order of its rows. */
+    private final List<FlyingRow> riding = new ArrayList<>();
+    private List<RowProgress> trace = new ArrayList<>();
+
+    Flights(LlamaForward forward, Readiness readiness, StepClock clock) {
+        this.forward = forward;
+        this.readiness = readiness;
+        this.clock = clock;
+    }
+
+    int count() {
+        return standing.size();
+    }
+
+    /** Lets go of rows; those that are not in flight are ignored. */
+    List<Long> park(List<Long> sequences) {
+        List<Long> parked = new ArrayList<>();
+        for (long sequence : sequences) {
+            if (standing.remove(sequence) != null) {
+                parked.add(sequence);
+            }
+        }
+        return parked;
+    }
+
+    /** New rows board before layer 0. */
+    void admit(List<Admission> admissions, Activations a) {
+        for (Admission admission : admissions) {
+            FlyingRow row = new FlyingRow(admission, a);
+            a.board(row);
+            riding.add(row);
+        }
+    }
+
+    /** All riding rows leave the sub-batch with their q, k and v of {@code layer}, and the CPU begins their attention. */
+    void alight(long step, int layer, Activations a) {
+        for (int i = 0; i < riding.size(); i++) {
+            FlyingRow row = riding.get(i);
+            a.copyOut(a.ownRows + i, row);
+            row.layer = layer;
+            standing.put(row.sequence(), row);
+            readiness.issued(step, layer, row.sequence());
+        }
+        clock.measure(Component.CPU_ATTENTION, () -> forward.attention(riding));
+        a.unload();
+        riding.clear();
+    }
+
+    /** Rows whose attention of {@code layer} is there board: those that must finish in this step, then up to the slots. */
+    void board(StepPlan plan, int layer, Activations a) {
+        if (standing.isEmpty()) {
+            return;
+        }
+        List<Long> here = new ArrayList<>();
+        for (FlyingRow row : standing.values()) {
+            if (row.layer == layer && plan.resume().contains(row.sequence())) {
+                riding.add(row);
+            } else if (row.layer == layer) {
+                here.add(row.sequence());
+            }
+        }
+        int slots = riding.size() + plan.slotsPerLayer();
+        for (long sequence : readiness.ready(plan.step(), layer, here)) {
+            if (riding.size() < slots) {
+                riding.add(standing.get(sequence));
+            }
+        }
+        for (FlyingRow row : riding) {
+            standing.remove(row.sequence());
+            a.board(row);
+            trace.add(new RowProgress(layer, row.sequence()));
+        }
+    }
+
+    /** What {@link #board} did since the last call. Rows that ride after the last layer have been sampled: they are gone. */
+    List<RowProgress> takeTrace() {
+        riding.clear();
+        List<RowProgress> taken = trace;
+        trace = new ArrayList<>();
+        return taken;
+    }
+}

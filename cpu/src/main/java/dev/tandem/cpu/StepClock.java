@@ -1,0 +1,34 @@
+package dev.tandem.cpu;
+
+import dev.tandem.engine.batch.StepTimes;
+import dev.tandem.engine.cost.Component;
+import java.util.Arrays;
+
+/**
+ * Adds up where a step's time goes.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class StepClock {
+    private final long[] nanos = new long[Component.values().length];
+
+    void measure(Component component, Runnable work) {
+        long begin = System.nanoTime();
+        work.run();
+        nanos[component.ordinal()] += System.nanoTime() - begin;
+    }
+
+    /** The sums, which start again from zero. */
+    StepTimes take() {
+        StepTimes times = new StepTimes(
+                nanos[Component.LINEAR.ordinal()],
+                nanos[Component.PREFILL_ATTENTION.ordinal()],
+                nanos[Component.GPU_ATTENTION.ordinal()],
+                nanos[Component.CPU_ATTENTION.ordinal()],
+                nanos[Component.TRANSFER.ordinal()],
+                nanos[Component.PRE_LAYER.ordinal()],
+                nanos[Component.POST_LAYER.ordinal()]);
+        Arrays.fill(nanos, 0);
+        return times;
+    }
+}

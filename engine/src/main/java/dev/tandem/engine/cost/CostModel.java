@@ -1,0 +1,168 @@
+package dev.tandem.engine.cost;
+
+import java.util.Arrays;
+import java.util.EnumMap;
+import java.util.Map;
+
+/**
+ * Seconds of a step's parts: a {@link Profile}, corrected while serving by what the parts really took. Each component
+ * has its own factor, a moving average of measured over profiled, and its own error, what the corrected prediction
+ * still missed by.
+ *
+ * <p>Owned by: engine thread; {@link #error()} and {@link #extrapolated()} may be read by any.
+ */
+public final class CostModel {
+    /** Weight of the newest step: half of a change is learnt in about 14 steps. */
+    private static final double LEARNING = 0.05;
+    /** Beyond these a measurement is an accident, not a machine. */
+    private static final double LEAST = 0.1;
+    private static final double MOST = 10;
+
+    private final Profile profile;
+    private final double[] factor = new double[Component.values().length];
+    private final double[] error = new double[Component.values().length];
+    private final boolean[] seen = new boolean[Component.values().length];
+    /** The profile's cpu-attention, by ascending rows. */
+    private final int[] cpuRows;
+    private final Curve[] cpuCurves;
+    private volatile double overallError;
+    private volatile long extrapolated;
+    private long extrapolations;
+
+    public CostModel(Profile profile) {
+        this.profile = profile;
+        this.cpuRows = profile.cpuAttention().keySet().stream().mapToInt(Integer::intValue).toArray();
+        this.cpuCurves = profile.cpuAttention().values().toArray(Curve[]::new);
+        Arrays.fill(factor, 1);
+    }
+
+    public int layers() {
+        return profile.layers();
+    }
+
+    public String name() {
+        return profile.name();
+    }
+
+    /** One layer's pre- and post-projection of {@code rows} rows: T_l of NEO §3.2, T_glinear of APEX §3.2. */
+    public double linear(int rows) {
+        return corrected(Component.LINEAR, profile.linear(), rows);
+    }
+
+    /** One layer; {@code pairs} of query row and context token. */
+    public double prefillAttention(long pairs) {
+        return corrected(Component.PREFILL_ATTENTION, profile.prefillAttention(), pairs);
+    }
+
+    /** One layer; decode rows with {@code tokens} of context together: T_ga of NEO, T_gatt of APEX. */
+    public double gpuAttention(long tokens) {
+        return corrected(Component.GPU_ATTENTION, profile.gpuAttention(), tokens);
+    }
+
+    /** One layer; {@code rows} decode rows with {@code tokens} of context together: T_ca of NEO §3.2. */
+    public double cpuAttention(int rows, long tokens) {
+        if (rows <= 0) {
+            return 0;
+        }
+        double context = (double) tokens / rows;
+        int last = cpuRows.length - 1;
+        int right = 0;
+        while (right < last && cpuRows[right] < rows) {
+            right++;
+        }
+        double seconds;
+        if (right == 0 || cpuRows[right] == rows) {
+            seconds = cpuCurves[right].at(context) * Math.max(1, (double) rows / cpuRows[right]);
+        } else {
+            double low = cpuCurves[right - 1].at(context);
+            double slope = Math.max(0, cpuCurves[right].at(context) - low) / (cpuRows[right] - cpuRows[right - 1]);
+            seconds = low + slope * (rows - cpuRows[right - 1]);
+        }
+        if (rows > cpuRows[last] || !cpuCurves[right].covers(context)) {
+            noteExtrapolation();
+        }
+        return seconds * factor[Component.CPU_ATTENTION.ordinal()];
+    }
+
+    /** All layers of {@code bytes} of KV from one place to the other. */
+    public double transfer(long bytes) {
+        return corrected(Component.TRANSFER, profile.transfer(), bytes);
+    }
+
+    public double preLayer(int rows) {
+        return corrected(Component.PRE_LAYER, profile.preLayer(), rows);
+    }
+
+    public double postLayer(int outputs) {
+        return corrected(Component.POST_LAYER, profile.postLayer(), outputs);
+    }
+
+    public double stepOverhead() {
+        return profile.stepOverhead();
+    }
+
+    public double stageOverhead() {
+        return profile.stageOverhead();
+    }
+
+    private double corrected(Component component, Curve curve, double size) {
+        if (!curve.covers(size)) {
+            noteExtrapolation();
+        }
+        return curve.at(size) * factor[component.ordinal()];
+    }
+
+    private void noteExtrapolation() {
+        extrapolations++;
+    }
+
+    /**
+     * Learns from a step.
+     *
+     * @param predicted seconds that this model gave for the component; 0 when there was none
+     * @param measured seconds it took; 0 when it was not measured
+     */
+    public void observe(Component component, double predicted, double measured) {
+        if (!(predicted > 0) || !(measured > 0)) {
+            return;
+        }
+        int c = component.ordinal();
+        double ratio = measured / predicted;
+        double weight = seen[c] ? LEARNING : 0.5;
+        error[c] += weight * (Math.abs(ratio - 1) - error[c]);
+        factor[c] = Math.clamp(factor[c] * (1 + weight * (ratio - 1)), LEAST, MOST);
+        seen[c] = true;
+        overallError = worst();
+        extrapolated = extrapolations;
+    }
+
+    /** The largest error of the components that were seen. */
+    private double worst() {
+        double worst = 0;
+        for (double e : error) {
+            worst = Math.max(worst, e);
+        }
+        return worst;
+    }
+
+    /** How far predictions miss, as a share: 0.1 is ten per cent; the worst component counts. */
+    public double error() {
+        return overallError;
+    }
+
+    /** Error and correction by component, of those that were seen. */
+    public Map<Component, double[]> corrections() {
+        Map<Component, double[]> all = new EnumMap<>(Component.class);
+        for (Component component : Component.values()) {
+            if (seen[component.ordinal()]) {
+                all.put(component, new double[] {factor[component.ordinal()], error[component.ordinal()]});
+            }
+        }
+        return all;
+    }
+
+    /** How often a prediction went beyond what was measured, as of the last step. */
+    public long extrapolated() {
+        return extrapolated;
+    }
+}

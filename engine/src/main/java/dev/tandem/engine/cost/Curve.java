@@ -1,0 +1,78 @@
+package dev.tandem.engine.cost;
+
+import java.util.Arrays;
+
+/**
+ * Seconds by size, from measured points: interpolated between them, carried on along the last segment beyond them, and
+ * the first point's below it. Size 0 costs nothing.
+ */
+public final class Curve {
+    private final double[] sizes;
+    private final double[] seconds;
+
+    /**
+     * @param sizes ascending, positive
+     * @param seconds finite, positive, not falling
+     * @throws ProfileException that names the point
+     */
+    public Curve(String name, double[] sizes, double[] seconds) {
+        if (sizes.length == 0 || sizes.length != seconds.length) {
+            throw new ProfileException(name + " has " + sizes.length + " sizes and " + seconds.length
+                    + " times; it needs at least one of each. Measure again with tandem profile");
+        }
+        for (int i = 0; i < sizes.length; i++) {
+            if (!(sizes[i] > 0) || sizes[i] == Double.POSITIVE_INFINITY || i > 0 && sizes[i] <= sizes[i - 1]) {
+                throw new ProfileException(name + ": size " + sizes[i] + " at point " + i
+                        + "; sizes must be positive and ascending. Measure again with tandem profile");
+            }
+            if (!(seconds[i] > 0) || seconds[i] == Double.POSITIVE_INFINITY) {
+                throw new ProfileException(name + " at " + sizes[i] + " takes " + seconds[i]
+                        + " s; times must be positive and finite. Measure again with tandem profile");
+            }
+        }
+        this.sizes = sizes.clone();
+        this.seconds = rising(seconds);
+    }
+
+    /** More work never takes less time: noise that says so is levelled. */
+    private static double[] rising(double[] values) {
+        double[] level = values.clone();
+        for (int i = 1; i < level.length; i++) {
+            level[i] = Math.max(level[i], level[i - 1]);
+        }
+        return level;
+    }
+
+    public double at(double size) {
+        if (size <= 0) {
+            return 0;
+        }
+        int last = sizes.length - 1;
+        if (size <= sizes[0] || last == 0) {
+            return size <= sizes[0] ? seconds[0] : seconds[0] * size / sizes[0];
+        }
+        int right = Math.min(last, upper(size));
+        int left = right - 1;
+        double slope = (seconds[right] - seconds[left]) / (sizes[right] - sizes[left]);
+        return seconds[left] + slope * (size - sizes[left]);
+    }
+
+    /** Index of the first size that is not below {@code size}. */
+    private int upper(double size) {
+        int found = Arrays.binarySearch(sizes, size);
+        return found >= 0 ? found : -found - 1;
+    }
+
+    /** Whether {@code size} lies within what was measured. */
+    public boolean covers(double size) {
+        return size <= sizes[sizes.length - 1];
+    }
+
+    double[] sizes() {
+        return sizes;
+    }
+
+    double[] seconds() {
+        return seconds;
+    }
+}

@@ -1,0 +1,59 @@
+package dev.tandem.engine.schedule;
+
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepResult;
+import java.util.function.ToDoubleFunction;
+
+/**
+ * Turns a policy's drafts into plans, writes the decision log, and tells the policy and whoever calibrates the cost
+ * model how each step went.
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class PolicyScheduler implements Scheduler {
+    /** Learns from a step; shapes and sizes are in the draft, times in the result. */
+    @FunctionalInterface
+    public interface Calibration {
+        void observe(StepDraft draft, StepResult result, double seconds);
+    }
+
+    private final Policy policy;
+    private final ToDoubleFunction<StepDraft> predictor;
+    private final Calibration calibration;
+    private final DecisionLog log;
+    private StepDraft draft;
+    private Decision decision;
+
+    /** @param predictor seconds of a draft; 0 where nothing predicts */
+    public PolicyScheduler(
+            Policy policy, ToDoubleFunction<StepDraft> predictor, Calibration calibration, DecisionLog log) {
+        this.policy = policy;
+        this.predictor = predictor;
+        this.calibration = calibration;
+        this.log = log;
+    }
+
+    /** Without a cost model. */
+    public static PolicyScheduler of(Policy policy) {
+        return new PolicyScheduler(policy, draft -> 0, (draft, result, seconds) -> {}, new DecisionLog(1));
+    }
+
+    @Override
+    public StepPlan plan(SchedulerState state) {
+        decision = new Decision();
+        draft = policy.draft(state, decision);
+        double predicted = draft.isEmpty() && state.inFlight().isEmpty() ? 0 : predictor.applyAsDouble(draft);
+        StepPlan plan = draft.commit();
+        decision.planned(plan.step(), draft.shape(), predicted);
+        return plan;
+    }
+
+    @Override
+    public void completed(StepResult result, long nanos) {
+        double seconds = nanos / 1e9;
+        decision.achieved(seconds);
+        log.add(decision);
+        calibration.observe(draft, result, seconds);
+        policy.completed(draft, decision.predicted(), seconds);
+    }
+}

@@ -1,0 +1,361 @@
+package dev.tandem.engine.schedule;
+
+import dev.tandem.engine.batch.Admission;
+import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.SubBatch;
+import dev.tandem.engine.kv.KvCache;
+import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.Swap;
+import dev.tandem.engine.request.RequestState;
+import dev.tandem.engine.request.Sequence;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+
+/**
+ * A step in the making. Policies move sequences and add rows; blocks are counted but nothing in the state changes until
+ * {@link #commit()}, so several drafts can be made of one state and all but one dropped.
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class StepDraft {
+    /** One sequence's part in the step. */
+    public record Row(Sequence sequence, int rows, KvReader reader) {
+        /** One token, whose KV is all there but for its own. */
+        public boolean decodes() {
+            return sequence.computed() > 0 && sequence.remaining() == 1;
+        }
+    }
+
+    private final SchedulerState state;
+    private final Budget budget;
+    private final KvCache kv;
+    private int freeGpu;
+    private int freeHost;
+    private int gpuSequences;
+    private final List<Sequence> drops = new ArrayList<>();
+    private final List<Sequence> outs = new ArrayList<>();
+    private final List<Sequence> ins = new ArrayList<>();
+    private final Set<Sequence> moved = new HashSet<>();
+    private final List<Sequence> starts = new ArrayList<>();
+    private final List<List<Row>> batches = List.of(new ArrayList<>(), new ArrayList<>());
+    private final List<Load> loads = List.of(new Load(), new Load());
+    private final List<Sequence> admissions = new ArrayList<>();
+    private final List<Sequence> resumed = new ArrayList<>();
+    private long admittedTokens;
+    private int slots;
+    private Shape shape = Shape.GPU_ONLY;
+
+    public StepDraft(SchedulerState state, Budget budget) {
+        this.state = state;
+        this.budget = budget;
+        this.kv = state.kv();
+        this.freeGpu = kv.pool(Place.GPU).free();
+        this.freeHost = kv.pool(Place.HOST).free();
+        this.gpuSequences = state.gpu().size();
+    }
+
+    public SchedulerState state() {
+        return state;
+    }
+
+    public Budget budget() {
+        return budget;
+    }
+
+    public int freeGpu() {
+        return freeGpu;
+    }
+
+    public int freeHost() {
+        return freeHost;
+    }
+
+    /** Sequences that hold GPU blocks once the draft is done. */
+    public int gpuSequences() {
+        return gpuSequences;
+    }
+
+    public Shape shape() {
+        return shape;
+    }
+
+    public void shape(Shape next) {
+        shape = next;
+    }
+
+    public List<Row> rows(int batch) {
+        return batches.get(batch);
+    }
+
+    public Load load(int batch) {
+        return loads.get(batch);
+    }
+
+    /** Rows of both sub-batches and the step's admissions. */
+    public int totalRows() {
+        return loads.get(0).rows() + loads.get(1).rows() + admissions.size();
+    }
+
+    /** Sequences moved out of GPU blocks by this draft, in the order they were. */
+    public List<Sequence> outs() {
+        return outs;
+    }
+
+    public List<Sequence> ins() {
+        return ins;
+    }
+
+    public List<Sequence> admissions() {
+        return admissions;
+    }
+
+    /** Tokens of context of the admitted rows. */
+    public long admittedTokens() {
+        return admittedTokens;
+    }
+
+    public List<Sequence> resumed() {
+        return resumed;
+    }
+
+    /** Whether the CPU has attention to compute, or rows in flight go on. */
+    public boolean offloads() {
+        return loads.get(0).cpuRows() + loads.get(1).cpuRows() + admissions.size() + resumed.size() > 0
+                || loads.get(0).landingTokens() > 0;
+    }
+
+    public boolean isEmpty() {
+        return loads.get(0).rows() + loads.get(1).rows() + admissions.size() + resumed.size() == 0
+                && outs.isEmpty()
+                && ins.isEmpty()
+                && drops.isEmpty();
+    }
+
+    /** Blocks the sequence lacks for all of its known tokens, after the draft's moves. */
+    public int missing(Sequence sequence) {
+        if (!moved.isEmpty() && moved.contains(sequence)) {
+            return kv.blocksFor(sequence.length()) - kv.blocksFor(sequence.computed());
+        }
+        return kv.missing(sequence, sequence.length());
+    }
+
+    /** Whether a sequence may live on the host to its end. */
+    public boolean fitsHost(Sequence sequence) {
+        return kv.blocksFor(sequence.limit()) <= kv.pool(Place.HOST).size();
+    }
+
+    /** Whether the host has room for the sequence's computed KV and the block that its next token may need. */
+    public boolean hostHasRoomFor(Sequence sequence) {
+        return kv.blocksFor(sequence.length()) <= freeHost;
+    }
+
+    /**
+     * Takes a sequence out of GPU blocks: to the host where it may go there and fits, else it is dropped and computed
+     * again. A prompt half computed is dropped: no decode needs its KV yet.
+     */
+    public void evict(Sequence sequence, boolean toHost) {
+        gpuSequences--;
+        freeGpu += sequence.table().count();
+        if (toHost && sequence.remaining() == 1 && hostHasRoomFor(sequence)) {
+            freeHost -= kv.blocksFor(sequence.computed());
+            outs.add(sequence);
+            moved.add(sequence);
+        } else {
+            drops.add(sequence);
+        }
+    }
+
+    /** Gives up a host sequence's KV; it is computed again. */
+    public void dropFromHost(Sequence sequence) {
+        freeHost += sequence.table().count();
+        drops.add(sequence);
+    }
+
+    public boolean isDropped(Sequence sequence) {
+        return !drops.isEmpty() && drops.contains(sequence);
+    }
+
+    /** Brings a host sequence into GPU blocks, which the caller has seen to be there. */
+    public void bringIn(Sequence sequence) {
+        freeGpu -= kv.blocksFor(sequence.computed());
+        freeHost += sequence.table().count();
+        gpuSequences++;
+        ins.add(sequence);
+        moved.add(sequence);
+    }
+
+    /** A GPU row's sequence leaves for the host, and a host sequence takes its place; the caller has seen both fit. */
+    public void replace(int index, Sequence out, Sequence in, KvReader reader) {
+        Row row = batches.get(0).remove(index);
+        loads.get(0).add(row, -1);
+        freeGpu += missing(out);
+        evict(out, true);
+        bringIn(in);
+        add(0, in, 1, reader);
+    }
+
+    /** Starts a waiting sequence; all of its known tokens get blocks where the reader expects them. */
+    public void start(Sequence sequence, int rows, KvReader reader) {
+        starts.add(sequence);
+        int blocks = kv.blocksFor(sequence.length());
+        if (reader.place() == Place.GPU) {
+            freeGpu -= blocks;
+            gpuSequences++;
+        } else {
+            freeHost -= blocks;
+        }
+        append(0, new Row(sequence, rows, reader));
+    }
+
+    /** Undoes {@link #start} of a sequence that was to land on the host. */
+    public void removeLanding(int index) {
+        Row row = batches.get(0).remove(index);
+        loads.get(0).add(row, -1);
+        starts.remove(row.sequence());
+        freeHost += kv.blocksFor(row.sequence().length());
+    }
+
+    /** Adds rows of a sequence that holds KV, or is moved by this draft; takes the blocks they lack. */
+    public void add(int batch, Sequence sequence, int rows, KvReader reader) {
+        take(sequence, reader.place());
+        append(batch, new Row(sequence, rows, reader));
+    }
+
+    /** Admits a host row to layer 0. */
+    public void admit(Sequence sequence) {
+        take(sequence, Place.HOST);
+        admissions.add(sequence);
+        admittedTokens += sequence.length();
+    }
+
+    /** A row in flight finishes within this step. */
+    public void resume(Sequence sequence) {
+        resumed.add(sequence);
+    }
+
+    /** Rows in flight that a layer may pick up. */
+    public void slots(int count) {
+        slots = count;
+    }
+
+    public int slots() {
+        return slots;
+    }
+
+    private void take(Sequence sequence, Place place) {
+        int missing = missing(sequence);
+        if (place == Place.GPU) {
+            freeGpu -= missing;
+        } else {
+            freeHost -= missing;
+        }
+    }
+
+    private void append(int batch, Row row) {
+        batches.get(batch).add(row);
+        loads.get(batch).add(row, 1);
+    }
+
+    /** Leaves out every decode row that the CPU would read (NEO §3.2, step 6). */
+    public void removeCpuRows() {
+        for (int batch = 0; batch < 2; batch++) {
+            Load load = loads.get(batch);
+            batches.get(batch).removeIf(row -> {
+                boolean cpu = row.reader() == KvReader.CPU_FROM_HOST;
+                if (cpu) {
+                    load.add(row, -1);
+                    freeHost += missing(row.sequence());
+                }
+                return cpu;
+            });
+        }
+    }
+
+    /** Carries the draft out: grants and frees blocks, moves sequences between queues, numbers the step. */
+    public StepPlan commit() {
+        drops.forEach(this::drop);
+        List<Swap> swaps = new ArrayList<>(outs.size() + ins.size());
+        outs.forEach(sequence -> swaps.add(move(sequence, Place.HOST)));
+        ins.forEach(sequence -> swaps.add(move(sequence, Place.GPU)));
+        List<SubBatch> subBatches = new ArrayList<>(2);
+        for (List<Row> rows : batches) {
+            if (!rows.isEmpty()) {
+                subBatches.add(new SubBatch(chunks(rows)));
+            }
+        }
+        List<Admission> admitted = admissions.isEmpty() ? List.of() : new ArrayList<>(admissions.size());
+        for (Sequence sequence : admissions) {
+            grow(sequence);
+            int position = sequence.computed();
+            admitted.add(new Admission(
+                    sequence.key(), position, sequence.tokens(position, 1)[0], sequence.table().toArray(), sequence.sampler()));
+            state.fly(sequence);
+        }
+        int flying = state.inFlight().size();
+        state.scheduled(batches.get(0).size() + batches.get(1).size() + flying);
+        List<Long> resume = resumed.stream().map(Sequence::key).toList();
+        return new StepPlan(
+                state.nextStep(), swaps, subBatches, admitted, slotsFor(flying), state.takePark(), resume);
+    }
+
+    /** Rows in flight always go on: whatever the strategy now is, they hold blocks and a client waits. */
+    private int slotsFor(int flying) {
+        return flying == 0 ? 0 : Math.max(slots, 1 + flying / 8);
+    }
+
+    private void drop(Sequence sequence) {
+        state.gpu().remove(sequence);
+        state.host().remove(sequence);
+        state.countPreemption();
+        sequence.countPreemption();
+        kv.release(sequence);
+        sequence.restart();
+        sequence.state(RequestState.WAITING);
+        state.waiting().add(sequence);
+    }
+
+    private Swap move(Sequence sequence, Place to) {
+        (to == Place.HOST ? state.gpu() : state.host()).remove(sequence);
+        if (to == Place.HOST) {
+            state.countPreemption();
+            sequence.countPreemption();
+        }
+        Swap swap = kv.move(sequence, to)
+                .orElseThrow(() -> new IllegalStateException(sequence + " was to move to " + to + " without room"));
+        state.settle(sequence);
+        return swap;
+    }
+
+    private List<Chunk> chunks(List<Row> rows) {
+        List<Chunk> chunks = new ArrayList<>(rows.size());
+        for (Row row : rows) {
+            Sequence sequence = row.sequence();
+            if (sequence.state() == RequestState.WAITING) {
+                state.waiting().remove(sequence);
+                kv.place(sequence, row.reader().place());
+                state.settle(sequence);
+            }
+            grow(sequence);
+            boolean last = row.rows() == sequence.remaining();
+            chunks.add(new Chunk(
+                    sequence.key(),
+                    sequence.computed(),
+                    sequence.tokens(sequence.computed(), row.rows()),
+                    sequence.table().toArray(),
+                    row.reader(),
+                    last ? Optional.of(sequence.sampler()) : Optional.empty()));
+        }
+        return chunks;
+    }
+
+    private void grow(Sequence sequence) {
+        if (!kv.grow(sequence, sequence.length())) {
+            throw new IllegalStateException(sequence + " was scheduled without blocks for its tokens");
+        }
+    }
+}

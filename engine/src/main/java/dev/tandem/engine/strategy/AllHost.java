@@ -1,0 +1,53 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.StepDraft;
+import java.util.ArrayList;
+import java.util.List;
+
+/** The GPU's side of strategies that keep no KV there but that of prompts of several chunks under way. */
+final class AllHost {
+    private AllHost() {}
+
+    /** Batch 0 with all prefills; prompts that have been finished in GPU blocks leave for the host. */
+    static StepDraft prefills(SchedulerState state, Budget budget, boolean chunked) {
+        StepDraft draft = new StepDraft(state, budget);
+        List<Sequence> unfinished = new ArrayList<>();
+        for (Sequence sequence : state.gpu()) {
+            if (sequence.remaining() > 1) {
+                unfinished.add(sequence);
+            } else if (draft.hostHasRoomFor(sequence)) {
+                draft.evict(sequence, true);
+            }
+        }
+        Prefills prefills = new Prefills(chunked, false, sequence -> true);
+        prefills.resume(draft, unfinished);
+        prefills.start(draft, draft.gpuSequences() + state.host().size() + state.inFlight().size());
+        return draft;
+    }
+
+    /** Host sequences that can decode in this step. */
+    static List<Sequence> decodes(StepDraft draft) {
+        List<Sequence> rows = new ArrayList<>();
+        List<Sequence> queue = HostTier.decodable(draft);
+        int blocks = draft.freeHost();
+        int places = draft.budget().maxBatchTokens() - draft.totalRows();
+        for (Sequence sequence : queue) {
+            int missing = draft.missing(sequence);
+            if (rows.size() < places && missing <= blocks) {
+                rows.add(sequence);
+                blocks -= missing;
+            }
+        }
+        return rows;
+    }
+
+    static void add(StepDraft draft, int batch, List<Sequence> rows) {
+        for (Sequence sequence : rows) {
+            draft.add(batch, sequence, 1, KvReader.CPU_FROM_HOST);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.StepDraft;
+
+/** {@code asymmetric} and {@code fastdecode-plus}: NEO's two-batch schedule in every step, without its step 6. */
+record Asymmetric(String name, Pipeline pipeline) implements Policy {
+    @Override
+    public StepDraft draft(SchedulerState state, Decision why) {
+        StepDraft draft = pipeline.draft(state);
+        why.because(
+                "%s: %d + %d rows, of which the CPU reads %d + %d",
+                name,
+                draft.load(0).rows(),
+                draft.load(1).rows(),
+                draft.load(0).cpuRows(),
+                draft.load(1).cpuRows());
+        return draft;
+    }
+}

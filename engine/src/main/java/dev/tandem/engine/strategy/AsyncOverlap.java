@@ -1,0 +1,118 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
+import java.util.List;
+
+/**
+ * {@code async-overlap} (APEX §3.3): one unified batch; host rows pass through it layer by layer, each as soon as its
+ * attention is there, and the GPU never waits.
+ *
+ * <p>Each row in flight asks the CPU for one layer's attention a step, so rows are admitted while all of them take the
+ * CPU no longer than the step takes the GPU.
+ *
+ * @param cohort whether all host rows enter layer 0 together and no more enter until they are through, as in the paper;
+ *     else some enter in each step, so that every layer has its share
+ */
+record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort)
+        implements Policy {
+    /** Row slots a layer: buckets, because a captured step is made for one of them. */
+    private static final int[] BUCKETS = {8, 16, 32, 64, 128, 256};
+
+    @Override
+    public StepDraft draft(SchedulerState state, Decision why) {
+        StepDraft draft = gpuSide(state);
+        admit(draft);
+        int flying = state.inFlight().size() + draft.admissions().size();
+        draft.shape(flying > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
+        why.because(
+                "async-overlap: %d rows on the GPU, %d in flight, %d of them admitted now",
+                draft.load(0).rows(), flying, draft.admissions().size());
+        return draft;
+    }
+
+    private StepDraft gpuSide(SchedulerState state) {
+        StepDraft draft = new StepDraft(state, budget);
+        GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(s));
+        if (!kept.evicted()) {
+            rules.rotate(draft);
+            GpuTier.swapIn(draft);
+        }
+        int hostRows = state.host().size() + state.inFlight().size();
+        Prefills prefills = new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(sequence)
+                && cpuKeepsUp(draft, hostRows + 1, hostTokens(state) + sequence.length()));
+        prefills.resume(draft, kept.unfinished());
+        prefills.start(draft, draft.gpuSequences() + hostRows);
+        return draft;
+    }
+
+    private static long hostTokens(SchedulerState state) {
+        long tokens = 0;
+        for (Sequence sequence : state.host()) {
+            tokens += sequence.length();
+        }
+        for (Sequence sequence : state.inFlight()) {
+            tokens += sequence.length();
+        }
+        return tokens;
+    }
+
+    /** One layer's attention of all rows in flight within the GPU's time for the step. */
+    private boolean cpuKeepsUp(StepDraft draft, int rows, long tokens) {
+        return predictor.cost().cpuAttention(rows, tokens) <= Math.max(predictor.gpuOnly(draft.load(0)), leastStep());
+    }
+
+    /** A step without a GPU row still reads the weights. */
+    private double leastStep() {
+        return predictor.cost().layers() * predictor.cost().linear(1);
+    }
+
+    /** Admits host rows to layer 0, those that deserve it most first. */
+    void admit(StepDraft draft) {
+        SchedulerState state = draft.state();
+        int flying = state.inFlight().size();
+        if (cohort && flying > 0) {
+            draft.slots(flying);
+            return;
+        }
+        List<Sequence> queue = HostTier.decodable(draft);
+        int most = cohort ? queue.size() : share(queue.size() + flying);
+        long tokens = 0;
+        for (Sequence sequence : state.inFlight()) {
+            tokens += sequence.length();
+        }
+        for (Sequence sequence : queue) {
+            int admitted = draft.admissions().size();
+            boolean first = flying + admitted == 0;
+            if (admitted >= most || !first && !cpuKeepsUp(draft, flying + admitted + 1, tokens + sequence.length())) {
+                break;
+            }
+            if (HostTier.canGrow(draft, sequence)) {
+                draft.admit(sequence);
+                tokens += sequence.length();
+            }
+        }
+        draft.slots(cohort ? draft.admissions().size() : bucket(flying + draft.admissions().size()));
+    }
+
+    /** An even share of all host rows for each layer, and at least as many as keeps the smallest bucket full. */
+    private int share(int rows) {
+        return Math.max(BUCKETS[0], (rows + predictor.cost().layers() - 1) / predictor.cost().layers());
+    }
+
+    /** Twice the mean a layer: rows do not come evenly. */
+    private int bucket(int flying) {
+        int wanted = 2 * ((flying + predictor.cost().layers() - 1) / predictor.cost().layers());
+        for (int bucket : BUCKETS) {
+            if (bucket >= wanted) {
+                return bucket;
+            }
+        }
+        return BUCKETS[BUCKETS.length - 1];
+    }
+}

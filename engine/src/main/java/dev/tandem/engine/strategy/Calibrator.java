@@ -1,0 +1,63 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.batch.StepTimes;
+import dev.tandem.engine.cost.Component;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Load;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
+
+/**
+ * Corrects the cost model by what the parts of each step took.
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class Calibrator implements PolicyScheduler.Calibration {
+    private final CostModel cost;
+    private final long kvBytesPerToken;
+
+    public Calibrator(CostModel cost, long kvBytesPerToken) {
+        this.cost = cost;
+        this.kvBytesPerToken = kvBytesPerToken;
+    }
+
+    @Override
+    public void observe(StepDraft draft, StepResult result, double seconds) {
+        StepTimes times = result.times();
+        Load zero = draft.load(0);
+        Load one = draft.load(1);
+        int layers = cost.layers();
+        if (draft.shape() != Shape.ASYNC && draft.resumed().isEmpty()) {
+            // rows in flight make the rows of a layer differ from layer to layer
+            learn(Component.LINEAR, layers * (cost.linear(zero.rows()) + cost.linear(one.rows())), times.linear());
+            learn(
+                    Component.CPU_ATTENTION,
+                    layers * (cost.cpuAttention(zero.cpuRows(), zero.cpuTokens())
+                            + cost.cpuAttention(one.cpuRows(), one.cpuTokens())),
+                    times.cpuAttention());
+            learn(Component.PRE_LAYER, cost.preLayer(zero.rows()) + cost.preLayer(one.rows()), times.preLayer());
+            learn(Component.POST_LAYER, cost.postLayer(zero.outputs()) + cost.postLayer(one.outputs()), times.postLayer());
+        }
+        learn(Component.PREFILL_ATTENTION, layers * cost.prefillAttention(zero.prefillPairs()), times.prefillAttention());
+        learn(Component.GPU_ATTENTION, layers * cost.gpuAttention(zero.gpuTokens()), times.gpuAttention());
+        learn(Component.TRANSFER, cost.transfer(movedTokens(draft) * kvBytesPerToken), times.transfer());
+    }
+
+    private static long movedTokens(StepDraft draft) {
+        long tokens = 0;
+        for (Sequence sequence : draft.outs()) {
+            tokens += sequence.computed();
+        }
+        for (Sequence sequence : draft.ins()) {
+            tokens += sequence.computed();
+        }
+        return tokens;
+    }
+
+    private void learn(Component component, double predicted, long nanos) {
+        cost.observe(component, predicted, nanos / 1e9);
+    }
+}

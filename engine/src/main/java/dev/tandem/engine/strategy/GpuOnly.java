@@ -1,0 +1,34 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.StepDraft;
+
+/**
+ * The baseline, {@code gpu-only}: one batch a step, decodes first, prefill chunks in what is left of the budget.
+ *
+ * <p>A sequence starts when its whole prompt has blocks and one more is free for each running sequence to grow into;
+ * when the pool still runs out, the sequence that deserves it least is preempted. Host memory is a parking place.
+ *
+ * @param preemption what happens to preempted KV
+ */
+public record GpuOnly(Budget budget, Preemption preemption) implements Policy {
+    @Override
+    public StepDraft draft(SchedulerState state, Decision why) {
+        StepDraft draft = new StepDraft(state, budget);
+        GpuTier.Kept kept = GpuTier.decodes(draft, sequence -> preemption == Preemption.SWAP);
+        if (!kept.evicted()) {
+            GpuTier.swapIn(draft);
+        }
+        Prefills prefills = new Prefills(true, true, sequence -> false);
+        prefills.resume(draft, kept.unfinished());
+        if (!kept.evicted() && draft.ins().size() == state.host().size() && state.inFlight().isEmpty()) {
+            prefills.start(draft, draft.gpuSequences());
+        }
+        why.because("gpu-only, as configured");
+        return draft;
+    }
+}

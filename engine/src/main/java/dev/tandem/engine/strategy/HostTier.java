@@ -1,0 +1,67 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.schedule.StepDraft.Row;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+
+/** Steps on the host's side that the policies share. */
+final class HostTier {
+    private HostTier() {}
+
+    /** Room for a new sequence's tokens, and a block for each host row to grow by. */
+    static boolean hasRoom(StepDraft draft, Sequence sequence) {
+        int blocks = draft.state().kv().blocksFor(sequence.length());
+        int grow = draft.state().host().size() + draft.state().inFlight().size();
+        return draft.fitsHost(sequence) && blocks + grow <= draft.freeHost();
+    }
+
+    /**
+     * The CPU decoding run queue: host sequences that can decode in this step, those that deserve it most first, with
+     * those that this draft swaps out last. When the pool cannot hold a new token, the sequence that deserves its blocks
+     * least is dropped and computed again.
+     */
+    static List<Sequence> decodable(StepDraft draft) {
+        List<Sequence> queue = new ArrayList<>(draft.state().host().size() + draft.outs().size());
+        for (Sequence sequence : draft.state().host()) {
+            if (draft.ins().isEmpty() || !draft.ins().contains(sequence)) {
+                queue.add(sequence);
+            }
+        }
+        int needed = 0;
+        for (Sequence sequence : queue) {
+            needed += draft.missing(sequence);
+        }
+        Iterator<Sequence> least = draft.state().host().descendingIterator();
+        while (needed > draft.freeHost() && queue.size() > 1 && least.hasNext()) {
+            Sequence victim = least.next();
+            if (queue.getLast() == victim) {
+                queue.removeLast();
+                needed -= draft.missing(victim);
+                draft.dropFromHost(victim);
+            }
+        }
+        queue.addAll(draft.outs());
+        return queue;
+    }
+
+    /** Whether the block that the next token needs is there. */
+    static boolean canGrow(StepDraft draft, Sequence sequence) {
+        return draft.missing(sequence) <= draft.freeHost() && draft.totalRows() < draft.budget().maxBatchTokens();
+    }
+
+    /** NEO §3.2, step 5 removes prompts that land on the host: their rows' indices in batch 0, the last started first. */
+    static List<Integer> landings(StepDraft draft) {
+        List<Integer> indices = new ArrayList<>();
+        List<Row> rows = draft.rows(0);
+        for (int i = rows.size() - 1; i >= 0; i--) {
+            if (rows.get(i).reader() == KvReader.GPU_WHILE_LANDING) {
+                indices.add(i);
+            }
+        }
+        return indices;
+    }
+}

@@ -1,0 +1,100 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Load;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.schedule.StepDraft.Row;
+import java.util.List;
+
+/**
+ * The two-batch schedule of NEO §3.2, steps 1 to 5. Batch 0: prefills, GPU decodes and a few CPU decodes; batch 1: most
+ * CPU decodes. Kept for every CPU row that is added: {@code T_ca1 <= T_l0} and {@code T_ca0 <= T_l1 + T_ga0}.
+ *
+ * @param chunked whether prompts may be cut; the paper's are whole
+ * @param gpuKv whether KV may stay on the GPU; without, it is FastDecode+ (NEO §5.1)
+ */
+record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean gpuKv) {
+
+    StepDraft draft(SchedulerState state) {
+        StepDraft draft = gpuKv ? gpuSide(state) : AllHost.prefills(state, budget, chunked);
+        List<Sequence> queue = HostTier.decodable(draft);
+        cpuDecodes(draft, queue);
+        reducePrefills(draft);
+        boolean cpu = draft.load(0).cpuRows() + draft.load(1).cpuRows() > 0;
+        draft.shape(cpu ? Shape.PIPELINE : Shape.GPU_ONLY);
+        return draft;
+    }
+
+    /** Steps 1 to 3. */
+    private StepDraft gpuSide(SchedulerState state) {
+        StepDraft draft = new StepDraft(state, budget);
+        GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(s));
+        if (!kept.evicted()) {
+            rules.rotate(draft);
+            GpuTier.swapIn(draft);
+        }
+        Prefills prefills = new Prefills(chunked, true, rules::mayLiveOnHost);
+        prefills.resume(draft, kept.unfinished());
+        prefills.start(draft, draft.gpuSequences() + state.host().size() + state.inFlight().size());
+        return draft;
+    }
+
+    /**
+     * Step 4. A row goes to batch 1 while its attention there hides behind batch 0's linear stage, else to batch 0 while
+     * it hides there, else it waits for the next iteration. When nothing else would run, one row goes regardless:
+     * otherwise a host without a GPU side would never begin.
+     */
+    private void cpuDecodes(StepDraft draft, List<Sequence> queue) {
+        Load zero = draft.load(0);
+        Load one = draft.load(1);
+        double linear0 = predictor.linear(zero);
+        double gpu0 = predictor.gpuAttention(zero);
+        for (Sequence sequence : queue) {
+            if (!HostTier.canGrow(draft, sequence)) {
+                continue;
+            }
+            if (fits(one, sequence.length(), linear0)) {
+                draft.add(1, sequence, 1, KvReader.CPU_FROM_HOST);
+            } else if (zero.rows() == 0 || fits(zero, sequence.length(), predictor.linear(one) + gpu0)) {
+                draft.add(0, sequence, 1, KvReader.CPU_FROM_HOST);
+                linear0 = predictor.linear(zero);
+            } else if (!fits(one, 1, linear0) && !fits(zero, 1, predictor.linear(one) + gpu0)) {
+                return;
+            }
+        }
+    }
+
+    private boolean fits(Load load, int context, double window) {
+        return predictor.cost().cpuAttention(load.cpuRows() + 1, load.cpuTokens() + context) <= window;
+    }
+
+    /** Step 5: prefills whose KV would leave for the host are put off as long as the inequalities hold without them. */
+    private void reducePrefills(StepDraft draft) {
+        for (int index : HostTier.landings(draft)) {
+            Row row = draft.rows(0).get(index);
+            if (rules.isUrgent(row.sequence(), draft.state().now()) || draft.rows(0).size() + draft.rows(1).size() == 1) {
+                continue;
+            }
+            Load zero = draft.load(0);
+            zero.add(row, -1);
+            boolean hidden = holds(draft);
+            zero.add(row, 1);
+            if (!hidden) {
+                return;
+            }
+            draft.removeLanding(index);
+        }
+    }
+
+    /** The two slack conditions of NEO §3.2. */
+    boolean holds(StepDraft draft) {
+        Load zero = draft.load(0);
+        Load one = draft.load(1);
+        return predictor.cpuAttention(one) <= predictor.linear(zero)
+                && predictor.cpuAttention(zero) <= predictor.linear(one) + predictor.gpuAttention(zero);
+    }
+}

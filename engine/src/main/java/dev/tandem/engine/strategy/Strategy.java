@@ -1,0 +1,132 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.Preemption;
+import java.util.Arrays;
+import java.util.stream.Collectors;
+
+/** What {@code --strategy} selects. */
+public enum Strategy {
+    GPU_ONLY("gpu-only", false),
+    SIMPLE_OFFLOAD("simple-offload", true),
+    SYMMETRIC("symmetric", true),
+    FASTDECODE_PLUS("fastdecode-plus", true),
+    ASYMMETRIC("asymmetric", false),
+    ASYNC_OVERLAP("async-overlap", false),
+    NEO("neo", false),
+    APEX("apex", false);
+
+    private final String flag;
+    private final boolean allHost;
+
+    Strategy(String flag, boolean allHost) {
+        this.flag = flag;
+        this.allHost = allHost;
+    }
+
+    public String flag() {
+        return flag;
+    }
+
+    /** Whether every sequence decodes on the host, so that each must fit there. */
+    public boolean allHost() {
+        return allHost;
+    }
+
+    /** Whether it needs a cost model. */
+    public boolean predicts() {
+        return this != GPU_ONLY && this != SIMPLE_OFFLOAD && this != SYMMETRIC;
+    }
+
+    /** @throws IllegalArgumentException that lists the strategies */
+    public static Strategy of(String flag) {
+        return Arrays.stream(values())
+                .filter(strategy -> strategy.flag.equals(flag))
+                .findFirst()
+                .orElseThrow(() -> new IllegalArgumentException("--strategy " + flag + " is not known; known are "
+                        + Arrays.stream(values()).map(Strategy::flag).collect(Collectors.joining(", "))));
+    }
+
+    /**
+     * The options that the papers leave open.
+     *
+     * @param chunkedPrefill whether {@code neo}, {@code apex} and {@code async-overlap} cut prompts; the papers do not
+     * @param apexLeastCpuRatio CPU requests for each GPU request below which {@code apex} leaves the CPU alone (§4.2: 8)
+     * @param apexCohort whether {@code apex} moves its host rows through the layers together, as in the paper
+     */
+    public record Options(
+            Budget budget,
+            Preemption preemption,
+            TierRules rules,
+            boolean chunkedPrefill,
+            double apexLeastCpuRatio,
+            boolean apexCohort) {
+        /** As in the papers. */
+        public static Options of(Budget budget) {
+            return new Options(budget, Preemption.SWAP, TierRules.neutral(), false, 0, true);
+        }
+
+        public Options {
+            if (!(apexLeastCpuRatio >= 0)) {
+                throw new IllegalArgumentException(
+                        "--apex-least-cpu-ratio " + apexLeastCpuRatio + " must be 0 or more");
+            }
+        }
+    }
+
+    /**
+     * Checks that every sequence up to {@code contextTokens} fits where the strategy wants it.
+     *
+     * @throws IllegalArgumentException that names the pool and the remedy
+     */
+    public void check(ExecutorLimits limits, int contextTokens) {
+        int needed = (contextTokens + limits.blockTokens() - 1) / limits.blockTokens();
+        if (allHost && needed > limits.hostBlocks()) {
+            throw new IllegalArgumentException("--strategy " + flag + " keeps all KV on the host: a sequence of " + contextTokens
+                    + " tokens needs " + needed + " blocks there and the host pool has " + limits.hostBlocks()
+                    + "; raise --host-kv or lower --max-model-len");
+        }
+        if (this != GPU_ONLY && limits.hostBlocks() == 0) {
+            throw new IllegalArgumentException(
+                    "--strategy " + flag + " needs host KV and the host pool has no block; raise --host-kv");
+        }
+    }
+
+    /** @param cost of this machine; may be null where the strategy does not predict */
+    public Policy policy(Options options, CostModel cost) {
+        Budget budget = options.budget();
+        GpuOnly gpuOnly = new GpuOnly(budget, options.preemption());
+        return switch (this) {
+            case GPU_ONLY -> gpuOnly;
+            case SIMPLE_OFFLOAD -> new SimpleOffload(budget);
+            case SYMMETRIC -> new Symmetric(budget);
+            case FASTDECODE_PLUS -> new Asymmetric(flag, pipeline(options, cost, false));
+            case ASYMMETRIC -> new Asymmetric(flag, pipeline(options, cost, true));
+            case ASYNC_OVERLAP -> async(options, cost, false);
+            case NEO -> new Neo(pipeline(options, cost, true), paper(cost));
+            case APEX -> new Apex(
+                    budget,
+                    paper(cost),
+                    pipeline(options, cost, true),
+                    async(options, cost, options.apexCohort()),
+                    gpuOnly,
+                    options.apexLeastCpuRatio());
+        };
+    }
+
+    /** The papers' predictor: tiers overlap, swaps are free. */
+    private static StepPredictor paper(CostModel cost) {
+        return new StepPredictor(cost, true, 0);
+    }
+
+    private static Pipeline pipeline(Options options, CostModel cost, boolean gpuKv) {
+        return new Pipeline(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), gpuKv);
+    }
+
+    private static AsyncOverlap async(Options options, CostModel cost, boolean cohort) {
+        return new AsyncOverlap(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), cohort);
+    }
+}

@@ -1,0 +1,166 @@
+package dev.tandem.engine.strategy;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.ContentExecutor;
+import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.execute.Readiness;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.DecisionLog;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.Scheduler;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.stream.LongStream;
+import java.util.stream.Stream;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/**
+ * Random requests, pools, budgets, profiles, aborts and readiness under every strategy. {@link ContentExecutor} checks
+ * each plan and each KV read, the harness the blocks after each step. {@code -Dtandem.schedules=N} runs N schedules a
+ * strategy instead of the usual sample; a failure names its seed.
+ */
+class StrategyPropertyTest {
+    private static final int SCHEDULES = Integer.getInteger("tandem.schedules", 60);
+
+    static Stream<Arguments> cases() {
+        return Stream.of(Strategy.values())
+                .flatMap(strategy -> LongStream.range(0, SCHEDULES).mapToObj(seed -> Arguments.of(strategy, seed)));
+    }
+
+    @ParameterizedTest(name = "{0}, seed {1}")
+    @MethodSource("cases")
+    void everythingEndsWithItsTokens(Strategy strategy, long seed) {
+        Run run = new Run(strategy, seed);
+        run.drive();
+        run.checkAnswers();
+    }
+
+    @ParameterizedTest(name = "{0}, seed {1}")
+    @MethodSource("cases")
+    void aRecordedTraceReplays(Strategy strategy, long seed) {
+        if (seed >= 5) {
+            return;
+        }
+        Run first = new Run(strategy, seed);
+        first.drive();
+        Run second = new Run(strategy, seed, Readiness.recorded(first.executor.history));
+        second.drive();
+        assertThat(describe(second.executor.history)).isEqualTo(describe(first.executor.history));
+    }
+
+    private static List<String> describe(List<?> results) {
+        return results.stream().map(Object::toString).toList();
+    }
+
+    /** One schedule, made of its seed. */
+    private static final class Run {
+        final SplittableRandom random;
+        final ContentExecutor executor;
+        final EngineHarness engine;
+        final Map<String, Integer> wanted = new HashMap<>();
+        final Map<String, Integer> prompts = new HashMap<>();
+        final Set<String> aborted = new HashSet<>();
+
+        Run(Strategy strategy, long seed) {
+            this(strategy, seed, null);
+        }
+
+        Run(Strategy strategy, long seed, Readiness recorded) {
+            random = new SplittableRandom(seed);
+            int context = 16 + random.nextInt(40);
+            int gpu = (context + 3) / 4 + random.nextInt(random.nextBoolean() ? 3 : 20);
+            int host = strategy.allHost() ? (context + 3) / 4 + random.nextInt(40) : 1 + random.nextInt(80);
+            int sequences = 2 + random.nextInt(16);
+            Budget budget = new Budget(sequences + random.nextInt(80), sequences, 1 + random.nextInt(40));
+            Readiness readiness = switch (random.nextInt(3)) {
+                case 0 -> Readiness.allEarly();
+                case 1 -> Readiness.allLate();
+                default -> Readiness.random(seed + 1);
+            };
+            executor = new ContentExecutor(
+                    2 + random.nextInt(3), gpu, host, budget.maxBatchTokens(), context, recorded == null ? readiness : recorded);
+            engine = new EngineHarness(executor, scheduler(strategy, budget), budget);
+        }
+
+        private Scheduler scheduler(Strategy strategy, Budget budget) {
+            // the CPU from hopeless to better than the GPU
+            CostModel cost = TestProfile.withCpu(Math.pow(10, random.nextInt(4) - 1));
+            TierRules rules = random.nextBoolean()
+                    ? TierRules.neutral()
+                    : new TierRules(new LatencyTargets(3_000_000, 2_000_000), 3, 2);
+            var options = new Strategy.Options(
+                    budget, Preemption.values()[random.nextInt(2)], rules, random.nextBoolean(), random.nextInt(3),
+                    random.nextBoolean());
+            Policy policy = strategy.policy(options, cost);
+            StepPredictor predictor = new StepPredictor(cost, true, 8);
+            if (random.nextInt(3) == 0) {
+                policy = new Guard(
+                        policy, new GpuOnly(budget, options.preemption()), predictor, new Guard.Limits(0, 0, 0.01, 2, 8, 4, 64));
+            }
+            return new PolicyScheduler(policy, predictor::of, new Calibrator(cost, 8), new DecisionLog(4));
+        }
+
+        void drive() {
+            int requests = 3 + random.nextInt(40);
+            List<String> live = new ArrayList<>();
+            for (int i = 0; i < requests || !engine.loop.isIdle(); ) {
+                for (int burst = random.nextInt(4); i < requests && burst > 0; burst--) {
+                    submit("r" + i++, live);
+                }
+                if (!live.isEmpty() && random.nextInt(12) == 0) {
+                    String victim = live.get(random.nextInt(live.size()));
+                    if (engine.answers.get(victim).reason == null) {
+                        aborted.add(victim);
+                        engine.cancel(victim);
+                    }
+                }
+                engine.step();
+                assertThat(executor.plans.size()).as("the engine does not come to an end").isLessThan(20_000);
+            }
+        }
+
+        private void submit(String id, List<String> live) {
+            int context = executor.limits().contextTokens();
+            int prompt = 1 + random.nextInt(context - 1);
+            int output = 1 + random.nextInt(context - prompt);
+            prompts.put(id, prompt);
+            wanted.put(id, output);
+            live.add(id);
+            engine.submit(id, random.ints(prompt, 0, 1000).toArray(), EngineHarness.greedy(output));
+        }
+
+        void checkAnswers() {
+            wanted.forEach((id, count) -> {
+                long key = Long.parseLong(id.substring(1));
+                List<Integer> expected = new ArrayList<>();
+                for (int i = 0; i < count; i++) {
+                    expected.add(ContentExecutor.token(key, prompts.get(id) - 1 + i));
+                }
+                var answer = engine.answers.get(id);
+                if (answer.reason == FinishReason.ABORT) {
+                    assertThat(aborted).contains(id);
+                    assertThat(answer.tokens).isEqualTo(expected.subList(0, answer.tokens.size()));
+                } else {
+                    assertThat(answer.tokens).as(id).isEqualTo(expected);
+                }
+            });
+            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed()).isZero();
+            assertThat(executor.plans).allMatch(plan -> plan.subBatches().size() <= 2);
+            assertThat(executor.plans.stream().map(StepPlan::step)).doesNotHaveDuplicates();
+        }
+    }
+}
