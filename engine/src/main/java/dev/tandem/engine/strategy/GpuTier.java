@@ -53,6 +53,9 @@ final class GpuTier {
     /** NEO §3.2, step 2, second half: host requests come in while there is ample space, those that deserve it most first. */
     static void swapIn(StepDraft draft) {
         for (Sequence sequence : draft.state().host()) {
+            if (draft.ins().contains(sequence)) {
+                continue; // it has just changed places with another
+            }
             boolean room = draft.gpuSequences() < draft.budget().maxSequences()
                     && draft.totalRows() < draft.budget().maxBatchTokens()
                     && hasRoom(draft, sequence);
