@@ -73,11 +73,11 @@ class DefaultModelGoldenTest {
                 a.load(
                         new SubBatch(List.of(new Chunk(
                                 1, 0, golden.prompt(), blocks, KvReader.CPU_FROM_HOST, Optional.empty()))),
-                        forward.tileTokens());
+                        forward.tileTokens(), 0);
                 forward.embed(a);
                 for (int layer = 0; layer < config.layers(); layer++) {
                     forward.preProjection(a, layer);
-                    forward.attention(a, layer);
+                    forward.attention(a, layer, Activations.Reading.PREFILL);
                     forward.postProjection(a, layer);
                 }
                 float[] logits = new float[forward.logitsWidth()];

@@ -57,11 +57,11 @@ class FamilyGoldenTest {
             a.load(
                     new SubBatch(List.of(
                             new Chunk(1, 0, golden.prompt(), blocks, KvReader.GPU_FROM_GPU, Optional.empty()))),
-                    forward.tileTokens());
+                    forward.tileTokens(), 0);
             forward.embed(a);
             for (int layer = 0; layer < config.layers(); layer++) {
                 forward.preProjection(a, layer);
-                forward.attention(a, layer);
+                forward.attention(a, layer, Activations.Reading.PREFILL);
                 forward.postProjection(a, layer);
             }
             int rows = golden.prompt().length;

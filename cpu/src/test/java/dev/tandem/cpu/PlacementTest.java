@@ -3,20 +3,15 @@ package dev.tandem.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.SubBatch;
-import dev.tandem.engine.kv.Place;
-import dev.tandem.engine.kv.Swap;
-import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
-import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.model.config.DataType;
-import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -46,12 +41,12 @@ class PlacementTest {
         Scheduler make(Budget budget);
     }
 
-    private static SchedulerMaker placed(Preemption preemption, Placement placement) {
-        return budget -> new GpuOnlyScheduler(budget, preemption, placement);
+    private static SchedulerMaker gpu(Preemption preemption) {
+        return budget -> PolicyScheduler.of(new GpuOnly(budget, preemption));
     }
 
-    private static SchedulerMaker gpu(Preemption preemption) {
-        return placed(preemption);
+    private static SchedulerMaker strategy(Strategy strategy) {
+        return budget -> PolicyScheduler.of(strategy.policy(Strategy.Options.of(budget), TestProfile.withCpu(100)));
     }
 
     static Stream<Way> ways() {
@@ -64,14 +59,13 @@ class PlacementTest {
                 new Way("preempted by swap", WIDE, 13, 64, 2, gpu(Preemption.SWAP)),
                 new Way("preempted by recomputation", WIDE, 13, 64, 2, gpu(Preemption.RECOMPUTE)),
                 new Way("swap without room on the host", WIDE, 13, 3, 2, gpu(Preemption.SWAP)),
-                new Way("all on the host", WIDE, 64, 64, 2, placed(Preemption.SWAP, s -> Place.HOST)),
-                new Way("mixed", WIDE, 64, 64, 2,
-                        placed(Preemption.SWAP, s -> s.key() % 2 == 0 ? Place.GPU : Place.HOST)),
-                new Way("mixed, both pools tight", WIDE, 16, 16, 2,
-                        placed(Preemption.SWAP, s -> s.key() % 2 == 0 ? Place.GPU : Place.HOST)),
+                new Way("all on the host", WIDE, 64, 64, 2, strategy(Strategy.SIMPLE_OFFLOAD)),
+                new Way("two sub-batches on the host", WIDE, 64, 64, 2, strategy(Strategy.SYMMETRIC)),
+                new Way("mixed", WIDE, 13, 64, 2, strategy(Strategy.ASYMMETRIC)),
+                new Way("mixed, both pools tight", WIDE, 13, 16, 2, strategy(Strategy.ASYMMETRIC)),
+                new Way("in flight", WIDE, 13, 64, 2, strategy(Strategy.ASYNC_OVERLAP)),
                 new Way("migrating", WIDE, 64, 64, 2,
-                        budget -> new Migrating(gpu(Preemption.SWAP).make(budget), 42)),
-                new Way("two sub-batches", WIDE, 64, 64, 2, budget -> new Split(gpu(Preemption.SWAP).make(budget))));
+                        budget -> PolicyScheduler.of(new RandomPolicy(budget, 42))));
     }
 
     static Stream<Arguments> familiesAndWays() {
@@ -119,49 +113,5 @@ class PlacementTest {
             prompts.put("r" + length, random.ints(length, 3, 301).toArray());
         }
         return prompts;
-    }
-
-    /** Moves random running sequences to the other place before each step. */
-    private static final class Migrating implements Scheduler {
-        private final Scheduler inner;
-        private final SplittableRandom random;
-
-        Migrating(Scheduler inner, long seed) {
-            this.inner = inner;
-            this.random = new SplittableRandom(seed);
-        }
-
-        @Override
-        public StepPlan plan(SchedulerState state) {
-            List<Swap> swaps = new ArrayList<>();
-            for (Sequence sequence : state.running()) {
-                if (random.nextInt(3) == 0 && sequence.computed() > 0) {
-                    Place other = sequence.table().place() == Place.GPU ? Place.HOST : Place.GPU;
-                    state.kv().move(sequence, other).ifPresent(swaps::add);
-                    state.kv().grow(sequence, sequence.length());
-                }
-            }
-            StepPlan plan = inner.plan(state);
-            swaps.addAll(plan.swaps());
-            return new StepPlan(plan.step(), swaps, plan.subBatches(), List.of(), 0, List.of());
-        }
-    }
-
-    /** Every other chunk goes to a second sub-batch. */
-    private record Split(Scheduler inner) implements Scheduler {
-        @Override
-        public StepPlan plan(SchedulerState state) {
-            StepPlan plan = inner.plan(state);
-            if (plan.subBatches().isEmpty() || plan.subBatches().getFirst().chunks().size() < 2) {
-                return plan;
-            }
-            List<Chunk> even = new ArrayList<>();
-            List<Chunk> odd = new ArrayList<>();
-            for (Chunk chunk : plan.subBatches().getFirst().chunks()) {
-                (even.size() > odd.size() ? odd : even).add(chunk);
-            }
-            return new StepPlan(
-                    plan.step(), plan.swaps(), List.of(new SubBatch(even), new SubBatch(odd)), List.of(), 0, List.of());
-        }
     }
 }
