@@ -176,8 +176,9 @@ public final class StepDraft {
         drops.add(sequence);
     }
 
-    public boolean isDropped(Sequence sequence) {
-        return !drops.isEmpty() && drops.contains(sequence);
+    /** Sequences whose KV is given up. */
+    public List<Sequence> drops() {
+        return drops;
     }
 
     /** Brings a host sequence into GPU blocks, which the caller has seen to be there. */

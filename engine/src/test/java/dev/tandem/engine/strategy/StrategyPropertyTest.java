@@ -4,17 +4,23 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.execute.Readiness;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -66,6 +72,52 @@ class StrategyPropertyTest {
         return results.stream().map(Object::toString).toList();
     }
 
+    /** Checks what a pipeline's draft claims: NEO's two slack conditions, worked out anew from its rows. */
+    private record Claims(Strategy strategy, Policy policy, CostModel cost) implements Policy {
+        @Override
+        public StepDraft draft(SchedulerState state, Decision why) {
+            StepDraft draft = policy.draft(state, why);
+            if (draft.shape() == Shape.PIPELINE && strategy != Strategy.SYMMETRIC) {
+                double window1 = cost.linear(rows(draft, 0));
+                double window0 = cost.linear(rows(draft, 1)) + gpuAttention(draft);
+                assertThat(cpuAttention(draft, 1)).as("T_ca1 <= T_l0").isLessThanOrEqualTo(window1);
+                boolean alone = rows(draft, 0) == 1 && draft.rows(0).getFirst().reader() == KvReader.CPU_FROM_HOST;
+                if (!alone) {
+                    assertThat(cpuAttention(draft, 0)).as("T_ca0 <= T_l1 + T_ga0").isLessThanOrEqualTo(window0);
+                }
+            }
+            return draft;
+        }
+
+        private static int rows(StepDraft draft, int batch) {
+            return draft.rows(batch).stream().mapToInt(StepDraft.Row::rows).sum();
+        }
+
+        private double cpuAttention(StepDraft draft, int batch) {
+            List<Sequence> sequences = new ArrayList<>(draft.rows(batch).stream()
+                    .filter(row -> row.reader() == KvReader.CPU_FROM_HOST)
+                    .map(StepDraft.Row::sequence)
+                    .toList());
+            if (batch == 1) {
+                sequences.addAll(draft.resumed());
+            }
+            return cost.cpuAttention(sequences.size(), sequences.stream().mapToLong(Sequence::length).sum());
+        }
+
+        private double gpuAttention(StepDraft draft) {
+            long tokens = 0;
+            long pairs = 0;
+            for (StepDraft.Row row : draft.rows(0)) {
+                boolean decode = row.decodes();
+                tokens += decode && row.reader() == KvReader.GPU_FROM_GPU ? row.sequence().length() : 0;
+                for (int i = 0; !decode && i < row.rows(); i++) {
+                    pairs += row.sequence().computed() + i + 1;
+                }
+            }
+            return cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
+        }
+    }
+
     /** One schedule, made of its seed. */
     private static final class Run {
         final SplittableRandom random;
@@ -105,7 +157,7 @@ class StrategyPropertyTest {
             var options = new Strategy.Options(
                     budget, Preemption.values()[random.nextInt(2)], rules, random.nextBoolean(), random.nextInt(3),
                     random.nextBoolean());
-            Policy policy = strategy.policy(options, cost);
+            Policy policy = new Claims(strategy, strategy.policy(options, cost), cost);
             StepPredictor predictor = new StepPredictor(cost, true, 8);
             if (random.nextInt(3) == 0) {
                 policy = new Guard(

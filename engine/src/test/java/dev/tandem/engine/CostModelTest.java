@@ -1,0 +1,113 @@
+package dev.tandem.engine;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.tandem.engine.cost.Component;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.Curve;
+import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.cost.ProfileException;
+import dev.tandem.engine.strategy.TestProfile;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class CostModelTest {
+    @Test
+    void curvesInterpolateAndCarryOn() {
+        Curve curve = new Curve("c", new double[] {10, 20, 40}, new double[] {1, 3, 4});
+        assertThat(curve.at(0)).isZero();
+        assertThat(curve.at(5)).as("below the first point, its time").isEqualTo(1);
+        assertThat(curve.at(10)).isEqualTo(1);
+        assertThat(curve.at(15)).isEqualTo(2);
+        assertThat(curve.at(30)).isEqualTo(3.5);
+        assertThat(curve.at(60)).as("the last slope goes on").isEqualTo(5);
+        assertThat(curve.covers(40)).isTrue();
+        assertThat(curve.covers(41)).isFalse();
+        assertThat(new Curve("c", new double[] {4}, new double[] {2}).at(8)).as("one point is proportional").isEqualTo(4);
+    }
+
+    @Test
+    void moreWorkNeverTakesLess() {
+        Curve noisy = new Curve("c", new double[] {1, 2, 3}, new double[] {5, 4, 6});
+        assertThat(noisy.at(2)).isEqualTo(5);
+    }
+
+    @Test
+    void cpuAttentionDependsOnRowsAndContext() {
+        CostModel model = TestProfile.model();
+        assertThat(model.cpuAttention(0, 0)).isZero();
+        assertThat(model.cpuAttention(1, 50)).isCloseTo(5, within(1e-9));
+        assertThat(model.cpuAttention(10, 500)).as("ten rows of 50").isCloseTo(50, within(1e-9));
+        assertThat(model.cpuAttention(200, 200 * 50)).as("beyond the largest measured").isCloseTo(1000, within(1e-9));
+    }
+
+    @Test
+    void aProfileSurvivesItsFile() {
+        Profile profile = Profile.parse(TestProfile.TEXT, "test");
+        Profile again = Profile.parse(profile.format(), "again");
+        assertThat(again.format()).isEqualTo(profile.format());
+        assertThat(again.name()).isEqualTo("test");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"linear 1 0", "linear 1 -3", "linear 1 NaN", "linear 1 Infinity", "linear 0 1", "linear x 1", "layers 0",
+            "step-overhead -1", "stage-overhead NaN", "linear 1 2 3"})
+    void absurdProfilesAreRefused(String line) {
+        String key = line.substring(0, line.indexOf(' '));
+        StringBuilder text = new StringBuilder();
+        for (String good : TestProfile.TEXT.split("\n")) {
+            if (!good.startsWith(key + " ")) {
+                text.append(good).append('\n');
+            }
+        }
+        text.append(line).append('\n');
+        assertThatThrownBy(() -> Profile.parse(text.toString(), "the file")).isInstanceOf(ProfileException.class);
+    }
+
+    @Test
+    void missingAndUnorderedPointsAreRefused() {
+        assertThatThrownBy(() -> Profile.parse("name x\nlayers 2\n", "the file"))
+                .hasMessageContaining("the file: linear has 0 sizes")
+                .hasMessageContaining("tandem profile");
+        assertThatThrownBy(() -> new Curve("c", new double[] {2, 1}, new double[] {1, 1})).hasMessageContaining("ascending");
+    }
+
+    @Test
+    void componentsLearnBySeparateResiduals() {
+        CostModel model = TestProfile.model();
+        for (int i = 0; i < 200; i++) {
+            double predicted = model.linear(10);
+            model.observe(Component.LINEAR, predicted, 15);
+        }
+        assertThat(model.linear(10)).isCloseTo(15, within(0.05));
+        assertThat(model.gpuAttention(100)).as("untouched").isEqualTo(1);
+        assertThat(model.error()).as("what was wrong is learnt").isLessThan(0.01);
+        assertThat(model.corrections()).containsOnlyKeys(Component.LINEAR);
+    }
+
+    @Test
+    void accidentsAreNotLearntWhole() {
+        CostModel model = TestProfile.model();
+        model.observe(Component.LINEAR, 10, 10);
+        model.observe(Component.LINEAR, 10, 10_000);
+        assertThat(model.linear(10)).isLessThanOrEqualTo(100);
+        model.observe(Component.LINEAR, 10, Double.NaN);
+        model.observe(Component.LINEAR, 0, 10);
+        assertThat(model.linear(10)).isFinite();
+    }
+
+    @Test
+    void extrapolationIsCounted() {
+        CostModel model = TestProfile.model();
+        model.linear(1000);
+        model.observe(Component.LINEAR, 1, 1);
+        assertThat(model.extrapolated()).isZero();
+        model.linear(1001);
+        model.cpuAttention(101, 1000);
+        model.observe(Component.LINEAR, 1, 1);
+        assertThat(model.extrapolated()).isEqualTo(2);
+    }
+}

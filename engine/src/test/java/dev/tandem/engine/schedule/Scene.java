@@ -1,0 +1,133 @@
+package dev.tandem.engine.schedule;
+
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.kv.KvCache;
+import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.engine.sample.TokenSampler;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+
+/**
+ * A scheduler's state made by hand, blocks of 4 tokens, and drafts as text: {@code r1>host} a move,
+ * {@code r2 dropped}, {@code [r0 r3cpu r4+9 r5+7lands]} a sub-batch with a decode read by the GPU, one read by the CPU,
+ * a prefill of 9 rows and one whose KV lands on the host; then {@code admit r6}, {@code resume r7}.
+ */
+public final class Scene {
+    public final SchedulerState state;
+    private final Budget budget;
+    private final List<Sequence> sequences = new ArrayList<>();
+    private int limit = 500;
+
+    public Scene(int gpuBlocks, int hostBlocks, Budget budget) {
+        this.state = new SchedulerState(new KvCache(4, gpuBlocks, hostBlocks));
+        this.budget = budget;
+    }
+
+    public Budget budget() {
+        return budget;
+    }
+
+    /** The most tokens that sequences made from now on may reach. */
+    public Scene limit(int tokens) {
+        limit = tokens;
+        return this;
+    }
+
+    /** A decoding sequence of {@code length} tokens, its next one included, in GPU blocks. */
+    public Sequence gpu(int length) {
+        return decoding(length, Place.GPU);
+    }
+
+    /** Likewise in host blocks. */
+    public Sequence host(int length) {
+        return decoding(length, Place.HOST);
+    }
+
+    /** A host sequence whose row is between layers. */
+    public Sequence flying(int length) {
+        Sequence sequence = host(length);
+        state.kv().grow(sequence, length);
+        state.fly(sequence);
+        return sequence;
+    }
+
+    private Sequence decoding(int length, Place place) {
+        Sequence sequence = sequence(length - 1, LatencyTargets.NONE);
+        state.kv().place(sequence, place);
+        if (!state.kv().grow(sequence, length - 1)) {
+            throw new IllegalArgumentException("the " + place + " pool is too small for the scene");
+        }
+        sequence.advance(length - 1);
+        sequence.append(0);
+        state.settle(sequence);
+        return sequence;
+    }
+
+    public Sequence waiting(int length) {
+        return waiting(length, LatencyTargets.NONE);
+    }
+
+    public Sequence waiting(int length, LatencyTargets targets) {
+        Sequence sequence = sequence(length, targets);
+        state.waiting().add(sequence);
+        return sequence;
+    }
+
+    private Sequence sequence(int prompt, LatencyTargets targets) {
+        int[] tokens = new int[prompt];
+        SamplingParams params = SamplingParams.builder().maxTokens(100).build();
+        long key = sequences.size();
+        Request request = new Request("r" + key, tokens, params, 0, targets, TextDecoder.none(), event -> {});
+        Sequence sequence = new Sequence(key, request, 0, limit, new TokenSampler(params, tokens, Set.of(), 1));
+        sequences.add(sequence);
+        return sequence;
+    }
+
+    /** Every decoding sequence got its token and every prefill is done. */
+    public void complete(StepPlan plan) {
+        plan.subBatches().forEach(batch -> batch.chunks().forEach(chunk -> {
+            Sequence sequence = sequences.get((int) chunk.sequence());
+            sequence.advance(chunk.rows());
+            if (chunk.sampler().isPresent()) {
+                sequence.append(0);
+            }
+        }));
+        state.kv().checkIntegrity(state.live());
+    }
+
+    public String draft(Policy policy) {
+        return text(policy.draft(state, new Decision()));
+    }
+
+    public static String text(StepDraft draft) {
+        List<String> words = new ArrayList<>();
+        draft.drops().forEach(sequence -> words.add("r" + sequence.key() + " dropped"));
+        draft.outs().forEach(sequence -> words.add("r" + sequence.key() + ">host"));
+        draft.ins().forEach(sequence -> words.add("r" + sequence.key() + ">gpu"));
+        for (int batch = 0; batch < 2; batch++) {
+            if (!draft.rows(batch).isEmpty()) {
+                words.add("[" + String.join(" ", draft.rows(batch).stream().map(Scene::text).toList()) + "]");
+            }
+        }
+        draft.admissions().forEach(sequence -> words.add("admit r" + sequence.key()));
+        draft.resumed().forEach(sequence -> words.add("resume r" + sequence.key()));
+        return String.join(" ", words);
+    }
+
+    private static String text(StepDraft.Row row) {
+        String rows = row.decodes() ? "" : "+" + row.rows();
+        String reader = switch (row.reader()) {
+            case GPU_FROM_GPU -> "";
+            case CPU_FROM_HOST -> "cpu";
+            case GPU_FROM_HOST -> "link";
+            case GPU_WHILE_LANDING -> "lands";
+        };
+        return "r" + row.sequence().key() + rows + reader;
+    }
+}

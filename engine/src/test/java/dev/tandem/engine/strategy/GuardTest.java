@@ -1,0 +1,125 @@
+package dev.tandem.engine.strategy;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.cost.Component;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** One GPU and two host sequences under async overlap: predicted gain (1 + 2/2) / 1 requests a step, about 100 %. */
+class GuardTest {
+    private static final Budget BUDGET = new Budget(400, 20, 400);
+    private static final Guard.Limits LIMITS = new Guard.Limits(0.1, 1, 0.1, 3, 4, 5, 20);
+
+    private final CostModel cost = TestProfile.model();
+    private final Scene scene = new Scene(3, 100, BUDGET).limit(60);
+    private Guard guard;
+
+    @BeforeEach
+    void aFullGpuAndTwoHostSequences() {
+        scene.gpu(9);
+        scene.host(20);
+        scene.host(20);
+        guard = guard(true);
+    }
+
+    private Guard guard(boolean overlaps) {
+        var options = Strategy.Options.of(BUDGET);
+        return new Guard(
+                Strategy.ASYNC_OVERLAP.policy(options, cost),
+                new GpuOnly(BUDGET, Preemption.SWAP),
+                new StepPredictor(cost, overlaps, 0),
+                LIMITS);
+    }
+
+    /** Shapes of {@code steps} drafts that each took {@code slower} times what was predicted. */
+    private List<Shape> run(int steps, double slower) {
+        List<Shape> shapes = new ArrayList<>();
+        for (int i = 0; i < steps; i++) {
+            StepDraft draft = guard.draft(scene.state, new Decision());
+            shapes.add(draft.shape());
+            double predicted = new StepPredictor(cost, true, 0).of(draft);
+            guard.completed(draft, predicted, predicted * slower);
+        }
+        return shapes;
+    }
+
+    @Test
+    void offloadingBeginsAfterSomeVotes() {
+        assertThat(run(4, 1)).containsExactly(Shape.GPU_ONLY, Shape.GPU_ONLY, Shape.ASYNC, Shape.ASYNC);
+        assertThat(guard.isOffloading()).isTrue();
+    }
+
+    @Test
+    void anExecutorThatDoesNotOverlapGainsNothing() {
+        // 20.18 s and 4 s of CPU attention, serial, for twice the requests is still a gain; not with long contexts
+        guard = guard(false);
+        for (int i = 0; i < 3; i++) {
+            scene.limit(200).host(60);
+        }
+        Decision why = new Decision();
+        guard.draft(scene.state, why);
+        assertThat(why.candidates()).hasSize(2);
+        assertThat(why.candidates().get(0).seconds()).isGreaterThan(why.candidates().get(1).seconds());
+    }
+
+    @Test
+    void theMarginGrowsWithThePredictionError() {
+        // measured three times what was predicted: an error of 2 asks for a gain of more than 200 %
+        cost.observe(Component.LINEAR, 1, 5);
+        assertThat(cost.error()).isEqualTo(2);
+        assertThat(run(10, 1)).containsOnly(Shape.GPU_ONLY);
+    }
+
+    @Test
+    void offloadingThatLosesIsSwitchedOffForLongerEachTime() {
+        // two steps of votes, then a window of four steps that take three times as long as predicted
+        List<Shape> shapes = run(2 + 4, 3);
+        assertThat(shapes.subList(2, 6)).containsOnly(Shape.ASYNC);
+        assertThat(guard.isOffloading()).isFalse();
+        assertThat(run(5, 1)).as("a pause of 5").containsOnly(Shape.GPU_ONLY);
+        run(2 + 4, 3);
+        assertThat(run(10, 1)).as("then of 10").containsOnly(Shape.GPU_ONLY);
+        run(2 + 4, 3);
+        assertThat(run(20, 1)).as("then of 20, the longest").containsOnly(Shape.GPU_ONLY);
+        run(2 + 4, 3);
+        assertThat(run(20, 1)).containsOnly(Shape.GPU_ONLY);
+        assertThat(run(3, 1)).as("and it is tried again").contains(Shape.ASYNC);
+    }
+
+    @Test
+    void aWindowThatWinsForgetsTheLosses() {
+        run(2 + 4, 3);
+        run(5 + 2 + 4, 1);
+        assertThat(guard.isOffloading()).isTrue();
+        run(4, 3);
+        assertThat(run(5, 1)).containsOnly(Shape.GPU_ONLY);
+        assertThat(run(3, 1)).as("the pause is 5 again").contains(Shape.ASYNC);
+    }
+
+    @Test
+    void aGainAroundTheMarginDoesNotFlap() {
+        run(3, 1);
+        List<Shape> shapes = new ArrayList<>();
+        for (int i = 0; i < 30; i++) {
+            // the error, and with it the margin, swings around the gain of about 0.98 every other step
+            double error = i % 2 == 0 ? 1.9 : -0.5;
+            cost.observe(Component.TRANSFER, 1, Math.max(0.01, 1 + error));
+            shapes.addAll(run(1, 1));
+        }
+        long changes = 0;
+        for (int i = 1; i < shapes.size(); i++) {
+            changes += shapes.get(i) != shapes.get(i - 1) ? 1 : 0;
+        }
+        assertThat(changes).isLessThanOrEqualTo(1);
+    }
+}

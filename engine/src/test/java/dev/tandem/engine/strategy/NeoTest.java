@@ -1,0 +1,184 @@
+package dev.tandem.engine.strategy;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Scene;
+import org.junit.jupiter.api.Test;
+
+/**
+ * NEO §3.2, step by step. {@link TestProfile}: T_l = 10 up to 100 rows and a tenth a row beyond, T_ga = 0.01 a token,
+ * T_ca = 0.1 a token, prefill attention 0.001 a pair, 2 layers.
+ */
+class NeoTest {
+    private static final Budget BUDGET = new Budget(400, 20, 400);
+
+    private static Pipeline pipeline(Budget budget, TierRules rules) {
+        return new Pipeline(budget, new StepPredictor(TestProfile.model(), true, 0), rules, false, true);
+    }
+
+    private static Asymmetric steps1To5(Scene scene) {
+        return new Asymmetric("asymmetric", pipeline(scene.budget(), TierRules.neutral()));
+    }
+
+    private static Neo neo(Scene scene) {
+        return new Neo(pipeline(scene.budget(), TierRules.neutral()), new StepPredictor(TestProfile.model(), true, 0));
+    }
+
+    @Test
+    void step1BothBatchesBeginEmpty() {
+        assertThat(new Scene(10, 10, BUDGET).draft(steps1To5(new Scene(1, 1, BUDGET)))).isEmpty();
+    }
+
+    @Test
+    void step2EveryGpuDecodeIsInBatch0() {
+        Scene scene = new Scene(20, 20, BUDGET);
+        scene.gpu(9);
+        scene.gpu(5);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r1]");
+    }
+
+    @Test
+    void step2SwapsOutUntilTheNewKvFits() {
+        // 2 + 2 blocks are held, both need a third, one is free: the younger leaves, and decodes on the CPU,
+        // where T_ca1 = 0.1 * 9 <= T_l0 = 10
+        Scene scene = new Scene(5, 20, BUDGET).limit(40);
+        scene.gpu(9);
+        scene.gpu(9);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("r1>host [r0] [r1cpu]");
+    }
+
+    @Test
+    void step2DropsWhatTheHostCannotHold() {
+        Scene scene = new Scene(5, 2, BUDGET).limit(40);
+        scene.gpu(9);
+        scene.gpu(9);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("r1 dropped [r0]");
+    }
+
+    @Test
+    void step2SwapsInWhenThereIsAmpleSpace() {
+        // r1 needs 3 blocks and one stays free for each GPU sequence to grow by: 3 + 1 <= 10 - 3
+        Scene scene = new Scene(10, 20, BUDGET);
+        scene.gpu(10);
+        scene.host(10);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("r1>gpu [r0 r1]");
+    }
+
+    @Test
+    void step2LeavesTheHostAloneWhenSpaceIsScarce() {
+        // 3 + 1 > 6 - 3
+        Scene scene = new Scene(6, 20, BUDGET).limit(60);
+        scene.gpu(10);
+        scene.host(10);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0] [r1cpu]");
+    }
+
+    @Test
+    void step3KeepsNewKvOnTheGpu() {
+        Scene scene = new Scene(20, 20, BUDGET);
+        scene.gpu(9);
+        scene.waiting(16);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r1+16]");
+    }
+
+    @Test
+    void step3SwapsNewKvOutWhenTheGpuIsFull() {
+        // 1500 tokens of host KV: T_ca1 = 15 needs T_l0 >= 15: without the prompt's 200 rows T_l0 is 10 and step 5 would
+        // take the prompt away; with it T_l0 is 20.1
+        Scene scene = new Scene(4, 100, BUDGET).limit(300);
+        scene.gpu(13);
+        scene.host(150);
+        scene.waiting(200);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2+200lands] [r1cpu]");
+    }
+
+    @Test
+    void step3EndsWhereTheActivationsDo() {
+        Scene scene = new Scene(200, 20, BUDGET);
+        scene.gpu(9);
+        scene.waiting(300);
+        scene.waiting(100);
+        assertThat(scene.draft(steps1To5(scene))).as("1 + 300 + 100 > 400 rows").isEqualTo("[r0 r1+300]");
+    }
+
+    @Test
+    void step4FillsBatch1ThenBatch0ThenWaits() {
+        // T_l0 = 10 hides 100 tokens in batch 1: two rows of 41, the third would make 12.3; batch 0 hides
+        // (T_l1 + T_ga0) / 0.1 = 100.9 tokens: two more; the fifth waits for the next iteration
+        Scene scene = new Scene(3, 200, BUDGET).limit(60);
+        scene.gpu(9);
+        for (int i = 0; i < 5; i++) {
+            scene.host(41);
+        }
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r3cpu r4cpu] [r1cpu r2cpu]");
+    }
+
+    @Test
+    void step4SkipsALongRequestAndTakesTheNext() {
+        Scene scene = new Scene(3, 200, BUDGET).limit(200);
+        scene.gpu(9);
+        scene.host(120);
+        scene.host(90);
+        assertThat(scene.draft(steps1To5(scene))).as("12 > 10 and 12 > 10.09").isEqualTo("[r0] [r2cpu]");
+    }
+
+    @Test
+    void step5PutsOffPromptsThatTheCpuDoesNotNeed() {
+        // as in step 3, but T_ca1 = 8 hides behind T_l0 = 10 without the prompt
+        Scene scene = new Scene(4, 100, BUDGET).limit(300);
+        scene.gpu(13);
+        scene.host(80);
+        scene.waiting(200);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0] [r1cpu]");
+    }
+
+    @Test
+    void step5KeepsAPromptWhoseFirstTokenIsUrgent() {
+        Scene scene = new Scene(4, 100, BUDGET).limit(300);
+        scene.gpu(13);
+        scene.host(80);
+        scene.waiting(200, new LatencyTargets(1_000, 0));
+        scene.state.now(501);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2+200lands] [r1cpu]");
+        scene.state.now(500);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0] [r1cpu]");
+    }
+
+    @Test
+    void step6TakesThePipelineWhereItBringsMoreRequestsASecond() {
+        // pipeline: 2 * (max(10, 0.9) + max(10 + 0.09, 0)) = 40.18 for 2 requests: 0.0498/s
+        // gpu-only: 2 * (10 + 0.09) = 20.18 for 1: 0.0496/s
+        Scene scene = new Scene(3, 20, BUDGET).limit(40);
+        scene.gpu(9);
+        scene.host(9);
+        assertThat(scene.draft(neo(scene))).isEqualTo("[r0] [r1cpu]");
+    }
+
+    @Test
+    void step6TakesGpuOnlyWhereTheSecondPassCostsMore() {
+        // two on the GPU: pipeline 2 * (10 + 10.18) = 40.36 for 3: 0.0743/s; gpu-only 20.36 for 2: 0.0982/s
+        Scene scene = new Scene(6, 20, BUDGET).limit(40);
+        scene.gpu(9);
+        scene.gpu(9);
+        scene.host(9);
+        Decision why = new Decision();
+        assertThat(Scene.text(neo(scene).draft(scene.state, why))).isEqualTo("[r0 r1]");
+        assertThat(why.candidates()).hasSize(2);
+        assertThat(why.reason()).startsWith("neo: gpu-only brings 0.1 requests/s");
+    }
+
+    @Test
+    void fastDecodePlusKeepsNoKvOnTheGpu() {
+        Scene scene = new Scene(50, 200, BUDGET).limit(100);
+        Pipeline pipeline = new Pipeline(
+                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, false);
+        scene.gpu(9);
+        scene.host(30);
+        scene.waiting(120);
+        // r0 was finished in GPU blocks: it leaves; T_l0 = 12 with the prompt hides 3 + 0.9; without it T_l0 = 0
+        assertThat(scene.draft(new Asymmetric("fastdecode-plus", pipeline))).isEqualTo("r0>host [r2+120lands] [r1cpu r0cpu]");
+    }
+}

@@ -1,0 +1,170 @@
+package dev.tandem.engine.strategy;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
+import org.junit.jupiter.api.Test;
+
+/** The strawmen of NEO §3.1, async overlap, and the rules of the tiers, as plans; see {@link TestProfile} for times. */
+class OtherStrategiesTest {
+    private static final Budget BUDGET = new Budget(400, 20, 400);
+
+    private static Policy policy(Strategy strategy) {
+        return strategy.policy(Strategy.Options.of(BUDGET), TestProfile.model());
+    }
+
+    private static Policy ruled(Strategy strategy, TierRules rules) {
+        return strategy.policy(
+                new Strategy.Options(BUDGET, Preemption.SWAP, rules, false, 0, true), TestProfile.model());
+    }
+
+    @Test
+    void simpleOffloadDecodesEverythingOnTheCpuInOneBatch() {
+        Scene scene = new Scene(50, 200, BUDGET);
+        scene.gpu(9);
+        scene.host(30);
+        scene.waiting(12);
+        StepDraft draft = policy(Strategy.SIMPLE_OFFLOAD).draft(scene.state, new Decision());
+        assertThat(Scene.text(draft)).isEqualTo("r0>host [r2+12lands r1cpu r0cpu]");
+        assertThat(draft.shape()).isEqualTo(Shape.OFFLOAD);
+    }
+
+    @Test
+    void symmetricGivesPrefillsStepsOfTheirOwn() {
+        Scene scene = new Scene(50, 200, BUDGET);
+        scene.host(30);
+        scene.waiting(12);
+        assertThat(scene.draft(policy(Strategy.SYMMETRIC))).isEqualTo("[r1+12lands]");
+    }
+
+    @Test
+    void symmetricSplitsDecodesByTheirContext() {
+        Scene scene = new Scene(50, 200, BUDGET);
+        scene.host(90);
+        scene.host(30);
+        scene.host(30);
+        scene.host(30);
+        assertThat(scene.draft(policy(Strategy.SYMMETRIC))).isEqualTo("[r0cpu] [r1cpu r2cpu r3cpu]");
+    }
+
+    @Test
+    void asyncOverlapAdmitsWhileTheCpuKeepsUp() {
+        // the step takes 2 * (10 + 0.09) = 20.18: one layer of 201 tokens of context, four rows of 50
+        Scene scene = new Scene(3, 200, BUDGET).limit(100);
+        scene.gpu(9);
+        for (int i = 0; i < 6; i++) {
+            scene.host(50);
+        }
+        StepDraft draft = policy(Strategy.ASYNC_OVERLAP).draft(scene.state, new Decision());
+        assertThat(Scene.text(draft)).isEqualTo("[r0] admit r1 admit r2 admit r3 admit r4");
+        assertThat(draft.slots()).as("two of four rows a layer, doubled, the least bucket").isEqualTo(8);
+    }
+
+    @Test
+    void asyncOverlapCountsRowsInFlight() {
+        Scene scene = new Scene(3, 200, BUDGET).limit(100);
+        scene.gpu(9);
+        scene.flying(100);
+        scene.flying(60);
+        scene.host(41);
+        scene.host(40);
+        assertThat(scene.draft(policy(Strategy.ASYNC_OVERLAP)))
+                .as("100 + 60 + 41 <= 201.8, then 40 more are too many")
+                .isEqualTo("[r0] admit r3");
+    }
+
+    @Test
+    void aCohortEntersTogetherAndAlone() {
+        Scene scene = new Scene(3, 200, BUDGET).limit(100);
+        scene.gpu(9);
+        scene.flying(20);
+        scene.host(20);
+        AsyncOverlap cohort =
+                new AsyncOverlap(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true);
+        assertThat(scene.draft(cohort)).isEqualTo("[r0]");
+    }
+
+    @Test
+    void latencyTargetsKeepRequestsOffTheHost() {
+        TierRules rules = new TierRules(new LatencyTargets(0, 50), 0, 0);
+        Scene slow = new Scene(5, 60, BUDGET).limit(40);
+        slow.gpu(9);
+        slow.gpu(9);
+        assertThat(slow.draft(ruled(Strategy.ASYMMETRIC, rules)))
+                .as("nobody knows yet how slow the host is")
+                .startsWith("r1>host");
+        // elsewhere a host sequence has had 4 tokens in 1000 ns: 250 a token, and 50 are wanted
+        Scene measured = new Scene(50, 60, BUDGET);
+        Sequence host = measured.host(9);
+        for (int i = 0; i < 4; i++) {
+            host.append(0);
+        }
+        measured.state.now(1000);
+        rules.rotate(new StepDraft(measured.state, BUDGET));
+        assertThat(rules.hostPerToken()).isEqualTo(250);
+        assertThat(slow.draft(ruled(Strategy.ASYMMETRIC, rules))).isEqualTo("r1 dropped [r0]");
+    }
+
+    @Test
+    void requestsRotateBetweenTheTiers() {
+        // the host sequence has had its 3 tokens there: it changes places with the GPU's, which has had most
+        TierRules rules = new TierRules(LatencyTargets.NONE, 3, 0);
+        Scene scene = new Scene(6, 60, BUDGET).limit(40);
+        Sequence gpu = scene.gpu(9);
+        Sequence host = scene.host(9);
+        for (Sequence sequence : new Sequence[] {gpu, host}) {
+            for (int i = 0; i < 4; i++) {
+                scene.state.kv().grow(sequence, sequence.length());
+                sequence.advance(1);
+                sequence.append(0);
+            }
+        }
+        scene.state.now(1000);
+        // 4 blocks are needed to come in, 3 + 3 are the GPU's: both cannot be there
+        assertThat(scene.draft(ruled(Strategy.ASYMMETRIC, rules))).isEqualTo("r0>host r1>gpu [r1] [r0cpu]");
+    }
+
+    @Test
+    void aHostSequenceTooFarBehindIsDueAtOnce() {
+        TierRules rules = new TierRules(LatencyTargets.NONE, 0, 2);
+        Scene scene = new Scene(6, 60, BUDGET).limit(40);
+        Sequence gpu = scene.gpu(9);
+        scene.host(9);
+        for (int i = 0; i < 4; i++) {
+            scene.state.kv().grow(gpu, gpu.length());
+            gpu.advance(1);
+            gpu.append(0);
+        }
+        // the GPU's time per token is 250; the host's four first tokens may take 4 * 250 times the bound, and took 1000
+        scene.state.now(1000);
+        assertThat(scene.draft(ruled(Strategy.ASYMMETRIC, rules))).isEqualTo("[r0] [r1cpu]");
+        TierRules later = new TierRules(LatencyTargets.NONE, 0, 0.9);
+        assertThat(scene.draft(ruled(Strategy.ASYMMETRIC, later))).isEqualTo("r0>host r1>gpu [r1] [r0cpu]");
+    }
+
+    @Test
+    void badInputIsRefusedBeforeAnythingRuns() {
+        assertThatThrownBy(() -> Strategy.of("neoo"))
+                .hasMessage("--strategy neoo is not known; known are gpu-only, simple-offload, symmetric, fastdecode-plus,"
+                        + " asymmetric, async-overlap, neo, apex");
+        ExecutorLimits limits = new ExecutorLimits(10, 1000, 4, 500, 20, 64, 2, 8, true);
+        assertThatThrownBy(() -> Strategy.SYMMETRIC.check(limits, 100))
+                .hasMessageContaining("--strategy symmetric keeps all KV on the host: a sequence of 100 tokens needs 25 blocks"
+                        + " there and the host pool has 20; raise --host-kv");
+        ExecutorLimits none = new ExecutorLimits(10, 1000, 4, 500, 0, 64, 2, 8, true);
+        assertThatThrownBy(() -> Strategy.NEO.check(none, 100)).hasMessageContaining("raise --host-kv");
+        assertThatThrownBy(() -> new TierRules(LatencyTargets.NONE, -1, 0)).hasMessageContaining("--rotate-after -1");
+        assertThatThrownBy(() -> new Strategy.Options(BUDGET, Preemption.SWAP, TierRules.neutral(), false, Double.NaN, true))
+                .hasMessageContaining("--apex-least-cpu-ratio NaN");
+    }
+}
