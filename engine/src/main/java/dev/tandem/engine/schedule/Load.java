@@ -40,9 +40,7 @@ public final class Load {
                     cpuRows += sign;
                     cpuTokens += (long) sign * sequence.length();
                 }
-                case GPU_WHILE_LANDING ->
-                    // a prompt of one token: its KV leaves while the GPU computes it
-                    gpuTokens += sign;
+                case GPU_WHILE_LANDING -> throw new IllegalArgumentException("a decode row does not land");
             }
         }
         if (row.reader() == KvReader.GPU_WHILE_LANDING) {

@@ -1,0 +1,70 @@
+package dev.tandem.bench;
+
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.TestProfile;
+import java.util.concurrent.TimeUnit;
+import org.openjdk.jmh.annotations.Benchmark;
+import org.openjdk.jmh.annotations.BenchmarkMode;
+import org.openjdk.jmh.annotations.Fork;
+import org.openjdk.jmh.annotations.Measurement;
+import org.openjdk.jmh.annotations.Mode;
+import org.openjdk.jmh.annotations.OutputTimeUnit;
+import org.openjdk.jmh.annotations.Param;
+import org.openjdk.jmh.annotations.Scope;
+import org.openjdk.jmh.annotations.Setup;
+import org.openjdk.jmh.annotations.State;
+import org.openjdk.jmh.annotations.Warmup;
+
+/**
+ * One plan, drafted and committed, with full pools: half of the running requests in GPU blocks, half on the host, and a
+ * queue behind them. The state stays as it is, so every call plans the same step.
+ */
+@State(Scope.Thread)
+@BenchmarkMode(Mode.SampleTime)
+@OutputTimeUnit(TimeUnit.MICROSECONDS)
+@Fork(1)
+@Warmup(iterations = 3, time = 2)
+@Measurement(iterations = 3, time = 2)
+public class PlanningBenchmark {
+    private static final int CONTEXT = 400;
+
+    @Param({"gpu-only", "neo", "apex", "async-overlap", "symmetric"})
+    String strategy;
+
+    @Param({"1000"})
+    int running;
+
+    @Param({"10000"})
+    int waiting;
+
+    private Scene scene;
+    private PolicyScheduler scheduler;
+
+    @Setup
+    public void fill() {
+        Budget budget = new Budget(8192, 1024, 2048);
+        int blocks = running / 2 * (CONTEXT / 4 + 1);
+        scene = new Scene(blocks, blocks, budget).limit(2 * CONTEXT);
+        for (int i = 0; i < running / 2; i++) {
+            scene.gpu(CONTEXT + i % 4);
+            scene.host(CONTEXT + i % 4);
+        }
+        for (int i = 0; i < waiting; i++) {
+            scene.waiting(CONTEXT);
+        }
+        CostModel cost = TestProfile.withCpu(1000);
+        Policy policy = Strategy.of(strategy).policy(Strategy.Options.of(budget), cost);
+        scheduler = PolicyScheduler.of(policy);
+    }
+
+    @Benchmark
+    public StepPlan plan() {
+        return scheduler.plan(scene.state);
+    }
+}
