@@ -70,7 +70,7 @@ final class BenchLatencyCommand implements Callable<Integer> {
         List<Batch> batches = new ArrayList<>();
         double[] read = new double[iterations];
         double[] multiplyAdd = new double[iterations];
-        try (EngineAssembly assembly = EngineAssembly.start(options, false, new Recorder(), System.err);
+        try (EngineAssembly assembly = EngineAssembly.start(options, false, false, new Recorder(), System.err);
                 MachineProbe probe = new MachineProbe(threads, Clock.system())) {
             SplittableRandom random = new SplittableRandom(options.seed);
             for (int i = 0; i < warmUpIterations; i++) {

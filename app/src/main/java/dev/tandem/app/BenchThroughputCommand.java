@@ -6,7 +6,10 @@ import dev.tandem.bench.ThroughputRun;
 import dev.tandem.bench.Workload;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.strategy.Strategy;
 import java.io.IOException;
+import java.io.PrintStream;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Callable;
@@ -24,6 +27,8 @@ import picocli.CommandLine.Option;
             "--steady, a window during which each finished request is replaced."
         })
 final class BenchThroughputCommand implements Callable<Integer> {
+    private static final int MOST_EXPLAINED = 10_000;
+
     @Mixin
     ModelOptions options;
 
@@ -48,6 +53,9 @@ final class BenchThroughputCommand implements Callable<Integer> {
     @Option(names = "--warm-up", defaultValue = "5", description = "Seconds before the steady window (${DEFAULT-VALUE}).")
     int warmUp;
 
+    @Option(names = "--explain", description = "Say why each of the last steps was as it was.")
+    boolean explain;
+
     @Override
     public Integer call() throws InterruptedException, IOException {
         if (requests < 1 || steady.orElse(1) < 1) {
@@ -56,26 +64,37 @@ final class BenchThroughputCommand implements Callable<Integer> {
         Workload work = Workload.parse(workload, options.seed);
         Recorder recorder = new Recorder();
         Terminal terminal = Terminal.standardError();
-        try (EngineAssembly assembly = EngineAssembly.start(options, false, recorder, System.err)) {
+        try (EngineAssembly assembly = EngineAssembly.start(options, false, false, recorder, System.err)) {
             ThroughputRun run = new ThroughputRun(
                     assembly.engine(), recorder, Clock.system(), work, options.seed, terminal::count);
             run.warmUp(Math.min(8, options.maxNumSeqs), 64, 32);
             Map<String, Object> result = BenchReport.circumstances(
                     options, assembly.checkpoint().name(), spec.commandLine().getParseResult().originalArgs());
             result.put("workload", workload);
-            result.put("strategy", "gpu-only");
+            result.put("strategy", options.strategy.strategy);
             double before = read();
             Map<String, Object> measured = steady.isPresent()
                     ? run.steady(options.maxNumSeqs, warmUp, steady.get())
                     : run.whole(requests);
             result.putAll(measured);
-            result.put("ratio_to_gpu_only", 1.0);
+            if (options.strategy.chosen() == Strategy.GPU_ONLY) {
+                result.put("ratio_to_gpu_only", 1.0);
+            }
+            assembly.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
+            if (explain) {
+                assembly.decisions().last(MOST_EXPLAINED).forEach(decision -> explain(decision, System.err));
+            }
             double steps = recorder.steps() / ((double) measured.get("duration"));
             result.put("weights_read_gbps", Statistics.rounded(assembly.weightBytes() * steps / 1e9));
             result.put("machine_read_gbps", Statistics.rounded((before + read()) / 2));
             report.write(result);
         }
         return 0;
+    }
+
+    private static void explain(Decision decision, PrintStream out) {
+        out.println(decision);
+        decision.candidates().forEach(candidate -> out.println("    " + candidate));
     }
 
     /** The engine rests meanwhile: nothing is submitted. */

@@ -6,12 +6,14 @@ import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.topology.ThreadAffinity;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.schedule.Budget;
-import dev.tandem.engine.schedule.GpuOnlyScheduler;
-import dev.tandem.engine.schedule.Placement;
+import dev.tandem.engine.schedule.DecisionLog;
+import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.TokenizerSource;
 import dev.tandem.model.config.DataType;
@@ -40,6 +42,7 @@ final class EngineAssembly implements AutoCloseable {
     private final Optional<Tokenizer> tokenizer;
     private final Optional<ChatTemplate> template;
     private final Engine engine;
+    private final Scheduling scheduling;
     private final long weightBytes;
 
     private EngineAssembly(
@@ -47,23 +50,27 @@ final class EngineAssembly implements AutoCloseable {
             Optional<Tokenizer> tokenizer,
             Optional<ChatTemplate> template,
             Engine engine,
+            Scheduling scheduling,
             long weightBytes) {
         this.checkpoint = checkpoint;
         this.tokenizer = tokenizer;
         this.template = template;
         this.engine = engine;
+        this.scheduling = scheduling;
         this.weightBytes = weightBytes;
     }
 
     /**
      * @param needText whether a tokenizer is indispensable
+     * @param guarded whether offloading must prove its gain, where the options do not say
      * @param log told what was found, chosen and given up
      */
-    static EngineAssembly start(ModelOptions options, boolean needText, EngineListener listener, PrintStream log) {
-        Path path = options.model.orElseGet(() -> DefaultModel.fetch(
-                System.getenv(), Path.of(System.getProperty("user.home")), Terminal.standardError()));
-        Checkpoint checkpoint = Checkpoint.open(path, options.loadFormat, options.seed);
+    static EngineAssembly start(
+            ModelOptions options, boolean needText, boolean guarded, EngineListener listener, PrintStream log) {
+        Strategy strategy = options.strategy.chosen();
+        Checkpoint checkpoint = open(options);
         Optional<Tokenizer> tokenizer = Optional.empty();
+        Owner owner = checkpoint::close;
         try {
             tokenizer = tokenizer(checkpoint, needText);
             Optional<ChatTemplate> template = template(checkpoint);
@@ -75,16 +82,68 @@ final class EngineAssembly implements AutoCloseable {
                     sizes.contextTokens(),
                     options.maxQueuedRequests,
                     options.seed);
-            GpuOnlyScheduler scheduler = new GpuOnlyScheduler(config.budget(), options.preemption, Placement.ALL_GPU);
-            // from here on the executor, then the engine, owns the model
             CpuExecutor executor = new CpuExecutor(checkpoint, sizes.cpu());
-            Engine engine = new Engine(config, scheduler, executor, Clock.system(), listener).start();
-            return new EngineAssembly(checkpoint, tokenizer, template, engine, executor.weightBytes());
+            owner = executor::close; // of the model from here on, until the engine takes it
+            strategy.check(executor.limits(), config.contextTokens());
+            Scheduling scheduling = Scheduling.of(
+                    options,
+                    config.budget(),
+                    options.strategy.guard.orElse(guarded),
+                    executor.limits(),
+                    () -> profile(options, sizes, checkpoint, executor, log),
+                    log);
+            Engine engine = new Engine(config, scheduling.scheduler(), executor, Clock.system(), listener).start();
+            return new EngineAssembly(checkpoint, tokenizer, template, engine, scheduling, executor.weightBytes());
         } catch (RuntimeException | Error e) {
             tokenizer.ifPresent(Tokenizer::close);
+            owner.close();
+            throw e;
+        }
+    }
+
+    /** Closes without checked exceptions. */
+    private interface Owner extends AutoCloseable {
+        @Override
+        void close();
+    }
+
+    private static Checkpoint open(ModelOptions options) {
+        Path path = options.model.orElseGet(() -> DefaultModel.fetch(
+                System.getenv(), Path.of(System.getProperty("user.home")), Terminal.standardError()));
+        return Checkpoint.open(path, options.loadFormat, options.seed);
+    }
+
+    /** Measures a profile, and keeps it. */
+    static Profile profile(ModelOptions options, PrintStream log) {
+        Checkpoint checkpoint = open(options);
+        Sizes sizes;
+        CpuExecutor executor;
+        try {
+            sizes = Sizes.choose(options, checkpoint.config());
+            report(checkpoint, options, sizes, log);
+            executor = new CpuExecutor(checkpoint, sizes.cpu());
+        } catch (RuntimeException | Error e) {
             checkpoint.close();
             throw e;
         }
+        try (executor) {
+            return profiles(log).measure(profileName(checkpoint, sizes), executor, options.seed);
+        }
+    }
+
+    private static Profile profile(
+            ModelOptions options, Sizes sizes, Checkpoint checkpoint, CpuExecutor executor, PrintStream log) {
+        return profiles(log).find(options.strategy.profile, profileName(checkpoint, sizes), executor, options.seed);
+    }
+
+    private static Profiles profiles(PrintStream log) {
+        Path cache = DefaultModel.cache(System.getenv(), Path.of(System.getProperty("user.home")));
+        return new Profiles(cache.resolve("profiles"), log);
+    }
+
+    private static String profileName(Checkpoint checkpoint, Sizes sizes) {
+        CpuOptions cpu = sizes.cpu();
+        return Profiles.name(checkpoint.name(), cpu.weightType().flag(), cpu.threads(), cpu.attentionThreads());
     }
 
     private static Optional<Tokenizer> tokenizer(Checkpoint checkpoint, boolean needed) {
@@ -144,6 +203,7 @@ final class EngineAssembly implements AutoCloseable {
             int threads = options.threads.orElse(Runtime.getRuntime().availableProcessors());
             CpuOptions cpu = new CpuOptions(
                     threads,
+                    options.attentionThreads.orElse(threads),
                     options.pinThreads && threads <= ThreadAffinity.allowed().cardinality(),
                     type,
                     type,
@@ -203,6 +263,16 @@ final class EngineAssembly implements AutoCloseable {
 
     Checkpoint checkpoint() {
         return checkpoint;
+    }
+
+    /** The decisions of the last steps. */
+    DecisionLog decisions() {
+        return scheduling.log();
+    }
+
+    /** What the strategy predicts by; empty where it does not predict. */
+    Optional<CostModel> cost() {
+        return scheduling.cost();
     }
 
     Optional<Tokenizer> tokenizer() {

@@ -55,7 +55,7 @@ final class GenerateCommand implements Callable<Integer> {
 
     @Override
     public Integer call() throws InterruptedException {
-        try (EngineAssembly assembly = EngineAssembly.start(options, true, EngineListener.NONE, System.err)) {
+        try (EngineAssembly assembly = EngineAssembly.start(options, true, true, EngineListener.NONE, System.err)) {
             Tokenizer tokenizer = assembly.tokenizer().orElseThrow();
             int[] tokens = promptTokens(tokenizer, assembly.template());
             BlockingQueue<TokenEvent> events = new LinkedBlockingQueue<>();

@@ -19,6 +19,7 @@ import picocli.CommandLine.Command;
             ServeCommand.class,
             GenerateCommand.class,
             BenchCommand.class,
+            ProfileCommand.class,
             DoctorCommand.class,
             CommandLine.HelpCommand.class},
         description = {
@@ -27,10 +28,11 @@ import picocli.CommandLine.Command;
             "  tandem serve                      the default model on 127.0.0.1:8000, OpenAI-compatible",
             "  tandem generate --prompt 'Hi'     one answer in the terminal",
             "  tandem bench throughput           how fast this machine is",
+            "  tandem profile                    what the strategies decide by, measured again",
             "  tandem doctor                     what was found on this machine, and what is missing"
         })
 public final class Main {
-    private static final Set<String> RUN_A_MODEL = Set.of("serve", "generate", "bench");
+    private static final Set<String> RUN_A_MODEL = Set.of("serve", "generate", "bench", "profile");
 
     private Main() {}
 

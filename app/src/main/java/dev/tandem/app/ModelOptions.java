@@ -4,6 +4,7 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import java.nio.file.Path;
 import java.util.Optional;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
@@ -67,7 +68,7 @@ final class ModelOptions {
     @Option(
             names = "--host-kv",
             converter = ByteSizeConverter.class,
-            description = "Memory of the host pool, where preempted KV waits, e.g. 4GiB. Default: as --kv-cache-memory.")
+            description = "Memory of the host pool, where the CPU's KV lives and preempted KV waits, e.g. 4GiB. Default: as --kv-cache-memory.")
     Optional<ByteSize> hostKv = Optional.empty();
 
     @Option(
@@ -86,6 +87,14 @@ final class ModelOptions {
             fallbackValue = "true",
             description = "Bind compute threads to cores (${DEFAULT-VALUE}).")
     boolean pinThreads = true;
+
+    @Option(
+            names = "--attention-threads",
+            description = "Compute threads that take the attention that a plan gives to the CPU. Default: all --threads.")
+    Optional<Integer> attentionThreads = Optional.empty();
+
+    @Mixin
+    StrategyOptions strategy = new StrategyOptions();
 
     @Option(names = "--seed", defaultValue = "0", description = "Seed of sampling and of dummy weights (${DEFAULT-VALUE}).")
     long seed;

@@ -63,7 +63,7 @@ final class ServeCommand implements Callable<Integer> {
     public Integer call() throws InterruptedException {
         String fixedName = servedModelName.orElse(options.model.isEmpty() ? DefaultModel.NAME : "");
         DeferredListener listener = new DeferredListener();
-        EngineAssembly assembly = EngineAssembly.start(options, true, listener, System.err);
+        EngineAssembly assembly = EngineAssembly.start(options, true, true, listener, System.err);
         String name = fixedName.isEmpty() ? assembly.checkpoint().name() : fixedName;
         ServerMetrics metrics = new ServerMetrics(name);
         listener.attach(metrics);
@@ -77,7 +77,8 @@ final class ServeCommand implements Callable<Integer> {
         Optional<String> key = Optional.ofNullable(apiKey).filter(k -> !k.isBlank());
         TandemServer server;
         try {
-            server = new TandemServer(host, port, limits, key, model, metrics);
+            server = new TandemServer(host, port, limits, key, model, assembly.decisions(), metrics);
+            assembly.cost().ifPresent(metrics::watch);
         } catch (RuntimeException e) {
             assembly.close();
             throw e;

@@ -7,6 +7,7 @@ import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.SubBatch;
+import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorException;
@@ -47,9 +48,9 @@ public final class CpuExecutor implements Executor {
     private final SamplingScratch[] samplingScratch;
     private final Queue<StepResult> results = new ArrayDeque<>();
     private final Flights flights;
-    private final StepClock clock = new StepClock();
+    private final StepClock clock = new StepClock(Clock.system());
     private float[] logits = new float[0];
-    private boolean callerPinned;
+    private Thread pinnedCaller;
 
     /** Rows in flight never wait: their attention is computed at once. */
     public CpuExecutor(Checkpoint checkpoint, CpuOptions options) {
@@ -76,7 +77,7 @@ public final class CpuExecutor implements Executor {
             stores.put(Place.HOST, store(Place.HOST, options.hostBlocks(), config, options.kvType()));
             LlamaWeights weights = loadWeights(config, options.weightType());
             this.weightBytes = weights.bytes();
-            this.forward = new LlamaForward(config, weights, stores, workers, arena);
+            this.forward = new LlamaForward(config, weights, stores, workers, options.attentionThreads(), arena);
             this.samplingScratch = new SamplingScratch[workers.size()];
             Arrays.setAll(samplingScratch, i -> new SamplingScratch());
             Arrays.setAll(activations, i -> new Activations(config));
@@ -118,8 +119,8 @@ public final class CpuExecutor implements Executor {
         if (results.size() == MAX_OUTSTANDING) {
             throw new ExecutorException("more than " + MAX_OUTSTANDING + " plans are outstanding");
         }
-        if (!callerPinned) {
-            callerPinned = true;
+        if (pinnedCaller != Thread.currentThread()) {
+            pinnedCaller = Thread.currentThread();
             workers.pinCaller();
         }
         workers.beginStep();

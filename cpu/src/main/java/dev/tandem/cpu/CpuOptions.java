@@ -4,15 +4,28 @@ import dev.tandem.model.config.DataType;
 
 /**
  * @param threads workers, the engine thread included
+ * @param attentionThreads of them, those that compute the attention that a plan gives to the CPU
  * @param pinThreads bind each to a core where there are enough
  * @param weightType storage of weights; fp32 keeps GGUF blocks that lose nothing
  * @param gpuBlocks blocks of the pool that plays the GPU
  */
 public record CpuOptions(
         int threads,
+        int attentionThreads,
         boolean pinThreads,
         DataType weightType,
         DataType kvType,
         int gpuBlocks,
         int hostBlocks,
-        int maxBatchTokens) {}
+        int maxBatchTokens) {
+    /** @throws IllegalArgumentException that names the flag */
+    public CpuOptions {
+        if (threads < 1) {
+            throw new IllegalArgumentException("--threads " + threads + " leaves nobody to compute; it must be at least 1");
+        }
+        if (attentionThreads < 1 || attentionThreads > threads) {
+            throw new IllegalArgumentException("--attention-threads " + attentionThreads + " must lie in [1, " + threads
+                    + "]: they are some of the --threads");
+        }
+    }
+}

@@ -42,6 +42,7 @@ final class LlamaForward {
     private final LlamaWeights weights;
     private final EnumMap<Place, KvStore> stores;
     private final WorkerPool workers;
+    private final int attentionThreads;
     private final float[] frequencies;
     private final float epsilon;
     private final AttentionScratch[] attentionScratch;
@@ -51,9 +52,18 @@ final class LlamaForward {
     /** Inputs of a product in groups of eight rows. */
     private float[] groups = new float[0];
 
-    /** @param arena owns scratch memory */
+    /**
+     * @param attentionThreads workers that compute the CPU's attention
+     * @param arena owns scratch memory
+     */
     LlamaForward(
-            ModelConfig config, LlamaWeights weights, EnumMap<Place, KvStore> stores, WorkerPool workers, Arena arena) {
+            ModelConfig config,
+            LlamaWeights weights,
+            EnumMap<Place, KvStore> stores,
+            WorkerPool workers,
+            int attentionThreads,
+            Arena arena) {
+        this.attentionThreads = attentionThreads;
         this.config = config;
         this.weights = weights;
         this.stores = stores;
@@ -133,8 +143,9 @@ final class LlamaForward {
         int groupWidth = config.group() * config.headDim();
         int end = a.tilesEnd[reading.ordinal()];
         int begin = reading.ordinal() == 0 ? 0 : a.tilesEnd[reading.ordinal() - 1];
+        int crew = reading == Activations.Reading.CPU ? attentionThreads : workers.size();
         // the last tiles of a prompt see the longest context: begin with them
-        workers.run((end - begin) * kvHeads, (index, worker) -> {
+        workers.run((end - begin) * kvHeads, crew, (index, worker) -> {
             int tile = 3 * (end - 1 - index / kvHeads);
             int kvHead = index % kvHeads;
             int row = a.tiles[tile + 1];
@@ -161,7 +172,7 @@ final class LlamaForward {
     void attention(List<FlyingRow> flying) {
         int kvHeads = config.kvHeads();
         int groupWidth = config.group() * config.headDim();
-        workers.run(flying.size() * kvHeads, (index, worker) -> {
+        workers.run(flying.size() * kvHeads, attentionThreads, (index, worker) -> {
             FlyingRow row = flying.get(index / kvHeads);
             int kvHead = index % kvHeads;
             PagedAttention.tile(

@@ -1,6 +1,7 @@
 package dev.tandem.cpu;
 
 import dev.tandem.engine.batch.StepTimes;
+import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Component;
 import java.util.Arrays;
 
@@ -10,12 +11,17 @@ import java.util.Arrays;
  * <p>Owned by: engine thread.
  */
 final class StepClock {
+    private final Clock clock;
     private final long[] nanos = new long[Component.values().length];
 
+    StepClock(Clock clock) {
+        this.clock = clock;
+    }
+
     void measure(Component component, Runnable work) {
-        long begin = System.nanoTime();
+        long begin = clock.nanos();
         work.run();
-        nanos[component.ordinal()] += System.nanoTime() - begin;
+        nanos[component.ordinal()] += clock.nanos() - begin;
     }
 
     /** The sums, which start again from zero. */

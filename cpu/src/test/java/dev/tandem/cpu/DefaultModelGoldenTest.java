@@ -65,7 +65,7 @@ class DefaultModelGoldenTest {
                     Place.HOST, new KvStore(Place.HOST, 8, config.layers(), config.kvHeads(), config.headDim(), type, arena));
             MatrixPacker packer = new MatrixPacker(arena, (count, body) -> IntStream.range(0, count).forEach(body));
             LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
-            LlamaForward forward = new LlamaForward(config, weights, stores, workers, arena);
+            LlamaForward forward = new LlamaForward(config, weights, stores, workers, workers.size(), arena);
             Activations a = new Activations(config);
             double bound = type == DataType.FLOAT32 ? 1e-4 : 2e-2;
             for (Golden golden : goldens()) {
@@ -91,7 +91,7 @@ class DefaultModelGoldenTest {
     @Test
     void greedyTokensMatchTransformersAllAtOnce() {
         List<Golden> goldens = goldens();
-        CpuOptions options = new CpuOptions(2, false, DataType.FLOAT32, DataType.FLOAT32, 100, 100, 256);
+        CpuOptions options = new CpuOptions(2, 2, false, DataType.FLOAT32, DataType.FLOAT32, 100, 100, 256);
         try (EngineHarness engine = EngineHarness.gpuOnly(
                 new CpuExecutor(open(), options), new Budget(256, 16, 64), Preemption.SWAP)) {
             for (int i = 0; i < goldens.size(); i++) {

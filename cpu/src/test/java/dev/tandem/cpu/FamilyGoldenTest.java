@@ -51,7 +51,7 @@ class FamilyGoldenTest {
             MatrixPacker packer =
                     new MatrixPacker(arena, (count, body) -> IntStream.range(0, count).forEach(body));
             LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
-            LlamaForward forward = new LlamaForward(config, weights, stores, workers, arena);
+            LlamaForward forward = new LlamaForward(config, weights, stores, workers, workers.size(), arena);
             Activations a = new Activations(config);
             int[] blocks = {5, 0, 3};
             a.load(

@@ -20,7 +20,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class LoadingTest {
     private static final CpuOptions OPTIONS =
-            new CpuOptions(1, false, DataType.BFLOAT16, DataType.BFLOAT16, 8, 0, 64);
+            new CpuOptions(1, 1, false, DataType.BFLOAT16, DataType.BFLOAT16, 8, 0, 64);
 
     /** A model without one tensor. */
     private record Without(Weights all, String missing) implements Weights {

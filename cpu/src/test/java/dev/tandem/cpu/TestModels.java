@@ -32,13 +32,13 @@ final class TestModels {
     }
 
     static CpuExecutor executor(String family, DataType type, int gpuBlocks, int hostBlocks, int threads) {
-        return new CpuExecutor(open(family), new CpuOptions(threads, false, type, type, gpuBlocks, hostBlocks, 256));
+        return new CpuExecutor(open(family), new CpuOptions(threads, threads, false, type, type, gpuBlocks, hostBlocks, 256));
     }
 
     /** A model of five layers with seeded weights, for rows that stand between layers. */
     static CpuExecutor deep(DataType type, int gpuBlocks, int hostBlocks, Readiness readiness) {
         Checkpoint checkpoint = Checkpoint.open(directory("deep"), LoadFormat.DUMMY, 9);
-        return new CpuExecutor(checkpoint, new CpuOptions(2, false, type, type, gpuBlocks, hostBlocks, 256), readiness);
+        return new CpuExecutor(checkpoint, new CpuOptions(2, 1, false, type, type, gpuBlocks, hostBlocks, 256), readiness);
     }
 
     /** What transformers said: prompt, greedy continuation, and logits of every prompt position. */

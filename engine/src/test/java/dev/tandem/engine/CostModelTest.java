@@ -84,8 +84,20 @@ class CostModelTest {
         }
         assertThat(model.linear(10)).isCloseTo(15, within(0.05));
         assertThat(model.gpuAttention(100)).as("untouched").isEqualTo(1);
-        assertThat(model.error()).as("what was wrong is learnt").isLessThan(0.01);
         assertThat(model.corrections()).containsOnlyKeys(Component.LINEAR);
+        assertThat(model.corrections().get(Component.LINEAR)[1]).as("what was wrong is learnt").isLessThan(0.01);
+    }
+
+    @Test
+    void theErrorIsOfWholeSteps() {
+        CostModel model = TestProfile.model();
+        model.observeStep(1, 1.5);
+        assertThat(model.error()).isEqualTo(0.5);
+        model.observeStep(1, 1);
+        assertThat(model.error()).isCloseTo(0.475, within(1e-9));
+        model.observeStep(0, 1);
+        model.observeStep(1, Double.NaN);
+        assertThat(model.error()).isCloseTo(0.475, within(1e-9));
     }
 
     @Test
@@ -103,11 +115,11 @@ class CostModelTest {
     void extrapolationIsCounted() {
         CostModel model = TestProfile.model();
         model.linear(1000);
-        model.observe(Component.LINEAR, 1, 1);
+        model.observeStep(1, 1);
         assertThat(model.extrapolated()).isZero();
         model.linear(1001);
         model.cpuAttention(101, 1000);
-        model.observe(Component.LINEAR, 1, 1);
+        model.observeStep(1, 1);
         assertThat(model.extrapolated()).isEqualTo(2);
     }
 }

@@ -1,5 +1,6 @@
 package dev.tandem.server;
 
+import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.HttpServer;
 import dev.tandem.server.metrics.ServerMetrics;
@@ -18,15 +19,22 @@ public final class TandemServer implements AutoCloseable {
     private final ServedModel model;
 
     /**
+     * @param decisions of the engine's scheduler, for /debug/steps
      * @param metrics already listening to the engine
      * @throws IllegalArgumentException when the port cannot be had
      */
     public TandemServer(
-            String host, int port, HttpLimits limits, Optional<String> apiKey, ServedModel model, ServerMetrics metrics) {
+            String host,
+            int port,
+            HttpLimits limits,
+            Optional<String> apiKey,
+            ServedModel model,
+            DecisionLog decisions,
+            ServerMetrics metrics) {
         this.model = model;
         metrics.watch(
                 model.engine()::stats, model.engine()::waiting, model.engine().limits().blockTokens());
-        OpenAiApi api = new OpenAiApi(model, metrics, apiKey, VERSION, InstantSource.system());
+        OpenAiApi api = new OpenAiApi(model, decisions, metrics, apiKey, VERSION, InstantSource.system());
         this.http = new HttpServer(host, port, limits, api, ApiErrors::body);
     }
 

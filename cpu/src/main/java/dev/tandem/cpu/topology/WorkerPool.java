@@ -30,6 +30,8 @@ public final class WorkerPool implements AutoCloseable {
     private final AtomicInteger finished = new AtomicInteger();
     private Body body;
     private int count;
+    /** Workers from this one on leave the loop to the others. */
+    private int busy;
     private volatile Throwable failure;
     private volatile boolean stepping;
     private volatile boolean closed;
@@ -81,7 +83,12 @@ public final class WorkerPool implements AutoCloseable {
      * @throws ExecutorException when one of them failed, after all have ended
      */
     public void run(int count, Body body) {
-        if (threads.length == 0 || count <= 1) {
+        run(count, size(), body);
+    }
+
+    /** Likewise, on the first {@code workers} of the pool alone. */
+    public void run(int count, int workers, Body body) {
+        if (threads.length == 0 || count <= 1 || workers == 1) {
             for (int i = 0; i < count; i++) {
                 body.run(i, 0);
             }
@@ -89,6 +96,7 @@ public final class WorkerPool implements AutoCloseable {
         }
         this.body = body;
         this.count = count;
+        this.busy = workers;
         finished.set(0);
         remaining.set(count);
         take(0);
@@ -125,7 +133,7 @@ public final class WorkerPool implements AutoCloseable {
         }
         int spins = 0;
         while (!closed) {
-            if (remaining.get() > 0) {
+            if (remaining.get() > 0 && worker < busy) {
                 take(worker);
                 spins = 0;
             } else if (stepping) {

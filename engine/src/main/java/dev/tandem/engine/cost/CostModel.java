@@ -25,7 +25,8 @@ public final class CostModel {
     /** The profile's cpu-attention, by ascending rows. */
     private final int[] cpuRows;
     private final Curve[] cpuCurves;
-    private volatile double overallError;
+    private volatile double stepError;
+    private long steps;
     private volatile long extrapolated;
     private long extrapolations;
 
@@ -127,27 +128,25 @@ public final class CostModel {
             return;
         }
         int c = component.ordinal();
-        double ratio = measured / predicted;
+        double ratio = Math.clamp(measured / predicted, LEAST, MOST);
         double weight = seen[c] ? LEARNING : 0.5;
         error[c] += weight * (Math.abs(ratio - 1) - error[c]);
         factor[c] = Math.clamp(factor[c] * (1 + weight * (ratio - 1)), LEAST, MOST);
         seen[c] = true;
-        overallError = worst();
+    }
+
+    /** Notes how far the prediction of a whole step missed; both in seconds. */
+    public void observeStep(double predicted, double achieved) {
         extrapolated = extrapolations;
-    }
-
-    /** The largest error of the components that were seen. */
-    private double worst() {
-        double worst = 0;
-        for (double e : error) {
-            worst = Math.max(worst, e);
+        if (predicted > 0 && achieved > 0) {
+            double miss = Math.abs(Math.clamp(achieved / predicted, LEAST, MOST) - 1);
+            stepError = stepError + (steps++ == 0 ? 1 : LEARNING) * (miss - stepError);
         }
-        return worst;
     }
 
-    /** How far predictions miss, as a share: 0.1 is ten per cent; the worst component counts. */
+    /** How far predictions of whole steps miss, as a share: 0.1 is ten per cent. A moving average. */
     public double error() {
-        return overallError;
+        return stepError;
     }
 
     /** Error and correction by component, of those that were seen. */

@@ -14,7 +14,7 @@ public final class PolicyScheduler implements Scheduler {
     /** Learns from a step; shapes and sizes are in the draft, times in the result. */
     @FunctionalInterface
     public interface Calibration {
-        void observe(StepDraft draft, StepResult result, double seconds);
+        void observe(StepDraft draft, StepResult result, double predicted, double seconds);
     }
 
     private final Policy policy;
@@ -35,7 +35,7 @@ public final class PolicyScheduler implements Scheduler {
 
     /** Without a cost model. */
     public static PolicyScheduler of(Policy policy) {
-        return new PolicyScheduler(policy, draft -> 0, (draft, result, seconds) -> {}, new DecisionLog(1));
+        return new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, new DecisionLog(1));
     }
 
     @Override
@@ -53,7 +53,7 @@ public final class PolicyScheduler implements Scheduler {
         double seconds = nanos / 1e9;
         decision.achieved(seconds);
         log.add(decision);
-        calibration.observe(draft, result, seconds);
+        calibration.observe(draft, result, decision.predicted(), seconds);
         policy.completed(draft, decision.predicted(), seconds);
     }
 }

@@ -25,7 +25,8 @@ public final class Calibrator implements PolicyScheduler.Calibration {
     }
 
     @Override
-    public void observe(StepDraft draft, StepResult result, double seconds) {
+    public void observe(StepDraft draft, StepResult result, double predicted, double seconds) {
+        cost.observeStep(predicted, seconds);
         StepTimes times = result.times();
         Load zero = draft.load(0);
         Load one = draft.load(1);

@@ -90,7 +90,7 @@ public final class StepPredictor {
     }
 
     /** The draft's time by its shape, with its swaps. */
-    double of(StepDraft draft) {
+    public double of(StepDraft draft) {
         double seconds = switch (draft.shape()) {
             case GPU_ONLY -> gpuOnly(draft.load(0));
             case OFFLOAD -> offload(draft.load(0));

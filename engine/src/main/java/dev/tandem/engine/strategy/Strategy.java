@@ -36,11 +36,6 @@ public enum Strategy {
         return allHost;
     }
 
-    /** Whether it needs a cost model. */
-    public boolean predicts() {
-        return this != GPU_ONLY && this != SIMPLE_OFFLOAD && this != SYMMETRIC;
-    }
-
     /** @throws IllegalArgumentException that lists the strategies */
     public static Strategy of(String flag) {
         return Arrays.stream(values())

@@ -2,7 +2,6 @@ package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -74,8 +73,8 @@ class GuardTest {
 
     @Test
     void theMarginGrowsWithThePredictionError() {
-        // measured three times what was predicted: an error of 2 asks for a gain of more than 200 %
-        cost.observe(Component.LINEAR, 1, 5);
+        // steps take three times what was predicted: an error of 2 asks for a gain of more than 200 %
+        cost.observeStep(1, 3);
         assertThat(cost.error()).isEqualTo(2);
         assertThat(run(10, 1)).containsOnly(Shape.GPU_ONLY);
     }
@@ -112,8 +111,9 @@ class GuardTest {
         List<Shape> shapes = new ArrayList<>();
         for (int i = 0; i < 30; i++) {
             // the error, and with it the margin, swings around the gain of about 0.98 every other step
-            double error = i % 2 == 0 ? 1.9 : -0.5;
-            cost.observe(Component.TRANSFER, 1, Math.max(0.01, 1 + error));
+            for (int j = 0; j < 40; j++) {
+                cost.observeStep(1, i % 2 == 0 ? 2.9 : 1);
+            }
             shapes.addAll(run(1, 1));
         }
         long changes = 0;

@@ -1,5 +1,6 @@
 package dev.tandem.server.metrics;
 
+import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.observe.StepRecord;
@@ -124,6 +125,22 @@ public final class ServerMetrics implements EngineListener {
                         Integer.toString(stats.get().gpuBlocks()),
                         Integer.toString(stats.get().hostBlocks()))
                 .set(1);
+    }
+
+    /** Adds how well the scheduler predicts. */
+    public void watch(CostModel cost) {
+        GaugeWithCallback.builder()
+                .name("tandem:prediction_error")
+                .help("How far predicted step times miss, as a share; a moving average.")
+                .labelNames(LABELS)
+                .callback(callback -> callback.call(cost.error(), model, "0"))
+                .register(registry);
+        CounterWithCallback.builder()
+                .name("tandem:extrapolated_predictions")
+                .help("Predictions beyond the sizes that were profiled.")
+                .labelNames(LABELS)
+                .callback(callback -> callback.call(cost.extrapolated(), model, "0"))
+                .register(registry);
     }
 
     private void gauge(String name, String help, Supplier<EngineStats> stats, ToDoubleFunction<EngineStats> value) {

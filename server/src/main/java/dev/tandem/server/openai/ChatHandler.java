@@ -1,5 +1,6 @@
 package dev.tandem.server.openai;
 
+import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
@@ -68,11 +69,12 @@ final class ChatHandler {
         AnswerWriter.Wishes wishes = StreamFields.read(fields, sampling.logprobs() >= 0);
         boolean skipSpecial = fields.flag("skip_special_tokens", true);
         int priority = fields.integer("priority", 0);
+        LatencyTargets targets = SamplingFields.targets(fields);
         refuseUnsupported(fields);
         fields.warnAboutUnknown();
         String id = "chatcmpl-" + requestId;
         try (Generation generation = Generation.start(model.engine(), exchange, n, (index, sink) -> new Request(
-                id + "-" + index, prompt, n == 1 ? sampling : sampling.forChoice(index), priority, model.decoder(skipSpecial), sink))) {
+                id + "-" + index, prompt, n == 1 ? sampling : sampling.forChoice(index), priority, targets, model.decoder(skipSpecial), sink))) {
             new AnswerWriter(id, created, model, SHAPE, wishes, n, prompt.length).write(exchange, generation);
         }
     }

@@ -1,5 +1,6 @@
 package dev.tandem.server.openai;
 
+import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
@@ -65,6 +66,7 @@ final class CompletionHandler {
         }
         boolean skipSpecial = fields.flag("skip_special_tokens", true);
         int priority = fields.integer("priority", 0);
+        LatencyTargets targets = SamplingFields.targets(fields);
         fields.ignore("user", "best_of");
         fields.refuseUnless("suffix", false, "suffix is not supported; leave it out");
         fields.refuseUnless(
@@ -84,6 +86,7 @@ final class CompletionHandler {
                 prompts.get(index / n).tokens(),
                 n == 1 ? sampling : sampling.forChoice(index % n),
                 priority,
+                targets,
                 model.decoder(skipSpecial),
                 sink))) {
             writer.write(exchange, generation);

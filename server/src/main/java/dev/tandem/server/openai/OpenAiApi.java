@@ -2,6 +2,7 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.request.RequestException;
+import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.server.http.Exchange;
 import dev.tandem.server.http.Router;
 import dev.tandem.server.metrics.ServerMetrics;
@@ -37,7 +38,12 @@ public final class OpenAiApi implements Router {
 
     /** @param apiKey asked of every request but those to /health, when present */
     public OpenAiApi(
-            ServedModel model, ServerMetrics metrics, Optional<String> apiKey, String version, InstantSource time) {
+            ServedModel model,
+            DecisionLog decisions,
+            ServerMetrics metrics,
+            Optional<String> apiKey,
+            String version,
+            InstantSource time) {
         this.model = model;
         this.metrics = metrics;
         this.apiKey = apiKey;
@@ -46,6 +52,7 @@ public final class OpenAiApi implements Router {
         ChatHandler chat = new ChatHandler(model);
         CompletionHandler completion = new CompletionHandler(model);
         TokenizeHandler tokenize = new TokenizeHandler(model);
+        DebugHandler debug = new DebugHandler(decisions);
         long started = time.instant().getEpochSecond();
         this.routes = Map.of(
                 "/v1/chat/completions", new Route("POST", e -> chat.serve(e, requestId(e), now())),
@@ -54,6 +61,7 @@ public final class OpenAiApi implements Router {
                 "/tokenize", new Route("POST", tokenize::tokenize),
                 "/detokenize", new Route("POST", tokenize::detokenize),
                 "/health", new Route("GET", this::health),
+                "/debug/steps", new Route("GET", debug::steps),
                 "/version", new Route("GET", e -> answer(e, JSON.createObjectNode().put("version", version))),
                 "/metrics", new Route("GET", e -> e.respond(200, "text/plain; version=0.0.4; charset=utf-8", metrics.scrape())));
     }

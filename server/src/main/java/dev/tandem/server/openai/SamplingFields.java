@@ -1,5 +1,6 @@
 package dev.tandem.server.openai;
 
+import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
 import java.util.ArrayList;
@@ -41,6 +42,19 @@ final class SamplingFields {
     /** vLLM's clients send -1 for "all". */
     private static int topK(int value) {
         return value == -1 ? 0 : value;
+    }
+
+    /** {@code ttft_target} and {@code tpot_target}, milliseconds: Tandem's own fields, which steer placement. */
+    static LatencyTargets targets(RequestFields fields) {
+        return new LatencyTargets(nanos(fields, "ttft_target"), nanos(fields, "tpot_target"));
+    }
+
+    private static long nanos(RequestFields fields, String name) {
+        double millis = fields.number(name, 0);
+        if (millis < 0) {
+            throw RequestException.bad(name, name + " is " + millis + "; it must be a number of milliseconds, 0 for none");
+        }
+        return (long) (millis * 1e6);
     }
 
     static int choices(RequestFields fields) {

@@ -1,0 +1,124 @@
+package dev.tandem.app;
+
+import dev.tandem.bench.Profiler;
+import dev.tandem.cpu.probe.MachineProbe;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.cost.ProfileException;
+import dev.tandem.engine.execute.Executor;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.HexFormat;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+
+/** Measured profiles, kept by what they were measured on. */
+final class Profiles {
+    private final Path folder;
+    private final PrintStream log;
+
+    /** @param folder created when missing */
+    Profiles(Path folder, PrintStream log) {
+        this.folder = folder;
+        this.log = log;
+    }
+
+    /** What a profile is good for. */
+    static String name(String model, String dtype, int threads, int attentionThreads) {
+        return Runtime.getRuntime().availableProcessors() + " x " + MachineProbe.processor() + "; " + model + "; " + dtype
+                + "; CPU executor, " + threads + " threads, " + attentionThreads + " for attention";
+    }
+
+    /** The given file's, else the cached one of this name, else one measured now. */
+    Profile find(Optional<Path> file, String name, Executor executor, long seed) {
+        if (file.isPresent()) {
+            Profile profile = read(file.get());
+            if (!profile.name().equals(name)) {
+                log.println("given up: the profile " + file.get() + " is of '" + profile.name() + "', this is '" + name
+                        + "'; its predictions are corrected as the server runs");
+            }
+            check(profile, executor, file.get().toString());
+            return profile;
+        }
+        Path cached = path(name);
+        if (Files.exists(cached)) {
+            try {
+                Profile profile = read(cached);
+                check(profile, executor, cached.toString());
+                log.println("profile: " + cached);
+                return profile;
+            } catch (ProfileException e) {
+                log.println("given up: the cached profile is broken (" + e.getMessage() + ") and is measured again");
+            }
+        }
+        return measure(name, executor, seed);
+    }
+
+    private static void check(Profile profile, Executor executor, String origin) {
+        if (profile.layers() != executor.limits().layers()) {
+            throw new ProfileException(origin + " is of a model of " + profile.layers() + " layers; this one has "
+                    + executor.limits().layers() + ". Measure with tandem profile");
+        }
+    }
+
+    private static Profile read(Path file) {
+        try {
+            return Profile.parse(Files.readString(file), file.toString());
+        } catch (IOException e) {
+            throw new ProfileException(file + " cannot be read: " + e.getMessage());
+        }
+    }
+
+    /** Measures, and keeps the result. */
+    Profile measure(String name, Executor executor, long seed) {
+        Terminal terminal = Terminal.standardError();
+        // the executor pins whoever drives it, and threads started later inherit that: a thread of its own
+        CompletableFuture<Profile> measured = new CompletableFuture<>();
+        Thread.ofPlatform().name("tandem-profile").start(() -> {
+            try {
+                measured.complete(new Profiler(executor, Clock.system(), seed, terminal::count).measure(name));
+            } catch (RuntimeException | Error e) {
+                measured.completeExceptionally(e);
+            }
+        });
+        Profile profile;
+        try {
+            profile = measured.get();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new ProfileException("profiling was interrupted");
+        } catch (ExecutionException e) {
+            throw e.getCause() instanceof RuntimeException cause ? cause : new IllegalStateException(e.getCause());
+        }
+        keep(profile, path(name));
+        return profile;
+    }
+
+    private void keep(Profile profile, Path target) {
+        try {
+            Files.createDirectories(folder);
+            Path part = Files.createTempFile(folder, "profile", ".part");
+            Files.writeString(part, profile.format());
+            Files.move(part, target, StandardCopyOption.REPLACE_EXISTING, StandardCopyOption.ATOMIC_MOVE);
+            log.println("profile: measured, kept in " + target);
+        } catch (IOException e) {
+            log.println("given up: the profile could not be kept in " + target + ": " + e.getMessage());
+        }
+    }
+
+    Path path(String name) {
+        try {
+            byte[] digest = MessageDigest.getInstance("SHA-256").digest(name.getBytes(StandardCharsets.UTF_8));
+            return folder.resolve(HexFormat.of().formatHex(digest, 0, 8) + ".txt");
+        } catch (NoSuchAlgorithmException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+package dev.tandem.app;
+
+import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.TierRules;
+import java.nio.file.Path;
+import java.util.Optional;
+import picocli.CommandLine.Option;
+
+/** How the two tiers are used. */
+final class StrategyOptions {
+    @Option(
+            names = "--strategy",
+            defaultValue = "gpu-only",
+            description = "gpu-only, simple-offload, symmetric, fastdecode-plus, asymmetric, async-overlap, neo or apex"
+                    + " (${DEFAULT-VALUE}).")
+    String strategy = "gpu-only";
+
+    @Option(
+            names = "--guard",
+            negatable = true,
+            description = "Offload only where it is predicted and measured to gain. Default: on when serving, off in bench.")
+    Optional<Boolean> guard = Optional.empty();
+
+    @Option(
+            names = "--chunked-prefill",
+            negatable = true,
+            defaultValue = "true",
+            fallbackValue = "true",
+            description = "Cut prompts to fill steps (${DEFAULT-VALUE}). --no-chunked-prefill: whole prompts, as in the papers;"
+                    + " gpu-only and simple-offload always cut.")
+    boolean chunkedPrefill = true;
+
+    @Option(
+            names = "--apex-least-cpu-ratio",
+            defaultValue = "0",
+            description = "apex leaves the CPU alone below this many CPU requests for each GPU request; the paper's"
+                    + " implementation has 8 (${DEFAULT-VALUE}).")
+    double apexLeastCpuRatio;
+
+    @Option(
+            names = "--rotate-after",
+            defaultValue = "256",
+            description = "Tokens after which a request on the host may change places with one on the GPU, 0 for never"
+                    + " (${DEFAULT-VALUE}).")
+    int rotateAfter = 256;
+
+    @Option(
+            names = "--max-host-slowdown",
+            defaultValue = "0",
+            description = "A request on the host whose time per token is this many times the GPU's is due to change places at"
+                    + " once, 0 for never (${DEFAULT-VALUE}).")
+    double maxHostSlowdown;
+
+    @Option(
+            names = "--ttft-target",
+            defaultValue = "0",
+            description = "Milliseconds to the first token that placement aims at, 0 for none (${DEFAULT-VALUE})."
+                    + " A request's own ttft_target goes before.")
+    double firstTokenTarget;
+
+    @Option(
+            names = "--tpot-target",
+            defaultValue = "0",
+            description = "Milliseconds between tokens that placement aims at, 0 for none (${DEFAULT-VALUE})."
+                    + " A request's own tpot_target goes before.")
+    double perTokenTarget;
+
+    @Option(
+            names = "--profile",
+            paramLabel = "FILE",
+            description = "A profile written by tandem profile. Default: this machine's, measured once and kept in the cache.")
+    Optional<Path> profile = Optional.empty();
+
+    Strategy chosen() {
+        return Strategy.of(strategy);
+    }
+
+    Strategy.Options decide(Budget budget, Preemption preemption) {
+        return new Strategy.Options(
+                budget,
+                preemption,
+                new TierRules(
+                        new LatencyTargets(nanos("--ttft-target", firstTokenTarget), nanos("--tpot-target", perTokenTarget)),
+                        rotateAfter,
+                        maxHostSlowdown),
+                chunkedPrefill,
+                apexLeastCpuRatio,
+                false);
+    }
+
+    private static long nanos(String flag, double millis) {
+        if (!(millis >= 0) || millis == Double.POSITIVE_INFINITY) {
+            throw new IllegalArgumentException(flag + " " + millis + " must be a number of milliseconds, 0 for none");
+        }
+        return (long) (millis * 1e6);
+    }
+}

@@ -1,0 +1,142 @@
+package dev.tandem.app;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectMapper;
+
+/** The default model under the strategies, through the whole server, with a GPU pool too small for its requests. */
+@Timeout(value = 2, unit = TimeUnit.MINUTES)
+class StrategyServeTest {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final String PROFILE = Path.of("src/test/resources/profile.txt").toAbsolutePath().toString();
+    private static List<String> expected;
+
+    private static TestServer server(String strategy, String... more) throws IOException {
+        List<String> options = new ArrayList<>(List.of(
+                "--strategy", strategy, "--profile", PROFILE, "--max-model-len", "96", "--num-gpu-blocks-override", "8",
+                "--host-kv", "64MiB"));
+        options.addAll(List.of(more));
+        return new TestServer(options.toArray(String[]::new));
+    }
+
+    @BeforeAll
+    static void answersOfTheGpuAlone() throws Exception {
+        try (TestServer server = server("gpu-only")) {
+            expected = answers(server);
+            JsonNode steps = JSON.readTree(server.get("/debug/steps").body()).get("steps");
+            assertThat(steps.get(0).get("chosen").asString()).isEqualTo("gpu-only");
+        }
+    }
+
+    private static List<String> answers(TestServer server) {
+        List<CompletableFuture<String>> answers = new ArrayList<>();
+        for (int i = 0; i < 6; i++) {
+            String body = "{\"prompt\": \"Here are " + (i + 2) + " facts about the number " + i
+                    + ":\", \"temperature\": 0, \"max_tokens\": 40, \"ignore_eos\": true}";
+            answers.add(CompletableFuture.supplyAsync(() -> {
+                try {
+                    HttpResponse<String> response = server.post("/v1/completions", body);
+                    assertThat(response.statusCode()).as(response.body()).isEqualTo(200);
+                    return JSON.readTree(response.body()).at("/choices/0/text").asString();
+                } catch (IOException | InterruptedException e) {
+                    throw new IllegalStateException(e);
+                }
+            }));
+        }
+        return answers.stream().map(CompletableFuture::join).toList();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"simple-offload", "symmetric", "fastdecode-plus", "asymmetric", "async-overlap", "neo", "apex"})
+    void everyStrategyGivesTheSameAnswersAndSaysWhy(String strategy) throws Exception {
+        try (TestServer server = server(strategy, "--no-guard")) {
+            assertThat(answers(server)).isEqualTo(expected);
+            JsonNode steps = JSON.readTree(server.get("/debug/steps").body()).get("steps");
+            assertThat(steps.size()).isGreaterThan(20);
+            assertThat(steps.valueStream().map(step -> step.get("reason").asString()))
+                    .allMatch(reason -> reason.startsWith(strategy + ": "));
+            assertThat(steps.valueStream().allMatch(step -> step.get("predicted_ms").asDouble() > 0)).isTrue();
+            assertThat(server.get("/metrics").body()).contains("tandem:prediction_error{").contains("tandem:host_decode_tokens");
+        }
+    }
+
+    @Test
+    void theGuardKeepsToTheGpuWhereBothTiersShareTheirCores() throws Exception {
+        try (TestServer server = server("asymmetric")) {
+            assertThat(answers(server)).isEqualTo(expected);
+            JsonNode steps = JSON.readTree(server.get("/debug/steps").body()).get("steps");
+            assertThat(steps.valueStream().map(step -> step.get("chosen").asString())).containsOnly("gpu-only");
+        }
+    }
+
+    @Test
+    void latencyTargetsOfRequestsAreChecked() throws Exception {
+        try (TestServer server = server("neo")) {
+            HttpResponse<String> bad = server.post("/v1/completions", "{\"prompt\": \"a\", \"ttft_target\": -1}");
+            assertThat(bad.statusCode()).isEqualTo(400);
+            assertThat(bad.body()).contains("ttft_target is -1.0");
+            String wanted = "{\"prompt\": \"a\", \"max_tokens\": 3, \"ttft_target\": 500, \"tpot_target\": 50.5}";
+            assertThat(server.post("/v1/completions", wanted).statusCode()).isEqualTo(200);
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', value = {
+        "--strategy neoo | --strategy neoo is not known; known are gpu-only, simple-offload",
+        "--strategy symmetric --host-kv 1MiB | --strategy symmetric keeps all KV on the host",
+        "--strategy neo --host-kv 1kB | --strategy neo needs host KV and the host pool has no block; raise --host-kv",
+        "--num-gpu-blocks-override 0 | the GPU pool holds 0 KV blocks",
+        "--threads 0 | --threads 0 leaves nobody to compute",
+        "--attention-threads 0 | --attention-threads 0 must lie in [1,",
+        "--ttft-target NaN | --ttft-target NaN must be a number of milliseconds",
+        "--rotate-after -2 --strategy neo | --rotate-after -2",
+        "--apex-least-cpu-ratio -1 --strategy apex | --apex-least-cpu-ratio -1",
+        "--strategy neo --profile no-such-file | no-such-file cannot be read",
+    })
+    void badInputIsRefusedBeforeAnythingRuns(String flags, String message) {
+        assertThat(generate(flags.split(" "))).contains(message);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"linear 512 NaN", "linear 512 -1", "linear 512 0", "layers 7", "step-overhead -1"})
+    void absurdProfilesAreRefused(String line, @TempDir Path folder) throws IOException {
+        String key = line.substring(0, line.lastIndexOf(' '));
+        String text = Files.readString(Path.of(PROFILE)).replaceAll("(?m)^" + key.replaceAll(" .*", "") + " [^ \n]*( .*)?$", "") + line + "\n";
+        Path file = Files.writeString(folder.resolve("profile.txt"), text);
+        assertThat(generate("--strategy", "neo", "--profile", file.toString())).contains("tandem profile");
+    }
+
+    /** What the command prints when it cannot begin. */
+    private static String generate(String... flags) {
+        List<String> arguments = new ArrayList<>(List.of("generate", "--prompt", "hi", "--max-tokens", "1"));
+        arguments.addAll(List.of(flags));
+        PrintStream before = System.err;
+        ByteArrayOutputStream caught = new ByteArrayOutputStream();
+        System.setErr(new PrintStream(caught, true, StandardCharsets.UTF_8));
+        try {
+            assertThat(Main.commandLine().execute(arguments.toArray(String[]::new))).isNotZero();
+        } finally {
+            System.setErr(before);
+        }
+        return caught.toString(StandardCharsets.UTF_8);
+    }
+}

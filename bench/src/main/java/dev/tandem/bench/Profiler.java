@@ -1,0 +1,282 @@
+package dev.tandem.bench;
+
+import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepTimes;
+import dev.tandem.engine.batch.SubBatch;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.cost.Curve;
+import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.Swap;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sample.TokenSampler;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.TreeMap;
+import java.util.function.ToLongFunction;
+import java.util.stream.IntStream;
+
+/**
+ * Measures a {@link Profile} of an executor by running plans on it, in seconds. KV blocks are filled with computed
+ * values first: memory that was never written reads faster than any other.
+ *
+ * <p>Owned by: the thread that drives the executor.
+ */
+public final class Profiler {
+    private static final int[] ROWS = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
+    private static final int[] CONTEXTS = {16, 128, 512, 2048, 8192};
+    private static final int[] CPU_ROWS = {1, 4, 16, 64};
+    private static final int MOST_TOKENS = 16_384;
+    private static final int REPEATS = 5;
+    /** A plan that takes this long is not repeated as often, and larger ones of its kind are left out. */
+    private static final long LONG_NANOS = 400_000_000;
+
+    private final Executor executor;
+    private final ExecutorLimits limits;
+    private final Clock clock;
+    private final ThroughputRun.Progress progress;
+    private final SplittableRandom random;
+    private final TokenSampler sampler;
+    private final TreeMap<Double, Double> linear = new TreeMap<>();
+    private final TreeMap<Double, Double> prefillAttention = new TreeMap<>();
+    private final TreeMap<Double, Double> gpuAttention = new TreeMap<>();
+    private final TreeMap<Integer, TreeMap<Double, Double>> cpuAttention = new TreeMap<>();
+    private final TreeMap<Double, Double> transfer = new TreeMap<>();
+    private final TreeMap<Double, Double> preLayer = new TreeMap<>();
+    private final TreeMap<Double, Double> postLayer = new TreeMap<>();
+    private double stepOverhead = Double.MAX_VALUE;
+    private long step;
+    private int done;
+
+    /** What one plan took, the median of its repetitions. */
+    private record Sample(StepTimes times, long wall) {
+        long nanos(ToLongFunction<StepTimes> component) {
+            return component.applyAsLong(times);
+        }
+    }
+
+    /** @param executor nothing else may use it meanwhile; its KV blocks are overwritten */
+    public Profiler(Executor executor, Clock clock, long seed, ThroughputRun.Progress progress) {
+        this.executor = executor;
+        this.limits = executor.limits();
+        this.clock = clock;
+        this.progress = progress;
+        this.random = new SplittableRandom(seed);
+        this.sampler = new TokenSampler(
+                SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
+    }
+
+    /** @param name of machine, model, dtype and threads: what the profile is good for */
+    public Profile measure(String name) {
+        int gpuTokens = fillGpu();
+        int hostTokens = fillHost(gpuTokens);
+        prefills();
+        gpuDecodes(gpuTokens);
+        if (hostTokens > 0) {
+            cpuDecodes(hostTokens);
+            transfers(Math.min(gpuTokens, hostTokens));
+        }
+        double stage = stageOverhead();
+        progress.at("profiling", 100, 100);
+        return new Profile(
+                name,
+                limits.layers(),
+                curve("linear", linear),
+                curve("prefill-attention", prefillAttention),
+                curve("gpu-attention", gpuAttention),
+                cpuCurves(),
+                curve("transfer", hostTokens > 0 ? transfer : gpuAttention),
+                curve("pre-layer", preLayer),
+                curve("post-layer", postLayer),
+                stepOverhead,
+                stage);
+    }
+
+    private static Curve curve(String name, TreeMap<Double, Double> points) {
+        return new Curve(
+                name,
+                points.keySet().stream().mapToDouble(Double::doubleValue).toArray(),
+                points.values().stream().mapToDouble(Double::doubleValue).toArray());
+    }
+
+    private TreeMap<Integer, Curve> cpuCurves() {
+        TreeMap<Integer, Curve> curves = new TreeMap<>();
+        if (cpuAttention.isEmpty()) {
+            // no host pool: nothing will ever be read there
+            curves.put(1, curve("cpu-attention/1", gpuAttention));
+        }
+        cpuAttention.forEach((rows, points) -> curves.put(rows, curve("cpu-attention/" + rows, points)));
+        return curves;
+    }
+
+    /** Real KV in the first GPU blocks. */
+    private int fillGpu() {
+        int most = Math.min(MOST_TOKENS, limits.gpuBlocks() * limits.blockTokens());
+        int first = Math.min(Math.min(limits.maxBatchTokens(), limits.contextTokens()), Math.min(most, 256));
+        run(prefill(first));
+        int filled = first / limits.blockTokens() * limits.blockTokens();
+        if (limits.hostBlocks() == 0 || filled == 0) {
+            return Math.max(1, filled);
+        }
+        int[] from = blocks(0, filled);
+        int[] through = blocks(0, Math.min(filled, limits.hostBlocks() * limits.blockTokens()));
+        int piece = through.length * limits.blockTokens();
+        run(swaps(Place.GPU, Arrays.copyOf(from, through.length), Place.HOST, through));
+        for (int tokens = filled; tokens + piece <= most; tokens += piece) {
+            run(swaps(Place.HOST, through, Place.GPU, blocks(tokens, piece)));
+            filled = tokens + piece;
+        }
+        return filled;
+    }
+
+    /** The same in the first host blocks. */
+    private int fillHost(int gpuTokens) {
+        int most = Math.min(Math.min(MOST_TOKENS, limits.hostBlocks() * limits.blockTokens()), gpuTokens);
+        int blocks = most / limits.blockTokens();
+        if (blocks > 0) {
+            int[] all = blocks(0, blocks * limits.blockTokens());
+            run(swaps(Place.GPU, all, Place.HOST, all));
+        }
+        return blocks * limits.blockTokens();
+    }
+
+    private void prefills() {
+        for (int rows : ROWS) {
+            int most = Math.min(Math.min(limits.maxBatchTokens(), limits.contextTokens() - 1), limits.gpuBlocks() * limits.blockTokens());
+            if (rows > most) {
+                break;
+            }
+            Sample sample = sample(prefill(rows));
+            put(linear, rows, sample.nanos(StepTimes::linear), limits.layers());
+            put(preLayer, rows, sample.nanos(StepTimes::preLayer), 1);
+            put(postLayer, 1, sample.nanos(StepTimes::postLayer), 1);
+            put(prefillAttention, (long) rows * (rows + 1) / 2, sample.nanos(StepTimes::prefillAttention), limits.layers());
+            if (sample.wall() > 2 * LONG_NANOS) {
+                break;
+            }
+        }
+    }
+
+    private void gpuDecodes(int tokens) {
+        for (int context : CONTEXTS) {
+            for (int rows : new int[] {1, 8, 64}) {
+                if (fits(rows, context, tokens)) {
+                    Sample sample = sample(decodes(rows, context, KvReader.GPU_FROM_GPU));
+                    put(gpuAttention, (long) rows * context, sample.nanos(StepTimes::gpuAttention), limits.layers());
+                    put(postLayer, rows, sample.nanos(StepTimes::postLayer), 1);
+                    StepTimes t = sample.times();
+                    long parts = t.linear() + t.gpuAttention() + t.preLayer() + t.postLayer();
+                    stepOverhead = Math.clamp((sample.wall() - parts) / 1e9, 0, stepOverhead);
+                }
+            }
+        }
+    }
+
+    private void cpuDecodes(int tokens) {
+        for (int rows : CPU_ROWS) {
+            for (int context : CONTEXTS) {
+                if (fits(rows, context, tokens)) {
+                    Sample sample = sample(decodes(rows, context, KvReader.CPU_FROM_HOST));
+                    put(
+                            cpuAttention.computeIfAbsent(rows, key -> new TreeMap<>()),
+                            context,
+                            sample.nanos(StepTimes::cpuAttention),
+                            limits.layers());
+                }
+            }
+        }
+    }
+
+    private boolean fits(int rows, int context, int tokens) {
+        return rows <= limits.maxBatchTokens() && context <= limits.contextTokens() && (long) rows * context <= tokens;
+    }
+
+    private void transfers(int tokens) {
+        for (int blocks : new int[] {1, 4, 16, 64, 256}) {
+            if (blocks * limits.blockTokens() <= tokens) {
+                int[] all = blocks(0, blocks * limits.blockTokens());
+                Sample sample = sample(swaps(Place.GPU, all, Place.HOST, all));
+                put(transfer, limits.kvBytesPerToken() * blocks * limits.blockTokens(), sample.nanos(StepTimes::transfer), 1);
+            }
+        }
+    }
+
+    /** What alternating costs beyond the parts: two sub-batches of a row each. */
+    private double stageOverhead() {
+        if (limits.maxBatchTokens() < 2 || limits.gpuBlocks() < 2) {
+            return 0;
+        }
+        Sample one = sample(decodes(1, 2, KvReader.GPU_FROM_GPU));
+        List<Chunk> rows = chunks(2, 2, KvReader.GPU_FROM_GPU);
+        Sample two = sample(plan(List.of(), List.of(new SubBatch(rows.subList(0, 1)), new SubBatch(rows.subList(1, 2)))));
+        double extra = (two.wall() - 2.0 * (one.wall() - stepOverhead * 1e9)) / 1e9 - stepOverhead;
+        return Math.max(0, extra / (2 * limits.layers()));
+    }
+
+    private static void put(TreeMap<Double, Double> points, long size, long nanos, int layers) {
+        points.merge((double) size, Math.max(1, nanos) / 1e9 / layers, Math::min);
+    }
+
+    private StepPlan prefill(int rows) {
+        int[] tokens = random.ints(rows, 0, limits.vocabulary()).toArray();
+        Chunk chunk = new Chunk(0, 0, tokens, blocks(0, rows), KvReader.GPU_FROM_GPU, Optional.of(sampler));
+        return plan(List.of(), List.of(new SubBatch(List.of(chunk))));
+    }
+
+    private StepPlan decodes(int rows, int context, KvReader reader) {
+        return plan(List.of(), List.of(new SubBatch(chunks(rows, context, reader))));
+    }
+
+    /** Rows over blocks of their own. */
+    private List<Chunk> chunks(int rows, int context, KvReader reader) {
+        List<Chunk> chunks = new ArrayList<>(rows);
+        int each = (context + limits.blockTokens() - 1) / limits.blockTokens() * limits.blockTokens();
+        for (int i = 0; i < rows; i++) {
+            int[] token = {random.nextInt(limits.vocabulary())};
+            chunks.add(new Chunk(i, context - 1, token, blocks(i * each, context), reader, Optional.of(sampler)));
+        }
+        return chunks;
+    }
+
+    private StepPlan swaps(Place from, int[] fromBlocks, Place to, int[] toBlocks) {
+        Swap swap = new Swap(0, from, fromBlocks, to, toBlocks, fromBlocks.length * limits.blockTokens());
+        return plan(List.of(swap), List.of());
+    }
+
+    private StepPlan plan(List<Swap> swaps, List<SubBatch> batches) {
+        return new StepPlan(step++, swaps, batches, List.of(), 0, List.of(), List.of());
+    }
+
+    private int[] blocks(int fromToken, int tokens) {
+        int first = fromToken / limits.blockTokens();
+        return IntStream.range(first, first + (tokens + limits.blockTokens() - 1) / limits.blockTokens()).toArray();
+    }
+
+    private Sample sample(StepPlan plan) {
+        Sample first = run(plan);
+        int repeats = first.wall() > LONG_NANOS ? 1 : REPEATS;
+        List<Sample> samples = new ArrayList<>();
+        for (int i = 0; i < repeats; i++) {
+            samples.add(run(plan));
+        }
+        samples.sort((a, b) -> Long.compare(a.wall(), b.wall()));
+        done = Math.min(99, done + 2);
+        progress.at("profiling", done, 100);
+        return samples.get(samples.size() / 2);
+    }
+
+    private Sample run(StepPlan plan) {
+        long begin = clock.nanos();
+        executor.submit(plan);
+        StepTimes times = executor.poll().times();
+        return new Sample(times, clock.nanos() - begin);
+    }
+}
