@@ -88,7 +88,7 @@ final class StrategyOptions {
                         maxHostSlowdown),
                 chunkedPrefill,
                 apexLeastCpuRatio,
-                false);
+                true);
     }
 
     private static long nanos(String flag, double millis) {
