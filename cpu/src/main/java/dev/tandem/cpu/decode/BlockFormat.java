@@ -1,0 +1,196 @@
+package dev.tandem.cpu.decode;
+
+import dev.tandem.cpu.simd.Unpack;
+import dev.tandem.model.config.DataType;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * How a host block keeps one layer's K and V of 64 tokens: for each KV head a K tile, then a V tile, so that a block is
+ * one stream. With 16-bit types two values share a lane:
+ *
+ * <pre>
+ * block   | head 0: K tile | V tile | head 1: K tile | V tile | ...
+ * K tile  [pairs of dims, padded to 16][64 tokens][2 dims]
+ * V tile  [chunks of 64 dims][32 pairs of tokens][dims of the chunk][2 tokens]
+ * </pre>
+ *
+ * <p>With fp32 a "pair" is one value. A vector of K is many tokens' same dims, so scores need no sums across lanes; a
+ * vector of V is many dims of the same tokens. Rows of 64 lanes are 256 bytes, and 16 of them, 64 bytes wide, are an
+ * AMX tile: one format serves the Vector API, AMX, and a GPU that reads it over the link.
+ *
+ * <p>V of tokens that are not written yet is zero ({@link #clear} when a block begins): kernels may multiply it by a
+ * weight of zero. K of such tokens may be anything.
+ */
+public record BlockFormat(int kvHeads, int headDim, DataType type) {
+    /** Tokens a block. */
+    public static final int TOKENS = 64;
+    /** Dims of V that lie side by side. */
+    static final int CHUNK = 64;
+
+    private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
+
+    public BlockFormat {
+        if (kvHeads < 1 || headDim < 16 || headDim % 16 != 0 || headDim > 256) {
+            throw new IllegalArgumentException("host KV blocks of " + kvHeads + " heads of " + headDim
+                    + ": the head size must be a multiple of 16 from 16 to 256");
+        }
+    }
+
+    /** Values that share a 32-bit lane. */
+    public int pack() {
+        return Float.BYTES / type.bytes();
+    }
+
+    /** Rows of a K tile: lanes of all dims, in whole AMX tiles. */
+    int keyRows() {
+        int rows = headDim / pack();
+        return pack() == 1 ? rows : (rows + 15) / 16 * 16;
+    }
+
+    long keyBytes() {
+        return (long) keyRows() * TOKENS * Float.BYTES;
+    }
+
+    long valueBytes() {
+        return (long) TOKENS * headDim * type.bytes();
+    }
+
+    /** Bytes of one KV head's tiles. */
+    public long headBytes() {
+        return keyBytes() + valueBytes();
+    }
+
+    /** Bytes of a block in one layer. */
+    public long blockBytes() {
+        return kvHeads * headBytes();
+    }
+
+    /** Offset in the block of one value of K. */
+    public long key(int head, int token, int dim) {
+        return head * headBytes()
+                + ((long) (dim / pack()) * TOKENS + token) * Float.BYTES
+                + (long) (dim % pack()) * type.bytes();
+    }
+
+    /** Offset in the block of one value of V. */
+    public long value(int head, int token, int dim) {
+        int chunk = dim / CHUNK;
+        int width = Math.min(CHUNK, headDim - chunk * CHUNK);
+        return head * headBytes()
+                + keyBytes()
+                + (long) chunk * CHUNK * TOKENS * type.bytes()
+                + ((long) (token / pack()) * width + dim % CHUNK) * Float.BYTES
+                + (long) (token % pack()) * type.bytes();
+    }
+
+    /** Makes a block ready for its first token: V is zero. */
+    public void clear(long block) {
+        for (int head = 0; head < kvHeads; head++) {
+            MEMORY.asSlice(block + head * headBytes() + keyBytes(), valueBytes()).fill((byte) 0);
+        }
+    }
+
+    /**
+     * Writes one token, as a decode row brings it; the first of a block clears the block.
+     *
+     * @param block address
+     * @param k [kvHeads, headDim] of this type, address; likewise {@code v}
+     */
+    public void append(long block, int token, long k, long v) {
+        if (token == 0) {
+            clear(block);
+        }
+        if (type == DataType.FLOAT32) {
+            append32(block, token, k, v);
+        } else {
+            append16(block, token, k, v);
+        }
+    }
+
+    private void append32(long block, int token, long k, long v) {
+        for (int head = 0; head < kvHeads; head++) {
+            long from = (long) head * headDim * Float.BYTES;
+            for (int dim = 0; dim < headDim; dim++) {
+                int key = MEMORY.get(ValueLayout.JAVA_INT, k + from + 4L * dim);
+                MEMORY.set(ValueLayout.JAVA_INT, block + key(head, token, dim), key);
+                int value = MEMORY.get(ValueLayout.JAVA_INT, v + from + 4L * dim);
+                MEMORY.set(ValueLayout.JAVA_INT, block + value(head, token, dim), value);
+            }
+        }
+    }
+
+    private void append16(long block, int token, long k, long v) {
+        for (int head = 0; head < kvHeads; head++) {
+            long from = (long) head * headDim * Short.BYTES;
+            long keys = block + key(head, token, 0);
+            for (int pair = 0; pair < headDim / 2; pair++) {
+                int two = MEMORY.get(ValueLayout.JAVA_INT_UNALIGNED, k + from + 4L * pair);
+                MEMORY.set(ValueLayout.JAVA_INT, keys + 4L * TOKENS * pair, two);
+            }
+            for (int first = 0; first < headDim; first += CHUNK) {
+                long values = block + value(head, token, first);
+                for (int dim = 0; dim < Math.min(CHUNK, headDim - first); dim++) {
+                    short one = MEMORY.get(ValueLayout.JAVA_SHORT, v + from + 2L * (first + dim));
+                    MEMORY.set(ValueLayout.JAVA_SHORT, values + 4L * dim, one);
+                }
+            }
+        }
+    }
+
+    /**
+     * Writes {@code tokens} tokens from the block's first on, as a prefill lands: the rest of V is zero.
+     *
+     * @param k [tokens, kvHeads, headDim] of this type, address; likewise {@code v}
+     */
+    public void land(long block, int tokens, long k, long v) {
+        long row = (long) kvHeads * headDim * type.bytes();
+        for (int token = 0; token < tokens; token++) {
+            append(block, token, k + token * row, v + token * row);
+        }
+    }
+
+    /**
+     * Reads tokens back, for a swap to GPU blocks.
+     *
+     * @param k [tokens, kvHeads, headDim] of this type, address; likewise {@code v}
+     */
+    public void take(long block, int tokens, long k, long v) {
+        for (int token = 0; token < tokens; token++) {
+            for (int head = 0; head < kvHeads; head++) {
+                for (int dim = 0; dim < headDim; dim++) {
+                    long to = ((long) (token * kvHeads + head) * headDim + dim) * type.bytes();
+                    copy(block + key(head, token, dim), k + to);
+                    copy(block + value(head, token, dim), v + to);
+                }
+            }
+        }
+    }
+
+    private void copy(long from, long to) {
+        if (type == DataType.FLOAT32) {
+            MEMORY.set(ValueLayout.JAVA_INT, to, MEMORY.get(ValueLayout.JAVA_INT, from));
+        } else {
+            MEMORY.set(ValueLayout.JAVA_SHORT, to, MEMORY.get(ValueLayout.JAVA_SHORT, from));
+        }
+    }
+
+    /** A stored value as fp32. */
+    public float load(long address) {
+        return switch (type) {
+            case FLOAT32 -> MEMORY.get(ValueLayout.JAVA_FLOAT, address);
+            case BFLOAT16 -> Float.intBitsToFloat(MEMORY.get(ValueLayout.JAVA_SHORT, address) << 16);
+            case FLOAT16 -> Float.float16ToFloat(MEMORY.get(ValueLayout.JAVA_SHORT, address));
+        };
+    }
+
+    /** Stores a value, rounded to the type. */
+    public void store(long address, float value) {
+        switch (type) {
+            case FLOAT32 -> MEMORY.set(ValueLayout.JAVA_FLOAT, address, value);
+            case BFLOAT16 -> MEMORY.set(ValueLayout.JAVA_SHORT, address, Unpack.toBf16(value));
+            case FLOAT16 -> MEMORY.set(ValueLayout.JAVA_SHORT, address, Float.floatToFloat16(value));
+        }
+    }
+}

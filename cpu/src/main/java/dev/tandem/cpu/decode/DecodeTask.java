@@ -1,0 +1,43 @@
+package dev.tandem.cpu.decode;
+
+/**
+ * One decode row's attention in one layer: its token's K and V are appended, then its query heads attend over
+ * {@code context} tokens, the new one included. All addresses are of native memory that lives until the task is done.
+ *
+ * <p>Owned by: whoever fills it, until it is submitted; then by the worker that runs it. Reused: filling it allocates
+ * nothing.
+ */
+public final class DecodeTask {
+    /** [heads, headDim] of the format's type. */
+    long q;
+    /** [kvHeads, headDim] of the format's type; 0 when the token's K and V are in the block already. */
+    long k;
+    long v;
+    /** [blocks] addresses of the row's blocks in this layer. */
+    long[] blocks = new long[0];
+    int context;
+    /** [heads, headDim] fp32. */
+    long out;
+
+    /** @param blocks kept, not copied: covers {@code context} tokens */
+    public void set(long q, long k, long v, long[] blocks, int context, long out) {
+        this.q = q;
+        this.k = k;
+        this.v = v;
+        this.blocks = blocks;
+        this.context = context;
+        this.out = out;
+    }
+
+    int blockCount() {
+        return (context + BlockFormat.TOKENS - 1) / BlockFormat.TOKENS;
+    }
+
+    /** Appends the new token where it brought one. */
+    void append(BlockFormat format) {
+        if (k != 0) {
+            int last = context - 1;
+            format.append(blocks[last / BlockFormat.TOKENS], last % BlockFormat.TOKENS, k, v);
+        }
+    }
+}

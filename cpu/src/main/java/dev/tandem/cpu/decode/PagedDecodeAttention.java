@@ -1,0 +1,61 @@
+package dev.tandem.cpu.decode;
+
+import java.lang.foreign.Arena;
+
+/**
+ * Attention of one query token over paged host KV: {@code softmax(q · K / sqrt(headDim)) · V} by online softmax, fp32
+ * sums. A row is cut into segments of a fixed number of blocks whatever the number of threads, so that its result does
+ * not depend on who computed which.
+ */
+public interface PagedDecodeAttention extends AutoCloseable {
+    /** Blocks a segment: 4,096 tokens. Rows that are no longer than one are never cut. */
+    int SEGMENT_BLOCKS = 64;
+
+    /** As the log and {@code --implementation} name it. */
+    String name();
+
+    BlockFormat format();
+
+    /** Query heads. */
+    int heads();
+
+    /** Working memory of one thread. */
+    Scratch scratch(Arena arena);
+
+    /** Segments of a row of this many tokens. */
+    static int segments(int context) {
+        int tokens = SEGMENT_BLOCKS * BlockFormat.TOKENS;
+        return Math.max(1, (context + tokens - 1) / tokens);
+    }
+
+    /** Blocks {@code [first, last)} of the task into the partial result; the new token is in its block already. */
+    void partial(DecodeTask task, int first, int last, Scratch scratch, Partial partial);
+
+    /** Called by a thread before its first task, and after its last before it rests. */
+    default void enter() {}
+
+    default void leave() {}
+
+    @Override
+    default void close() {}
+
+    /** A thread's working memory; made by the implementation that uses it. */
+    interface Scratch {}
+
+    /** A whole row on the calling thread. */
+    default void run(DecodeTask task, Scratch scratch, Partial partial, Partial sum) {
+        task.append(format());
+        int blocks = task.blockCount();
+        if (blocks <= SEGMENT_BLOCKS) {
+            partial(task, 0, blocks, scratch, partial);
+            partial.finish(task.out);
+            return;
+        }
+        sum.clear();
+        for (int first = 0; first < blocks; first += SEGMENT_BLOCKS) {
+            partial(task, first, Math.min(blocks, first + SEGMENT_BLOCKS), scratch, partial);
+            sum.merge(partial);
+        }
+        sum.finish(task.out);
+    }
+}

@@ -1,0 +1,189 @@
+package dev.tandem.cpu.decode;
+
+import dev.tandem.cpu.simd.DecodeKernel;
+import dev.tandem.cpu.simd.Lanes;
+import dev.tandem.cpu.simd.OnlineSoftmax;
+import dev.tandem.model.config.DataType;
+import java.lang.foreign.Arena;
+import java.util.Arrays;
+
+/** {@link PagedDecodeAttention} with the Vector API, block by block with all heads of a block: one stream of reads. */
+public final class VectorDecodeAttention implements PagedDecodeAttention {
+    private static final double LOG2_E = 1.4426950408889634;
+    /** Weights of fp16 values are this much larger in powers of two, so that their products stay normal numbers. */
+    private static final int HALF_WEIGHT_EXPONENT = 96;
+
+    private final BlockFormat format;
+    private final int heads;
+    private final int group;
+    private final DecodeKernel kernel;
+    private final boolean half;
+
+    /** @param heads query heads, a multiple of the format's KV heads */
+    public VectorDecodeAttention(BlockFormat format, int heads) {
+        if (heads < 1 || heads % format.kvHeads() != 0) {
+            throw new IllegalArgumentException(
+                    heads + " query heads do not divide among " + format.kvHeads() + " KV heads");
+        }
+        this.format = format;
+        this.heads = heads;
+        this.group = heads / format.kvHeads();
+        this.kernel = DecodeKernel.of(format.type());
+        this.half = format.type() == DataType.FLOAT16;
+    }
+
+    @Override
+    public String name() {
+        return "vector-" + Lanes.bits();
+    }
+
+    @Override
+    public BlockFormat format() {
+        return format;
+    }
+
+    @Override
+    public int heads() {
+        return heads;
+    }
+
+    /** Heads of one kernel call: a group of three is computed as four, the last of zeros. */
+    private static int together(int left) {
+        return Math.min(DecodeKernel.MOST_HEADS, left >= 3 ? 4 : left);
+    }
+
+    private static final class Working implements Scratch {
+        /** Each group's heads, call by call: [headDim, heads of the call]. */
+        final float[] q;
+        final float[] scores = new float[DecodeKernel.MOST_HEADS * BlockFormat.TOKENS];
+        /** [heads padded, headDim] */
+        final float[] weighted;
+        final float[] max;
+        /** [heads padded, a vector] */
+        final float[] sums;
+
+        Working(int paddedHeads, int headDim) {
+            this.q = new float[paddedHeads * headDim];
+            this.weighted = new float[paddedHeads * headDim];
+            this.max = new float[paddedHeads];
+            this.sums = new float[paddedHeads * Lanes.COUNT];
+        }
+    }
+
+    private int paddedGroup() {
+        int padded = 0;
+        for (int head = 0; head < group; ) {
+            int rows = together(group - head);
+            head += rows;
+            padded += rows;
+        }
+        return padded;
+    }
+
+    @Override
+    public Scratch scratch(Arena arena) {
+        return new Working(format.kvHeads() * paddedGroup(), format.headDim());
+    }
+
+    @Override
+    public void partial(DecodeTask task, int first, int last, Scratch scratch, Partial partial) {
+        Working w = (Working) scratch;
+        packQueries(task.q, w);
+        Arrays.fill(w.weighted, 0);
+        Arrays.fill(w.sums, 0);
+        Arrays.fill(w.max, Partial.LEAST);
+        for (int i = first; i < last; i++) {
+            int tokens = Math.min(BlockFormat.TOKENS, task.context - i * BlockFormat.TOKENS);
+            block(task.blocks[i], tokens, w);
+        }
+        collect(w, partial);
+    }
+
+    private void packQueries(long q, Working w) {
+        int headDim = format.headDim();
+        float scale = (float) (LOG2_E / Math.sqrt(headDim)) * (half ? 0x1p112f : 1);
+        int to = 0;
+        for (int kvHead = 0; kvHead < format.kvHeads(); kvHead++) {
+            for (int head = 0; head < group; ) {
+                int rows = together(group - head);
+                for (int dim = 0; dim < headDim; dim++) {
+                    for (int row = 0; row < rows; row++) {
+                        long from = q + ((long) (kvHead * group + head + row) * headDim + dim) * format.type().bytes();
+                        w.q[to + dim * rows + row] = head + row < group ? format.load(from) * scale : 0;
+                    }
+                }
+                to += rows * headDim;
+                head += rows;
+            }
+        }
+    }
+
+    private void block(long block, int tokens, Working w) {
+        int headDim = format.headDim();
+        int keyRows = headDim / format.pack();
+        int padded = 0;
+        for (int kvHead = 0; kvHead < format.kvHeads(); kvHead++) {
+            long k = block + kvHead * format.headBytes();
+            long v = k + format.keyBytes();
+            for (int head = 0; head < group; ) {
+                int rows = together(group - head);
+                kernel.scores(rows, k, keyRows, w.q, padded * headDim, w.scores, 0);
+                for (int row = 0; row < rows; row++) {
+                    softmax(w, row, padded + row, tokens);
+                }
+                for (int dim = 0; dim < headDim; dim += BlockFormat.CHUNK) {
+                    int width = Math.min(BlockFormat.CHUNK, headDim - dim);
+                    long chunk = v + (long) dim * BlockFormat.TOKENS * format.type().bytes();
+                    kernel.weigh(rows, chunk, width, tokens, w.scores, 0, w.weighted, padded * headDim + dim, headDim);
+                }
+                padded += rows;
+                head += rows;
+            }
+        }
+    }
+
+    private void softmax(Working w, int row, int head, int tokens) {
+        int so = row * BlockFormat.TOKENS;
+        float top = OnlineSoftmax.max(w.scores, so, tokens);
+        if (top > w.max[head]) {
+            rescale(w, head, top);
+        }
+        OnlineSoftmax.weights(
+                w.scores, so, tokens, w.max[head], half ? HALF_WEIGHT_EXPONENT : 0, w.sums, head * Lanes.COUNT);
+    }
+
+    /** The largest score rises: what was summed so far counts for less. */
+    private void rescale(Working w, int head, float top) {
+        float scale = w.max[head] <= Partial.LEAST ? 0 : (float) Math.pow(2, w.max[head] - top);
+        w.max[head] = top;
+        for (int i = head * format.headDim(); i < (head + 1) * format.headDim(); i++) {
+            w.weighted[i] *= scale;
+        }
+        for (int i = head * Lanes.COUNT; i < (head + 1) * Lanes.COUNT; i++) {
+            w.sums[i] *= scale;
+        }
+    }
+
+    private void collect(Working w, Partial partial) {
+        int headDim = format.headDim();
+        float weight = half ? 0x1p-96f : 1;
+        float value = half ? 0x1p16f : 1;
+        int padded = 0;
+        for (int kvHead = 0; kvHead < format.kvHeads(); kvHead++) {
+            for (int head = 0; head < group; head++) {
+                int from = padded + head;
+                int to = kvHead * group + head;
+                partial.max[to] = w.max[from];
+                float sum = 0;
+                for (int i = 0; i < Lanes.COUNT; i++) {
+                    sum += w.sums[from * Lanes.COUNT + i] * weight;
+                }
+                partial.sum[to] = sum;
+                for (int i = 0; i < headDim; i++) {
+                    partial.weighted[to * headDim + i] = w.weighted[from * headDim + i] * value;
+                }
+            }
+            padded += paddedGroup();
+        }
+    }
+}

@@ -1,0 +1,71 @@
+package dev.tandem.cpu.simd;
+
+import dev.tandem.model.config.DataType;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.lang.invoke.MethodHandles;
+import java.util.EnumMap;
+import java.util.Map;
+
+/** The inner loops of decode attention over one KV head of one block, for one data type. */
+public interface DecodeKernel {
+    /** Query heads that share each load: registers hold four vectors of sums for each. */
+    int MOST_HEADS = Lanes.bits() >= 512 ? 4 : 2;
+
+    /** Exponent of the factor that stored values come out too small by; fp16 has it, see {@link #of}. */
+    int HALF_EXPONENT = 112;
+
+    /**
+     * Scores of 64 tokens.
+     *
+     * @param heads 1, 2 or 4
+     * @param k address of the head's K tile
+     * @param keyRows rows of it that hold dims
+     * @param q [keyRows][values a lane][heads], scaled
+     * @param s [heads, 64]
+     */
+    void scores(int heads, long k, int keyRows, float[] q, int qo, float[] s, int so);
+
+    /**
+     * Adds weighted values of one chunk of dims.
+     *
+     * @param v address of the chunk in the head's V tile
+     * @param width dims of the chunk
+     * @param tokens that are there; one more may be read, and is zero
+     * @param p [heads, 64]
+     * @param o [heads, os] sums
+     */
+    void weigh(int heads, long v, int width, int tokens, float[] p, int po, float[] o, int oo, int os);
+
+    /**
+     * The kernel of a type. fp16 values come out 2^-{@value #HALF_EXPONENT} times too small: a shift and a mask widen
+     * them, and the caller's scales make up for it.
+     */
+    static DecodeKernel of(DataType type) {
+        return Kernels.BY_TYPE.get(type);
+    }
+
+    /** Loads the template once a type. */
+    final class Kernels {
+        private static final Map<DataType, DecodeKernel> BY_TYPE = load();
+
+        private Kernels() {}
+
+        private static Map<DataType, DecodeKernel> load() {
+            Map<DataType, DecodeKernel> kernels = new EnumMap<>(DataType.class);
+            try (InputStream file = DecodeKernel.class.getResourceAsStream("DecodeKernelTemplate.class")) {
+                byte[] bytes = file.readAllBytes();
+                for (DataType type : DataType.values()) {
+                    MethodHandles.Lookup defined = MethodHandles.lookup().defineHiddenClassWithClassData(bytes, type, true);
+                    kernels.put(type, (DecodeKernel) defined.lookupClass().getDeclaredConstructor().newInstance());
+                }
+                return kernels;
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            } catch (ReflectiveOperationException e) {
+                throw new IllegalStateException("the decode kernels cannot be made", e);
+            }
+        }
+    }
+}
