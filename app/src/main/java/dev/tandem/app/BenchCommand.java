@@ -7,12 +7,13 @@ import picocli.CommandLine.Command;
 @Command(
         name = "bench",
         mixinStandardHelpOptions = true,
-        subcommands = {BenchThroughputCommand.class, BenchLatencyCommand.class, CommandLine.HelpCommand.class},
+        subcommands = {BenchThroughputCommand.class, BenchLatencyCommand.class, BenchAttentionCommand.class, CommandLine.HelpCommand.class},
         description = {
             "Measures this machine, without HTTP.",
             "",
             "  tandem bench throughput --workload synthetic:128/128 --requests 32 --json",
-            "  tandem bench latency --batch-size 8"
+            "  tandem bench latency --batch-size 8",
+            "  tandem bench attention --threads 8"
         })
 final class BenchCommand implements Runnable {
     @CommandLine.Spec

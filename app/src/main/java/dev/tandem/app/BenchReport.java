@@ -27,16 +27,20 @@ final class BenchReport {
     static Map<String, Object> circumstances(ModelOptions options, String model, List<String> flags) {
         Map<String, Object> result = new LinkedHashMap<>();
         result.put("commit", commit());
-        result.put("machine", Runtime.getRuntime().availableProcessors() + " x " + MachineProbe.processor());
+        result.put("machine", MachineProbe.machine());
         result.put("flags", String.join(" ", flags));
-        result.put("time", Instant.now().truncatedTo(ChronoUnit.SECONDS).toString());
+        result.put("time", now());
         result.put("preset", "cpu");
         result.put("model", model);
         result.put("dtype", options.dtype);
         return result;
     }
 
-    private static String commit() {
+    static String now() {
+        return Instant.now().truncatedTo(ChronoUnit.SECONDS).toString();
+    }
+
+    static String commit() {
         try {
             Process git = new ProcessBuilder("git", "-C", System.getProperty("tandem.root", "."), "rev-parse", "--short", "HEAD")
                     .redirectError(ProcessBuilder.Redirect.DISCARD)

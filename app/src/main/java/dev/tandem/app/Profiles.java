@@ -32,7 +32,7 @@ final class Profiles {
 
     /** What a profile is good for. */
     static String name(String model, String dtype, int threads, int attentionThreads) {
-        return Runtime.getRuntime().availableProcessors() + " x " + MachineProbe.processor() + "; " + model + "; " + dtype
+        return MachineProbe.machine() + "; " + model + "; " + dtype
                 + "; CPU executor, " + threads + " threads, " + attentionThreads + " for attention";
     }
 

@@ -21,7 +21,7 @@ import java.lang.foreign.ValueLayout;
  * AMX tile: one format serves the Vector API, AMX, and a GPU that reads it over the link.
  *
  * <p>V of tokens that are not written yet is zero ({@link #clear} when a block begins): kernels may multiply it by a
- * weight of zero. K of such tokens may be anything.
+ * weight of zero. So are the rows that pad K. K of such tokens may be anything.
  */
 public record BlockFormat(int kvHeads, int headDim, DataType type) {
     /** Tokens a block. */
@@ -85,10 +85,11 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
                 + (long) (token % pack()) * type.bytes();
     }
 
-    /** Makes a block ready for its first token: V is zero. */
+    /** Makes a block ready for its first token: V is zero, and so are the rows that pad K. */
     public void clear(long block) {
+        long keys = (long) headDim / pack() * TOKENS * Float.BYTES;
         for (int head = 0; head < kvHeads; head++) {
-            MEMORY.asSlice(block + head * headBytes() + keyBytes(), valueBytes()).fill((byte) 0);
+            MEMORY.asSlice(block + head * headBytes() + keys, headBytes() - keys).fill((byte) 0);
         }
     }
 

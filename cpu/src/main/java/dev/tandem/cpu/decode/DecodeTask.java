@@ -29,6 +29,16 @@ public final class DecodeTask {
         this.out = out;
     }
 
+    /** Tokens attended to. */
+    public int context() {
+        return context;
+    }
+
+    /** Address of the row's block at {@code index}. */
+    public long block(int index) {
+        return blocks[index];
+    }
+
     int blockCount() {
         return (context + BlockFormat.TOKENS - 1) / BlockFormat.TOKENS;
     }

@@ -8,8 +8,8 @@ import java.lang.foreign.Arena;
  * not depend on who computed which.
  */
 public interface PagedDecodeAttention extends AutoCloseable {
-    /** Blocks a segment: 4,096 tokens. Rows that are no longer than one are never cut. */
-    int SEGMENT_BLOCKS = 64;
+    /** Blocks a segment: 2,048 tokens. Rows that are no longer than one are never cut. */
+    int SEGMENT_BLOCKS = 32;
 
     /** As the log and {@code --implementation} name it. */
     String name();

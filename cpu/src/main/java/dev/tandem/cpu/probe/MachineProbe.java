@@ -68,6 +68,11 @@ public final class MachineProbe implements AutoCloseable {
         return (double) tasks * FMA_ROUNDS * RoofKernels.flopsPerRound() / seconds / 1e9;
     }
 
+    /** Processors and their name, as results say it. */
+    public static String machine() {
+        return Runtime.getRuntime().availableProcessors() + " x " + processor();
+    }
+
     /** The processor's own name, or the architecture's. */
     public static String processor() {
         try {

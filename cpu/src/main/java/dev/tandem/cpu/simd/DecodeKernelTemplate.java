@@ -40,6 +40,11 @@ final class DecodeKernelTemplate implements DecodeKernel {
         }
     }
 
+    /** Rows of one page of 4 KiB are a stream to the memory; several at once hide more of its latency. */
+    private static int streams(int rows) {
+        return rows % 16 == 0 ? rows / 16 : 1;
+    }
+
     @Override
     public void scores(int heads, long k, int keyRows, float[] q, int qo, float[] s, int so) {
         for (int token = 0; token < BLOCK; token += WIDE) {
@@ -86,65 +91,67 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a31 = FloatVector.zero(Lanes.F);
         FloatVector a32 = FloatVector.zero(Lanes.F);
         FloatVector a33 = FloatVector.zero(Lanes.F);
-        long at = k;
-        int qi = qo;
-        for (int row = 0; row < keyRows; row++) {
-            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
-            IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
-            IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
-            IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
-            FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
-            FloatVector e1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
-            FloatVector e2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
-            FloatVector e3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
-            FloatVector q0 = FloatVector.broadcast(Lanes.F, q[qi + 0]);
-            a00 = e0.fma(q0, a00);
-            a01 = e1.fma(q0, a01);
-            a02 = e2.fma(q0, a02);
-            a03 = e3.fma(q0, a03);
-            FloatVector q1 = FloatVector.broadcast(Lanes.F, q[qi + 1]);
-            a10 = e0.fma(q1, a10);
-            a11 = e1.fma(q1, a11);
-            a12 = e2.fma(q1, a12);
-            a13 = e3.fma(q1, a13);
-            FloatVector q2 = FloatVector.broadcast(Lanes.F, q[qi + 2]);
-            a20 = e0.fma(q2, a20);
-            a21 = e1.fma(q2, a21);
-            a22 = e2.fma(q2, a22);
-            a23 = e3.fma(q2, a23);
-            FloatVector q3 = FloatVector.broadcast(Lanes.F, q[qi + 3]);
-            a30 = e0.fma(q3, a30);
-            a31 = e1.fma(q3, a31);
-            a32 = e2.fma(q3, a32);
-            a33 = e3.fma(q3, a33);
-            if (PAIRED) {
-                FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector r0 = FloatVector.broadcast(Lanes.F, q[qi + 4 + 0]);
-                a00 = o0.fma(r0, a00);
-                a01 = o1.fma(r0, a01);
-                a02 = o2.fma(r0, a02);
-                a03 = o3.fma(r0, a03);
-                FloatVector r1 = FloatVector.broadcast(Lanes.F, q[qi + 4 + 1]);
-                a10 = o0.fma(r1, a10);
-                a11 = o1.fma(r1, a11);
-                a12 = o2.fma(r1, a12);
-                a13 = o3.fma(r1, a13);
-                FloatVector r2 = FloatVector.broadcast(Lanes.F, q[qi + 4 + 2]);
-                a20 = o0.fma(r2, a20);
-                a21 = o1.fma(r2, a21);
-                a22 = o2.fma(r2, a22);
-                a23 = o3.fma(r2, a23);
-                FloatVector r3 = FloatVector.broadcast(Lanes.F, q[qi + 4 + 3]);
-                a30 = o0.fma(r3, a30);
-                a31 = o1.fma(r3, a31);
-                a32 = o2.fma(r3, a32);
-                a33 = o3.fma(r3, a33);
+        int streams = streams(keyRows);
+        int step = keyRows / streams;
+        for (int i = 0; i < step; i++) {
+            for (int row = i; row < keyRows; row += step) {
+                long at = k + row * ROW;
+                int qi = qo + row * (PAIRED ? 8 : 4);
+                IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+                IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+                IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
+                IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
+                FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+                FloatVector e1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+                FloatVector e2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
+                FloatVector e3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
+                FloatVector q0 = FloatVector.broadcast(Lanes.F, q[qi + 0]);
+                a00 = e0.fma(q0, a00);
+                a01 = e1.fma(q0, a01);
+                a02 = e2.fma(q0, a02);
+                a03 = e3.fma(q0, a03);
+                FloatVector q1 = FloatVector.broadcast(Lanes.F, q[qi + 1]);
+                a10 = e0.fma(q1, a10);
+                a11 = e1.fma(q1, a11);
+                a12 = e2.fma(q1, a12);
+                a13 = e3.fma(q1, a13);
+                FloatVector q2 = FloatVector.broadcast(Lanes.F, q[qi + 2]);
+                a20 = e0.fma(q2, a20);
+                a21 = e1.fma(q2, a21);
+                a22 = e2.fma(q2, a22);
+                a23 = e3.fma(q2, a23);
+                FloatVector q3 = FloatVector.broadcast(Lanes.F, q[qi + 3]);
+                a30 = e0.fma(q3, a30);
+                a31 = e1.fma(q3, a31);
+                a32 = e2.fma(q3, a32);
+                a33 = e3.fma(q3, a33);
+                if (PAIRED) {
+                    FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector r0 = FloatVector.broadcast(Lanes.F, q[qi + 4 + 0]);
+                    a00 = o0.fma(r0, a00);
+                    a01 = o1.fma(r0, a01);
+                    a02 = o2.fma(r0, a02);
+                    a03 = o3.fma(r0, a03);
+                    FloatVector r1 = FloatVector.broadcast(Lanes.F, q[qi + 4 + 1]);
+                    a10 = o0.fma(r1, a10);
+                    a11 = o1.fma(r1, a11);
+                    a12 = o2.fma(r1, a12);
+                    a13 = o3.fma(r1, a13);
+                    FloatVector r2 = FloatVector.broadcast(Lanes.F, q[qi + 4 + 2]);
+                    a20 = o0.fma(r2, a20);
+                    a21 = o1.fma(r2, a21);
+                    a22 = o2.fma(r2, a22);
+                    a23 = o3.fma(r2, a23);
+                    FloatVector r3 = FloatVector.broadcast(Lanes.F, q[qi + 4 + 3]);
+                    a30 = o0.fma(r3, a30);
+                    a31 = o1.fma(r3, a31);
+                    a32 = o2.fma(r3, a32);
+                    a33 = o3.fma(r3, a33);
+                }
             }
-            at += ROW;
-            qi += PAIRED ? 8 : 4;
         }
         a00.intoArray(s, so + 0 * BLOCK + 0 * Lanes.COUNT);
         a01.intoArray(s, so + 0 * BLOCK + 1 * Lanes.COUNT);
@@ -173,45 +180,47 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a11 = FloatVector.zero(Lanes.F);
         FloatVector a12 = FloatVector.zero(Lanes.F);
         FloatVector a13 = FloatVector.zero(Lanes.F);
-        long at = k;
-        int qi = qo;
-        for (int row = 0; row < keyRows; row++) {
-            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
-            IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
-            IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
-            IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
-            FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
-            FloatVector e1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
-            FloatVector e2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
-            FloatVector e3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
-            FloatVector q0 = FloatVector.broadcast(Lanes.F, q[qi + 0]);
-            a00 = e0.fma(q0, a00);
-            a01 = e1.fma(q0, a01);
-            a02 = e2.fma(q0, a02);
-            a03 = e3.fma(q0, a03);
-            FloatVector q1 = FloatVector.broadcast(Lanes.F, q[qi + 1]);
-            a10 = e0.fma(q1, a10);
-            a11 = e1.fma(q1, a11);
-            a12 = e2.fma(q1, a12);
-            a13 = e3.fma(q1, a13);
-            if (PAIRED) {
-                FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector r0 = FloatVector.broadcast(Lanes.F, q[qi + 2 + 0]);
-                a00 = o0.fma(r0, a00);
-                a01 = o1.fma(r0, a01);
-                a02 = o2.fma(r0, a02);
-                a03 = o3.fma(r0, a03);
-                FloatVector r1 = FloatVector.broadcast(Lanes.F, q[qi + 2 + 1]);
-                a10 = o0.fma(r1, a10);
-                a11 = o1.fma(r1, a11);
-                a12 = o2.fma(r1, a12);
-                a13 = o3.fma(r1, a13);
+        int streams = streams(keyRows);
+        int step = keyRows / streams;
+        for (int i = 0; i < step; i++) {
+            for (int row = i; row < keyRows; row += step) {
+                long at = k + row * ROW;
+                int qi = qo + row * (PAIRED ? 4 : 2);
+                IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+                IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+                IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
+                IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
+                FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+                FloatVector e1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+                FloatVector e2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
+                FloatVector e3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
+                FloatVector q0 = FloatVector.broadcast(Lanes.F, q[qi + 0]);
+                a00 = e0.fma(q0, a00);
+                a01 = e1.fma(q0, a01);
+                a02 = e2.fma(q0, a02);
+                a03 = e3.fma(q0, a03);
+                FloatVector q1 = FloatVector.broadcast(Lanes.F, q[qi + 1]);
+                a10 = e0.fma(q1, a10);
+                a11 = e1.fma(q1, a11);
+                a12 = e2.fma(q1, a12);
+                a13 = e3.fma(q1, a13);
+                if (PAIRED) {
+                    FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector r0 = FloatVector.broadcast(Lanes.F, q[qi + 2 + 0]);
+                    a00 = o0.fma(r0, a00);
+                    a01 = o1.fma(r0, a01);
+                    a02 = o2.fma(r0, a02);
+                    a03 = o3.fma(r0, a03);
+                    FloatVector r1 = FloatVector.broadcast(Lanes.F, q[qi + 2 + 1]);
+                    a10 = o0.fma(r1, a10);
+                    a11 = o1.fma(r1, a11);
+                    a12 = o2.fma(r1, a12);
+                    a13 = o3.fma(r1, a13);
+                }
             }
-            at += ROW;
-            qi += PAIRED ? 4 : 2;
         }
         a00.intoArray(s, so + 0 * BLOCK + 0 * Lanes.COUNT);
         a01.intoArray(s, so + 0 * BLOCK + 1 * Lanes.COUNT);
@@ -228,35 +237,37 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a01 = FloatVector.zero(Lanes.F);
         FloatVector a02 = FloatVector.zero(Lanes.F);
         FloatVector a03 = FloatVector.zero(Lanes.F);
-        long at = k;
-        int qi = qo;
-        for (int row = 0; row < keyRows; row++) {
-            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
-            IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
-            IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
-            IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
-            FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
-            FloatVector e1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
-            FloatVector e2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
-            FloatVector e3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
-            FloatVector q0 = FloatVector.broadcast(Lanes.F, q[qi + 0]);
-            a00 = e0.fma(q0, a00);
-            a01 = e1.fma(q0, a01);
-            a02 = e2.fma(q0, a02);
-            a03 = e3.fma(q0, a03);
-            if (PAIRED) {
-                FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector r0 = FloatVector.broadcast(Lanes.F, q[qi + 1 + 0]);
-                a00 = o0.fma(r0, a00);
-                a01 = o1.fma(r0, a01);
-                a02 = o2.fma(r0, a02);
-                a03 = o3.fma(r0, a03);
+        int streams = streams(keyRows);
+        int step = keyRows / streams;
+        for (int i = 0; i < step; i++) {
+            for (int row = i; row < keyRows; row += step) {
+                long at = k + row * ROW;
+                int qi = qo + row * (PAIRED ? 2 : 1);
+                IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+                IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+                IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
+                IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
+                FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+                FloatVector e1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+                FloatVector e2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
+                FloatVector e3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
+                FloatVector q0 = FloatVector.broadcast(Lanes.F, q[qi + 0]);
+                a00 = e0.fma(q0, a00);
+                a01 = e1.fma(q0, a01);
+                a02 = e2.fma(q0, a02);
+                a03 = e3.fma(q0, a03);
+                if (PAIRED) {
+                    FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector r0 = FloatVector.broadcast(Lanes.F, q[qi + 1 + 0]);
+                    a00 = o0.fma(r0, a00);
+                    a01 = o1.fma(r0, a01);
+                    a02 = o2.fma(r0, a02);
+                    a03 = o3.fma(r0, a03);
+                }
             }
-            at += ROW;
-            qi += PAIRED ? 2 : 1;
         }
         a00.intoArray(s, so + 0 * BLOCK + 0 * Lanes.COUNT);
         a01.intoArray(s, so + 0 * BLOCK + 1 * Lanes.COUNT);
@@ -281,65 +292,67 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a31 = FloatVector.fromArray(Lanes.F, o, oo + 3 * os + 1 * Lanes.COUNT);
         FloatVector a32 = FloatVector.fromArray(Lanes.F, o, oo + 3 * os + 2 * Lanes.COUNT);
         FloatVector a33 = FloatVector.fromArray(Lanes.F, o, oo + 3 * os + 3 * Lanes.COUNT);
-        long at = v;
-        int pi = po;
-        for (int row = 0; row < rows; row++) {
-            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
-            IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
-            IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
-            IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
-            FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
-            FloatVector e1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
-            FloatVector e2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
-            FloatVector e3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
-            FloatVector p0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK]);
-            a00 = e0.fma(p0, a00);
-            a01 = e1.fma(p0, a01);
-            a02 = e2.fma(p0, a02);
-            a03 = e3.fma(p0, a03);
-            FloatVector p1 = FloatVector.broadcast(Lanes.F, p[pi + 1 * BLOCK]);
-            a10 = e0.fma(p1, a10);
-            a11 = e1.fma(p1, a11);
-            a12 = e2.fma(p1, a12);
-            a13 = e3.fma(p1, a13);
-            FloatVector p2 = FloatVector.broadcast(Lanes.F, p[pi + 2 * BLOCK]);
-            a20 = e0.fma(p2, a20);
-            a21 = e1.fma(p2, a21);
-            a22 = e2.fma(p2, a22);
-            a23 = e3.fma(p2, a23);
-            FloatVector p3 = FloatVector.broadcast(Lanes.F, p[pi + 3 * BLOCK]);
-            a30 = e0.fma(p3, a30);
-            a31 = e1.fma(p3, a31);
-            a32 = e2.fma(p3, a32);
-            a33 = e3.fma(p3, a33);
-            if (PAIRED) {
-                FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector r0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK + 1]);
-                a00 = o0.fma(r0, a00);
-                a01 = o1.fma(r0, a01);
-                a02 = o2.fma(r0, a02);
-                a03 = o3.fma(r0, a03);
-                FloatVector r1 = FloatVector.broadcast(Lanes.F, p[pi + 1 * BLOCK + 1]);
-                a10 = o0.fma(r1, a10);
-                a11 = o1.fma(r1, a11);
-                a12 = o2.fma(r1, a12);
-                a13 = o3.fma(r1, a13);
-                FloatVector r2 = FloatVector.broadcast(Lanes.F, p[pi + 2 * BLOCK + 1]);
-                a20 = o0.fma(r2, a20);
-                a21 = o1.fma(r2, a21);
-                a22 = o2.fma(r2, a22);
-                a23 = o3.fma(r2, a23);
-                FloatVector r3 = FloatVector.broadcast(Lanes.F, p[pi + 3 * BLOCK + 1]);
-                a30 = o0.fma(r3, a30);
-                a31 = o1.fma(r3, a31);
-                a32 = o2.fma(r3, a32);
-                a33 = o3.fma(r3, a33);
+        int streams = streams(rows);
+        int step = rows / streams;
+        for (int i = 0; i < step; i++) {
+            for (int row = i; row < rows; row += step) {
+                long at = v + (long) row * stride;
+                int pi = po + (PAIRED ? 2 * row : row);
+                IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+                IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+                IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
+                IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
+                FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+                FloatVector e1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+                FloatVector e2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
+                FloatVector e3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
+                FloatVector p0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK]);
+                a00 = e0.fma(p0, a00);
+                a01 = e1.fma(p0, a01);
+                a02 = e2.fma(p0, a02);
+                a03 = e3.fma(p0, a03);
+                FloatVector p1 = FloatVector.broadcast(Lanes.F, p[pi + 1 * BLOCK]);
+                a10 = e0.fma(p1, a10);
+                a11 = e1.fma(p1, a11);
+                a12 = e2.fma(p1, a12);
+                a13 = e3.fma(p1, a13);
+                FloatVector p2 = FloatVector.broadcast(Lanes.F, p[pi + 2 * BLOCK]);
+                a20 = e0.fma(p2, a20);
+                a21 = e1.fma(p2, a21);
+                a22 = e2.fma(p2, a22);
+                a23 = e3.fma(p2, a23);
+                FloatVector p3 = FloatVector.broadcast(Lanes.F, p[pi + 3 * BLOCK]);
+                a30 = e0.fma(p3, a30);
+                a31 = e1.fma(p3, a31);
+                a32 = e2.fma(p3, a32);
+                a33 = e3.fma(p3, a33);
+                if (PAIRED) {
+                    FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector r0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK + 1]);
+                    a00 = o0.fma(r0, a00);
+                    a01 = o1.fma(r0, a01);
+                    a02 = o2.fma(r0, a02);
+                    a03 = o3.fma(r0, a03);
+                    FloatVector r1 = FloatVector.broadcast(Lanes.F, p[pi + 1 * BLOCK + 1]);
+                    a10 = o0.fma(r1, a10);
+                    a11 = o1.fma(r1, a11);
+                    a12 = o2.fma(r1, a12);
+                    a13 = o3.fma(r1, a13);
+                    FloatVector r2 = FloatVector.broadcast(Lanes.F, p[pi + 2 * BLOCK + 1]);
+                    a20 = o0.fma(r2, a20);
+                    a21 = o1.fma(r2, a21);
+                    a22 = o2.fma(r2, a22);
+                    a23 = o3.fma(r2, a23);
+                    FloatVector r3 = FloatVector.broadcast(Lanes.F, p[pi + 3 * BLOCK + 1]);
+                    a30 = o0.fma(r3, a30);
+                    a31 = o1.fma(r3, a31);
+                    a32 = o2.fma(r3, a32);
+                    a33 = o3.fma(r3, a33);
+                }
             }
-            at += stride;
-            pi += PAIRED ? 2 : 1;
         }
         a00.intoArray(o, oo + 0 * os + 0 * Lanes.COUNT);
         a01.intoArray(o, oo + 0 * os + 1 * Lanes.COUNT);
@@ -368,45 +381,47 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a11 = FloatVector.fromArray(Lanes.F, o, oo + 1 * os + 1 * Lanes.COUNT);
         FloatVector a12 = FloatVector.fromArray(Lanes.F, o, oo + 1 * os + 2 * Lanes.COUNT);
         FloatVector a13 = FloatVector.fromArray(Lanes.F, o, oo + 1 * os + 3 * Lanes.COUNT);
-        long at = v;
-        int pi = po;
-        for (int row = 0; row < rows; row++) {
-            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
-            IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
-            IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
-            IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
-            FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
-            FloatVector e1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
-            FloatVector e2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
-            FloatVector e3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
-            FloatVector p0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK]);
-            a00 = e0.fma(p0, a00);
-            a01 = e1.fma(p0, a01);
-            a02 = e2.fma(p0, a02);
-            a03 = e3.fma(p0, a03);
-            FloatVector p1 = FloatVector.broadcast(Lanes.F, p[pi + 1 * BLOCK]);
-            a10 = e0.fma(p1, a10);
-            a11 = e1.fma(p1, a11);
-            a12 = e2.fma(p1, a12);
-            a13 = e3.fma(p1, a13);
-            if (PAIRED) {
-                FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector r0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK + 1]);
-                a00 = o0.fma(r0, a00);
-                a01 = o1.fma(r0, a01);
-                a02 = o2.fma(r0, a02);
-                a03 = o3.fma(r0, a03);
-                FloatVector r1 = FloatVector.broadcast(Lanes.F, p[pi + 1 * BLOCK + 1]);
-                a10 = o0.fma(r1, a10);
-                a11 = o1.fma(r1, a11);
-                a12 = o2.fma(r1, a12);
-                a13 = o3.fma(r1, a13);
+        int streams = streams(rows);
+        int step = rows / streams;
+        for (int i = 0; i < step; i++) {
+            for (int row = i; row < rows; row += step) {
+                long at = v + (long) row * stride;
+                int pi = po + (PAIRED ? 2 * row : row);
+                IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+                IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+                IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
+                IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
+                FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+                FloatVector e1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+                FloatVector e2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
+                FloatVector e3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
+                FloatVector p0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK]);
+                a00 = e0.fma(p0, a00);
+                a01 = e1.fma(p0, a01);
+                a02 = e2.fma(p0, a02);
+                a03 = e3.fma(p0, a03);
+                FloatVector p1 = FloatVector.broadcast(Lanes.F, p[pi + 1 * BLOCK]);
+                a10 = e0.fma(p1, a10);
+                a11 = e1.fma(p1, a11);
+                a12 = e2.fma(p1, a12);
+                a13 = e3.fma(p1, a13);
+                if (PAIRED) {
+                    FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector r0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK + 1]);
+                    a00 = o0.fma(r0, a00);
+                    a01 = o1.fma(r0, a01);
+                    a02 = o2.fma(r0, a02);
+                    a03 = o3.fma(r0, a03);
+                    FloatVector r1 = FloatVector.broadcast(Lanes.F, p[pi + 1 * BLOCK + 1]);
+                    a10 = o0.fma(r1, a10);
+                    a11 = o1.fma(r1, a11);
+                    a12 = o2.fma(r1, a12);
+                    a13 = o3.fma(r1, a13);
+                }
             }
-            at += stride;
-            pi += PAIRED ? 2 : 1;
         }
         a00.intoArray(o, oo + 0 * os + 0 * Lanes.COUNT);
         a01.intoArray(o, oo + 0 * os + 1 * Lanes.COUNT);
@@ -423,35 +438,37 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a01 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 1 * Lanes.COUNT);
         FloatVector a02 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 2 * Lanes.COUNT);
         FloatVector a03 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 3 * Lanes.COUNT);
-        long at = v;
-        int pi = po;
-        for (int row = 0; row < rows; row++) {
-            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
-            IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
-            IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
-            IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
-            FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
-            FloatVector e1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
-            FloatVector e2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
-            FloatVector e3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
-            FloatVector p0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK]);
-            a00 = e0.fma(p0, a00);
-            a01 = e1.fma(p0, a01);
-            a02 = e2.fma(p0, a02);
-            a03 = e3.fma(p0, a03);
-            if (PAIRED) {
-                FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector o3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector r0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK + 1]);
-                a00 = o0.fma(r0, a00);
-                a01 = o1.fma(r0, a01);
-                a02 = o2.fma(r0, a02);
-                a03 = o3.fma(r0, a03);
+        int streams = streams(rows);
+        int step = rows / streams;
+        for (int i = 0; i < step; i++) {
+            for (int row = i; row < rows; row += step) {
+                long at = v + (long) row * stride;
+                int pi = po + (PAIRED ? 2 * row : row);
+                IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+                IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+                IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
+                IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
+                FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+                FloatVector e1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+                FloatVector e2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
+                FloatVector e3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
+                FloatVector p0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK]);
+                a00 = e0.fma(p0, a00);
+                a01 = e1.fma(p0, a01);
+                a02 = e2.fma(p0, a02);
+                a03 = e3.fma(p0, a03);
+                if (PAIRED) {
+                    FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector o3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector r0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK + 1]);
+                    a00 = o0.fma(r0, a00);
+                    a01 = o1.fma(r0, a01);
+                    a02 = o2.fma(r0, a02);
+                    a03 = o3.fma(r0, a03);
+                }
             }
-            at += stride;
-            pi += PAIRED ? 2 : 1;
         }
         a00.intoArray(o, oo + 0 * os + 0 * Lanes.COUNT);
         a01.intoArray(o, oo + 0 * os + 1 * Lanes.COUNT);
@@ -461,20 +478,22 @@ final class DecodeKernelTemplate implements DecodeKernel {
 
     private static void narrow1(long v, int rows, int stride, float[] p, int po, float[] o, int oo, int os) {
         FloatVector a00 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 0 * Lanes.COUNT);
-        long at = v;
-        int pi = po;
-        for (int row = 0; row < rows; row++) {
-            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
-            FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
-            FloatVector p0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK]);
-            a00 = e0.fma(p0, a00);
-            if (PAIRED) {
-                FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector r0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK + 1]);
-                a00 = o0.fma(r0, a00);
+        int streams = streams(rows);
+        int step = rows / streams;
+        for (int i = 0; i < step; i++) {
+            for (int row = i; row < rows; row += step) {
+                long at = v + (long) row * stride;
+                int pi = po + (PAIRED ? 2 * row : row);
+                IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+                FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+                FloatVector p0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK]);
+                a00 = e0.fma(p0, a00);
+                if (PAIRED) {
+                    FloatVector o0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                    FloatVector r0 = FloatVector.broadcast(Lanes.F, p[pi + 0 * BLOCK + 1]);
+                    a00 = o0.fma(r0, a00);
+                }
             }
-            at += stride;
-            pi += PAIRED ? 2 : 1;
         }
         a00.intoArray(o, oo + 0 * os + 0 * Lanes.COUNT);
     }

@@ -6,6 +6,7 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.util.Optional;
 
 /**
  * Large zeroed allocations whose pages the system provides only when touched, unlike {@link Arena#allocate}, which
@@ -20,6 +21,16 @@ public final class NativeMemory {
             .downcallHandle(
                     Linker.nativeLinker().defaultLookup().findOrThrow("free"),
                     FunctionDescriptor.ofVoid(ValueLayout.ADDRESS));
+    private static final Optional<MethodHandle> MADVISE = Linker.nativeLinker()
+            .defaultLookup()
+            .find("madvise")
+            .map(symbol -> Linker.nativeLinker()
+                    .downcallHandle(
+                            symbol,
+                            FunctionDescriptor.of(
+                                    ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT)));
+    private static final int MADV_HUGEPAGE = 14;
+    private static final long HUGE_PAGE = 2L << 20;
     private static final int ALIGNMENT = 64;
 
     private NativeMemory() {}
@@ -38,6 +49,23 @@ public final class NativeMemory {
         } catch (Throwable e) {
             throw new IllegalStateException("calloc", e);
         }
+    }
+
+    /** Likewise, in huge pages where the system has them to give: for memory that is read block by block. */
+    public static MemorySegment allocateHuge(long bytes, String what, Arena arena) {
+        MemorySegment memory = allocate(bytes + HUGE_PAGE, what, arena);
+        long aligned = (memory.address() + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+        if (MADVISE.isPresent()) {
+            try {
+                // advice: where it is not taken, pages are small and nothing else changes
+                int ignored = (int) MADVISE.get().invokeExact(MemorySegment.ofAddress(aligned), bytes, MADV_HUGEPAGE);
+            } catch (RuntimeException | Error e) {
+                throw e;
+            } catch (Throwable e) {
+                throw new IllegalStateException("madvise", e);
+            }
+        }
+        return memory.asSlice(aligned - memory.address(), bytes);
     }
 
     private static void free(MemorySegment memory) {

@@ -1,0 +1,115 @@
+package dev.tandem.cpu.decode;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.Optional;
+
+/**
+ * The compiled kernel of {@code src/main/native/decode_amx.c}: loaded once, where this build has it, the processor has
+ * AMX with bf16, and the system lets this process use it.
+ */
+public final class AmxLibrary {
+    private static final String RESOURCE = "/native/libtandem-amx.so";
+
+    private record Loaded(Optional<AmxLibrary> library, String reason) {}
+
+    private static final Loaded LOADED = load();
+
+    private final MethodHandle partial;
+    private final MethodHandle read;
+
+    private AmxLibrary(MethodHandle partial, MethodHandle read) {
+        this.partial = partial;
+        this.read = read;
+    }
+
+    /** Empty where it cannot be used; {@link #reason} says why. */
+    public static Optional<AmxLibrary> find() {
+        return LOADED.library();
+    }
+
+    /** Why there is none, or that there is one. */
+    public static String reason() {
+        return LOADED.reason();
+    }
+
+    private static Loaded load() {
+        if (!processorHas("amx_bf16") || !processorHas("avx512_bf16")) {
+            return new Loaded(Optional.empty(), "this processor has no AMX with bf16");
+        }
+        try (InputStream file = AmxLibrary.class.getResourceAsStream(RESOURCE)) {
+            if (file == null) {
+                return new Loaded(Optional.empty(), "the build found no C compiler for the AMX kernel");
+            }
+            Path copy = Files.createTempFile("tandem-amx", ".so");
+            try {
+                Files.copy(file, copy, StandardCopyOption.REPLACE_EXISTING);
+                return link(SymbolLookup.libraryLookup(copy, Arena.global()));
+            } finally {
+                Files.delete(copy);
+            }
+        } catch (IOException | IllegalArgumentException e) {
+            return new Loaded(Optional.empty(), "the AMX kernel cannot be loaded: " + e.getMessage());
+        }
+    }
+
+    private static Loaded link(SymbolLookup symbols) {
+        Linker linker = Linker.nativeLinker();
+        MethodHandle request = linker.downcallHandle(
+                symbols.findOrThrow("tandem_amx_request"), FunctionDescriptor.of(ValueLayout.JAVA_INT));
+        try {
+            int refused = (int) request.invokeExact();
+            if (refused != 0) {
+                return new Loaded(Optional.empty(), "the system does not let this process use AMX");
+            }
+        } catch (Throwable e) {
+            throw new IllegalStateException("tandem_amx_request", e);
+        }
+        MethodHandle partial = linker.downcallHandle(
+                symbols.findOrThrow("tandem_amx_partial"), FunctionDescriptor.ofVoid(ValueLayout.ADDRESS));
+        MethodHandle read = linker.downcallHandle(
+                symbols.findOrThrow("tandem_read"),
+                FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG));
+        return new Loaded(Optional.of(new AmxLibrary(partial, read)), "AMX with bf16");
+    }
+
+    private static boolean processorHas(String flag) {
+        try {
+            Path info = Path.of("/proc/cpuinfo");
+            return Files.exists(info)
+                    && Files.readAllLines(info).stream()
+                            .filter(line -> line.startsWith("flags"))
+                            .anyMatch(line -> (line + " ").contains(" " + flag + " "));
+        } catch (IOException e) {
+            return false;
+        }
+    }
+
+    /** @param task the C source's {@code struct task} */
+    void partial(MemorySegment task) {
+        try {
+            partial.invokeExact(task);
+        } catch (Throwable e) {
+            throw new IllegalStateException("tandem_amx_partial", e);
+        }
+    }
+
+    /** Reads {@code bytes}, a multiple of 256, with software prefetch. */
+    public long read(long address, long bytes) {
+        try {
+            return (long) read.invokeExact(MemorySegment.ofAddress(address), bytes);
+        } catch (Throwable e) {
+            throw new IllegalStateException("tandem_read", e);
+        }
+    }
+}

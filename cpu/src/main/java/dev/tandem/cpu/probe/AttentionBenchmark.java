@@ -1,0 +1,132 @@
+package dev.tandem.cpu.probe;
+
+import dev.tandem.cpu.decode.AttentionWorkers;
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cpu.decode.DecodeTask;
+import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cpu.topology.NativeMemory;
+import dev.tandem.engine.clock.Clock;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.SplittableRandom;
+
+/**
+ * Decode attention of one layer over random KV in shuffled blocks, and plain reads of the same blocks in turn with it.
+ * Closing it frees the memory.
+ *
+ * <p>Owned by: the thread that measures.
+ */
+public final class AttentionBenchmark implements AutoCloseable {
+    /** Medians, 10^9 bytes of KV a second. */
+    public record Result(double roof, double kernel) {
+        public double share() {
+            return kernel / roof;
+        }
+    }
+
+    private final Arena arena = Arena.ofShared();
+    private final BlockFormat format;
+    private final Clock clock;
+    private final int rounds;
+    private final List<DecodeTask> tasks = new ArrayList<>();
+    private final double bytes;
+
+    /** @param rounds of roof and kernel each */
+    public AttentionBenchmark(BlockFormat format, int heads, int batch, int context, int rounds, long seed, Clock clock) {
+        this.format = format;
+        this.clock = clock;
+        this.rounds = rounds;
+        SplittableRandom random = new SplittableRandom(seed);
+        int perRow = (context + BlockFormat.TOKENS - 1) / BlockFormat.TOKENS;
+        long blocks = (long) batch * perRow;
+        MemorySegment kv = NativeMemory.allocateHuge(blocks * format.blockBytes(), "the KV of the benchmark", arena);
+        long[] addresses = fill(kv, (int) blocks, random);
+        long row = (long) heads * format.headDim() * format.type().bytes();
+        MemorySegment q = arena.allocate(batch * row, 64);
+        fill(q.address(), batch * heads * format.headDim(), random);
+        MemorySegment out = arena.allocate((long) batch * heads * format.headDim() * Float.BYTES, 64);
+        for (int i = 0; i < batch; i++) {
+            DecodeTask task = new DecodeTask();
+            long[] own = Arrays.copyOfRange(addresses, i * perRow, (i + 1) * perRow);
+            task.set(q.address() + i * row, 0, 0, own, context, out.address() + (long) i * heads * format.headDim() * Float.BYTES);
+            tasks.add(task);
+        }
+        this.bytes = 2.0 * batch * context * format.kvHeads() * format.headDim() * format.type().bytes();
+    }
+
+    /** One block of random values, copied everywhere; the addresses are shuffled. */
+    private long[] fill(MemorySegment kv, int blocks, SplittableRandom random) {
+        fill(kv.address(), (int) (format.blockBytes() / format.type().bytes()), random);
+        long[] addresses = new long[blocks];
+        for (int i = 0; i < blocks; i++) {
+            addresses[i] = kv.address() + i * format.blockBytes();
+            if (i > 0) {
+                MemorySegment.copy(kv, 0, kv, i * format.blockBytes(), format.blockBytes());
+            }
+        }
+        for (int i = blocks - 1; i > 0; i--) {
+            int other = random.nextInt(i + 1);
+            long swap = addresses[i];
+            addresses[i] = addresses[other];
+            addresses[other] = swap;
+        }
+        return addresses;
+    }
+
+    private void fill(long address, int count, SplittableRandom random) {
+        for (int i = 0; i < count; i++) {
+            format.store(address + (long) i * format.type().bytes(), (float) (2 * random.nextDouble() - 1));
+        }
+    }
+
+    /** The better of the roofs against the kernel, in turn, on workers of their own that are bound to the same cores. */
+    public Result measure(PagedDecodeAttention attention, List<PagedDecodeAttention> readers, int threads) {
+        List<AttentionWorkers> all = new ArrayList<>();
+        try {
+            for (PagedDecodeAttention reader : readers) {
+                all.add(new AttentionWorkers(reader, threads, true, 0, tasks.size(), tasks.getFirst().context()));
+            }
+            all.add(new AttentionWorkers(attention, threads, true, 0, tasks.size(), tasks.getFirst().context()));
+            double[][] rates = new double[all.size()][rounds];
+            for (int round = -2; round < rounds; round++) {
+                for (int i = 0; i < all.size(); i++) {
+                    double rate = rate(all.get(i));
+                    if (round >= 0) {
+                        rates[i][round] = rate;
+                    }
+                }
+            }
+            double roof = 0;
+            for (int i = 0; i < readers.size(); i++) {
+                roof = Math.max(roof, median(rates[i]));
+            }
+            return new Result(roof, median(rates[readers.size()]));
+        } finally {
+            all.forEach(AttentionWorkers::close);
+        }
+    }
+
+    private static double median(double[] values) {
+        double[] sorted = values.clone();
+        Arrays.sort(sorted);
+        return sorted[sorted.length / 2];
+    }
+
+    private double rate(AttentionWorkers workers) {
+        workers.beginStep();
+        long begin = clock.nanos();
+        tasks.forEach(workers::submit);
+        workers.await();
+        long nanos = clock.nanos() - begin;
+        workers.endStep();
+        return bytes / nanos;
+    }
+
+    @Override
+    public void close() {
+        arena.close();
+    }
+}

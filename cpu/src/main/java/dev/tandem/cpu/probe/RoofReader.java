@@ -1,0 +1,91 @@
+package dev.tandem.cpu.probe;
+
+import dev.tandem.cpu.decode.AmxLibrary;
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cpu.decode.DecodeTask;
+import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cpu.decode.Partial;
+import dev.tandem.cpu.simd.RoofKernels;
+import java.lang.foreign.Arena;
+import java.util.List;
+import java.util.stream.Stream;
+
+/** Reads the same blocks as attention would, in the same order and by the same workers, and does nothing with them. */
+public final class RoofReader implements PagedDecodeAttention {
+    private static final long STEP = 512;
+    private static final long PAGES = 16 << 10;
+
+    private final BlockFormat format;
+    private final int heads;
+    private final Way way;
+    private volatile long sink;
+
+    /** How the blocks are read. */
+    public enum Way {
+        PLAIN("read"),
+        /** Four pages side by side. */
+        STREAMS("read, four streams"),
+        /** With software prefetch; only where {@link AmxLibrary} is there. */
+        PREFETCHED("read, prefetched");
+
+        private final String label;
+
+        Way(String label) {
+            this.label = label;
+        }
+    }
+
+    private RoofReader(BlockFormat format, int heads, Way way) {
+        this.format = format;
+        this.heads = heads;
+        this.way = way;
+    }
+
+    /** Every way that runs here; the best is the roof. */
+    public static List<PagedDecodeAttention> all(BlockFormat format, int heads) {
+        return Stream.of(Way.values())
+                .filter(way -> way != Way.PREFETCHED || AmxLibrary.find().isPresent())
+                .map(way -> (PagedDecodeAttention) new RoofReader(format, heads, way))
+                .toList();
+    }
+
+    @Override
+    public String name() {
+        return way.label;
+    }
+
+    @Override
+    public BlockFormat format() {
+        return format;
+    }
+
+    @Override
+    public int heads() {
+        return heads;
+    }
+
+    @Override
+    public Scratch scratch(Arena arena) {
+        return new Scratch() {};
+    }
+
+    @Override
+    public void partial(DecodeTask task, int first, int last, Scratch scratch, Partial partial) {
+        long sum = 0;
+        for (int i = first; i < last; i++) {
+            int tokens = Math.min(BlockFormat.TOKENS, task.context() - i * BlockFormat.TOKENS);
+            long bytes = format.blockBytes() * tokens / BlockFormat.TOKENS;
+            sum += switch (way) {
+                case PLAIN -> RoofKernels.read(task.block(i), bytes / STEP * STEP);
+                case STREAMS -> RoofKernels.readStreams(task.block(i), bytes / PAGES * PAGES);
+                case PREFETCHED -> AmxLibrary.find().orElseThrow().read(task.block(i), bytes / STEP * STEP);
+            };
+        }
+        sink = sum;
+    }
+
+    /** Keeps the reads from being optimised away. */
+    public long sink() {
+        return sink;
+    }
+}

@@ -1,0 +1,242 @@
+/*
+ * Decode attention over host KV blocks with AMX tiles, bf16. The layout is that of BlockFormat: rows of 64 lanes are 256
+ * bytes, and 16 of them, 64 bytes wide, are a tile. One call computes a row's blocks [first, last) of one layer into a
+ * partial result. Tiles are released before it returns.
+ *
+ * p (the weights) is split into two bf16 parts, p = high + low, each multiplied by V: sums as exact as with fp32 weights
+ * to 2^-16, for twice the tile products, which wait for memory anyway.
+ */
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { TOKENS = 64, ROW = 256, MOST_GROUP = 16, PAGE = 4096, AHEAD = 4 * PAGE };
+static const float LEAST = -1e30f;
+
+struct task {
+    const uint16_t *q;       /* [kv_heads * group][key_dims], zeros beyond head_dim */
+    const char *const *blocks;
+    int32_t first, last, context;
+    int32_t kv_heads, group, head_dim, key_dims;
+    float scale;             /* log2(e) / sqrt(head_dim) */
+    float *max, *sum;        /* [kv_heads * group] */
+    float *weighted;         /* [kv_heads * group][head_dim] */
+};
+
+struct __attribute__((aligned(64))) config {
+    uint8_t palette, start, reserved[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+};
+
+struct __attribute__((aligned(64))) working {
+    float scores[MOST_GROUP * TOKENS];
+    uint16_t high[MOST_GROUP * TOKENS];
+    uint16_t low[MOST_GROUP * TOKENS];
+};
+
+/*
+ * What is prefetched while a block is computed: the 16 KiB after those in use, four pages side by side. The memory's own
+ * prefetchers follow one stream a page; four of them bring a third more than one.
+ */
+struct stream {
+    const char *begin, *end, *next;
+    long done; /* bytes of the block that have been used, by tiles */
+};
+
+/* 0 when the kernel lets this process use tiles. */
+int tandem_amx_request(void) {
+    const long permission = 0x1023, tile_data = 18;
+    return (int)syscall(SYS_arch_prctl, permission, tile_data);
+}
+
+static void configure(int rows) {
+    struct config c;
+    memset(&c, 0, sizeof c);
+    c.palette = 1;
+    for (int i = 0; i < 8; i++) {
+        c.bytes[i] = 64;
+        c.rows[i] = i < 6 ? rows : 16; /* 0-3 sums, 4-5 q or p, 6-7 K or V */
+    }
+    _tile_loadconfig(&c);
+}
+
+/* One tile's worth of lines. */
+static inline void ahead(struct stream *s) {
+    const char *from = s->begin + s->done / AHEAD * AHEAD + AHEAD;
+    if (from >= s->end)
+        from = s->next + (from - s->end);
+    long line = s->done % AHEAD / 1024 * 4;
+    for (int i = 0; i < 16; i++)
+        _mm_prefetch(from + i % 4 * PAGE + (line + i / 4) * 64, _MM_HINT_T0);
+    s->done += 1024;
+}
+
+/* 2^x by a polynomial of degree 5, relative error below 3e-7. */
+static inline __m512 power(__m512 x) {
+    x = _mm512_max_ps(x, _mm512_set1_ps(-80));
+    __m512 whole = _mm512_roundscale_ps(x, 8);
+    __m512 f = _mm512_sub_ps(x, whole);
+    __m512 p = _mm512_set1_ps(1.3333558e-3f);
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(9.6181291e-3f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(5.5504109e-2f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.4022651e-1f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.9314718e-1f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1));
+    return _mm512_scalef_ps(p, whole);
+}
+
+/* Scores of a block for one KV head: [group][64]. */
+static inline void scores(const uint16_t *q, const char *k, int key_dims, float *out, struct stream *s) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int dim = 0; dim < key_dims; dim += 32) {
+        const char *rows = k + dim / 2 * ROW;
+        _tile_loadd(4, q + dim, key_dims * 2);
+        _tile_loadd(6, rows, ROW);
+        _tile_dpbf16ps(0, 4, 6);
+        ahead(s);
+        _tile_loadd(7, rows + 64, ROW);
+        _tile_dpbf16ps(1, 4, 7);
+        ahead(s);
+        _tile_loadd(6, rows + 128, ROW);
+        _tile_dpbf16ps(2, 4, 6);
+        ahead(s);
+        _tile_loadd(7, rows + 192, ROW);
+        _tile_dpbf16ps(3, 4, 7);
+        ahead(s);
+    }
+    _tile_stored(0, out, TOKENS * 4);
+    _tile_stored(1, out + 16, TOKENS * 4);
+    _tile_stored(2, out + 32, TOKENS * 4);
+    _tile_stored(3, out + 48, TOKENS * 4);
+}
+
+static inline void split(__m512 a, __m512 b, uint16_t *high, uint16_t *low) {
+    __m512i h = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+    __m512 a_high = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(h)), 16));
+    __m512 b_high = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(h, 1)), 16));
+    _mm512_store_si512(high, h);
+    _mm512_store_si512(low, (__m512i)_mm512_cvtne2ps_pbh(_mm512_sub_ps(b, b_high), _mm512_sub_ps(a, a_high)));
+}
+
+/* Scores to weights, and the running maximum and sum of one head. */
+static inline void soften(
+        float *s, int tokens, float scale, float *max, float *sum, float *weighted, int head_dim, uint16_t *high, uint16_t *low) {
+    __m512 x[4];
+    __mmask16 there[4];
+    __m512 most = _mm512_set1_ps(LEAST);
+    for (int i = 0; i < 4; i++) {
+        int left = tokens - 16 * i;
+        there[i] = left >= 16 ? 0xFFFF : left <= 0 ? 0 : (1 << left) - 1;
+        x[i] = _mm512_mask_mul_ps(_mm512_set1_ps(LEAST), there[i], _mm512_load_ps(s + 16 * i), _mm512_set1_ps(scale));
+        most = _mm512_max_ps(most, x[i]);
+    }
+    float top = _mm512_reduce_max_ps(most);
+    if (top > *max) {
+        float shrink = *max <= LEAST ? 0 : _mm512_cvtss_f32(power(_mm512_set1_ps(*max - top)));
+        if (*max - top < -80)
+            shrink = 0;
+        *max = top;
+        *sum *= shrink;
+        for (int i = 0; i < head_dim; i += 16)
+            _mm512_storeu_ps(weighted + i, _mm512_mul_ps(_mm512_loadu_ps(weighted + i), _mm512_set1_ps(shrink)));
+    }
+    for (int i = 0; i < 4; i++)
+        x[i] = _mm512_maskz_mov_ps(there[i], power(_mm512_sub_ps(x[i], _mm512_set1_ps(*max))));
+    *sum += _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(x[0], x[1]), _mm512_add_ps(x[2], x[3])));
+    split(x[0], x[1], high, low);
+    split(x[2], x[3], high + 32, low + 32);
+}
+
+/* Four tiles of dims at once; fewer at the end of a head size that is no multiple of 64. */
+static inline void weigh(
+        const struct working *w, const char *v, int width, float *weighted, int head_dim, struct stream *s) {
+    long stride = (long)head_dim * 4;
+    int row = width * 4;
+    _tile_loadd(0, weighted, stride);
+    if (width > 16) _tile_loadd(1, weighted + 16, stride);
+    if (width > 32) _tile_loadd(2, weighted + 32, stride);
+    if (width > 48) _tile_loadd(3, weighted + 48, stride);
+    for (int token = 0; token < TOKENS; token += 32) {
+        const char *rows = v + token / 2 * row;
+        _tile_loadd(4, w->high + token, TOKENS * 2);
+        _tile_loadd(5, w->low + token, TOKENS * 2);
+        _tile_loadd(6, rows, row);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(0, 5, 6);
+        ahead(s);
+        if (width > 16) {
+            _tile_loadd(7, rows + 64, row);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_dpbf16ps(1, 5, 7);
+            ahead(s);
+        }
+        if (width > 32) {
+            _tile_loadd(6, rows + 128, row);
+            _tile_dpbf16ps(2, 4, 6);
+            _tile_dpbf16ps(2, 5, 6);
+            ahead(s);
+        }
+        if (width > 48) {
+            _tile_loadd(7, rows + 192, row);
+            _tile_dpbf16ps(3, 4, 7);
+            _tile_dpbf16ps(3, 5, 7);
+            ahead(s);
+        }
+    }
+    _tile_stored(0, weighted, stride);
+    if (width > 16) _tile_stored(1, weighted + 16, stride);
+    if (width > 32) _tile_stored(2, weighted + 32, stride);
+    if (width > 48) _tile_stored(3, weighted + 48, stride);
+}
+
+void tandem_amx_partial(const struct task *t) {
+    struct working w;
+    int heads = t->kv_heads * t->group;
+    long key_bytes = (long)t->key_dims * TOKENS * 2;
+    long head_bytes = key_bytes + (long)t->head_dim * TOKENS * 2;
+    for (int i = 0; i < heads; i++) {
+        t->max[i] = LEAST;
+        t->sum[i] = 0;
+    }
+    memset(t->weighted, 0, sizeof(float) * heads * t->head_dim);
+    configure(t->group);
+    for (int b = t->first; b < t->last; b++) {
+        const char *block = t->blocks[b];
+        int tokens = t->context - b * TOKENS < TOKENS ? t->context - b * TOKENS : TOKENS;
+        struct stream s = {block, block + t->kv_heads * head_bytes, t->blocks[b + 1 < t->last ? b + 1 : b], 0};
+        for (int kv = 0; kv < t->kv_heads; kv++) {
+            const char *k = block + kv * head_bytes;
+            int head = kv * t->group;
+            float *weighted = t->weighted + (long)head * t->head_dim;
+            scores(t->q + (long)head * t->key_dims, k, t->key_dims, w.scores, &s);
+            for (int r = 0; r < t->group; r++)
+                soften(w.scores + r * TOKENS, tokens, t->scale, t->max + head + r, t->sum + head + r,
+                       weighted + (long)r * t->head_dim, t->head_dim, w.high + r * TOKENS, w.low + r * TOKENS);
+            for (int dim = 0; dim < t->head_dim; dim += 64) {
+                int width = t->head_dim - dim < 64 ? t->head_dim - dim : 64;
+                weigh(&w, k + key_bytes + (long)dim * TOKENS * 2, width, weighted + dim, t->head_dim, &s);
+            }
+        }
+    }
+    _tile_release();
+}
+
+/* Reads bytes, a multiple of 256, with prefetching: what plain reading can do at best. */
+int64_t tandem_read(const char *from, int64_t bytes) {
+    __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
+    for (int64_t i = 0; i < bytes; i += 256) {
+        for (int line = 0; line < 256; line += 64)
+            _mm_prefetch(from + i + line + 2 * PAGE, _MM_HINT_T0);
+        a = _mm512_xor_si512(a, _mm512_loadu_si512(from + i));
+        b = _mm512_xor_si512(b, _mm512_loadu_si512(from + i + 64));
+        c = _mm512_xor_si512(c, _mm512_loadu_si512(from + i + 128));
+        d = _mm512_xor_si512(d, _mm512_loadu_si512(from + i + 192));
+    }
+    return _mm512_reduce_add_epi64(_mm512_xor_si512(_mm512_xor_si512(a, b), _mm512_xor_si512(c, d)));
+}
