@@ -27,6 +27,8 @@ public final class AttentionBenchmark implements AutoCloseable {
         }
     }
 
+    private static final long WARM_UP_NANOS = 700_000_000;
+
     private final Arena arena = Arena.ofShared();
     private final BlockFormat format;
     private final Clock clock;
@@ -91,12 +93,10 @@ public final class AttentionBenchmark implements AutoCloseable {
             }
             all.add(new AttentionWorkers(attention, threads, true, 0, tasks.size(), tasks.getFirst().context()));
             double[][] rates = new double[all.size()][rounds];
-            for (int round = -2; round < rounds; round++) {
+            all.forEach(this::warmUp);
+            for (int round = 0; round < rounds; round++) {
                 for (int i = 0; i < all.size(); i++) {
-                    double rate = rate(all.get(i));
-                    if (round >= 0) {
-                        rates[i][round] = rate;
-                    }
+                    rates[i][round] = rate(all.get(i));
                 }
             }
             double roof = 0;
@@ -107,6 +107,14 @@ public final class AttentionBenchmark implements AutoCloseable {
         } finally {
             all.forEach(AttentionWorkers::close);
         }
+    }
+
+    /** Until the loops are compiled, and the pages there. */
+    private void warmUp(AttentionWorkers workers) {
+        long begin = clock.nanos();
+        do {
+            rate(workers);
+        } while (clock.nanos() - begin < WARM_UP_NANOS);
     }
 
     private static double median(double[] values) {

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Builds what a machine without JDK, Maven or network needs to run Tandem: a jlink runtime, the jars and a launcher, packed into
+# one file. The tokenizer library (22 MB) stays out: measurements need none.
+# usage: tools/bundle.sh FOLDER        writes FOLDER/tandem.tar.xz
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+out=$(mkdir -p "$1" && cd "$1" && pwd)
+"$root/tandem" build
+java_home=$("$root/tandem" java-home)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/tandem/lib"
+"$java_home/bin/jlink" --output "$work/tandem/runtime" --strip-debug --no-header-files --no-man-pages \
+  --add-modules java.base,java.logging,java.management,java.naming,java.net.http,java.xml,jdk.incubator.vector,jdk.management,jdk.unsupported
+cp "$root"/app/target/tandem-app-*.jar "$root"/app/target/lib/*.jar "$work/tandem/lib/"
+rm -f "$work"/tandem/lib/{tokenizers,api,jna,commons-compress}-*.jar
+cat > "$work/tandem/tandem" <<'L'
+#!/bin/sh
+here=$(cd "$(dirname "$0")" && pwd)
+exec "$here/runtime/bin/java" --add-modules jdk.incubator.vector --enable-native-access=ALL-UNNAMED \
+  -Djdk.incubator.vector.VECTOR_ACCESS_OOB_CHECK=0 -XX:CompileCommand=quiet \
+  "-XX:CompileCommand=CompileThresholdScaling,dev.tandem.cpu.simd.*::*,0.02" -XX:+UseSerialGC \
+  ${TANDEM_JAVA_OPTIONS:-} -cp "$here/lib/*" dev.tandem.app.Main "$@"
+L
+chmod +x "$work/tandem/tandem"
+tar -C "$work" -cf - tandem | xz -T0 -6 > "$out/tandem.tar.xz"
+ls -l "$out/tandem.tar.xz"
