@@ -43,7 +43,9 @@ struct __attribute__((aligned(64))) working {
  */
 struct stream {
     const char *begin, *end, *next;
-    long done; /* bytes of the block that have been used, by tiles */
+    long done;  /* bytes of the block that have been prefetched for, by tiles */
+    int credit; /* 1024ths of a tile that are due */
+    int tile, row; /* credit that a tile product earns, and a row's softmax, so that the memory never rests */
 };
 
 /* 0 when the kernel lets this process use tiles. */
@@ -63,7 +65,6 @@ static void configure(int rows) {
     _tile_loadconfig(&c);
 }
 
-/* One tile's worth of lines. */
 static inline void ahead(struct stream *s) {
     const char *from = s->begin + s->done / AHEAD * AHEAD + AHEAD;
     if (from >= s->end)
@@ -72,6 +73,11 @@ static inline void ahead(struct stream *s) {
     for (int i = 0; i < 16; i++)
         _mm_prefetch(from + i % 4 * PAGE + (line + i / 4) * 64, _MM_HINT_T0);
     s->done += 1024;
+}
+
+static inline void earn(struct stream *s, int credit) {
+    for (s->credit += credit; s->credit >= 1024; s->credit -= 1024)
+        ahead(s);
 }
 
 /* 2^x by a polynomial of degree 5, relative error below 3e-7. */
@@ -99,16 +105,16 @@ static inline void scores(const uint16_t *q, const char *k, int key_dims, float 
         _tile_loadd(4, q + dim, key_dims * 2);
         _tile_loadd(6, rows, ROW);
         _tile_dpbf16ps(0, 4, 6);
-        ahead(s);
+        earn(s, s->tile);
         _tile_loadd(7, rows + 64, ROW);
         _tile_dpbf16ps(1, 4, 7);
-        ahead(s);
+        earn(s, s->tile);
         _tile_loadd(6, rows + 128, ROW);
         _tile_dpbf16ps(2, 4, 6);
-        ahead(s);
+        earn(s, s->tile);
         _tile_loadd(7, rows + 192, ROW);
         _tile_dpbf16ps(3, 4, 7);
-        ahead(s);
+        earn(s, s->tile);
     }
     _tile_stored(0, out, TOKENS * 4);
     _tile_stored(1, out + 16, TOKENS * 4);
@@ -157,7 +163,7 @@ static inline void soften(
 static inline void weigh(
         const struct working *w, const char *v, int width, float *weighted, int head_dim, struct stream *s) {
     long stride = (long)head_dim * 4;
-    int row = width * 4;
+    int row = head_dim * 4;
     _tile_loadd(0, weighted, stride);
     if (width > 16) _tile_loadd(1, weighted + 16, stride);
     if (width > 32) _tile_loadd(2, weighted + 32, stride);
@@ -169,24 +175,24 @@ static inline void weigh(
         _tile_loadd(6, rows, row);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(0, 5, 6);
-        ahead(s);
+        earn(s, s->tile);
         if (width > 16) {
             _tile_loadd(7, rows + 64, row);
             _tile_dpbf16ps(1, 4, 7);
             _tile_dpbf16ps(1, 5, 7);
-            ahead(s);
+            earn(s, s->tile);
         }
         if (width > 32) {
             _tile_loadd(6, rows + 128, row);
             _tile_dpbf16ps(2, 4, 6);
             _tile_dpbf16ps(2, 5, 6);
-            ahead(s);
+            earn(s, s->tile);
         }
         if (width > 48) {
             _tile_loadd(7, rows + 192, row);
             _tile_dpbf16ps(3, 4, 7);
             _tile_dpbf16ps(3, 5, 7);
-            ahead(s);
+            earn(s, s->tile);
         }
     }
     _tile_stored(0, weighted, stride);
@@ -205,22 +211,27 @@ void tandem_amx_partial(const struct task *t) {
         t->sum[i] = 0;
     }
     memset(t->weighted, 0, sizeof(float) * heads * t->head_dim);
+    int tiles = (int)(head_bytes / 1024);
+    int soft = t->group + 1 < tiles / 4 ? t->group + 1 : tiles / 4; /* measured: a softmax takes as long as a tile's lines */
     configure(t->group);
     for (int b = t->first; b < t->last; b++) {
         const char *block = t->blocks[b];
         int tokens = t->context - b * TOKENS < TOKENS ? t->context - b * TOKENS : TOKENS;
-        struct stream s = {block, block + t->kv_heads * head_bytes, t->blocks[b + 1 < t->last ? b + 1 : b], 0};
+        struct stream s = {block, block + t->kv_heads * head_bytes, t->blocks[b + 1 < t->last ? b + 1 : b], 0, 0,
+                           (1024 * (tiles - soft) + tiles - 1) / tiles, 1024 * soft / t->group};
         for (int kv = 0; kv < t->kv_heads; kv++) {
             const char *k = block + kv * head_bytes;
             int head = kv * t->group;
             float *weighted = t->weighted + (long)head * t->head_dim;
             scores(t->q + (long)head * t->key_dims, k, t->key_dims, w.scores, &s);
-            for (int r = 0; r < t->group; r++)
+            for (int r = 0; r < t->group; r++) {
+                earn(&s, s.row);
                 soften(w.scores + r * TOKENS, tokens, t->scale, t->max + head + r, t->sum + head + r,
                        weighted + (long)r * t->head_dim, t->head_dim, w.high + r * TOKENS, w.low + r * TOKENS);
+            }
             for (int dim = 0; dim < t->head_dim; dim += 64) {
                 int width = t->head_dim - dim < 64 ? t->head_dim - dim : 64;
-                weigh(&w, k + key_bytes + (long)dim * TOKENS * 2, width, weighted + dim, t->head_dim, &s);
+                weigh(&w, k + key_bytes + dim * 4, width, weighted + dim, t->head_dim, &s);
             }
         }
     }

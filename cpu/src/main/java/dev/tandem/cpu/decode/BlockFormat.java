@@ -13,12 +13,11 @@ import java.lang.foreign.ValueLayout;
  * <pre>
  * block   | head 0: K tile | V tile | head 1: K tile | V tile | ...
  * K tile  [pairs of dims, padded to 16][64 tokens][2 dims]
- * V tile  [chunks of 64 dims][32 pairs of tokens][dims of the chunk][2 tokens]
+ * V tile  [32 pairs of tokens][dims][2 tokens]
  * </pre>
  *
  * <p>With fp32 a "pair" is one value. A vector of K is many tokens' same dims, so scores need no sums across lanes; a
- * vector of V is many dims of the same tokens. Rows of 64 lanes are 256 bytes, and 16 of them, 64 bytes wide, are an
- * AMX tile: one format serves the Vector API, AMX, and a GPU that reads it over the link.
+ * vector of V is many dims of the same tokens. 16 rows, 64 bytes wide, are an AMX tile: one format serves the Vector API, AMX, and a GPU that reads it over the link.
  *
  * <p>V of tokens that are not written yet is zero ({@link #clear} when a block begins): kernels may multiply it by a
  * weight of zero. So are the rows that pad K. K of such tokens may be anything.
@@ -26,8 +25,6 @@ import java.lang.foreign.ValueLayout;
 public record BlockFormat(int kvHeads, int headDim, DataType type) {
     /** Tokens a block. */
     public static final int TOKENS = 64;
-    /** Dims of V that lie side by side. */
-    static final int CHUNK = 64;
 
     private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
 
@@ -76,12 +73,9 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
 
     /** Offset in the block of one value of V. */
     public long value(int head, int token, int dim) {
-        int chunk = dim / CHUNK;
-        int width = Math.min(CHUNK, headDim - chunk * CHUNK);
         return head * headBytes()
                 + keyBytes()
-                + (long) chunk * CHUNK * TOKENS * type.bytes()
-                + ((long) (token / pack()) * width + dim % CHUNK) * Float.BYTES
+                + ((long) (token / pack()) * headDim + dim) * Float.BYTES
                 + (long) (token % pack()) * type.bytes();
     }
 
@@ -130,12 +124,9 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
                 int two = MEMORY.get(ValueLayout.JAVA_INT_UNALIGNED, k + from + 4L * pair);
                 MEMORY.set(ValueLayout.JAVA_INT, keys + 4L * TOKENS * pair, two);
             }
-            for (int first = 0; first < headDim; first += CHUNK) {
-                long values = block + value(head, token, first);
-                for (int dim = 0; dim < Math.min(CHUNK, headDim - first); dim++) {
-                    short one = MEMORY.get(ValueLayout.JAVA_SHORT, v + from + 2L * (first + dim));
-                    MEMORY.set(ValueLayout.JAVA_SHORT, values + 4L * dim, one);
-                }
+            long values = block + value(head, token, 0);
+            for (int dim = 0; dim < headDim; dim++) {
+                MEMORY.set(ValueLayout.JAVA_SHORT, values + 4L * dim, MEMORY.get(ValueLayout.JAVA_SHORT, v + from + 2L * dim));
             }
         }
     }

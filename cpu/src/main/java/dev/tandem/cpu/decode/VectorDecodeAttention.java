@@ -131,11 +131,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
                 for (int row = 0; row < rows; row++) {
                     softmax(w, row, padded + row, tokens);
                 }
-                for (int dim = 0; dim < headDim; dim += BlockFormat.CHUNK) {
-                    int width = Math.min(BlockFormat.CHUNK, headDim - dim);
-                    long chunk = v + (long) dim * BlockFormat.TOKENS * format.type().bytes();
-                    kernel.weigh(rows, chunk, width, tokens, w.scores, 0, w.weighted, padded * headDim + dim, headDim);
-                }
+                kernel.weigh(rows, v, headDim, tokens, w.scores, 0, w.weighted, padded * headDim);
                 padded += rows;
                 head += rows;
             }

@@ -28,15 +28,14 @@ public interface DecodeKernel {
     void scores(int heads, long k, int keyRows, float[] q, int qo, float[] s, int so);
 
     /**
-     * Adds weighted values of one chunk of dims.
+     * Adds weighted values.
      *
-     * @param v address of the chunk in the head's V tile
-     * @param width dims of the chunk
+     * @param v address of the head's V tile
      * @param tokens that are there; one more may be read, and is zero
      * @param p [heads, 64]
-     * @param o [heads, os] sums
+     * @param o [heads, headDim] sums
      */
-    void weigh(int heads, long v, int width, int tokens, float[] p, int po, float[] o, int oo, int os);
+    void weigh(int heads, long v, int headDim, int tokens, float[] p, int po, float[] o, int oo);
 
     /**
      * The kernel of a type. fp16 values come out 2^-{@value #HALF_EXPONENT} times too small: a shift and a mask widen

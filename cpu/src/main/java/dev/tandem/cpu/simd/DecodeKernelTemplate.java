@@ -27,7 +27,8 @@ final class DecodeKernelTemplate implements DecodeKernel {
     private static final int HALF = 0x8FFFE000;
     private static final int BLOCK = 64;
     /** Bytes of a row of 64 lanes. */
-    private static final long ROW = 4 * BLOCK;
+    private static final int ROW = 4 * BLOCK;
+    private static final int PAGE = 4096;
     private static final int VECTOR = 4 * Lanes.COUNT;
     /** Lanes that one call of a wide kernel computes. */
     private static final int WIDE = 4 * Lanes.COUNT;
@@ -41,8 +42,9 @@ final class DecodeKernelTemplate implements DecodeKernel {
     }
 
     /** Rows of one page of 4 KiB are a stream to the memory; several at once hide more of its latency. */
-    private static int streams(int rows) {
-        return rows % 16 == 0 ? rows / 16 : 1;
+    private static int streams(int rows, int rowBytes) {
+        int pages = rows * rowBytes / PAGE;
+        return pages > 1 && rows % pages == 0 ? pages : 1;
     }
 
     @Override
@@ -57,19 +59,19 @@ final class DecodeKernelTemplate implements DecodeKernel {
     }
 
     @Override
-    public void weigh(int heads, long v, int width, int tokens, float[] p, int po, float[] o, int oo, int os) {
+    public void weigh(int heads, long v, int headDim, int tokens, float[] p, int po, float[] o, int oo) {
         int rows = PAIRED ? (tokens + 1) / 2 : tokens;
         int dim = 0;
-        for (; dim + WIDE <= width; dim += WIDE) {
+        for (; dim + WIDE <= headDim; dim += WIDE) {
             switch (heads) {
-                case 1 -> weigh1(v + 4L * dim, rows, 4 * width, p, po, o, oo + dim, os);
-                case 2 -> weigh2(v + 4L * dim, rows, 4 * width, p, po, o, oo + dim, os);
-                default -> weigh4(v + 4L * dim, rows, 4 * width, p, po, o, oo + dim, os);
+                case 1 -> weigh1(v + 4L * dim, rows, p, po, o, oo + dim, headDim);
+                case 2 -> weigh2(v + 4L * dim, rows, p, po, o, oo + dim, headDim);
+                default -> weigh4(v + 4L * dim, rows, p, po, o, oo + dim, headDim);
             }
         }
-        for (; dim < width; dim += Lanes.COUNT) {
+        for (; dim < headDim; dim += Lanes.COUNT) {
             for (int head = 0; head < heads; head++) {
-                narrow1(v + 4L * dim, rows, 4 * width, p, po + head * BLOCK, o, oo + head * os + dim, os);
+                narrow1(v + 4L * dim, rows, p, po + head * BLOCK, o, oo + head * headDim + dim, headDim);
             }
         }
     }
@@ -91,11 +93,11 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a31 = FloatVector.zero(Lanes.F);
         FloatVector a32 = FloatVector.zero(Lanes.F);
         FloatVector a33 = FloatVector.zero(Lanes.F);
-        int streams = streams(keyRows);
+        int streams = streams(keyRows, ROW);
         int step = keyRows / streams;
         for (int i = 0; i < step; i++) {
             for (int row = i; row < keyRows; row += step) {
-                long at = k + row * ROW;
+                long at = k + (long) row * ROW;
                 int qi = qo + row * (PAIRED ? 8 : 4);
                 IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
                 IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
@@ -180,11 +182,11 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a11 = FloatVector.zero(Lanes.F);
         FloatVector a12 = FloatVector.zero(Lanes.F);
         FloatVector a13 = FloatVector.zero(Lanes.F);
-        int streams = streams(keyRows);
+        int streams = streams(keyRows, ROW);
         int step = keyRows / streams;
         for (int i = 0; i < step; i++) {
             for (int row = i; row < keyRows; row += step) {
-                long at = k + row * ROW;
+                long at = k + (long) row * ROW;
                 int qi = qo + row * (PAIRED ? 4 : 2);
                 IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
                 IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
@@ -237,11 +239,11 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a01 = FloatVector.zero(Lanes.F);
         FloatVector a02 = FloatVector.zero(Lanes.F);
         FloatVector a03 = FloatVector.zero(Lanes.F);
-        int streams = streams(keyRows);
+        int streams = streams(keyRows, ROW);
         int step = keyRows / streams;
         for (int i = 0; i < step; i++) {
             for (int row = i; row < keyRows; row += step) {
-                long at = k + row * ROW;
+                long at = k + (long) row * ROW;
                 int qi = qo + row * (PAIRED ? 2 : 1);
                 IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
                 IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
@@ -275,28 +277,28 @@ final class DecodeKernelTemplate implements DecodeKernel {
         a03.intoArray(s, so + 0 * BLOCK + 3 * Lanes.COUNT);
     }
 
-    private static void weigh4(long v, int rows, int stride, float[] p, int po, float[] o, int oo, int os) {
-        FloatVector a00 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 0 * Lanes.COUNT);
-        FloatVector a01 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 1 * Lanes.COUNT);
-        FloatVector a02 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 2 * Lanes.COUNT);
-        FloatVector a03 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 3 * Lanes.COUNT);
-        FloatVector a10 = FloatVector.fromArray(Lanes.F, o, oo + 1 * os + 0 * Lanes.COUNT);
-        FloatVector a11 = FloatVector.fromArray(Lanes.F, o, oo + 1 * os + 1 * Lanes.COUNT);
-        FloatVector a12 = FloatVector.fromArray(Lanes.F, o, oo + 1 * os + 2 * Lanes.COUNT);
-        FloatVector a13 = FloatVector.fromArray(Lanes.F, o, oo + 1 * os + 3 * Lanes.COUNT);
-        FloatVector a20 = FloatVector.fromArray(Lanes.F, o, oo + 2 * os + 0 * Lanes.COUNT);
-        FloatVector a21 = FloatVector.fromArray(Lanes.F, o, oo + 2 * os + 1 * Lanes.COUNT);
-        FloatVector a22 = FloatVector.fromArray(Lanes.F, o, oo + 2 * os + 2 * Lanes.COUNT);
-        FloatVector a23 = FloatVector.fromArray(Lanes.F, o, oo + 2 * os + 3 * Lanes.COUNT);
-        FloatVector a30 = FloatVector.fromArray(Lanes.F, o, oo + 3 * os + 0 * Lanes.COUNT);
-        FloatVector a31 = FloatVector.fromArray(Lanes.F, o, oo + 3 * os + 1 * Lanes.COUNT);
-        FloatVector a32 = FloatVector.fromArray(Lanes.F, o, oo + 3 * os + 2 * Lanes.COUNT);
-        FloatVector a33 = FloatVector.fromArray(Lanes.F, o, oo + 3 * os + 3 * Lanes.COUNT);
-        int streams = streams(rows);
+    private static void weigh4(long v, int rows, float[] p, int po, float[] o, int oo, int headDim) {
+        FloatVector a00 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 0 * Lanes.COUNT);
+        FloatVector a01 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 1 * Lanes.COUNT);
+        FloatVector a02 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 2 * Lanes.COUNT);
+        FloatVector a03 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 3 * Lanes.COUNT);
+        FloatVector a10 = FloatVector.fromArray(Lanes.F, o, oo + 1 * headDim + 0 * Lanes.COUNT);
+        FloatVector a11 = FloatVector.fromArray(Lanes.F, o, oo + 1 * headDim + 1 * Lanes.COUNT);
+        FloatVector a12 = FloatVector.fromArray(Lanes.F, o, oo + 1 * headDim + 2 * Lanes.COUNT);
+        FloatVector a13 = FloatVector.fromArray(Lanes.F, o, oo + 1 * headDim + 3 * Lanes.COUNT);
+        FloatVector a20 = FloatVector.fromArray(Lanes.F, o, oo + 2 * headDim + 0 * Lanes.COUNT);
+        FloatVector a21 = FloatVector.fromArray(Lanes.F, o, oo + 2 * headDim + 1 * Lanes.COUNT);
+        FloatVector a22 = FloatVector.fromArray(Lanes.F, o, oo + 2 * headDim + 2 * Lanes.COUNT);
+        FloatVector a23 = FloatVector.fromArray(Lanes.F, o, oo + 2 * headDim + 3 * Lanes.COUNT);
+        FloatVector a30 = FloatVector.fromArray(Lanes.F, o, oo + 3 * headDim + 0 * Lanes.COUNT);
+        FloatVector a31 = FloatVector.fromArray(Lanes.F, o, oo + 3 * headDim + 1 * Lanes.COUNT);
+        FloatVector a32 = FloatVector.fromArray(Lanes.F, o, oo + 3 * headDim + 2 * Lanes.COUNT);
+        FloatVector a33 = FloatVector.fromArray(Lanes.F, o, oo + 3 * headDim + 3 * Lanes.COUNT);
+        int streams = streams(rows, 4 * headDim);
         int step = rows / streams;
         for (int i = 0; i < step; i++) {
             for (int row = i; row < rows; row += step) {
-                long at = v + (long) row * stride;
+                long at = v + 4L * row * headDim;
                 int pi = po + (PAIRED ? 2 * row : row);
                 IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
                 IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
@@ -354,38 +356,38 @@ final class DecodeKernelTemplate implements DecodeKernel {
                 }
             }
         }
-        a00.intoArray(o, oo + 0 * os + 0 * Lanes.COUNT);
-        a01.intoArray(o, oo + 0 * os + 1 * Lanes.COUNT);
-        a02.intoArray(o, oo + 0 * os + 2 * Lanes.COUNT);
-        a03.intoArray(o, oo + 0 * os + 3 * Lanes.COUNT);
-        a10.intoArray(o, oo + 1 * os + 0 * Lanes.COUNT);
-        a11.intoArray(o, oo + 1 * os + 1 * Lanes.COUNT);
-        a12.intoArray(o, oo + 1 * os + 2 * Lanes.COUNT);
-        a13.intoArray(o, oo + 1 * os + 3 * Lanes.COUNT);
-        a20.intoArray(o, oo + 2 * os + 0 * Lanes.COUNT);
-        a21.intoArray(o, oo + 2 * os + 1 * Lanes.COUNT);
-        a22.intoArray(o, oo + 2 * os + 2 * Lanes.COUNT);
-        a23.intoArray(o, oo + 2 * os + 3 * Lanes.COUNT);
-        a30.intoArray(o, oo + 3 * os + 0 * Lanes.COUNT);
-        a31.intoArray(o, oo + 3 * os + 1 * Lanes.COUNT);
-        a32.intoArray(o, oo + 3 * os + 2 * Lanes.COUNT);
-        a33.intoArray(o, oo + 3 * os + 3 * Lanes.COUNT);
+        a00.intoArray(o, oo + 0 * headDim + 0 * Lanes.COUNT);
+        a01.intoArray(o, oo + 0 * headDim + 1 * Lanes.COUNT);
+        a02.intoArray(o, oo + 0 * headDim + 2 * Lanes.COUNT);
+        a03.intoArray(o, oo + 0 * headDim + 3 * Lanes.COUNT);
+        a10.intoArray(o, oo + 1 * headDim + 0 * Lanes.COUNT);
+        a11.intoArray(o, oo + 1 * headDim + 1 * Lanes.COUNT);
+        a12.intoArray(o, oo + 1 * headDim + 2 * Lanes.COUNT);
+        a13.intoArray(o, oo + 1 * headDim + 3 * Lanes.COUNT);
+        a20.intoArray(o, oo + 2 * headDim + 0 * Lanes.COUNT);
+        a21.intoArray(o, oo + 2 * headDim + 1 * Lanes.COUNT);
+        a22.intoArray(o, oo + 2 * headDim + 2 * Lanes.COUNT);
+        a23.intoArray(o, oo + 2 * headDim + 3 * Lanes.COUNT);
+        a30.intoArray(o, oo + 3 * headDim + 0 * Lanes.COUNT);
+        a31.intoArray(o, oo + 3 * headDim + 1 * Lanes.COUNT);
+        a32.intoArray(o, oo + 3 * headDim + 2 * Lanes.COUNT);
+        a33.intoArray(o, oo + 3 * headDim + 3 * Lanes.COUNT);
     }
 
-    private static void weigh2(long v, int rows, int stride, float[] p, int po, float[] o, int oo, int os) {
-        FloatVector a00 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 0 * Lanes.COUNT);
-        FloatVector a01 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 1 * Lanes.COUNT);
-        FloatVector a02 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 2 * Lanes.COUNT);
-        FloatVector a03 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 3 * Lanes.COUNT);
-        FloatVector a10 = FloatVector.fromArray(Lanes.F, o, oo + 1 * os + 0 * Lanes.COUNT);
-        FloatVector a11 = FloatVector.fromArray(Lanes.F, o, oo + 1 * os + 1 * Lanes.COUNT);
-        FloatVector a12 = FloatVector.fromArray(Lanes.F, o, oo + 1 * os + 2 * Lanes.COUNT);
-        FloatVector a13 = FloatVector.fromArray(Lanes.F, o, oo + 1 * os + 3 * Lanes.COUNT);
-        int streams = streams(rows);
+    private static void weigh2(long v, int rows, float[] p, int po, float[] o, int oo, int headDim) {
+        FloatVector a00 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 0 * Lanes.COUNT);
+        FloatVector a01 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 1 * Lanes.COUNT);
+        FloatVector a02 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 2 * Lanes.COUNT);
+        FloatVector a03 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 3 * Lanes.COUNT);
+        FloatVector a10 = FloatVector.fromArray(Lanes.F, o, oo + 1 * headDim + 0 * Lanes.COUNT);
+        FloatVector a11 = FloatVector.fromArray(Lanes.F, o, oo + 1 * headDim + 1 * Lanes.COUNT);
+        FloatVector a12 = FloatVector.fromArray(Lanes.F, o, oo + 1 * headDim + 2 * Lanes.COUNT);
+        FloatVector a13 = FloatVector.fromArray(Lanes.F, o, oo + 1 * headDim + 3 * Lanes.COUNT);
+        int streams = streams(rows, 4 * headDim);
         int step = rows / streams;
         for (int i = 0; i < step; i++) {
             for (int row = i; row < rows; row += step) {
-                long at = v + (long) row * stride;
+                long at = v + 4L * row * headDim;
                 int pi = po + (PAIRED ? 2 * row : row);
                 IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
                 IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
@@ -423,26 +425,26 @@ final class DecodeKernelTemplate implements DecodeKernel {
                 }
             }
         }
-        a00.intoArray(o, oo + 0 * os + 0 * Lanes.COUNT);
-        a01.intoArray(o, oo + 0 * os + 1 * Lanes.COUNT);
-        a02.intoArray(o, oo + 0 * os + 2 * Lanes.COUNT);
-        a03.intoArray(o, oo + 0 * os + 3 * Lanes.COUNT);
-        a10.intoArray(o, oo + 1 * os + 0 * Lanes.COUNT);
-        a11.intoArray(o, oo + 1 * os + 1 * Lanes.COUNT);
-        a12.intoArray(o, oo + 1 * os + 2 * Lanes.COUNT);
-        a13.intoArray(o, oo + 1 * os + 3 * Lanes.COUNT);
+        a00.intoArray(o, oo + 0 * headDim + 0 * Lanes.COUNT);
+        a01.intoArray(o, oo + 0 * headDim + 1 * Lanes.COUNT);
+        a02.intoArray(o, oo + 0 * headDim + 2 * Lanes.COUNT);
+        a03.intoArray(o, oo + 0 * headDim + 3 * Lanes.COUNT);
+        a10.intoArray(o, oo + 1 * headDim + 0 * Lanes.COUNT);
+        a11.intoArray(o, oo + 1 * headDim + 1 * Lanes.COUNT);
+        a12.intoArray(o, oo + 1 * headDim + 2 * Lanes.COUNT);
+        a13.intoArray(o, oo + 1 * headDim + 3 * Lanes.COUNT);
     }
 
-    private static void weigh1(long v, int rows, int stride, float[] p, int po, float[] o, int oo, int os) {
-        FloatVector a00 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 0 * Lanes.COUNT);
-        FloatVector a01 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 1 * Lanes.COUNT);
-        FloatVector a02 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 2 * Lanes.COUNT);
-        FloatVector a03 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 3 * Lanes.COUNT);
-        int streams = streams(rows);
+    private static void weigh1(long v, int rows, float[] p, int po, float[] o, int oo, int headDim) {
+        FloatVector a00 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 0 * Lanes.COUNT);
+        FloatVector a01 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 1 * Lanes.COUNT);
+        FloatVector a02 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 2 * Lanes.COUNT);
+        FloatVector a03 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 3 * Lanes.COUNT);
+        int streams = streams(rows, 4 * headDim);
         int step = rows / streams;
         for (int i = 0; i < step; i++) {
             for (int row = i; row < rows; row += step) {
-                long at = v + (long) row * stride;
+                long at = v + 4L * row * headDim;
                 int pi = po + (PAIRED ? 2 * row : row);
                 IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
                 IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
@@ -470,19 +472,19 @@ final class DecodeKernelTemplate implements DecodeKernel {
                 }
             }
         }
-        a00.intoArray(o, oo + 0 * os + 0 * Lanes.COUNT);
-        a01.intoArray(o, oo + 0 * os + 1 * Lanes.COUNT);
-        a02.intoArray(o, oo + 0 * os + 2 * Lanes.COUNT);
-        a03.intoArray(o, oo + 0 * os + 3 * Lanes.COUNT);
+        a00.intoArray(o, oo + 0 * headDim + 0 * Lanes.COUNT);
+        a01.intoArray(o, oo + 0 * headDim + 1 * Lanes.COUNT);
+        a02.intoArray(o, oo + 0 * headDim + 2 * Lanes.COUNT);
+        a03.intoArray(o, oo + 0 * headDim + 3 * Lanes.COUNT);
     }
 
-    private static void narrow1(long v, int rows, int stride, float[] p, int po, float[] o, int oo, int os) {
-        FloatVector a00 = FloatVector.fromArray(Lanes.F, o, oo + 0 * os + 0 * Lanes.COUNT);
-        int streams = streams(rows);
+    private static void narrow1(long v, int rows, float[] p, int po, float[] o, int oo, int headDim) {
+        FloatVector a00 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 0 * Lanes.COUNT);
+        int streams = streams(rows, 4 * headDim);
         int step = rows / streams;
         for (int i = 0; i < step; i++) {
             for (int row = i; row < rows; row += step) {
-                long at = v + (long) row * stride;
+                long at = v + 4L * row * headDim;
                 int pi = po + (PAIRED ? 2 * row : row);
                 IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
                 FloatVector e0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
@@ -495,6 +497,6 @@ final class DecodeKernelTemplate implements DecodeKernel {
                 }
             }
         }
-        a00.intoArray(o, oo + 0 * os + 0 * Lanes.COUNT);
+        a00.intoArray(o, oo + 0 * headDim + 0 * Lanes.COUNT);
     }
 }
