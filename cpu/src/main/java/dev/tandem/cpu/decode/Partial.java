@@ -1,8 +1,6 @@
 package dev.tandem.cpu.decode;
 
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
+import dev.tandem.cpu.simd.RowOps;
 import java.util.Arrays;
 
 /**
@@ -12,8 +10,6 @@ import java.util.Arrays;
  * <p>Owned by: one thread at a time.
  */
 public final class Partial {
-    private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
-
     /** A score that no sum notices, and that can be subtracted from itself. */
     static final float LEAST = -1e30f;
 
@@ -62,9 +58,8 @@ public final class Partial {
     void finish(long out) {
         for (int head = 0; head < heads; head++) {
             float inverse = 1 / sum[head];
-            for (int i = head * headDim; i < (head + 1) * headDim; i++) {
-                MEMORY.set(ValueLayout.JAVA_FLOAT, out + 4L * i, weighted[i] * inverse);
-            }
+            int at = head * headDim;
+            RowOps.scale(weighted, at, inverse, headDim, out + 4L * at);
         }
     }
 }

@@ -3,6 +3,7 @@ package dev.tandem.cpu.decode;
 import dev.tandem.cpu.simd.DecodeKernel;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.OnlineSoftmax;
+import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.util.Arrays;
@@ -56,6 +57,8 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         /** Each group's heads, call by call: [headDim, heads of the call]. */
         final float[] q;
         final float[] scores = new float[DecodeKernel.MOST_HEADS * BlockFormat.TOKENS];
+        /** [headDim] */
+        final float[] row;
         /** [heads padded, headDim] */
         final float[] weighted;
         final float[] max;
@@ -64,6 +67,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
 
         Working(int paddedHeads, int headDim) {
             this.q = new float[paddedHeads * headDim];
+            this.row = new float[headDim];
             this.weighted = new float[paddedHeads * headDim];
             this.max = new float[paddedHeads];
             this.sums = new float[paddedHeads * Lanes.COUNT];
@@ -106,11 +110,10 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         for (int kvHead = 0; kvHead < format.kvHeads(); kvHead++) {
             for (int head = 0; head < group; ) {
                 int rows = together(group - head);
-                for (int dim = 0; dim < headDim; dim++) {
-                    for (int row = 0; row < rows; row++) {
-                        long from = q + ((long) (kvHead * group + head + row) * headDim + dim) * format.type().bytes();
-                        w.q[to + dim * rows + row] = head + row < group ? format.load(from) * scale : 0;
-                    }
+                // the row of a group of three that makes up four keeps its zeros
+                for (int row = 0; row < Math.min(rows, group - head); row++) {
+                    long from = q + (long) (kvHead * group + head + row) * headDim * format.type().bytes();
+                    RowOps.spread(format.type(), from, headDim, scale, w.row, w.q, to + row, rows);
                 }
                 to += rows * headDim;
                 head += rows;

@@ -1,5 +1,6 @@
 package dev.tandem.cpu.simd;
 
+import dev.tandem.model.config.DataType;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.VectorMask;
 import jdk.incubator.vector.VectorOperators;
@@ -82,5 +83,38 @@ public final class RowOps {
             sum = sum.add(e);
         }
         return sum.reduceLanes(VectorOperators.ADD);
+    }
+
+    /**
+     * Scales fp32 values into native memory.
+     *
+     * @param count a multiple of 16
+     * @param to address
+     */
+    public static void scale(float[] from, int at, float factor, int count, long to) {
+        for (int i = 0; i < count; i += Lanes.COUNT) {
+            FloatVector.fromArray(Lanes.F, from, at + i).mul(factor).intoMemorySegment(Lanes.MEMORY, to + 4L * i, Lanes.LE);
+        }
+    }
+
+    /**
+     * Stored values to scaled fp32, {@code stride} apart: one query head among those that share a kernel call.
+     *
+     * @param count a multiple of 16
+     * @param row [count] working memory
+     * @param to [count, stride]
+     */
+    public static void spread(
+            DataType type, long from, int count, float factor, float[] row, float[] to, int at, int stride) {
+        for (int i = 0; i < count; i += Lanes.COUNT) {
+            switch (type) {
+                case FLOAT32 -> Lanes.load(from + 4L * i).mul(factor).intoArray(row, i);
+                case BFLOAT16 -> Unpack.bf16(from + 2L * i).mul(factor).intoArray(row, i);
+                case FLOAT16 -> Unpack.fp16(from + 2L * i).mul(factor).intoArray(row, i);
+            }
+        }
+        for (int i = 0; i < count; i++) {
+            to[at + i * stride] = row[i];
+        }
     }
 }
