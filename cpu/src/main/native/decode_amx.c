@@ -67,12 +67,15 @@ static void configure(int rows) {
 
 static inline void ahead(struct stream *s) {
     const char *from = s->begin + s->done / AHEAD * AHEAD + AHEAD;
-    if (from >= s->end)
-        from = s->next + (from - s->end);
     long line = s->done % AHEAD / 1024 * 4;
+    s->done += 1024;
+    if (from >= s->end) {
+        if (s->next == s->begin)
+            return; /* the segment's last block: what comes after is not known */
+        from = s->next + (from - s->end);
+    }
     for (int i = 0; i < 16; i++)
         _mm_prefetch(from + i % 4 * PAGE + (line + i / 4) * 64, _MM_HINT_T0);
-    s->done += 1024;
 }
 
 static inline void earn(struct stream *s, int credit) {
@@ -94,8 +97,8 @@ static inline __m512 power(__m512 x) {
     return _mm512_scalef_ps(p, whole);
 }
 
-/* Scores of a block for one KV head: [group][64]. */
-static inline void scores(const uint16_t *q, const char *k, int key_dims, float *out, struct stream *s) {
+/* Scores of a block for one KV head, of as many groups of 16 tokens as there are: [group][64]. */
+static inline void scores(const uint16_t *q, const char *k, int key_dims, int groups, float *out, struct stream *s) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -106,15 +109,21 @@ static inline void scores(const uint16_t *q, const char *k, int key_dims, float 
         _tile_loadd(6, rows, ROW);
         _tile_dpbf16ps(0, 4, 6);
         earn(s, s->tile);
-        _tile_loadd(7, rows + 64, ROW);
-        _tile_dpbf16ps(1, 4, 7);
-        earn(s, s->tile);
-        _tile_loadd(6, rows + 128, ROW);
-        _tile_dpbf16ps(2, 4, 6);
-        earn(s, s->tile);
-        _tile_loadd(7, rows + 192, ROW);
-        _tile_dpbf16ps(3, 4, 7);
-        earn(s, s->tile);
+        if (groups > 1) {
+            _tile_loadd(7, rows + 64, ROW);
+            _tile_dpbf16ps(1, 4, 7);
+            earn(s, s->tile);
+        }
+        if (groups > 2) {
+            _tile_loadd(6, rows + 128, ROW);
+            _tile_dpbf16ps(2, 4, 6);
+            earn(s, s->tile);
+        }
+        if (groups > 3) {
+            _tile_loadd(7, rows + 192, ROW);
+            _tile_dpbf16ps(3, 4, 7);
+            earn(s, s->tile);
+        }
     }
     _tile_stored(0, out, TOKENS * 4);
     _tile_stored(1, out + 16, TOKENS * 4);
@@ -161,14 +170,14 @@ static inline void soften(
 
 /* Four tiles of dims at once; fewer at the end of a head size that is no multiple of 64. */
 static inline void weigh(
-        const struct working *w, const char *v, int width, float *weighted, int head_dim, struct stream *s) {
+        const struct working *w, const char *v, int tokens, int width, float *weighted, int head_dim, struct stream *s) {
     long stride = (long)head_dim * 4;
     int row = head_dim * 4;
     _tile_loadd(0, weighted, stride);
     if (width > 16) _tile_loadd(1, weighted + 16, stride);
     if (width > 32) _tile_loadd(2, weighted + 32, stride);
     if (width > 48) _tile_loadd(3, weighted + 48, stride);
-    for (int token = 0; token < TOKENS; token += 32) {
+    for (int token = 0; token < tokens; token += 32) {
         const char *rows = v + token / 2 * row;
         _tile_loadd(4, w->high + token, TOKENS * 2);
         _tile_loadd(5, w->low + token, TOKENS * 2);
@@ -223,7 +232,7 @@ void tandem_amx_partial(const struct task *t) {
             const char *k = block + kv * head_bytes;
             int head = kv * t->group;
             float *weighted = t->weighted + (long)head * t->head_dim;
-            scores(t->q + (long)head * t->key_dims, k, t->key_dims, w.scores, &s);
+            scores(t->q + (long)head * t->key_dims, k, t->key_dims, (tokens + 15) / 16, w.scores, &s);
             for (int r = 0; r < t->group; r++) {
                 earn(&s, s.row);
                 soften(w.scores + r * TOKENS, tokens, t->scale, t->max + head + r, t->sum + head + r,
@@ -231,7 +240,7 @@ void tandem_amx_partial(const struct task *t) {
             }
             for (int dim = 0; dim < t->head_dim; dim += 64) {
                 int width = t->head_dim - dim < 64 ? t->head_dim - dim : 64;
-                weigh(&w, k + key_bytes + dim * 4, width, weighted + dim, t->head_dim, &s);
+                weigh(&w, k + key_bytes + dim * 4, tokens, width, weighted + dim, t->head_dim, &s);
             }
         }
     }

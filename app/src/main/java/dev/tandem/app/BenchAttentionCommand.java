@@ -113,11 +113,12 @@ final class BenchAttentionCommand implements Callable<Integer> {
                         result.put("roof_gbps", Statistics.rounded(measured.roof()));
                         result.put("kernel_gbps", Statistics.rounded(measured.kernel()));
                         result.put("share_of_roof", Statistics.rounded(measured.share()));
+                        result.put("round_us", Statistics.rounded(measured.micros()));
                         results.add(result);
                         System.err.printf(
-                                Locale.ROOT, "%-14s %-9s %-12s %3d x %,6d, %2d threads: roof %6.1f GB/s, kernel %6.1f, share %.2f%n",
+                                Locale.ROOT, "%-14s %-9s %-12s %3d x %,6d, %2d threads: roof %6.1f GB/s, kernel %6.1f, share %.2f, %.1f us%n",
                                 each.name(), type.flag(), attention.name(), size.batch(), size.context(), count,
-                                measured.roof(), measured.kernel(), measured.share());
+                                measured.roof(), measured.kernel(), measured.share(), measured.micros());
                     }
                 }
             }

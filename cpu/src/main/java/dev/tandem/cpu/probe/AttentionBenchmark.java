@@ -20,14 +20,20 @@ import java.util.SplittableRandom;
  * <p>Owned by: the thread that measures.
  */
 public final class AttentionBenchmark implements AutoCloseable {
-    /** Medians, 10^9 bytes of KV a second. */
-    public record Result(double roof, double kernel) {
+    /**
+     * Medians.
+     *
+     * @param roof 10^9 bytes of KV a second; likewise {@code kernel}
+     * @param micros of one round, hand-over included, with workers that spin
+     */
+    public record Result(double roof, double kernel, double micros) {
         public double share() {
             return kernel / roof;
         }
     }
 
     private static final long WARM_UP_NANOS = 700_000_000;
+    private static final int SPINNING_ROUNDS = 20_000;
 
     private final Arena arena = Arena.ofShared();
     private final BlockFormat format;
@@ -103,7 +109,7 @@ public final class AttentionBenchmark implements AutoCloseable {
             for (int i = 0; i < readers.size(); i++) {
                 roof = Math.max(roof, median(rates[i]));
             }
-            return new Result(roof, median(rates[readers.size()]));
+            return new Result(roof, median(rates[readers.size()]), micros(all.getLast()));
         } finally {
             all.forEach(AttentionWorkers::close);
         }
@@ -115,6 +121,21 @@ public final class AttentionBenchmark implements AutoCloseable {
         do {
             rate(workers);
         } while (clock.nanos() - begin < WARM_UP_NANOS);
+    }
+
+    private double micros(AttentionWorkers workers) {
+        double[] times = new double[SPINNING_ROUNDS];
+        long end = clock.nanos() + WARM_UP_NANOS;
+        workers.beginStep();
+        int count = 0;
+        while (count < times.length && (count < 3 || clock.nanos() < end)) {
+            long begin = clock.nanos();
+            tasks.forEach(workers::submit);
+            workers.await();
+            times[count++] = (clock.nanos() - begin) / 1e3;
+        }
+        workers.endStep();
+        return median(Arrays.copyOf(times, count));
     }
 
     private static double median(double[] values) {
