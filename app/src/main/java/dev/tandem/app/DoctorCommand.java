@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.cpu.decode.AmxLibrary;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.topology.ThreadAffinity;
@@ -38,6 +39,7 @@ final class DoctorCommand implements Callable<Integer> {
         out.println("Processor " + MachineProbe.processor() + ", " + cores + " cores for this process"
                 + (allowed > 0 ? "" : "; threads cannot be pinned here"));
         out.println("Features  " + features() + "; kernels use vectors of " + Lanes.bits() + " bits");
+        out.println("Attention " + attention());
         out.println("Memory    " + memory());
         out.println("Cache     " + DefaultModel.cache(System.getenv(), Path.of(System.getProperty("user.home"))));
         System.err.println("measuring ...");
@@ -75,6 +77,14 @@ final class DoctorCommand implements Callable<Integer> {
                 .ifPresent(line -> flags.addAll(Arrays.asList(line.substring(line.indexOf(':') + 1).strip().split(" "))));
         flags.retainAll(FEATURES);
         return flags.isEmpty() ? "none that matter" : String.join(" ", flags);
+    }
+
+    /** How host KV is read, and what is lost without AMX. */
+    private static String attention() {
+        String vectors = "Vector API, " + Lanes.bits() + " bits";
+        return AmxLibrary.find().isPresent()
+                ? "AMX for bf16, " + vectors + " for other types"
+                : vectors + "; given up: AMX, which reads KV about half as fast again (" + AmxLibrary.reason() + ")";
     }
 
     private static String memory() throws IOException {

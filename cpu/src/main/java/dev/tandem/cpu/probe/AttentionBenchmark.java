@@ -23,12 +23,17 @@ public final class AttentionBenchmark implements AutoCloseable {
     /**
      * Medians.
      *
-     * @param roof 10^9 bytes of KV a second; likewise {@code kernel}
+     * @param sequential the better of the reads that go through a block from end to end, 10^9 bytes of KV a second
+     * @param roof the best of all reads
      * @param micros of one round, hand-over included, with workers that spin
      */
-    public record Result(double roof, double kernel, double micros) {
+    public record Result(double sequential, double roof, double kernel, double micros) {
         public double share() {
             return kernel / roof;
+        }
+
+        public double shareOfSequential() {
+            return kernel / sequential;
         }
     }
 
@@ -90,11 +95,11 @@ public final class AttentionBenchmark implements AutoCloseable {
         }
     }
 
-    /** The better of the roofs against the kernel, in turn, on workers of their own that are bound to the same cores. */
-    public Result measure(PagedDecodeAttention attention, List<PagedDecodeAttention> readers, int threads) {
+    /** Reads and the kernel in turn, each on workers of its own that are bound to the same cores. */
+    public Result measure(PagedDecodeAttention attention, List<RoofReader> readers, int threads) {
         List<AttentionWorkers> all = new ArrayList<>();
         try {
-            for (PagedDecodeAttention reader : readers) {
+            for (RoofReader reader : readers) {
                 all.add(new AttentionWorkers(reader, threads, true, 0, tasks.size(), tasks.getFirst().context()));
             }
             all.add(new AttentionWorkers(attention, threads, true, 0, tasks.size(), tasks.getFirst().context()));
@@ -106,10 +111,13 @@ public final class AttentionBenchmark implements AutoCloseable {
                 }
             }
             double roof = 0;
+            double sequential = 0;
             for (int i = 0; i < readers.size(); i++) {
-                roof = Math.max(roof, median(rates[i]));
+                double rate = median(rates[i]);
+                roof = Math.max(roof, rate);
+                sequential = readers.get(i).isSequential() ? Math.max(sequential, rate) : sequential;
             }
-            return new Result(roof, median(rates[readers.size()]), micros(all.getLast()));
+            return new Result(sequential, roof, median(rates[readers.size()]), micros(all.getLast()));
         } finally {
             all.forEach(AttentionWorkers::close);
         }

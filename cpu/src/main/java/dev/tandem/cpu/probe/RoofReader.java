@@ -42,10 +42,10 @@ public final class RoofReader implements PagedDecodeAttention {
     }
 
     /** Every way that runs here; the best is the roof. */
-    public static List<PagedDecodeAttention> all(BlockFormat format, int heads) {
+    public static List<RoofReader> all(BlockFormat format, int heads) {
         return Stream.of(Way.values())
                 .filter(way -> way != Way.PREFETCHED || AmxLibrary.find().isPresent())
-                .map(way -> (PagedDecodeAttention) new RoofReader(format, heads, way))
+                .map(way -> new RoofReader(format, heads, way))
                 .toList();
     }
 
@@ -82,6 +82,10 @@ public final class RoofReader implements PagedDecodeAttention {
             };
         }
         sink = sum;
+    }
+
+    boolean isSequential() {
+        return way != Way.STREAMS;
     }
 
     /** Keeps the reads from being optimised away. */
