@@ -23,6 +23,7 @@ struct task {
     float scale;             /* log2(e) / sqrt(head_dim) */
     float *max, *sum;        /* [kv_heads * group] */
     float *weighted;         /* [kv_heads * group][head_dim] */
+    const char *next;        /* the block that will probably be read after these; 0 when nobody knows */
 };
 
 struct __attribute__((aligned(64))) config {
@@ -70,8 +71,8 @@ static inline void ahead(struct stream *s) {
     long line = s->done % AHEAD / 1024 * 4;
     s->done += 1024;
     if (from >= s->end) {
-        if (s->next == s->begin)
-            return; /* the segment's last block: what comes after is not known */
+        if (!s->next)
+            return;
         from = s->next + (from - s->end);
     }
     for (int i = 0; i < 16; i++)
@@ -226,7 +227,7 @@ void tandem_amx_partial(const struct task *t) {
     for (int b = t->first; b < t->last; b++) {
         const char *block = t->blocks[b];
         int tokens = t->context - b * TOKENS < TOKENS ? t->context - b * TOKENS : TOKENS;
-        struct stream s = {block, block + t->kv_heads * head_bytes, t->blocks[b + 1 < t->last ? b + 1 : b], 0, 0,
+        struct stream s = {block, block + t->kv_heads * head_bytes, b + 1 < t->last ? t->blocks[b + 1] : t->next, 0, 0,
                            (1024 * (tiles - soft) + tiles - 1) / tiles, 1024 * soft / t->group};
         for (int kv = 0; kv < t->kv_heads; kv++) {
             const char *k = block + kv * head_bytes;

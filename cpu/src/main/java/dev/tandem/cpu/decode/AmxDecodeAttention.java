@@ -76,7 +76,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
     }
 
     @Override
-    public void partial(DecodeTask task, int first, int last, Scratch scratch, Partial partial) {
+    public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
         Working w = (Working) scratch;
         MemorySegment.copy(task.blocks, first, w.blocks(), ValueLayout.JAVA_LONG, 0, last - first);
         MemorySegment t = w.task();
@@ -85,6 +85,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
         t.set(ValueLayout.JAVA_INT, 16, 0);
         t.set(ValueLayout.JAVA_INT, 20, last - first);
         t.set(ValueLayout.JAVA_INT, 24, task.context - first * BlockFormat.TOKENS);
+        t.set(ValueLayout.JAVA_LONG, 72, next);
         library.partial(t);
         MemorySegment.copy(w.max(), ValueLayout.JAVA_FLOAT, 0, partial.max, 0, heads);
         MemorySegment.copy(w.sum(), ValueLayout.JAVA_FLOAT, 0, partial.sum, 0, heads);

@@ -231,7 +231,7 @@ public final class AttentionWorkers implements AutoCloseable {
             long ticket = taken.get();
             if (ticket < published.getAcquire()) {
                 if (taken.compareAndSet(ticket, ticket + 1)) {
-                    run((int) (ticket & ticketMask), scratch, partial, sum);
+                    run((int) (ticket & ticketMask), next(ticket), scratch, partial, sum);
                     spins = 0;
                 }
             } else if (stepping) {
@@ -242,15 +242,25 @@ public final class AttentionWorkers implements AutoCloseable {
         }
     }
 
-    private void run(int ticket, PagedDecodeAttention.Scratch scratch, Partial partial, Partial sum) {
+    /** The first block of what this worker will take after the ticket, if all are equally fast; 0 when there is none yet. */
+    private long next(long ticket) {
+        long later = ticket + threads.length;
+        if (later >= published.getAcquire()) {
+            return 0;
+        }
+        int at = (int) (later & ticketMask);
+        return slots[ticketSlot[at]].task.block(ticketSegment[at] * PagedDecodeAttention.SEGMENT_BLOCKS);
+    }
+
+    private void run(int ticket, long next, PagedDecodeAttention.Scratch scratch, Partial partial, Partial sum) {
         int index = ticketSlot[ticket];
         Slot slot = slots[index];
         int segment = ticketSegment[ticket];
         try {
             if (slot.segments == 1) {
-                attention.run(slot.task, scratch, partial, sum);
+                attention.run(slot.task, next, scratch, partial, sum);
             } else {
-                segment(slot, segment, scratch);
+                segment(slot, segment, next, scratch);
             }
         } catch (RuntimeException | Error e) {
             failure = e;
@@ -265,13 +275,13 @@ public final class AttentionWorkers implements AutoCloseable {
         }
     }
 
-    private void segment(Slot slot, int segment, PagedDecodeAttention.Scratch scratch) {
+    private void segment(Slot slot, int segment, long next, PagedDecodeAttention.Scratch scratch) {
         int first = segment * PagedDecodeAttention.SEGMENT_BLOCKS;
         int last = Math.min(slot.task.blockCount(), first + PagedDecodeAttention.SEGMENT_BLOCKS);
         if (segment == slot.segments - 1) {
             slot.task.append(attention.format()); // nobody else reads the last block
         }
-        attention.partial(slot.task, first, last, scratch, slot.partials[segment]);
+        attention.partial(slot.task, first, last, next, scratch, slot.partials[segment]);
     }
 
     private static void merge(Slot slot, Partial sum) {

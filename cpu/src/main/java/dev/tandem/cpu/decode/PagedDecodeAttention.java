@@ -28,8 +28,12 @@ public interface PagedDecodeAttention extends AutoCloseable {
         return Math.max(1, (context + tokens - 1) / tokens);
     }
 
-    /** Blocks {@code [first, last)} of the task into the partial result; the new token is in its block already. */
-    void partial(DecodeTask task, int first, int last, Scratch scratch, Partial partial);
+    /**
+     * Blocks {@code [first, last)} of the task into the partial result; the new token is in its block already.
+     *
+     * @param next address of the block that this thread will probably read after them, 0 when nobody knows
+     */
+    void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial);
 
     /** Called by a thread before its first task, and after its last before it rests. */
     default void enter() {}
@@ -42,18 +46,23 @@ public interface PagedDecodeAttention extends AutoCloseable {
     /** A thread's working memory; made by the implementation that uses it. */
     interface Scratch {}
 
-    /** A whole row on the calling thread. */
-    default void run(DecodeTask task, Scratch scratch, Partial partial, Partial sum) {
+    /**
+     * A whole row on the calling thread.
+     *
+     * @param next as for {@link #partial}
+     */
+    default void run(DecodeTask task, long next, Scratch scratch, Partial partial, Partial sum) {
         task.append(format());
         int blocks = task.blockCount();
         if (blocks <= SEGMENT_BLOCKS) {
-            partial(task, 0, blocks, scratch, partial);
+            partial(task, 0, blocks, next, scratch, partial);
             partial.finish(task.out);
             return;
         }
         sum.clear();
         for (int first = 0; first < blocks; first += SEGMENT_BLOCKS) {
-            partial(task, first, Math.min(blocks, first + SEGMENT_BLOCKS), scratch, partial);
+            int last = Math.min(blocks, first + SEGMENT_BLOCKS);
+            partial(task, first, last, last < blocks ? task.block(last) : next, scratch, partial);
             sum.merge(partial);
         }
         sum.finish(task.out);

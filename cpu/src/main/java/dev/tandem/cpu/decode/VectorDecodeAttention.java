@@ -90,7 +90,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
     }
 
     @Override
-    public void partial(DecodeTask task, int first, int last, Scratch scratch, Partial partial) {
+    public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
         Working w = (Working) scratch;
         packQueries(task.q, w);
         Arrays.fill(w.weighted, 0);

@@ -70,7 +70,7 @@ public final class RoofReader implements PagedDecodeAttention {
     }
 
     @Override
-    public void partial(DecodeTask task, int first, int last, Scratch scratch, Partial partial) {
+    public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
         long sum = 0;
         for (int i = first; i < last; i++) {
             int tokens = Math.min(BlockFormat.TOKENS, task.context() - i * BlockFormat.TOKENS);

@@ -112,11 +112,11 @@ class AttentionWorkersTest {
             }
 
             @Override
-            public void partial(DecodeTask task, int first, int last, Scratch scratch, Partial partial) {
+            public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
                 if (failing[0] && task.context() == 130) {
                     throw new IllegalStateException("as the test wants it");
                 }
-                inner.partial(task, first, last, scratch, partial);
+                inner.partial(task, first, last, next, scratch, partial);
             }
         };
         try (Arena arena = Arena.ofConfined(); AttentionWorkers workers = new AttentionWorkers(broken, 2, false, 0, 4, 200)) {
@@ -173,12 +173,12 @@ class AttentionWorkersTest {
                 Partial partial = new Partial(HEADS, 64);
                 Partial sum = new Partial(HEADS, 64);
                 for (int i = 0; i < 20_000; i++) {
-                    attention.run(rows.tasks[i % 2], scratch, partial, sum);
+                    attention.run(rows.tasks[i % 2], 0, scratch, partial, sum);
                 }
                 var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
                 long before = threads.getCurrentThreadAllocatedBytes();
                 for (int i = 0; i < 1000; i++) {
-                    attention.run(rows.tasks[i % 2], scratch, partial, sum);
+                    attention.run(rows.tasks[i % 2], 0, scratch, partial, sum);
                 }
                 long bytes = threads.getCurrentThreadAllocatedBytes() - before;
                 assertThat(bytes / 1000).as("%s, bytes a call", attention.name()).isLessThan(16);

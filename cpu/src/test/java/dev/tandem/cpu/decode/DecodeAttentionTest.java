@@ -66,7 +66,7 @@ class DecodeAttentionTest {
         attention.enter();
         try {
             for (DecodeTask task : rows.tasks) {
-                attention.run(task, scratch, partial, sum);
+                attention.run(task, 0, scratch, partial, sum);
             }
         } finally {
             attention.leave();
