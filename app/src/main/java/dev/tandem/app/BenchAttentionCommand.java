@@ -97,32 +97,30 @@ final class BenchAttentionCommand implements Callable<Integer> {
                 format, each.heads(), size.batch(), size.context(), rounds, 1, Clock.system())) {
             List<RoofReader> readers = RoofReader.all(format, each.heads());
             for (PagedDecodeAttention attention : DecodeImplementations.all(format, each.heads())) {
-                try (attention) {
-                    if (!implementation.isEmpty() && !implementation.equals(attention.name())) {
-                        continue;
-                    }
-                    for (int count : counts) {
-                        var measured = benchmark.measure(attention, readers, count);
-                        Map<String, Object> result = new LinkedHashMap<>();
-                        result.put("shape", each.name());
-                        result.put("dtype", type.flag());
-                        result.put("implementation", attention.name());
-                        result.put("batch", size.batch());
-                        result.put("context", size.context());
-                        result.put("threads", count);
-                        result.put("roof_gbps", Statistics.rounded(measured.roof()));
-                        result.put("sequential_read_gbps", Statistics.rounded(measured.sequential()));
-                        result.put("kernel_gbps", Statistics.rounded(measured.kernel()));
-                        result.put("share_of_roof", Statistics.rounded(measured.share()));
-                        result.put("share_of_sequential_read", Statistics.rounded(measured.shareOfSequential()));
-                        result.put("round_us", Statistics.rounded(measured.micros()));
-                        results.add(result);
-                        System.err.printf(
-                                Locale.ROOT, "%-14s %-9s %-12s %3d x %,6d, %2d threads: roof %6.1f GB/s, kernel %6.1f, share %.2f (%.2f of a sequential read), %.1f us%n",
-                                each.name(), type.flag(), attention.name(), size.batch(), size.context(), count,
-                                measured.roof(), measured.kernel(), measured.share(), measured.shareOfSequential(),
-                                measured.micros());
-                    }
+                if (!implementation.isEmpty() && !implementation.equals(attention.name())) {
+                    continue;
+                }
+                for (int count : counts) {
+                    var measured = benchmark.measure(attention, readers, count);
+                    Map<String, Object> result = new LinkedHashMap<>();
+                    result.put("shape", each.name());
+                    result.put("dtype", type.flag());
+                    result.put("implementation", attention.name());
+                    result.put("batch", size.batch());
+                    result.put("context", size.context());
+                    result.put("threads", count);
+                    result.put("roof_gbps", Statistics.rounded(measured.roof()));
+                    result.put("sequential_read_gbps", Statistics.rounded(measured.sequential()));
+                    result.put("kernel_gbps", Statistics.rounded(measured.kernel()));
+                    result.put("share_of_roof", Statistics.rounded(measured.share()));
+                    result.put("share_of_sequential_read", Statistics.rounded(measured.shareOfSequential()));
+                    result.put("round_us", Statistics.rounded(measured.micros()));
+                    results.add(result);
+                    System.err.printf(
+                            Locale.ROOT, "%-14s %-9s %-12s %3d x %,6d, %2d threads: roof %6.1f GB/s, kernel %6.1f, share %.2f (%.2f of a sequential read), %.1f us%n",
+                            each.name(), type.flag(), attention.name(), size.batch(), size.context(), count,
+                            measured.roof(), measured.kernel(), measured.share(), measured.shareOfSequential(),
+                            measured.micros());
                 }
             }
         }

@@ -168,7 +168,9 @@ class ServeTest {
             int sent = i + 1;
             until(() -> server.metric("vllm:num_requests_running") + server.metric("vllm:num_requests_waiting") == sent);
         }
-        assertThat(server.metric("vllm:num_requests_running")).isEqualTo(2);
+        // the second may wait for the step under way to end, never a third
+        until(() -> server.metric("vllm:num_requests_running") == 2);
+        assertThat(server.metric("vllm:num_requests_waiting")).isEqualTo(3);
         for (Socket client : clients) {
             client.close();
         }

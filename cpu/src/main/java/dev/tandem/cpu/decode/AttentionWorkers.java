@@ -86,14 +86,6 @@ public final class AttentionWorkers implements AutoCloseable {
         }
     }
 
-    public int size() {
-        return threads.length;
-    }
-
-    public PagedDecodeAttention attention() {
-        return attention;
-    }
-
     /** Address of the flags: task number {@code n} has ended when the long at {@code n % capacity} is above {@code n}. */
     public long flags() {
         return flags.address();
@@ -212,12 +204,7 @@ public final class AttentionWorkers implements AutoCloseable {
             Partial partial = newPartial();
             Partial sum = newPartial();
             while (!closed) {
-                attention.enter();
-                try {
-                    spin(scratch, partial, sum);
-                } finally {
-                    attention.leave();
-                }
+                spin(scratch, partial, sum);
                 if (!stepping && !closed) {
                     LockSupport.park(this);
                 }

@@ -7,7 +7,7 @@ import java.lang.foreign.Arena;
  * sums. A row is cut into segments of a fixed number of blocks whatever the number of threads, so that its result does
  * not depend on who computed which.
  */
-public interface PagedDecodeAttention extends AutoCloseable {
+public interface PagedDecodeAttention {
     /** Blocks a segment: 2,048 tokens. Rows that are no longer than one are never cut. */
     int SEGMENT_BLOCKS = 32;
 
@@ -34,14 +34,6 @@ public interface PagedDecodeAttention extends AutoCloseable {
      * @param next address of the block that this thread will probably read after them, 0 when nobody knows
      */
     void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial);
-
-    /** Called by a thread before its first task, and after its last before it rests. */
-    default void enter() {}
-
-    default void leave() {}
-
-    @Override
-    default void close() {}
 
     /** A thread's working memory; made by the implementation that uses it. */
     interface Scratch {}

@@ -47,7 +47,7 @@ class DecodeAttentionTest {
     void rowsAreThoseOfFloat64(DataType type, int headDim, int kvHeads, int group) {
         BlockFormat format = new BlockFormat(kvHeads, headDim, type);
         for (PagedDecodeAttention attention : implementations(format, kvHeads * group)) {
-            try (attention; Arena arena = Arena.ofConfined()) {
+            try (Arena arena = Arena.ofConfined()) {
                 HostRows rows = new HostRows(format, kvHeads * group, CONTEXTS, true, 7, arena);
                 run(attention, rows, arena);
                 for (int i = 0; i < CONTEXTS.length; i++) {
@@ -63,13 +63,8 @@ class DecodeAttentionTest {
         PagedDecodeAttention.Scratch scratch = attention.scratch(arena);
         Partial partial = new Partial(attention.heads(), attention.format().headDim());
         Partial sum = new Partial(attention.heads(), attention.format().headDim());
-        attention.enter();
-        try {
-            for (DecodeTask task : rows.tasks) {
-                attention.run(task, 0, scratch, partial, sum);
-            }
-        } finally {
-            attention.leave();
+        for (DecodeTask task : rows.tasks) {
+            attention.run(task, 0, scratch, partial, sum);
         }
     }
 
@@ -83,7 +78,7 @@ class DecodeAttentionTest {
         BlockFormat format = new BlockFormat(1, 64, type);
         int[] contexts = {4096, 4097, 9000};
         for (PagedDecodeAttention attention : implementations(format, 2)) {
-            try (attention; Arena arena = Arena.ofConfined()) {
+            try (Arena arena = Arena.ofConfined()) {
                 HostRows rows = new HostRows(format, 2, contexts, false, 3, arena);
                 run(attention, rows, arena);
                 for (int i = 0; i < contexts.length; i++) {
@@ -98,7 +93,7 @@ class DecodeAttentionTest {
         // scores rise by 40 every block: each block outweighs all before it
         BlockFormat format = new BlockFormat(1, 64, DataType.FLOAT32);
         for (PagedDecodeAttention attention : implementations(format, 1)) {
-            try (attention; Arena arena = Arena.ofConfined()) {
+            try (Arena arena = Arena.ofConfined()) {
                 HostRows rows = new HostRows(format, 1, new int[] {300}, false, 5, arena);
                 DecodeTask task = rows.tasks[0];
                 for (int t = 0; t < 300; t++) {
