@@ -52,13 +52,22 @@ final class Profiles {
             try {
                 Profile profile = read(cached);
                 check(profile, executor, cached.toString());
-                log.println("profile: " + cached);
-                return profile;
+                if (reaches(profile, executor)) {
+                    log.println("profile: " + cached);
+                    return profile;
+                }
+                log.println("given up: the profile " + cached + " was measured with a far smaller pool and is measured again");
             } catch (ProfileException e) {
                 log.println("given up: the cached profile is broken (" + e.getMessage() + ") and is measured again");
             }
         }
         return measure(name, executor, seed);
+    }
+
+    /** Whether it was measured with a pool not much smaller than this one. */
+    private static boolean reaches(Profile profile, Executor executor) {
+        long tokens = (long) executor.limits().gpuBlocks() * executor.limits().blockTokens();
+        return profile.gpuAttention().covers(Math.min(Profiler.MOST_TOKENS, tokens) / 8.0);
     }
 
     private static void check(Profile profile, Executor executor, String origin) {

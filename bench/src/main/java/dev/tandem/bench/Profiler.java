@@ -8,6 +8,7 @@ import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Curve;
 import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.cost.ProfileException;
 import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.kv.Place;
@@ -34,7 +35,8 @@ public final class Profiler {
     private static final int[] ROWS = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
     private static final int[] CONTEXTS = {16, 128, 512, 2048, 8192};
     private static final int[] CPU_ROWS = {1, 4, 16, 64};
-    private static final int MOST_TOKENS = 16_384;
+    /** KV that profiles reach to; larger pools are extrapolated to. */
+    public static final int MOST_TOKENS = 16_384;
     private static final int REPEATS = 5;
     /** A plan that takes this long is not repeated as often, and larger ones of its kind are left out. */
     private static final long LONG_NANOS = 400_000_000;
@@ -76,14 +78,17 @@ public final class Profiler {
 
     /** @param name of machine, model, dtype and threads: what the profile is good for */
     public Profile measure(String name) {
+        int least = Math.min(CONTEXTS[0], limits.blockTokens());
+        if (limits.hostBlocks() == 0 || Math.min(limits.maxBatchTokens(), limits.contextTokens()) < least) {
+            throw new ProfileException("profiling needs a block of host KV and steps and contexts of " + least
+                    + " tokens; raise --host-kv, --max-num-batched-tokens or --max-model-len");
+        }
         int gpuTokens = fillGpu();
         int hostTokens = fillHost(gpuTokens);
         prefills();
         gpuDecodes(gpuTokens);
-        if (hostTokens > 0) {
-            cpuDecodes(hostTokens);
-            transfers(Math.min(gpuTokens, hostTokens));
-        }
+        cpuDecodes(hostTokens);
+        transfers(hostTokens);
         double stage = stageOverhead();
         progress.at("profiling", 100, 100);
         return new Profile(
@@ -93,7 +98,7 @@ public final class Profiler {
                 curve("prefill-attention", prefillAttention),
                 curve("gpu-attention", gpuAttention),
                 cpuCurves(),
-                curve("transfer", hostTokens > 0 ? transfer : gpuAttention),
+                curve("transfer", transfer),
                 curve("pre-layer", preLayer),
                 curve("post-layer", postLayer),
                 stepOverhead,
@@ -109,10 +114,6 @@ public final class Profiler {
 
     private TreeMap<Integer, Curve> cpuCurves() {
         TreeMap<Integer, Curve> curves = new TreeMap<>();
-        if (cpuAttention.isEmpty()) {
-            // no host pool: nothing will ever be read there
-            curves.put(1, curve("cpu-attention/1", gpuAttention));
-        }
         cpuAttention.forEach((rows, points) -> curves.put(rows, curve("cpu-attention/" + rows, points)));
         return curves;
     }
@@ -123,9 +124,6 @@ public final class Profiler {
         int first = Math.min(Math.min(limits.maxBatchTokens(), limits.contextTokens()), Math.min(most, 256));
         run(prefill(first));
         int filled = first / limits.blockTokens() * limits.blockTokens();
-        if (limits.hostBlocks() == 0 || filled == 0) {
-            return Math.max(1, filled);
-        }
         int[] from = blocks(0, filled);
         int[] through = blocks(0, Math.min(filled, limits.hostBlocks() * limits.blockTokens()));
         int piece = through.length * limits.blockTokens();
@@ -141,10 +139,8 @@ public final class Profiler {
     private int fillHost(int gpuTokens) {
         int most = Math.min(Math.min(MOST_TOKENS, limits.hostBlocks() * limits.blockTokens()), gpuTokens);
         int blocks = most / limits.blockTokens();
-        if (blocks > 0) {
-            int[] all = blocks(0, blocks * limits.blockTokens());
-            run(swaps(Place.GPU, all, Place.HOST, all));
-        }
+        int[] all = blocks(0, blocks * limits.blockTokens());
+        run(swaps(Place.GPU, all, Place.HOST, all));
         return blocks * limits.blockTokens();
     }
 
