@@ -54,6 +54,6 @@ public final class PolicyScheduler implements Scheduler {
         decision.achieved(seconds);
         log.add(decision);
         calibration.observe(draft, result, decision.predicted(), seconds);
-        policy.completed(draft, decision.predicted(), seconds);
+        policy.completed(seconds);
     }
 }

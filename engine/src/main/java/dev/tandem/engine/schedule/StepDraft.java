@@ -123,7 +123,7 @@ public final class StepDraft {
         return resumed;
     }
 
-    /** Whether the CPU has attention to compute, or rows in flight go on. */
+    /** Whether the step gives the host anything: rows to read, to admit or to finish, or prompts that land there. */
     public boolean offloads() {
         return loads.get(0).cpuRows() + loads.get(1).cpuRows() + admissions.size() + resumed.size() > 0
                 || loads.get(0).landingTokens() > 0;

@@ -114,7 +114,7 @@ public final class Guard implements Policy {
     }
 
     @Override
-    public void completed(StepDraft draft, double predicted, double achieved) {
+    public void completed(double achieved) {
         if (baselineRate == 0 || !(achieved > 0)) {
             return;
         }

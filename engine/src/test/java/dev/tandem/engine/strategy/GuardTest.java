@@ -47,7 +47,7 @@ class GuardTest {
             StepDraft draft = guard.draft(scene.state, new Decision());
             shapes.add(draft.shape());
             double predicted = new StepPredictor(cost, true, 0).of(draft);
-            guard.completed(draft, predicted, predicted * slower);
+            guard.completed(predicted * slower);
         }
         return shapes;
     }
@@ -59,8 +59,7 @@ class GuardTest {
     }
 
     @Test
-    void anExecutorThatDoesNotOverlapGainsNothing() {
-        // 20.18 s and 4 s of CPU attention, serial, for twice the requests is still a gain; not with long contexts
+    void anExecutorThatDoesNotOverlapTakesTheCpusTimeToo() {
         guard = guard(false);
         for (int i = 0; i < 3; i++) {
             scene.limit(200).host(60);
