@@ -109,6 +109,7 @@ final class BenchAttentionCommand implements Callable<Integer> {
                     result.put("batch", size.batch());
                     result.put("context", size.context());
                     result.put("threads", count);
+                    result.put("pinned", measured.pinned());
                     result.put("roof_gbps", Statistics.rounded(measured.roof()));
                     result.put("sequential_read_gbps", Statistics.rounded(measured.sequential()));
                     result.put("kernel_gbps", Statistics.rounded(measured.kernel()));
@@ -116,6 +117,9 @@ final class BenchAttentionCommand implements Callable<Integer> {
                     result.put("share_of_sequential_read", Statistics.rounded(measured.shareOfSequential()));
                     result.put("round_us", Statistics.rounded(measured.micros()));
                     results.add(result);
+                    if (!measured.pinned()) {
+                        System.err.println("given up: " + count + " threads are more than cores, so none is pinned");
+                    }
                     System.err.printf(
                             Locale.ROOT, "%-14s %-9s %-12s %3d x %,6d, %2d threads: roof %6.1f GB/s, kernel %6.1f, share %.2f (%.2f of a sequential read), %.1f us%n",
                             each.name(), type.flag(), attention.name(), size.batch(), size.context(), count,

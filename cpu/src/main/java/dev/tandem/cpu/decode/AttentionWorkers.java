@@ -49,6 +49,7 @@ public final class AttentionWorkers implements AutoCloseable {
     /** [slots] the number of the task that ended last in the slot, plus one. */
     private final MemorySegment flags;
     private final Thread[] threads;
+    private final boolean pinned;
     private long submitted;
     private long tickets;
     private volatile Throwable failure;
@@ -77,13 +78,18 @@ public final class AttentionWorkers implements AutoCloseable {
         this.ticketMask = tickets - 1;
         this.flags = arena.allocate((long) size * Long.BYTES, 64);
         CpuTopology topology = CpuTopology.find();
-        boolean pinned = pin && leave + threads <= topology.order().size();
+        this.pinned = pin && leave + threads <= topology.order().size();
         this.threads = new Thread[threads];
         for (int i = 0; i < threads; i++) {
             int core = pinned ? topology.order().get(leave + i) : -1;
             this.threads[i] =
                     Thread.ofPlatform().daemon().name("tandem-attention-" + i).start(() -> work(core));
         }
+    }
+
+    /** Whether each worker has a core of its own. */
+    public boolean isPinned() {
+        return pinned;
     }
 
     /** Address of the flags: task number {@code n} has ended when the long at {@code n % capacity} is above {@code n}. */

@@ -26,8 +26,9 @@ public final class AttentionBenchmark implements AutoCloseable {
      * @param sequential the better of the reads that go through a block from end to end, 10^9 bytes of KV a second
      * @param roof the best of all reads
      * @param micros of one round, hand-over included, with workers that spin
+     * @param pinned whether each thread had a core of its own
      */
-    public record Result(double sequential, double roof, double kernel, double micros) {
+    public record Result(double sequential, double roof, double kernel, double micros, boolean pinned) {
         public double share() {
             return kernel / roof;
         }
@@ -117,7 +118,7 @@ public final class AttentionBenchmark implements AutoCloseable {
                 roof = Math.max(roof, rate);
                 sequential = readers.get(i).isSequential() ? Math.max(sequential, rate) : sequential;
             }
-            return new Result(sequential, roof, median(rates[readers.size()]), micros(all.getLast()));
+            return new Result(sequential, roof, median(rates[readers.size()]), micros(all.getLast()), all.getLast().isPinned());
         } finally {
             all.forEach(AttentionWorkers::close);
         }
