@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Builds what a machine without JDK, Maven or network needs to run Tandem: a jlink runtime, the jars and a launcher, packed into
-# one file. The tokenizer library (22 MB) stays out: measurements need none.
+# Builds what a machine without JDK, Maven or network needs to run Tandem and its GPU tests: a jlink runtime, the jars, the
+# test classes and a launcher, packed into one file. The tokenizer library (22 MB) stays out: measurements need none.
 # usage: tools/bundle.sh FOLDER        writes FOLDER/tandem.tar.xz
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 "$root/tandem" build
+"$root/tandem" console
 java_home=$("$root/tandem" java-home)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -13,6 +14,13 @@ mkdir -p "$work/tandem/lib"
 "$java_home/bin/jlink" --output "$work/tandem/runtime" --strip-debug --no-header-files --no-man-pages \
   --add-modules java.base,java.logging,java.management,java.naming,java.net.http,java.xml,jdk.incubator.vector,jdk.management,jdk.unsupported
 cp "$root"/app/target/tandem-app-*.jar "$root"/app/target/lib/*.jar "$work/tandem/lib/"
+mkdir -p "$work/tandem/test"
+cp -r "$root"/cuda/target/test-classes "$work/tandem/test/classes"
+cp "$root"/engine/target/tandem-engine-*-tests.jar "$work/tandem/test/"
+for jar in org/junit/platform/junit-platform-console-standalone org/assertj/assertj-core net/bytebuddy/byte-buddy; do
+  found=$(ls "$HOME/.m2/repository/$jar"/*/*.jar | grep -v sources | tail -1)
+  cp "$found" "$work/tandem/test/"
+done
 rm -f "$work"/tandem/lib/{tokenizers,api,jna,commons-compress}-*.jar
 cat > "$work/tandem/tandem" <<'L'
 #!/bin/sh
@@ -22,6 +30,14 @@ exec "$here/runtime/bin/java" --add-modules jdk.incubator.vector --enable-native
   "-XX:CompileCommand=CompileThresholdScaling,dev.tandem.cpu.simd.*::*,0.02" -XX:+UseSerialGC \
   ${TANDEM_JAVA_OPTIONS:-} -cp "$here/lib/*" dev.tandem.app.Main "$@"
 L
-chmod +x "$work/tandem/tandem"
+cat > "$work/tandem/test-gpu" <<'L'
+#!/bin/sh
+# JUnit's console over the tests that need a GPU; arguments go to it
+here=$(cd "$(dirname "$0")" && pwd)
+exec "$here/runtime/bin/java" --add-modules jdk.incubator.vector --enable-native-access=ALL-UNNAMED ${TANDEM_JAVA_OPTIONS:-} \
+  -cp "$here/test/classes:$here/test/*:$here/lib/*" org.junit.platform.console.ConsoleLauncher execute \
+  --include-tag gpu --disable-banner --details=tree "$@"
+L
+chmod +x "$work/tandem/tandem" "$work/tandem/test-gpu"
 tar -C "$work" -cf - tandem | xz -T0 -6 > "$out/tandem.tar.xz"
 ls -l "$out/tandem.tar.xz"

@@ -101,6 +101,8 @@ final class BenchLatencyCommand implements Callable<Integer> {
         double decode = Statistics.median(batches.stream().mapToDouble(Batch::decodeSeconds).toArray());
         result.put("prefill_tokens_per_second", Statistics.rounded(batchSize * inputLength / prefill));
         int steps = outputLength - 1;
+        result.put("ttft_ms", Statistics.rounded(prefill * 1e3));
+        result.put("decode_step_ms", Statistics.rounded(decode * 1e3 / (outputLength - 1)));
         result.put("decode_tokens_per_second", Statistics.rounded(batchSize * steps / decode));
         double weights = assembly.weightBytes() * steps / decode / 1e9;
         double roof = Statistics.median(read);

@@ -30,7 +30,7 @@ final class BenchReport {
         result.put("machine", MachineProbe.machine());
         result.put("flags", String.join(" ", flags));
         result.put("time", now());
-        result.put("preset", "cpu");
+        result.put("preset", options.preset.map(Preset::flag).orElse(options.gpu.chosen() ? "gpu" : "cpu"));
         result.put("model", model);
         result.put("dtype", options.dtype);
         return result;

@@ -67,14 +67,15 @@ final class BenchThroughputCommand implements Callable<Integer> {
         try (EngineAssembly assembly = EngineAssembly.start(options, false, false, recorder, System.err)) {
             ThroughputRun run = new ThroughputRun(
                     assembly.engine(), recorder, Clock.system(), work, options.seed, terminal::count);
-            run.warmUp(Math.min(8, options.maxNumSeqs), 64, 32);
+            run.warmUp(Math.min(8, options.maxNumSeqs()), 64, 32);
             Map<String, Object> result = BenchReport.circumstances(
                     options, assembly.checkpoint().name(), spec.commandLine().getParseResult().originalArgs());
             result.put("workload", workload);
             result.put("strategy", options.strategy.strategy);
             double before = read();
+            Optional<double[]> gpuBefore = assembly.gpuTime();
             Map<String, Object> measured = steady.isPresent()
-                    ? run.steady(options.maxNumSeqs, warmUp, steady.get())
+                    ? run.steady(options.maxNumSeqs(), warmUp, steady.get())
                     : run.whole(requests);
             result.putAll(measured);
             if (options.strategy.chosen() == Strategy.GPU_ONLY) {
@@ -84,6 +85,11 @@ final class BenchThroughputCommand implements Callable<Integer> {
             if (explain) {
                 assembly.decisions().last(MOST_EXPLAINED).forEach(decision -> explain(decision, System.err));
             }
+            gpuBefore.ifPresent(earlier -> {
+                double[] now = assembly.gpuTime().orElseThrow();
+                double idle = now[1] - earlier[1];
+                result.put("gpu_idle_share", Statistics.rounded(idle / (idle + now[0] - earlier[0])));
+            });
             double steps = recorder.steps() / ((double) measured.get("duration"));
             result.put("weights_read_gbps", Statistics.rounded(assembly.weightBytes() * steps / 1e9));
             result.put("machine_read_gbps", Statistics.rounded((before + read()) / 2));

@@ -1,22 +1,16 @@
 package dev.tandem.app;
 
-import dev.tandem.cpu.CpuExecutor;
-import dev.tandem.cpu.CpuOptions;
-import dev.tandem.cpu.attention.KvStore;
-import dev.tandem.cpu.simd.Lanes;
-import dev.tandem.cpu.topology.ThreadAffinity;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.observe.EngineListener;
-import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.TokenizerSource;
-import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.gguf.GgufVocabulary;
 import dev.tandem.text.ChatTemplate;
@@ -24,11 +18,11 @@ import dev.tandem.text.HuggingFaceTokenizer;
 import dev.tandem.text.Tokenizer;
 import dev.tandem.text.TokenizerDescription;
 import java.io.PrintStream;
-import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Locale;
 import java.util.Optional;
+import java.util.function.Supplier;
 
 /**
  * Options to a running engine: finds the model, chooses sizes, says what was chosen and what was given up.
@@ -36,14 +30,12 @@ import java.util.Optional;
  * <p>Closing it closes the engine, the model and the tokenizer.
  */
 final class EngineAssembly implements AutoCloseable {
-    private static final long MOST_KV = 4L << 30;
-
     private final Checkpoint checkpoint;
     private final Optional<Tokenizer> tokenizer;
     private final Optional<ChatTemplate> template;
     private final Engine engine;
     private final Scheduling scheduling;
-    private final long weightBytes;
+    private final Backend backend;
 
     private EngineAssembly(
             Checkpoint checkpoint,
@@ -51,13 +43,13 @@ final class EngineAssembly implements AutoCloseable {
             Optional<ChatTemplate> template,
             Engine engine,
             Scheduling scheduling,
-            long weightBytes) {
+            Backend backend) {
         this.checkpoint = checkpoint;
         this.tokenizer = tokenizer;
         this.template = template;
         this.engine = engine;
         this.scheduling = scheduling;
-        this.weightBytes = weightBytes;
+        this.backend = backend;
     }
 
     /**
@@ -74,26 +66,24 @@ final class EngineAssembly implements AutoCloseable {
         try {
             tokenizer = tokenizer(checkpoint, needText);
             Optional<ChatTemplate> template = template(checkpoint);
-            Sizes sizes = Sizes.choose(options, checkpoint.config());
-            report(checkpoint, options, sizes, log);
+            Backend backend = backend(options, checkpoint, log);
+            owner = backend.executor()::close; // of the model from here on, until the engine takes it
             EngineConfig config = new EngineConfig(
-                    new Budget(options.maxNumBatchedTokens, options.maxNumSeqs, options.maxPrefillChunk),
+                    options.budget(),
                     checkpoint.config().endTokens(),
-                    sizes.contextTokens(),
+                    backend.contextTokens(),
                     options.maxQueuedRequests,
                     options.seed);
-            CpuExecutor executor = new CpuExecutor(checkpoint, sizes.cpu());
-            owner = executor::close; // of the model from here on, until the engine takes it
-            strategy.check(executor.limits(), config.contextTokens());
+            strategy.check(backend.executor().limits(), config.contextTokens());
             Scheduling scheduling = Scheduling.of(
                     options,
                     config.budget(),
                     options.strategy.guard.orElse(guarded),
-                    executor.limits(),
-                    () -> profile(options, sizes, checkpoint, executor, log),
+                    backend.executor().limits(),
+                    () -> profiles(log).find(options.strategy.profile, backend.profileName(), backend.executor(), options.seed),
                     log);
-            Engine engine = new Engine(config, scheduling.scheduler(), executor, Clock.system(), listener).start();
-            return new EngineAssembly(checkpoint, tokenizer, template, engine, scheduling, executor.weightBytes());
+            Engine engine = new Engine(config, scheduling.scheduler(), backend.executor(), Clock.system(), listener).start();
+            return new EngineAssembly(checkpoint, tokenizer, template, engine, scheduling, backend);
         } catch (RuntimeException | Error e) {
             tokenizer.ifPresent(Tokenizer::close);
             owner.close();
@@ -108,6 +98,7 @@ final class EngineAssembly implements AutoCloseable {
     }
 
     private static Checkpoint open(ModelOptions options) {
+        options.preset.ifPresent(preset -> preset.apply(options));
         Path path = options.model.orElseGet(() -> DefaultModel.fetch(
                 System.getenv(), Path.of(System.getProperty("user.home")), Terminal.standardError()));
         return Checkpoint.open(path, options.loadFormat, options.seed);
@@ -116,34 +107,30 @@ final class EngineAssembly implements AutoCloseable {
     /** Measures a profile, and keeps it. */
     static Profile profile(ModelOptions options, PrintStream log) {
         Checkpoint checkpoint = open(options);
-        Sizes sizes;
-        CpuExecutor executor;
+        Backend backend;
         try {
-            sizes = Sizes.choose(options, checkpoint.config());
-            report(checkpoint, options, sizes, log);
-            executor = new CpuExecutor(checkpoint, sizes.cpu());
+            backend = backend(options, checkpoint, log);
         } catch (RuntimeException | Error e) {
             checkpoint.close();
             throw e;
         }
-        try (executor) {
-            return profiles(log).measure(profileName(checkpoint, sizes), executor, options.seed);
+        try (Executor executor = backend.executor()) {
+            return profiles(log).measure(backend.profileName(), executor, options.seed);
         }
     }
 
-    private static Profile profile(
-            ModelOptions options, Sizes sizes, Checkpoint checkpoint, CpuExecutor executor, PrintStream log) {
-        return profiles(log).find(options.strategy.profile, profileName(checkpoint, sizes), executor, options.seed);
+    private static Backend backend(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
+        report(checkpoint, log);
+        Backend backend = options.gpu.chosen()
+                ? CudaBackend.start(options, checkpoint, log)
+                : CpuBackend.start(options, checkpoint, log);
+        reportContext(options, checkpoint.config(), backend.contextTokens(), log);
+        return backend;
     }
 
     private static Profiles profiles(PrintStream log) {
         Path cache = DefaultModel.cache(System.getenv(), Path.of(System.getProperty("user.home")));
         return new Profiles(cache.resolve("profiles"), log);
-    }
-
-    private static String profileName(Checkpoint checkpoint, Sizes sizes) {
-        CpuOptions cpu = sizes.cpu();
-        return Profiles.name(checkpoint.name(), cpu.weightType().flag(), cpu.threads(), cpu.attentionThreads());
     }
 
     private static Optional<Tokenizer> tokenizer(Checkpoint checkpoint, boolean needed) {
@@ -186,74 +173,25 @@ final class EngineAssembly implements AutoCloseable {
         return id >= 0 && id < vocabulary.tokens().size() ? vocabulary.tokens().get(id) : "";
     }
 
-    /** What the options leave open, decided. */
-    private record Sizes(CpuOptions cpu, int contextTokens, long gpuBytes, long hostBytes) {
-        static Sizes choose(ModelOptions options, ModelConfig config) {
-            DataType type = options.dtype.equals("auto") ? config.fileType() : DataType.of(options.dtype);
-            long blockBytes = config.kvBytesPerToken(type) * KvStore.BLOCK_TOKENS;
-            long budget = options.kvCacheMemory.map(ByteSize::bytes).orElse(Math.min(MOST_KV, memory() / 4));
-            int gpuBlocks = options.gpuBlocks.orElse(blocks(budget, blockBytes));
-            int hostBlocks = blocks(options.hostKv.map(ByteSize::bytes).orElse(budget), blockBytes);
-            int wanted = Math.min(options.maxModelLen.orElse(config.usableContext()), config.usableContext());
-            int context = Math.min(wanted, gpuBlocks * KvStore.BLOCK_TOKENS);
-            if (context < 2) {
-                throw new IllegalArgumentException("the GPU pool holds " + gpuBlocks + " KV blocks of " + blockBytes
-                        + " bytes; a sequence needs at least one. Raise --kv-cache-memory or --num-gpu-blocks-override");
-            }
-            int threads = options.threads.orElse(Runtime.getRuntime().availableProcessors());
-            CpuOptions cpu = new CpuOptions(
-                    threads,
-                    options.attentionThreads.orElse(threads),
-                    options.pinThreads && threads <= ThreadAffinity.allowed().cardinality(),
-                    type,
-                    type,
-                    gpuBlocks,
-                    hostBlocks,
-                    options.maxNumBatchedTokens);
-            return new Sizes(cpu, context, gpuBlocks * blockBytes, hostBlocks * blockBytes);
-        }
-
-        private static int blocks(long bytes, long blockBytes) {
-            return (int) Math.min(Integer.MAX_VALUE / KvStore.BLOCK_TOKENS, bytes / blockBytes);
-        }
-
-        private static long memory() {
-            return ManagementFactory.getOperatingSystemMXBean() instanceof com.sun.management.OperatingSystemMXBean system
-                    ? system.getTotalMemorySize()
-                    : Runtime.getRuntime().maxMemory();
-        }
-    }
-
-    private static void report(Checkpoint checkpoint, ModelOptions options, Sizes sizes, PrintStream log) {
+    private static void report(Checkpoint checkpoint, PrintStream log) {
         ModelConfig config = checkpoint.config();
-        CpuOptions cpu = sizes.cpu();
         log.printf(
                 Locale.ROOT,
                 "model %s: %s, %d layers, %d wide, %d/%d heads of %d, vocabulary %,d%n",
                 checkpoint.name(), config.family(), config.layers(), config.hidden(), config.heads(), config.kvHeads(),
                 config.headDim(), config.vocabulary());
-        log.printf(
-                Locale.ROOT,
-                "executor: CPU, %d threads%s, %d-bit vectors, weights and KV %s (--dtype %s)%n",
-                cpu.threads(), cpu.pinThreads() ? " pinned" : "", Lanes.bits(), cpu.weightType().flag(), options.dtype);
-        log.printf(
-                Locale.ROOT,
-                "KV: GPU pool %,d blocks (%s), host pool %,d blocks (%s); context %,d tokens%n",
-                cpu.gpuBlocks(), new ByteSize(sizes.gpuBytes()), cpu.hostBlocks(), new ByteSize(sizes.hostBytes()),
-                sizes.contextTokens());
-        if (options.pinThreads && !cpu.pinThreads()) {
-            log.println("given up: threads are not pinned, there are more of them than cores or the system cannot");
-        }
         if (config.slidingWindow() > 0 && config.slidingWindow() < config.contextTokens()) {
             log.printf(
                     "given up: the context is limited to the model's sliding window of %d tokens, of %d%n",
                     config.slidingWindow(), config.contextTokens());
         }
+    }
+
+    private static void reportContext(ModelOptions options, ModelConfig config, int contextTokens, PrintStream log) {
         int allowed = Math.min(options.maxModelLen.orElse(config.usableContext()), config.usableContext());
-        if (sizes.contextTokens() < allowed) {
+        if (contextTokens < allowed) {
             log.printf(
-                    "given up: the KV pool holds %d tokens, so sequences are limited to that instead of %d%n",
-                    sizes.contextTokens(), allowed);
+                    "given up: the KV pool holds %d tokens, so sequences are limited to that instead of %d%n", contextTokens, allowed);
         }
     }
 
@@ -285,7 +223,12 @@ final class EngineAssembly implements AutoCloseable {
 
     /** Bytes of weights a decoding step reads. */
     long weightBytes() {
-        return weightBytes;
+        return backend.weightBytes();
+    }
+
+    /** Milliseconds the GPU worked in steps and waited between them, since the start; empty on the CPU. */
+    Optional<double[]> gpuTime() {
+        return backend.gpuTime().map(Supplier::get);
     }
 
     @Override

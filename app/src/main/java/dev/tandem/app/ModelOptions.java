@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import java.nio.file.Path;
@@ -32,20 +33,21 @@ final class ModelOptions {
     @Option(names = "--max-model-len", description = "Longest sequence, prompt and output. Default: what the model allows.")
     Optional<Integer> maxModelLen = Optional.empty();
 
-    @Option(names = "--max-num-seqs", defaultValue = "64", description = "Sequences that run at the same time (${DEFAULT-VALUE}).")
-    int maxNumSeqs = 64;
+    @Option(names = "--max-num-seqs", description = "Sequences that run at the same time. Default: 64 on the CPU, 256 on a GPU.")
+    Optional<Integer> maxNumSeqs = Optional.empty();
 
     @Option(
             names = "--max-num-batched-tokens",
-            defaultValue = "1024",
-            description = "Tokens computed in one step, all sequences together (${DEFAULT-VALUE}).")
-    int maxNumBatchedTokens = 1024;
+            description = "Tokens computed in one step, all sequences together. Default: 1024 on the CPU, 8192 on a GPU.")
+    Optional<Integer> maxNumBatchedTokens = Optional.empty();
 
     @Option(
             names = "--max-prefill-chunk",
-            defaultValue = "512",
-            description = "Prompt tokens of one sequence in one step (${DEFAULT-VALUE}).")
-    int maxPrefillChunk = 512;
+            description = "Prompt tokens of one sequence in one step. Default: 512 on the CPU, --max-num-batched-tokens on a GPU.")
+    Optional<Integer> maxPrefillChunk = Optional.empty();
+
+    @Mixin
+    GpuOptions gpu = new GpuOptions();
 
     @Option(
             names = "--max-queued-requests",
@@ -98,6 +100,30 @@ final class ModelOptions {
 
     @Option(names = "--seed", defaultValue = "0", description = "Seed of sampling and of dummy weights (${DEFAULT-VALUE}).")
     long seed;
+
+    @Option(
+            names = "--preset",
+            converter = PresetConverter.class,
+            description = "For comparisons, on an H200: h200, h200-tight, a10g-class, t4-class or t4-tight. Sets model, pool, limits"
+                    + " and multiprocessors where they are not given.")
+    Optional<Preset> preset = Optional.empty();
+
+    static final class PresetConverter implements picocli.CommandLine.ITypeConverter<Preset> {
+        @Override
+        public Preset convert(String value) {
+            return Preset.of(value);
+        }
+    }
+
+    int maxNumSeqs() {
+        return maxNumSeqs.orElse(gpu.chosen() ? 256 : 64);
+    }
+
+    /** What one step may hold. */
+    Budget budget() {
+        int tokens = maxNumBatchedTokens.orElse(gpu.chosen() ? 8192 : 1024);
+        return new Budget(tokens, maxNumSeqs(), maxPrefillChunk.orElse(gpu.chosen() ? tokens : Math.min(512, tokens)));
+    }
 
     static final class ByteSizeConverter implements picocli.CommandLine.ITypeConverter<ByteSize> {
         @Override

@@ -43,6 +43,37 @@ public final class TokenSampler {
     }
 
     /**
+     * How a device may choose the next token by itself.
+     *
+     * @param temperature 0 takes the most probable
+     * @param uniform in [0, 1): where in the kept probability mass the draw falls
+     */
+    public record Draw(double temperature, int topK, double topP, double minP, double uniform) {
+        public boolean greedy() {
+            return temperature == 0;
+        }
+    }
+
+    /**
+     * The next choice where it needs nothing but the logits and a random number, which is drawn; empty where it needs what
+     * only {@link #choose} knows: penalties, biases, forbidden ends, log-probabilities. Once a token, followed by {@link #chosen}.
+     */
+    public Optional<Draw> draw() {
+        if (penalised || !params.logitBias().isEmpty() || produced < params.minTokens() || params.logprobs() >= 0) {
+            return Optional.empty();
+        }
+        double uniform = params.greedy() ? 0 : random.nextDouble();
+        return Optional.of(new Draw(
+                params.greedy() ? 0 : params.temperature(), params.topK(), params.topP(), params.minP(), uniform));
+    }
+
+    /** Notes that a device chose {@code token} by {@link #draw}. */
+    public Choice chosen(int token) {
+        produced++;
+        return new Choice(token, Optional.empty());
+    }
+
+    /**
      * @param logits one row of at least {@code vocabulary} values from {@code offset}; overwritten
      * @throws ExecutorException when the best logit is not a number
      */

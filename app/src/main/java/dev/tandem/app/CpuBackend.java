@@ -1,0 +1,91 @@
+package dev.tandem.app;
+
+import dev.tandem.cpu.CpuExecutor;
+import dev.tandem.cpu.CpuOptions;
+import dev.tandem.cpu.attention.KvStore;
+import dev.tandem.cpu.simd.Lanes;
+import dev.tandem.cpu.topology.ThreadAffinity;
+import dev.tandem.model.Checkpoint;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.ModelConfig;
+import java.io.PrintStream;
+import java.lang.management.ManagementFactory;
+import java.util.Locale;
+import java.util.Optional;
+
+/** The CPU executor from the options: chooses what they leave open and says so. */
+final class CpuBackend {
+    private static final long MOST_KV = 4L << 30;
+
+    private final ModelOptions options;
+    private final ModelConfig config;
+    private final CpuOptions cpu;
+    private final int contextTokens;
+    private final long blockBytes;
+
+    private CpuBackend(ModelOptions options, ModelConfig config) {
+        this.options = options;
+        this.config = config;
+        DataType type = options.dtype.equals("auto") ? config.fileType() : DataType.of(options.dtype);
+        this.blockBytes = config.kvBytesPerToken(type) * KvStore.BLOCK_TOKENS;
+        long budget = options.kvCacheMemory.map(ByteSize::bytes).orElse(defaultKv());
+        int gpuBlocks = options.gpuBlocks.orElse(blocks(budget));
+        int hostBlocks = blocks(options.hostKv.map(ByteSize::bytes).orElse(budget));
+        int wanted = Math.min(options.maxModelLen.orElse(config.usableContext()), config.usableContext());
+        this.contextTokens = Math.min(wanted, gpuBlocks * KvStore.BLOCK_TOKENS);
+        if (contextTokens < 2) {
+            throw new IllegalArgumentException("the GPU pool holds " + gpuBlocks + " KV blocks of " + blockBytes
+                    + " bytes; a sequence needs at least one. Raise --kv-cache-memory or --num-gpu-blocks-override");
+        }
+        int threads = options.threads.orElse(Runtime.getRuntime().availableProcessors());
+        this.cpu = new CpuOptions(
+                threads,
+                options.attentionThreads.orElse(threads),
+                options.pinThreads && threads <= ThreadAffinity.allowed().cardinality(),
+                type,
+                type,
+                gpuBlocks,
+                hostBlocks,
+                options.budget().maxBatchTokens());
+    }
+
+    private int blocks(long bytes) {
+        return (int) Math.min(Integer.MAX_VALUE / KvStore.BLOCK_TOKENS, bytes / blockBytes);
+    }
+
+    /** A quarter of the machine's memory, at most 4 GiB. */
+    static long defaultKv() {
+        long memory = ManagementFactory.getOperatingSystemMXBean() instanceof com.sun.management.OperatingSystemMXBean system
+                ? system.getTotalMemorySize()
+                : Runtime.getRuntime().maxMemory();
+        return Math.min(MOST_KV, memory / 4);
+    }
+
+    /** Takes ownership of the checkpoint unless it throws. */
+    static Backend start(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
+        CpuBackend chosen = new CpuBackend(options, checkpoint.config());
+        chosen.report(log);
+        CpuExecutor executor = new CpuExecutor(checkpoint, chosen.cpu);
+        String profile = Profiles.name(
+                checkpoint.name(), chosen.cpu.weightType().flag(), chosen.cpu.threads(), chosen.cpu.attentionThreads());
+        return new Backend(executor, executor.weightBytes(), chosen.contextTokens, profile, Optional.empty());
+    }
+
+    private void report(PrintStream log) {
+        log.printf(
+                Locale.ROOT,
+                "executor: CPU, %d threads%s, %d-bit vectors, weights and KV %s (--dtype %s)%n",
+                cpu.threads(), cpu.pinThreads() ? " pinned" : "", Lanes.bits(), cpu.weightType().flag(), options.dtype);
+        log.printf(
+                Locale.ROOT,
+                "KV: GPU pool %,d blocks (%s), host pool %,d blocks (%s); context %,d tokens%n",
+                cpu.gpuBlocks(), new ByteSize(cpu.gpuBlocks() * blockBytes), cpu.hostBlocks(),
+                new ByteSize(cpu.hostBlocks() * blockBytes), contextTokens);
+        if (options.pinThreads && !cpu.pinThreads()) {
+            log.println("given up: threads are not pinned, there are more of them than cores or the system cannot");
+        }
+        if (options.gpu.device.equals("auto")) {
+            log.println("given up: this machine has no NVIDIA GPU that can be used, the CPU computes (tandem doctor says why)");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+package dev.tandem.app;
+
+import dev.tandem.cuda.CudaExecutor;
+import dev.tandem.cuda.CudaOptions;
+import dev.tandem.cuda.ModelShape;
+import dev.tandem.cuda.device.CudaLibraries;
+import dev.tandem.cuda.kernels.KernelCompiler;
+import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.fetch.IndexLocation;
+import dev.tandem.fetch.WheelSource;
+import dev.tandem.model.Checkpoint;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.ModelConfig;
+import java.io.PrintStream;
+import java.nio.file.Path;
+import java.util.Locale;
+import java.util.Optional;
+import java.util.OptionalInt;
+
+/** The CUDA executor from the options: finds libraries, compiles kernels, and says what was found and chosen. */
+final class CudaBackend {
+    private CudaBackend() {}
+
+    /** Takes ownership of the checkpoint unless it throws. */
+    static Backend start(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
+        if (options.strategy.chosen() != Strategy.GPU_ONLY) {
+            throw new IllegalArgumentException("--strategy " + options.strategy.strategy
+                    + " runs on the CPU executor only as yet; use --strategy gpu-only, or --device cpu");
+        }
+        ModelConfig config = checkpoint.config();
+        CudaLibraries libraries = libraries(options.gpu.libraries);
+        KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels"));
+        CudaExecutor executor = new CudaExecutor(checkpoint, options(options, config), libraries, compiler);
+        ExecutorLimits limits = executor.limits();
+        log.printf(
+                Locale.ROOT,
+                "executor: CUDA, %s, %d multiprocessors, compute capability %d.%d, driver for CUDA %d.%d, weights and KV %s (--dtype %s)%n",
+                executor.device().name(), executor.device().multiprocessors(), executor.device().capability() / 10,
+                executor.device().capability() % 10, executor.device().driverVersion() / 1000,
+                executor.device().driverVersion() % 1000 / 10, type(options, config).flag(), options.dtype);
+        libraries.found().forEach(found -> log.println("library: " + found));
+        log.println("kernels: " + (compiler.compiled() == 0 ? "all from the cache" : compiler.compiled() + " compiled for this GPU and model")
+                + "; decode steps " + (options.gpu.eager ? "kernel by kernel (--enforce-eager)" : "replayed from graphs"));
+        log.println(executor.ledger());
+        int wanted = Math.min(options.maxModelLen.orElse(config.usableContext()), config.usableContext());
+        int context = Math.min(wanted, limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
+        log.printf(
+                Locale.ROOT,
+                "KV: GPU pool %,d blocks, host pool %,d blocks of %d tokens; context %,d tokens%n",
+                limits.gpuBlocks(), limits.hostBlocks(), limits.blockTokens(), context);
+        String profile = executor.device().name() + "; " + checkpoint.name() + "; " + type(options, config).flag()
+                + "; CUDA executor, " + executor.device().multiprocessors() + " multiprocessors";
+        return new Backend(executor, executor.weightBytes(), context, profile, Optional.of(() -> {
+            CudaExecutor.GpuTime time = executor.gpuTime();
+            return new double[] {time.busy(), time.idle()};
+        }));
+    }
+
+    private static DataType type(ModelOptions options, ModelConfig config) {
+        DataType file = config.fileType() == DataType.FLOAT32 ? DataType.BFLOAT16 : config.fileType();
+        return options.dtype.equals("auto") ? file : DataType.of(options.dtype);
+    }
+
+    private static CudaOptions options(ModelOptions options, ModelConfig config) {
+        ModelShape shape = new ModelShape(config, type(options, config));
+        long blockBytes = shape.blockBytes() * config.layers();
+        OptionalInt blocks = options.gpuBlocks.map(OptionalInt::of)
+                .or(() -> options.kvCacheMemory.map(size -> OptionalInt.of((int) (size.bytes() / blockBytes))))
+                .orElse(OptionalInt.empty());
+        return new CudaOptions(
+                options.gpu.number(),
+                options.gpu.multiprocessorLimit,
+                shape.type(),
+                options.gpu.memoryUtilization,
+                blocks,
+                options.hostKv.map(ByteSize::bytes).orElse(CpuBackend.defaultKv()),
+                options.budget().maxBatchTokens(),
+                options.maxNumSeqs(),
+                !options.gpu.eager);
+    }
+
+    static Path cache() {
+        return DefaultModel.cache(System.getenv(), Path.of(System.getProperty("user.home")));
+    }
+
+    static CudaLibraries libraries(String flag) {
+        Path home = Path.of(System.getProperty("user.home"));
+        return new CudaLibraries(
+                CudaLibraries.Choice.of(flag), System.getenv(),
+                () -> new WheelSource(() -> IndexLocation.find(System.getenv(), home), cache(), Terminal.standardError()));
+    }
+}

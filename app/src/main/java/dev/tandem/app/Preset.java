@@ -1,0 +1,76 @@
+package dev.tandem.app;
+
+import dev.tandem.model.Checkpoint.LoadFormat;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.Arrays;
+import java.util.Locale;
+import java.util.Optional;
+
+/**
+ * The machines and models on which results are compared, on one H200: a green context of few multiprocessors stands for a
+ * smaller GPU, and the KV pools are those of NEO's artifact. Weights are dummies of the models' true shapes.
+ */
+enum Preset {
+    H200("Llama-3.1-8B", 0, Optional.empty(), 20_480, 512),
+    H200_TIGHT("Llama-3.1-8B", 0, Optional.of(1650), 20_480, 256),
+    A10G_CLASS("Llama-3.1-8B", 16, Optional.of(1650), 20_480, 256),
+    T4_CLASS("Llama-2-7B", 8, Optional.of(54), 832, 64),
+    T4_TIGHT("Llama-2-7B", 0, Optional.of(54), 832, 64);
+
+    private final String model;
+    private final int multiprocessors;
+    private final Optional<Integer> gpuBlocks;
+    private final int batchTokens;
+    private final int sequences;
+
+    Preset(String model, int multiprocessors, Optional<Integer> gpuBlocks, int batchTokens, int sequences) {
+        this.model = model;
+        this.multiprocessors = multiprocessors;
+        this.gpuBlocks = gpuBlocks;
+        this.batchTokens = batchTokens;
+        this.sequences = sequences;
+    }
+
+    String flag() {
+        return name().toLowerCase(Locale.ROOT).replace('_', '-');
+    }
+
+    static Preset of(String flag) {
+        return Arrays.stream(values())
+                .filter(preset -> preset.flag().equals(flag))
+                .findFirst()
+                .orElseThrow(() -> new IllegalArgumentException("--preset '" + flag + "' is unknown; use "
+                        + String.join(", ", Arrays.stream(values()).map(Preset::flag).toList())));
+    }
+
+    /** Sets what the options leave open. */
+    void apply(ModelOptions options) {
+        if (options.model.isEmpty()) {
+            options.model = Optional.of(configuration());
+            options.loadFormat = LoadFormat.DUMMY;
+        }
+        if (options.gpu.multiprocessorLimit == 0) {
+            options.gpu.multiprocessorLimit = multiprocessors;
+        }
+        options.gpuBlocks = options.gpuBlocks.or(() -> gpuBlocks);
+        options.maxNumBatchedTokens = options.maxNumBatchedTokens.or(() -> Optional.of(batchTokens));
+        options.maxNumSeqs = options.maxNumSeqs.or(() -> Optional.of(sequences));
+    }
+
+    /** A model directory that holds the configuration alone. */
+    private Path configuration() {
+        try (InputStream resource = Preset.class.getResourceAsStream("presets/" + model + ".json")) {
+            Path folder = CudaBackend.cache().resolve("presets").resolve(model);
+            Files.createDirectories(folder);
+            Files.copy(resource, folder.resolve("config.json"), StandardCopyOption.REPLACE_EXISTING);
+            return folder;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+package dev.tandem.cuda;
+
+import dev.tandem.model.config.DataType;
+import java.util.OptionalInt;
+
+/**
+ * @param device number of the GPU
+ * @param multiprocessorLimit use at most so many multiprocessors; 0 for all
+ * @param type of weights and KV, bfloat16 or float16
+ * @param memoryUtilization share of the GPU's memory that may be used, weights and everything else included
+ * @param gpuBlocks KV blocks of the GPU pool; empty: what the memory holds
+ * @param hostBytes memory of the host pool
+ * @param maxBatchTokens most rows of a step
+ * @param maxSequences most sequences of a step
+ * @param graphs whether decode steps are replayed from graphs
+ */
+public record CudaOptions(
+        int device,
+        int multiprocessorLimit,
+        DataType type,
+        double memoryUtilization,
+        OptionalInt gpuBlocks,
+        long hostBytes,
+        int maxBatchTokens,
+        int maxSequences,
+        boolean graphs) {
+    /** @throws IllegalArgumentException that names the flag */
+    public CudaOptions {
+        if (!(memoryUtilization > 0 && memoryUtilization <= 1)) {
+            throw new IllegalArgumentException("--gpu-memory-utilization " + memoryUtilization + " must lie in (0, 1]");
+        }
+        if (multiprocessorLimit < 0) {
+            throw new IllegalArgumentException("--gpu-sm-limit " + multiprocessorLimit + " must be positive, or 0 for all");
+        }
+        if (maxSequences > maxBatchTokens) {
+            throw new IllegalArgumentException("--max-num-seqs " + maxSequences + " is more than --max-num-batched-tokens "
+                    + maxBatchTokens + ": every running sequence takes one token of a step");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+package dev.tandem.cuda;
+
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.ModelConfig;
+import java.util.List;
+
+/**
+ * A model's widths as the GPU stores them: multiples of 32, so that no kernel has a tail. What is added is zero in all
+ * weights and stays zero in all activations.
+ *
+ * @param type bfloat16 or float16
+ */
+public record ModelShape(ModelConfig config, DataType type) {
+    private static final int STEP = 32;
+    /** Tokens of a GPU KV block. */
+    public static final int BLOCK_TOKENS = 16;
+    /** Tokens of K and V that prefill attention stages at a time; prefill.cu. */
+    private static final int STAGE_TOKENS = 64;
+    private static final int MOST_GROUP = 16;
+
+    /** @throws CudaException that names the flag or the shape that does not fit */
+    public ModelShape {
+        if (type == DataType.FLOAT32) {
+            throw new CudaException("--dtype float32 is not available on the GPU; use bfloat16 or float16");
+        }
+        if (config.group() > MOST_GROUP || config.headDim() > 256) {
+            throw new CudaException("heads of " + config.headDim() + " in groups of " + config.group()
+                    + " are beyond the GPU kernels (256, " + MOST_GROUP + "); run on the CPU with --device cpu");
+        }
+    }
+
+    private static int padded(int width) {
+        return (width + STEP - 1) / STEP * STEP;
+    }
+
+    public int hidden() {
+        return padded(config.hidden());
+    }
+
+    public int headWidth() {
+        return padded(config.headDim());
+    }
+
+    public int intermediate() {
+        return padded(config.intermediate());
+    }
+
+    public int vocabulary() {
+        return padded(config.vocabulary());
+    }
+
+    /** Width of all query heads. */
+    public int queries() {
+        return config.heads() * headWidth();
+    }
+
+    /** Width of q, k and v together. */
+    public int qkv() {
+        return (config.heads() + 2 * config.kvHeads()) * headWidth();
+    }
+
+    /** Bytes of one KV block in one layer. */
+    public long blockBytes() {
+        return 2L * config.kvHeads() * headWidth() * BLOCK_TOKENS * type.bytes();
+    }
+
+    /** KV bytes of one token over all layers. */
+    public long kvBytesPerToken() {
+        return blockBytes() / BLOCK_TOKENS * config.layers();
+    }
+
+    /** Dynamic shared memory of prefill attention: two stages of K and V where the GPU has room, else one. */
+    public int prefillStages(int sharedMemory) {
+        return 2 * stageBytes() <= sharedMemory ? 2 : 1;
+    }
+
+    public int stageBytes() {
+        return 2 * STAGE_TOKENS * headWidth() * type.bytes();
+    }
+
+    /** Prompt tokens of one tile of prefill attention. */
+    public int tileTokens() {
+        return 128 / config.group();
+    }
+
+    /** Multiplies scores, so that their exponentials are powers of 2. */
+    public float scoreScale() {
+        return (float) (1 / (Math.sqrt(config.headDim()) * Math.log(2)));
+    }
+
+    /** Compiler options that specialise the kernels. */
+    public List<String> defines(int sharedMemory) {
+        return List.of(
+                define("BF16", type == DataType.BFLOAT16 ? 1 : 0),
+                define("HIDDEN", hidden()),
+                define("HIDDEN_REAL", config.hidden()),
+                define("HEADS", config.heads()),
+                define("KV_HEADS", config.kvHeads()),
+                define("GROUP", config.group()),
+                define("HEAD_DIM", config.headDim()),
+                define("HEAD_WIDTH", headWidth()),
+                define("INTERMEDIATE", intermediate()),
+                define("VOCABULARY", vocabulary()),
+                define("VOCABULARY_REAL", config.vocabulary()),
+                define("STAGES", prefillStages(sharedMemory)));
+    }
+
+    private static String define(String name, int value) {
+        return "-D" + name + "=" + value;
+    }
+}

@@ -1,0 +1,194 @@
+package dev.tandem.cuda;
+
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.PinnedBuffer;
+import dev.tandem.cuda.device.Stream;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * What a step's kernels read besides weights and KV, as flat integers: written in pinned memory, uploaded once, at fixed
+ * addresses so that graphs find it. In this order: the number of attention items; token, position and slot of each row; rows
+ * to sample; random draws; tiles of prefill attention; items of decode attention; block tables.
+ *
+ * <p>Owned by: engine thread, which must not write while an upload may be under way.
+ */
+final class StepBuffer implements AutoCloseable {
+    private static final int HEADER = 16;
+    private static final int DRAW_INTS = 8;
+    private static final int TILE_INTS = 4;
+    private static final int ITEM_INTS = 8;
+
+    private final int rows;
+    private final int samples;
+    private final int items;
+    private final int tokensAt;
+    private final int positionsAt;
+    private final int slotsAt;
+    private final int samplesAt;
+    private final int drawsAt;
+    private final int tilesAt;
+    private final int itemsAt;
+    private final int tablesAt;
+    private final DeviceBuffer device;
+    private final PinnedBuffer pinned;
+    private final MemorySegment memory;
+    private int itemCount;
+    private int tileCount;
+    private int drawCount;
+    private int tableInts;
+
+    /** @param tables most block numbers of all sequences of a step */
+    StepBuffer(Device owner, int rows, int samples, int tiles, int items, int tables, String label) {
+        this.rows = rows;
+        this.samples = samples;
+        this.items = items;
+        this.tokensAt = HEADER;
+        this.positionsAt = tokensAt + rows;
+        this.slotsAt = positionsAt + rows;
+        this.samplesAt = slotsAt + rows;
+        this.drawsAt = (samplesAt + samples + 7) / 8 * 8;
+        this.tilesAt = drawsAt + DRAW_INTS * samples;
+        this.itemsAt = (tilesAt + TILE_INTS * tiles + 7) / 8 * 8;
+        this.tablesAt = itemsAt + ITEM_INTS * items;
+        long bytes = 4L * (tablesAt + (long) tables);
+        this.device = owner.allocate(bytes, "inputs of " + label);
+        this.pinned = owner.pinned(bytes, "inputs of " + label);
+        this.memory = pinned.memory();
+    }
+
+    int rowCapacity() {
+        return rows;
+    }
+
+    int itemCapacity() {
+        return items;
+    }
+
+    long bytes() {
+        return device.bytes();
+    }
+
+    void clear() {
+        itemCount = 0;
+        tileCount = 0;
+        drawCount = 0;
+        tableInts = 0;
+    }
+
+    /** @param slot of the row's KV in the pool; -1 stores nothing */
+    void row(int row, int token, int position, int slot) {
+        set(tokensAt + row, token);
+        set(positionsAt + row, position);
+        set(slotsAt + row, slot);
+    }
+
+    void sample(int index, int row) {
+        set(samplesAt + index, row);
+    }
+
+    /** Appends a block table; returns where it starts. */
+    int table(int[] blocks, int count) {
+        int at = tableInts;
+        MemorySegment.copy(blocks, 0, memory, JAVA_INT, 4L * (tablesAt + at), count);
+        tableInts += count;
+        return at;
+    }
+
+    void item(int row, int firstToken, int endToken, int table, int split, int splits) {
+        int at = itemsAt + ITEM_INTS * itemCount++;
+        set(at, row);
+        set(at + 1, firstToken);
+        set(at + 2, endToken);
+        set(at + 3, table);
+        set(at + 4, split);
+        set(at + 5, splits);
+    }
+
+    void tile(int row, int count, int position, int table) {
+        int at = tilesAt + TILE_INTS * tileCount++;
+        set(at, row);
+        set(at + 1, count);
+        set(at + 2, position);
+        set(at + 3, table);
+    }
+
+    void draw(int index, double temperature, double topP, double minP, double uniform, int topK) {
+        int at = drawsAt + DRAW_INTS * drawCount++;
+        set(at, (float) temperature);
+        set(at + 1, (float) topP);
+        set(at + 2, (float) minP);
+        set(at + 3, (float) uniform);
+        set(at + 4, topK);
+        set(at + 5, index);
+    }
+
+    private void set(int at, int value) {
+        memory.set(JAVA_INT, 4L * at, value);
+    }
+
+    private void set(int at, float value) {
+        memory.set(JAVA_FLOAT, 4L * at, value);
+    }
+
+    int tileCount() {
+        return tileCount;
+    }
+
+    int drawCount() {
+        return drawCount;
+    }
+
+    void upload(Stream stream) {
+        set(0, itemCount);
+        stream.upload(device, 0, memory, 4L * (itemsAt + ITEM_INTS * itemCount));
+        if (tableInts > 0) {
+            stream.upload(device, 4L * tablesAt, memory.asSlice(4L * tablesAt), 4L * tableInts);
+        }
+    }
+
+    long itemCountAddress() {
+        return device.address();
+    }
+
+    long tokens() {
+        return device.address() + 4L * tokensAt;
+    }
+
+    long positions() {
+        return device.address() + 4L * positionsAt;
+    }
+
+    long slots() {
+        return device.address() + 4L * slotsAt;
+    }
+
+    long samples() {
+        return device.address() + 4L * samplesAt;
+    }
+
+    long draws() {
+        return device.address() + 4L * drawsAt;
+    }
+
+    long tiles() {
+        return device.address() + 4L * tilesAt;
+    }
+
+    long items() {
+        return device.address() + 4L * itemsAt;
+    }
+
+    long tables() {
+        return device.address() + 4L * tablesAt;
+    }
+
+    @Override
+    public void close() {
+        device.close();
+        pinned.close();
+    }
+}

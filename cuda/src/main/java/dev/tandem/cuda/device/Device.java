@@ -1,0 +1,241 @@
+package dev.tandem.cuda.device;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import dev.tandem.cuda.CudaException;
+import dev.tandem.cuda.ffi.CudaDriver;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * One GPU, or a part of its multiprocessors (a green context). Everything made through it must be closed before it.
+ *
+ * <p>Owned by: whoever opened it; a thread must call {@link #makeCurrent} before it uses the device.
+ */
+public final class Device implements AutoCloseable {
+    /** {@code CUdevice_attribute}, cuda.h. */
+    private static final int MULTIPROCESSOR_COUNT = 16;
+    private static final int COMPUTE_CAPABILITY_MAJOR = 75;
+    private static final int COMPUTE_CAPABILITY_MINOR = 76;
+    private static final int MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97;
+    /** {@code CUdevResource}: type, padding, then the union at 96; 144 bytes. */
+    private static final int RESOURCE_BYTES = 144;
+    private static final int RESOURCE_SM_COUNT = 96;
+    private static final int RESOURCE_TYPE_SM = 1;
+    private static final int GREEN_DEFAULT_STREAM = 1;
+    private static final int NON_BLOCKING = 1;
+    private static final int LEAST_CAPABILITY = 75;
+
+    private final CudaDriver driver;
+    private final int number;
+    private final String name;
+    private final int capability;
+    private final int multiprocessors;
+    private final int sharedMemory;
+    private final MemorySegment context;
+    private final MemorySegment green;
+    private final List<String> open = new ArrayList<>();
+
+    private record Limited(MemorySegment context, MemorySegment green, int multiprocessors) {}
+
+    /** @param multiprocessorLimit at most so many are used; 0 for all */
+    public Device(CudaDriver driver, int number, int multiprocessorLimit) {
+        this.driver = driver;
+        this.number = number;
+        try (Arena arena = Arena.ofConfined()) {
+            driver.cuInit.call(0);
+            MemorySegment word = arena.allocate(JAVA_LONG);
+            driver.cuDeviceGetCount.call(word);
+            int count = word.get(JAVA_INT, 0);
+            if (number >= count) {
+                throw new CudaException("GPU " + number + " does not exist; this machine has " + count);
+            }
+            driver.cuDeviceGet.call(word, number);
+            MemorySegment text = arena.allocate(256);
+            driver.cuDeviceGetName.call(text, 256, number);
+            this.name = text.getString(0);
+            this.capability = 10 * attribute(COMPUTE_CAPABILITY_MAJOR, word) + attribute(COMPUTE_CAPABILITY_MINOR, word);
+            if (capability < LEAST_CAPABILITY) {
+                throw new CudaException(name + " has compute capability " + capability / 10 + "." + capability % 10
+                        + "; Tandem's kernels need 7.5 or later. Run on the CPU with --device cpu");
+            }
+            this.sharedMemory = attribute(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, word);
+            driver.cuDevicePrimaryCtxRetain.call(word, number);
+            MemorySegment primary = word.get(ADDRESS, 0);
+            driver.cuCtxSetCurrent.call(primary);
+            int all = attribute(MULTIPROCESSOR_COUNT, word);
+            Limited limited = multiprocessorLimit > 0 && multiprocessorLimit < all
+                    ? limit(multiprocessorLimit, arena)
+                    : new Limited(primary, MemorySegment.NULL, all);
+            this.context = limited.context();
+            this.green = limited.green();
+            this.multiprocessors = limited.multiprocessors();
+            driver.cuCtxSetCurrent.call(context);
+        }
+    }
+
+    private int attribute(int attribute, MemorySegment word) {
+        driver.cuDeviceGetAttribute.call(word, attribute, number);
+        return word.get(JAVA_INT, 0);
+    }
+
+    private Limited limit(int wanted, Arena arena) {
+        if (!driver.cuGreenCtxCreate.exists()) {
+            throw new CudaException("--gpu-sm-limit needs green contexts, which this driver does not have; update it or leave the option out");
+        }
+        MemorySegment whole = arena.allocate(RESOURCE_BYTES, 8);
+        MemorySegment part = arena.allocate(RESOURCE_BYTES, 8);
+        MemorySegment rest = arena.allocate(RESOURCE_BYTES, 8);
+        MemorySegment groups = arena.allocate(JAVA_INT);
+        MemorySegment handle = arena.allocate(ADDRESS);
+        driver.cuDeviceGetDevResource.call(number, whole, RESOURCE_TYPE_SM);
+        groups.set(JAVA_INT, 0, 1);
+        driver.cuDevSmResourceSplitByCount.call(part, groups, whole, rest, 0, wanted);
+        driver.cuDevResourceGenerateDesc.call(handle, part, 1);
+        MemorySegment description = handle.get(ADDRESS, 0);
+        driver.cuGreenCtxCreate.call(handle, description, number, GREEN_DEFAULT_STREAM);
+        MemorySegment created = handle.get(ADDRESS, 0);
+        driver.cuCtxFromGreenCtx.call(handle, created);
+        return new Limited(handle.get(ADDRESS, 0), created, part.get(JAVA_INT, RESOURCE_SM_COUNT));
+    }
+
+    CudaDriver driver() {
+        return driver;
+    }
+
+    public String name() {
+        return name;
+    }
+
+    /** Compute capability: 90 is 9.0. */
+    public int capability() {
+        return capability;
+    }
+
+    /** Multiprocessors that work for this device. */
+    public int multiprocessors() {
+        return multiprocessors;
+    }
+
+    /** Most shared memory a block may ask for, in bytes. */
+    public int sharedMemoryPerBlock() {
+        return sharedMemory;
+    }
+
+    /** CUDA version of the driver: 13000 is 13.0. */
+    public int driverVersion() {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment word = arena.allocate(JAVA_INT);
+            driver.cuDriverGetVersion.call(word);
+            return word.get(JAVA_INT, 0);
+        }
+    }
+
+    /** Binds the calling thread to this device. */
+    public void makeCurrent() {
+        driver.cuCtxSetCurrent.call(context);
+    }
+
+    public record Memory(long free, long total) {}
+
+    public Memory memory() {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment words = arena.allocate(JAVA_LONG, 2);
+            driver.cuMemGetInfo.call(words, words.asSlice(8));
+            return new Memory(words.getAtIndex(JAVA_LONG, 0), words.getAtIndex(JAVA_LONG, 1));
+        }
+    }
+
+    public Stream stream(String label) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment handle = arena.allocate(ADDRESS);
+            if (green.address() != 0) {
+                driver.cuGreenCtxStreamCreate.call(handle, green, NON_BLOCKING, 0);
+            } else {
+                driver.cuStreamCreate.call(handle, NON_BLOCKING);
+            }
+            return new Stream(this, handle.get(ADDRESS, 0), opened(label));
+        }
+    }
+
+    /** @param label names the memory in messages */
+    public DeviceBuffer allocate(long bytes, String label) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment address = arena.allocate(JAVA_LONG);
+            int code = driver.cuMemAlloc.code(address, Math.max(bytes, 256));
+            if (code == CudaException.OUT_OF_MEMORY) {
+                Memory memory = memory();
+                throw new CudaException(String.format(
+                        java.util.Locale.ROOT,
+                        "the GPU has no %.2f GiB left for %s: %.2f of %.2f GiB are free. Lower --gpu-memory-utilization,"
+                                + " --num-gpu-blocks-override or --max-num-batched-tokens, or end what else uses the GPU",
+                        bytes / 0x1p30, label, memory.free() / 0x1p30, memory.total() / 0x1p30),
+                        code);
+            }
+            if (code != 0) {
+                throw new CudaException("cuMemAlloc of " + bytes + " bytes for " + label + " failed (" + code + ")", code);
+            }
+            return new DeviceBuffer(this, address.get(JAVA_LONG, 0), bytes, opened(label));
+        }
+    }
+
+    /** Host memory that the GPU reads and writes at full speed. */
+    public PinnedBuffer pinned(long bytes, String label) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment address = arena.allocate(ADDRESS);
+            // portable and mapped: every context may use it, and kernels too
+            int code = driver.cuMemHostAlloc.code(address, Math.max(bytes, 256), 3);
+            if (code != 0) {
+                throw new CudaException(
+                        "the system gives no " + bytes + " bytes of pinned memory for " + label + " (" + code
+                                + "); lower --host-kv", code);
+            }
+            return new PinnedBuffer(this, address.get(ADDRESS, 0).reinterpret(Math.max(bytes, 256)), opened(label));
+        }
+    }
+
+    public Event event() {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment handle = arena.allocate(ADDRESS);
+            driver.cuEventCreate.call(handle, 0);
+            return new Event(this, handle.get(ADDRESS, 0));
+        }
+    }
+
+    /** @param cubin machine code for this device */
+    public CudaModule module(byte[] cubin, String label) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment handle = arena.allocate(ADDRESS);
+            MemorySegment image = arena.allocate(cubin.length, 16);
+            MemorySegment.copy(MemorySegment.ofArray(cubin), 0, image, 0, cubin.length);
+            driver.cuModuleLoadData.call(handle, image);
+            return new CudaModule(this, handle.get(ADDRESS, 0), opened(label));
+        }
+    }
+
+    private String opened(String label) {
+        open.add(label);
+        return label;
+    }
+
+    void closed(String label) {
+        open.remove(label);
+    }
+
+    /** Labels of what has not been closed. */
+    public List<String> open() {
+        return List.copyOf(open);
+    }
+
+    @Override
+    public void close() {
+        if (green.address() != 0) {
+            driver.cuGreenCtxDestroy.call(green);
+        }
+        driver.cuDevicePrimaryCtxRelease.call(number);
+    }
+}

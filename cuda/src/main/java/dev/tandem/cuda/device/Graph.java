@@ -1,0 +1,23 @@
+package dev.tandem.cuda.device;
+
+import java.lang.foreign.MemorySegment;
+
+/** Captured work that is launched whole. */
+public final class Graph implements AutoCloseable {
+    private final Device device;
+    private final MemorySegment handle;
+
+    Graph(Device device, MemorySegment handle) {
+        this.device = device;
+        this.handle = handle;
+    }
+
+    MemorySegment handle() {
+        return handle;
+    }
+
+    @Override
+    public void close() {
+        device.driver().cuGraphExecDestroy.call(handle);
+    }
+}

@@ -1,0 +1,99 @@
+package dev.tandem.cuda.device;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import dev.tandem.cuda.CudaException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * A function of a module with its block size. One that begins with a wait for the kernel before it may be launched while that
+ * one still runs (programmatic dependent launch, compute capability 9.0 and later).
+ *
+ * <p>Owned by: the thread that launches it, one at a time.
+ */
+public final class Kernel {
+    private static final int MOST_ARGUMENTS = 20;
+    /** {@code CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES}. */
+    private static final int DYNAMIC_SHARED_SIZE = 8;
+    /** What a block gets without asking. */
+    private static final int FREE_SHARED = 48 << 10;
+
+    /** {@code CUlaunchConfig}: seven ints, stream at 32, attributes at 40, their number at 48. */
+    private static final int CONFIG_BYTES = 56;
+    private static final int CONFIG_STREAM = 32;
+    private static final int CONFIG_ATTRIBUTES = 40;
+    private static final int CONFIG_ATTRIBUTE_COUNT = 48;
+    /** {@code CUlaunchAttribute}: id, then the value at 8; 72 bytes. */
+    private static final int ATTRIBUTE_BYTES = 72;
+    private static final int PROGRAMMATIC_STREAM_SERIALIZATION = 6;
+
+    private final Device device;
+    private final String name;
+    private final MemorySegment function;
+    private final int threads;
+    private final int sharedBytes;
+    private final boolean waits;
+    private final Arena arena = Arena.ofAuto();
+    private final MemorySegment config = arena.allocate(CONFIG_BYTES, 8);
+    private final MemorySegment values = arena.allocate(8L * MOST_ARGUMENTS, 8);
+    private final MemorySegment pointers = arena.allocate(ADDRESS, MOST_ARGUMENTS);
+
+    Kernel(Device device, String name, MemorySegment function, int threads, int sharedBytes, boolean waits) {
+        this.device = device;
+        this.name = name;
+        this.function = function;
+        this.threads = threads;
+        this.sharedBytes = sharedBytes;
+        this.waits = waits;
+        MemorySegment attribute = arena.allocate(ATTRIBUTE_BYTES, 8);
+        attribute.set(JAVA_INT, 0, PROGRAMMATIC_STREAM_SERIALIZATION);
+        attribute.set(JAVA_INT, 8, 1);
+        config.set(JAVA_INT, 8, 1);
+        config.set(JAVA_INT, 12, threads);
+        config.set(JAVA_INT, 16, 1);
+        config.set(JAVA_INT, 20, 1);
+        config.set(JAVA_INT, 24, sharedBytes);
+        config.set(ADDRESS, CONFIG_ATTRIBUTES, attribute);
+        config.set(JAVA_INT, CONFIG_ATTRIBUTE_COUNT, waits ? 1 : 0);
+        for (int i = 0; i < MOST_ARGUMENTS; i++) {
+            pointers.setAtIndex(ADDRESS, i, values.asSlice(8L * i, 8));
+        }
+        if (sharedBytes > FREE_SHARED) {
+            device.driver().cuFuncSetAttribute.call(function, DYNAMIC_SHARED_SIZE, sharedBytes);
+        }
+    }
+
+    /**
+     * Enqueues a grid of blocks.
+     *
+     * @param arguments Integer, Long (addresses too), Float or {@link TensorMap}, as the kernel declares them
+     */
+    public void launch(Stream stream, int gridX, int gridY, Object... arguments) {
+        for (int i = 0; i < arguments.length; i++) {
+            switch (arguments[i]) {
+                case Integer value -> values.set(JAVA_INT, 8L * i, value);
+                case Long value -> values.set(JAVA_LONG, 8L * i, value);
+                case Float value -> values.set(JAVA_FLOAT, 8L * i, value);
+                case TensorMap map -> pointers.setAtIndex(ADDRESS, i, map.memory());
+                default -> throw new IllegalArgumentException(name + ": argument " + i + " is a " + arguments[i].getClass());
+            }
+        }
+        try {
+            if (waits) {
+                config.set(JAVA_INT, 0, gridX);
+                config.set(JAVA_INT, 4, gridY);
+                config.set(ADDRESS, CONFIG_STREAM, stream.handle());
+                device.driver().cuLaunchKernelEx.call(config, function, pointers, MemorySegment.NULL);
+            } else {
+                device.driver().cuLaunchKernel.call(
+                        function, gridX, gridY, 1, threads, 1, 1, sharedBytes, stream.handle(), pointers, MemorySegment.NULL);
+            }
+        } catch (CudaException e) {
+            throw new CudaException("kernel " + name + ", grid " + gridX + " x " + gridY + ": " + e.getMessage(), e);
+        }
+    }
+}

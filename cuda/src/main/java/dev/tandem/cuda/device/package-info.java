@@ -1,0 +1,7 @@
+/**
+ * A GPU as Java sees it: device, streams, events, memory, modules, graphs, each closed once by its owner. Entry point:
+ * {@link dev.tandem.cuda.device.Device}.
+ *
+ * <p>Owned by: the thread that uses them. Next: {@code kernels}.
+ */
+package dev.tandem.cuda.device;

@@ -1,0 +1,62 @@
+package dev.tandem.cuda.ffi;
+
+import dev.tandem.cuda.CudaException;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+
+/** One C function that answers with a status code, 0 for success. */
+public final class NativeFunction {
+    /** Names a status code. */
+    @FunctionalInterface
+    interface Namer {
+        String name(int code);
+    }
+
+    private final String name;
+    private final MethodHandle handle;
+    private final Namer namer;
+
+    NativeFunction(SymbolLookup library, Namer namer, String name, MemoryLayout... arguments) {
+        this.name = name;
+        this.namer = namer;
+        this.handle = library.find(name)
+                .map(symbol -> Linker.nativeLinker()
+                        .downcallHandle(symbol, FunctionDescriptor.of(ValueLayout.JAVA_INT, arguments))
+                        .asSpreader(Object[].class, arguments.length))
+                .orElse(null);
+    }
+
+    /** Whether the library has it: older drivers lack some. */
+    public boolean exists() {
+        return handle != null;
+    }
+
+    /** The bare status code. */
+    public int code(Object... arguments) {
+        if (handle == null) {
+            throw new CudaException(name + " is missing from this machine's library: the driver or the library is too old");
+        }
+        try {
+            return (int) handle.invokeExact(arguments);
+        } catch (RuntimeException | Error e) {
+            throw e;
+        } catch (Throwable e) {
+            throw new IllegalStateException(name, e);
+        }
+    }
+
+    /** @throws CudaException with function and code name when the status is not 0 */
+    public void call(Object... arguments) {
+        check(code(arguments));
+    }
+
+    private void check(int code) {
+        if (code != 0) {
+            throw new CudaException(name + " failed: " + namer.name(code) + " (" + code + ")", code);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+package dev.tandem.cuda.kernels;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import dev.tandem.cuda.CudaException;
+import dev.tandem.cuda.ffi.Nvrtc;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Supplier;
+
+/**
+ * Kernel sources to machine code for one compute capability. Results are kept on disk under the hash of source and options,
+ * with their own hash in front: a file that was damaged is compiled again.
+ *
+ * <p>Any thread; compilations may run side by side.
+ */
+public final class KernelCompiler {
+    private static final String PRELUDE = "prelude";
+    private static final int HASH_BYTES = 32;
+
+    private final Supplier<Nvrtc> nvrtc;
+    private final Path cache;
+    private final AtomicInteger compiled = new AtomicInteger();
+
+    /** @param nvrtc asked for when something is not in the cache */
+    public KernelCompiler(Supplier<Nvrtc> nvrtc, Path cache) {
+        this.nvrtc = nvrtc;
+        this.cache = cache;
+    }
+
+    /** How many sources were compiled, rather than found in the cache. */
+    public int compiled() {
+        return compiled.get();
+    }
+
+    /** What the assembler reported of one kernel. */
+    public record Usage(String kernel, int registers, int spilledBytes) {}
+
+    /** Machine code and what it uses. */
+    public record Compiled(byte[] cubin, String log) {
+        /** Registers and spills of each kernel. */
+        public List<Usage> usage() {
+            List<Usage> usage = new ArrayList<>();
+            String kernel = "";
+            int spilled = 0;
+            for (String line : log.lines().toList()) {
+                if (line.contains("Compiling entry function")) {
+                    kernel = line.split("'")[1];
+                } else if (line.contains("bytes spill stores")) {
+                    spilled = Integer.parseInt(line.split("bytes stack frame, ")[1].split(" ")[0]);
+                } else if (line.contains("Used ")) {
+                    usage.add(new Usage(kernel, Integer.parseInt(line.split("Used ")[1].split(" ")[0]), spilled));
+                }
+            }
+            return usage;
+        }
+    }
+
+    /**
+     * @param source name of a resource beside this class
+     * @param capability 90 for 9.0
+     */
+    public byte[] cubin(String source, int capability, List<String> defines) {
+        String text = read(PRELUDE) + "\n" + read(source);
+        List<String> options = new ArrayList<>(List.of("--gpu-architecture=sm_" + capability));
+        options.addAll(defines);
+        Path file = cache.resolve(HexFormat.of().formatHex(hash((text + options).getBytes(StandardCharsets.UTF_8))) + ".cubin");
+        return find(file).orElseGet(() -> {
+            byte[] cubin = compile(source, text, options).cubin();
+            keep(file, cubin);
+            return cubin;
+        });
+    }
+
+    /** Compiles without looking at the cache. */
+    public Compiled compile(String source, int capability, List<String> defines) {
+        List<String> options =
+                new ArrayList<>(List.of("--gpu-architecture=sm_" + capability, "--ptxas-options=-v"));
+        options.addAll(defines);
+        return compile(source, read(PRELUDE) + "\n" + read(source), options);
+    }
+
+    private static String read(String source) {
+        try (InputStream in = KernelCompiler.class.getResourceAsStream(source + ".cu")) {
+            if (in == null) {
+                throw new IllegalArgumentException("no kernel source is called " + source);
+            }
+            return new String(in.readAllBytes(), StandardCharsets.UTF_8);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private Compiled compile(String source, String text, List<String> options) {
+        Nvrtc compiler = nvrtc.get();
+        compiled.incrementAndGet();
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment handle = arena.allocate(ADDRESS);
+            compiler.nvrtcCreateProgram.call(
+                    handle, arena.allocateFrom(text), arena.allocateFrom(source + ".cu"), 0, MemorySegment.NULL, MemorySegment.NULL);
+            MemorySegment program = handle.get(ADDRESS, 0);
+            try {
+                MemorySegment arguments = arena.allocate(ADDRESS, options.size());
+                for (int i = 0; i < options.size(); i++) {
+                    arguments.setAtIndex(ADDRESS, i, arena.allocateFrom(options.get(i)));
+                }
+                int code = compiler.nvrtcCompileProgram.code(program, options.size(), arguments);
+                String log = log(compiler, program, arena);
+                if (code != 0) {
+                    throw new CudaException("kernel source " + source + ".cu does not compile with " + options + " (" + code + "): " + log);
+                }
+                MemorySegment size = arena.allocate(JAVA_LONG);
+                compiler.nvrtcGetCUBINSize.call(program, size);
+                MemorySegment cubin = arena.allocate(size.get(JAVA_LONG, 0));
+                compiler.nvrtcGetCUBIN.call(program, cubin);
+                return new Compiled(cubin.toArray(ValueLayout.JAVA_BYTE), log);
+            } finally {
+                compiler.nvrtcDestroyProgram.call(handle);
+            }
+        }
+    }
+
+    private static String log(Nvrtc compiler, MemorySegment program, Arena arena) {
+        MemorySegment size = arena.allocate(JAVA_LONG);
+        compiler.nvrtcGetProgramLogSize.call(program, size);
+        MemorySegment log = arena.allocate(Math.max(1, size.get(JAVA_LONG, 0)));
+        compiler.nvrtcGetProgramLog.call(program, log);
+        return log.getString(0);
+    }
+
+    private static Optional<byte[]> find(Path file) {
+        try {
+            byte[] kept = Files.readAllBytes(file);
+            if (kept.length > HASH_BYTES) {
+                byte[] cubin = Arrays.copyOfRange(kept, HASH_BYTES, kept.length);
+                if (Arrays.equals(hash(cubin), Arrays.copyOf(kept, HASH_BYTES))) {
+                    return Optional.of(cubin);
+                }
+            }
+            return Optional.empty();
+        } catch (IOException absent) {
+            return Optional.empty();
+        }
+    }
+
+    private void keep(Path file, byte[] cubin) {
+        try {
+            Files.createDirectories(cache);
+            Path part = Files.createTempFile(cache, "kernel", ".part");
+            byte[] kept = Arrays.copyOf(hash(cubin), HASH_BYTES + cubin.length);
+            System.arraycopy(cubin, 0, kept, HASH_BYTES, cubin.length);
+            Files.write(part, kept);
+            Files.move(part, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        } catch (IOException e) {
+            throw new CudaException("the kernel cache " + cache + " cannot be written: " + e + "; set TANDEM_CACHE to a folder that can", e);
+        }
+    }
+
+    private static byte[] hash(byte[] bytes) {
+        try {
+            return MessageDigest.getInstance("SHA-256").digest(bytes);
+        } catch (NoSuchAlgorithmException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+}

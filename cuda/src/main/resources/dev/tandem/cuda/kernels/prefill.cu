@@ -1,0 +1,171 @@
+// Causal attention of prompt chunks over paged KV. A block takes a tile of a chunk's tokens with all heads of one group,
+// 128 rows of (token, head); its 8 warps share K and V, staged 64 tokens at a time. S = Q K^T with the rows as the 16-row
+// operand; its result is the operand of P V as it lies in registers.
+
+#define GROUPS32 (HEAD_WIDTH / 32)
+#define TILE_TOKENS (128 / GROUP)
+#define STAGE_TOKENS 64
+#define STAGE_CHUNKS (STAGE_TOKENS * HEAD_WIDTH / 8)   // 16-byte pieces of K, and of V
+#define KEY_SWIZZLE(token, chunk) (HEAD_WIDTH % 64 == 0 ? (chunk) ^ ((token) & 1) << 2 : (chunk))
+#define VALUE_SWIZZLE(pair, chunk) ((chunk) ^ ((pair) & 3) << 1)
+
+struct Tile { int row, rows, position, table; };
+
+__device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, const int *table, int kvHead, int token, int end) {
+    const int KEY_CHUNKS = HEAD_WIDTH / 8, VALUE_CHUNKS = HEAD_WIDTH / 4;
+    for (int i = threadIdx.x; i < STAGE_CHUNKS; i += 256) {
+        int row = i / KEY_CHUNKS, chunk = i % KEY_CHUNKS;
+        int pair = i / VALUE_CHUNKS, piece = i % VALUE_CHUNKS;
+        // both halves of a tile are 16 tokens long, so the block is the same for row i / KEY_CHUNKS and its pair
+        int block = (token + row) / BLOCK_TOKENS;
+        bool inside = block * BLOCK_TOKENS < end;
+        const half16 *tile = blocks + ((size_t)(inside ? table[block] : 0) * KV_HEADS + kvHead) * 2 * KV_TILE;
+        uint4 *key = to + row * KEY_CHUNKS + KEY_SWIZZLE(row, chunk);
+        uint4 *value = to + STAGE_CHUNKS + pair * VALUE_CHUNKS + VALUE_SWIZZLE(pair, piece);
+        if (inside) {
+            copy16(key, tile + (row % BLOCK_TOKENS) * HEAD_WIDTH + chunk * 8);
+            copy16(value, tile + KV_TILE + (pair % (BLOCK_TOKENS / 2)) * 2 * HEAD_WIDTH + piece * 8);
+        } else {
+            *key = make_uint4(0, 0, 0, 0);
+            *value = make_uint4(0, 0, 0, 0);
+        }
+    }
+    copyCommit();
+}
+
+// queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers; grid (tiles, KV_HEADS)
+extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const half16 *queries, const half16 *blocks, const int *tables,
+        const Tile *tiles, float scale, half16 *out) {
+    extern __shared__ uint4 staged[];
+    dependentsLaunch();
+    dependencyWait();
+    Tile tile = tiles[blockIdx.x];
+    const int *table = tables + tile.table;
+    int kvHead = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    int end = tile.position + tile.rows;
+    uint4 f[2][GROUPS32];
+    int position[2], token[2], head[2];
+    bool used[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int r = warp * 16 + g + h * 8;
+        token[h] = r / GROUP;
+        head[h] = kvHead * GROUP + r % GROUP;
+        used[h] = token[h] < tile.rows && r < TILE_TOKENS * GROUP;
+        position[h] = used[h] ? tile.position + token[h] : -1;
+        const half16 *query = queries + ((size_t)(tile.row + token[h]) * HEADS + head[h]) * HEAD_WIDTH + q * 8;
+#pragma unroll
+        for (int t = 0; t < GROUPS32; t++) f[h][t] = used[h] ? *(const uint4 *)(query + t * 32) : make_uint4(0, 0, 0, 0);
+    }
+    float sums[HEAD_WIDTH / 8][4];
+#pragma unroll
+    for (int n = 0; n < HEAD_WIDTH / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums[n][i] = 0;
+    float maximum[2] = {-INFINITE, -INFINITE}, total[2] = {0, 0};
+#if STAGES == 2
+    stageBlocks(staged, blocks, table, kvHead, 0, end);
+#endif
+    int buffer = 0;
+    for (int at = 0; at < end; at += STAGE_TOKENS) {
+#if STAGES == 2
+        if (at + STAGE_TOKENS < end) {
+            stageBlocks(staged + (buffer ^ 1) * 2 * STAGE_CHUNKS, blocks, table, kvHead, at + STAGE_TOKENS, end);
+            copyWait<1>();
+        } else {
+            copyWait<0>();
+        }
+        const uint4 *keys = staged + buffer * 2 * STAGE_CHUNKS;
+        buffer ^= 1;
+#else
+        stageBlocks(staged, blocks, table, kvHead, at, end);
+        copyWait<0>();
+        const uint4 *keys = staged;
+#endif
+        const uint4 *values = keys + STAGE_CHUNKS;
+        __syncthreads();
+        float s[STAGE_TOKENS / 8][4];
+#pragma unroll
+        for (int n = 0; n < STAGE_TOKENS / 8; n++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) s[n][i] = 0;
+            int k = n * 8 + g;
+#pragma unroll
+            for (int t = 0; t < GROUPS32; t++) {
+                uint4 b = keys[k * (HEAD_WIDTH / 8) + KEY_SWIZZLE(k, t * 4 + q)];
+                multiply(s[n], f[0][t].x, f[1][t].x, f[0][t].y, f[1][t].y, b.x, b.y);
+                multiply(s[n], f[0][t].z, f[1][t].z, f[0][t].w, f[1][t].w, b.z, b.w);
+            }
+        }
+        bool masked = at + STAGE_TOKENS > tile.position;
+        float top[2] = {maximum[0], maximum[1]};
+#pragma unroll
+        for (int n = 0; n < STAGE_TOKENS / 8; n++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float v = s[n][i] * scale;
+                if (masked && at + n * 8 + q * 2 + i % 2 > position[i / 2]) v = -INFINITE;
+                s[n][i] = v;
+                top[i / 2] = fmaxf(top[i / 2], v);
+            }
+        }
+        float factor[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 1));
+            top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 2));
+            // a row that sees nothing yet keeps a finite maximum, so that no difference is infinite minus infinite
+            float m = top[h] == -INFINITE ? 0 : top[h];
+            factor[h] = exp2Fast(maximum[h] - m);
+            maximum[h] = top[h];
+            top[h] = m;
+            total[h] *= factor[h];
+        }
+#pragma unroll
+        for (int n = 0; n < HEAD_WIDTH / 8; n++) {
+            sums[n][0] *= factor[0]; sums[n][1] *= factor[0];
+            sums[n][2] *= factor[1]; sums[n][3] *= factor[1];
+        }
+#pragma unroll
+        for (int n = 0; n < STAGE_TOKENS / 8; n++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                s[n][i] = exp2Fast(s[n][i] - top[i / 2]);
+                total[i / 2] += s[n][i];
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < STAGE_TOKENS / 16; k++) {
+            word a0 = pack(s[2 * k][0], s[2 * k][1]), a1 = pack(s[2 * k][2], s[2 * k][3]);
+            word a2 = pack(s[2 * k + 1][0], s[2 * k + 1][1]), a3 = pack(s[2 * k + 1][2], s[2 * k + 1][3]);
+#pragma unroll
+            for (int t = 0; t < GROUPS32; t++) {
+                int pair = k * 8 + q;
+                uint4 b0 = values[pair * (HEAD_WIDTH / 4) + VALUE_SWIZZLE(pair, t * 8 + g)];
+                uint4 b1 = values[(pair + 4) * (HEAD_WIDTH / 4) + VALUE_SWIZZLE(pair + 4, t * 8 + g)];
+                multiply(sums[4 * t], a0, a1, a2, a3, b0.x, b1.x);
+                multiply(sums[4 * t + 1], a0, a1, a2, a3, b0.y, b1.y);
+                multiply(sums[4 * t + 2], a0, a1, a2, a3, b0.z, b1.z);
+                multiply(sums[4 * t + 3], a0, a1, a2, a3, b0.w, b1.w);
+            }
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        total[h] += __shfl_xor_sync(~0u, total[h], 1);
+        total[h] += __shfl_xor_sync(~0u, total[h], 2);
+        if (!used[h]) continue;
+        float inverse = 1 / total[h];
+        half16 *to = out + ((size_t)(tile.row + token[h]) * HEADS + head[h]) * HEAD_WIDTH + q * 8;
+#pragma unroll
+        for (int t = 0; t < GROUPS32; t++) {
+            // columns 2q and 2q+1 of the four tiles are dimensions 8q .. 8q+7
+            float *c0 = sums[4 * t], *c1 = sums[4 * t + 1], *c2 = sums[4 * t + 2], *c3 = sums[4 * t + 3];
+            int left = 2 * h, right = 2 * h + 1;
+            *(uint4 *)(to + t * 32) = make_uint4(
+                pack(c0[left] * inverse, c1[left] * inverse), pack(c2[left] * inverse, c3[left] * inverse),
+                pack(c0[right] * inverse, c1[right] * inverse), pack(c2[right] * inverse, c3[right] * inverse));
+        }
+    }
+}

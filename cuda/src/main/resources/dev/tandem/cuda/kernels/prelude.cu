@@ -1,0 +1,129 @@
+// Joined in front of every kernel source. Defines given by KernelSource:
+//   BF16        1: bfloat16 storage, 0: float16
+//   HIDDEN      width of the residual stream, a multiple of 32; HIDDEN_REAL of it are the model's
+//   HEADS, KV_HEADS, GROUP = HEADS / KV_HEADS
+//   HEAD_DIM    the model's head size; HEAD_WIDTH: as stored, a multiple of 32, the rest is zero
+//   INTERMEDIATE, VOCABULARY (rows of the output head; VOCABULARY_REAL of them are tokens)
+// All matrices are row-major. A KV block holds BLOCK_TOKENS tokens of every KV head of one layer:
+//   [KV_HEADS] { K [tokens][HEAD_WIDTH], V [token pairs][HEAD_WIDTH][2] }
+#define BLOCK_TOKENS 16
+#define QKV_WIDTH ((HEADS + 2 * KV_HEADS) * HEAD_WIDTH)
+#define KV_TILE (BLOCK_TOKENS * HEAD_WIDTH)
+#define EIGHT_HEADS ((GROUP + 7) / 8)
+#define INFINITE __int_as_float(0x7f800000)
+
+typedef unsigned short half16;
+typedef unsigned int word;
+typedef unsigned long long wide;
+
+#if BF16
+__device__ __forceinline__ float widen(half16 v) { return __uint_as_float((word)v << 16); }
+__device__ __forceinline__ word pack(float low, float high) {
+    word r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+#else
+__device__ __forceinline__ float widen(half16 v) {
+    float r;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v));
+    return r;
+}
+__device__ __forceinline__ word pack(float low, float high) {
+    half16 l, h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(l) : "f"(low));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(high));
+    return (word)l | (word)h << 16;
+}
+#endif
+__device__ __forceinline__ half16 narrow(float v) { return (half16)(pack(v, 0.f) & 0xffff); }
+__device__ __forceinline__ float low(word v) { return widen((half16)(v & 0xffff)); }
+__device__ __forceinline__ float high(word v) { return widen((half16)(v >> 16)); }
+
+// c[16 x 8] += a[16 x 16] b[16 x 8]: a0 (row g, k 2q), a1 (row g+8, k 2q), a2 (row g, k 2q+8), a3 (row g+8, k 2q+8);
+// b0 (k 2q, column g), b1 (k 2q+8); c0, c1 (row g, columns 2q, 2q+1), c2, c3 (row g+8); g = lane / 4, q = lane % 4
+__device__ __forceinline__ void multiply(float *c, word a0, word a1, word a2, word a3, word b0, word b1) {
+#if BF16
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+#else
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a0), "r"(a1), "r"(b0));
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a2), "r"(a3), "r"(b1));
+#endif
+}
+
+// the transpose of an 8 x 8 matrix of 16-bit values spread over the warp: row g, columns 2q and 2q+1 a lane
+__device__ __forceinline__ word transpose(word v) {
+    word r;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(v));
+    return r;
+}
+
+// 16 bytes that are read once: past the first-level cache
+__device__ __forceinline__ uint4 stream(const void *p) {
+    uint4 r;
+#if __CUDA_ARCH__ >= 800
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
+#else
+    asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
+#endif
+    return r;
+}
+
+__device__ __forceinline__ void copy16(void *shared, const void *global) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"((word)__cvta_generic_to_shared(shared)), "l"(global));
+#else
+    *(uint4 *)shared = *(const uint4 *)global;
+#endif
+}
+__device__ __forceinline__ void copyCommit() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;");
+#endif
+}
+template <int PENDING> __device__ __forceinline__ void copyWait() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" :: "n"(PENDING));
+#endif
+}
+
+// Programmatic dependent launch: everything before the wait may run while the kernel before still does
+__device__ __forceinline__ void dependencyWait() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void dependentsLaunch() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ float exp2Fast(float v) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+}
+
+__device__ __forceinline__ float warpSum(float v) {
+    for (int i = 16; i; i >>= 1) v += __shfl_xor_sync(~0u, v, i);
+    return v;
+}
+
+// the sum over the block, in every thread; in one order
+__device__ __forceinline__ float blockSum(float v) {
+    __shared__ float sums[32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    v = warpSum(v);
+    if (lane == 0) sums[warp] = v;
+    __syncthreads();
+    v = warpSum(lane < warps ? sums[lane] : 0.f);
+    __syncthreads();
+    return v;
+}

@@ -1,0 +1,164 @@
+// From logits to tokens. logits [rows][VOCABULARY] fp32, of which VOCABULARY_REAL are tokens.
+
+#define PARTS 16
+#define BINS 2048
+
+// ascending keys are ascending values
+__device__ __forceinline__ word key(float v) {
+    word b = __float_as_uint(v);
+    return b & 0x80000000u ? ~b : b | 0x80000000u;
+}
+
+// the larger value, the lower id among equals; an id is kept as its complement so that the larger key wins
+__device__ __forceinline__ wide better(wide a, wide b) { return a > b ? a : b; }
+__device__ __forceinline__ wide candidate(float v, int id) { return (wide)key(v) << 32 | (word)~id; }
+
+__device__ __forceinline__ wide blockBest(wide v) {
+    __shared__ wide bests[32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    for (int i = 16; i; i >>= 1) v = better(v, __shfl_xor_sync(~0u, v, i));
+    if (lane == 0) bests[warp] = v;
+    __syncthreads();
+    v = lane < warps ? bests[lane] : 0;
+    for (int i = 16; i; i >>= 1) v = better(v, __shfl_xor_sync(~0u, v, i));
+    __syncthreads();
+    return v;
+}
+
+// tokens[row] = the lowest id among the largest logits, -1 when a logit is not a number; grid (rows, PARTS)
+extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wide *parts, int *finished, int *tokens) {
+    dependencyWait();
+    int row = blockIdx.x, part = blockIdx.y;
+    const float4 *mine = (const float4 *)(logits + (size_t)row * VOCABULARY);
+    wide best = 0;
+    bool broken = false;
+    const int QUADS = VOCABULARY / 4;
+    int from = (long)QUADS * part / PARTS, to = (long)QUADS * (part + 1) / PARTS;
+    for (int i = from + threadIdx.x; i < to; i += 256) {
+        float4 v = mine[i];
+        float x[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            if (i * 4 + j < VOCABULARY_REAL) {
+                broken |= x[j] != x[j];
+                best = better(best, candidate(x[j], i * 4 + j));
+            }
+        }
+    }
+    best = blockBest(best);
+    broken = __syncthreads_or(broken);
+    if (threadIdx.x == 0) {
+        parts[(size_t)row * PARTS + part] = broken ? ~0ull : best;
+        __threadfence();
+        if (atomicAdd(&finished[row], 1) == PARTS - 1) {
+            finished[row] = 0;
+            __threadfence();
+            for (int i = 0; i < PARTS; i++) best = better(best, __ldcg(&parts[(size_t)row * PARTS + i]));
+            for (int i = 0; i < PARTS; i++) if (__ldcg(&parts[(size_t)row * PARTS + i]) == ~0ull) best = ~0ull;
+            tokens[row] = best == ~0ull ? -1 : (int)~(word)best;
+        }
+    }
+}
+
+struct Draw { float temperature, topP, minP, uniform; int topK, row, unused0, unused1; };
+
+// the key at which the running total of `what` over descending keys reaches `wanted`, by histograms of 11, 11 and 10 bits
+template <class Weight> __device__ word threshold(const float *logits, double wanted, Weight what) {
+    __shared__ wide totals[BINS];   // in units of 2^-32: sums of integers do not depend on their order
+    __shared__ word chosen;
+    __shared__ double left;
+    word prefix = 0;
+    double need = wanted * 4294967296.;
+    const int shifts[3] = {21, 10, 0};
+#pragma unroll 1
+    for (int level = 0; level < 3; level++) {
+        int shift = shifts[level], bins = level == 2 ? 1024 : 2048;
+        for (int i = threadIdx.x; i < bins; i += blockDim.x) totals[i] = 0;
+        __syncthreads();
+        for (int i = threadIdx.x; i < VOCABULARY_REAL; i += blockDim.x) {
+            word k = key(logits[i]);
+            int above = level == 0 ? 0 : level == 1 ? 21 : 10;
+            if (level == 0 || k >> above == prefix) atomicAdd(&totals[k >> shift & (bins - 1)], (wide)(what(logits[i]) * 4294967296.f));
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            double sum = 0;
+            int bin = bins - 1, lowest = -1;
+            for (; bin >= 0; bin--) {
+                if (totals[bin] > 0) lowest = bin;
+                if (totals[bin] > 0 && sum + (double)totals[bin] >= need) break;
+                sum += (double)totals[bin];
+            }
+            // rounding may leave a rest at the end: take the lowest bin that holds anything
+            if (bin < 0) {
+                bin = lowest < 0 ? 0 : lowest;
+                sum -= (double)totals[bin];
+            }
+            chosen = prefix << (level == 2 ? 10 : 11) | bin;
+            left = need - sum;
+        }
+        __syncthreads();
+        prefix = chosen;
+        need = left;
+        __syncthreads();
+    }
+    return prefix;
+}
+
+// tokens[d.row]: temperature, min-p, top-k, then top-p of what top-k left, and one draw by d.uniform in ascending order
+// of ids. Tokens as probable as the last one kept are kept too. `tokens` already holds the most probable. A block a draw.
+extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, const Draw *draws, int *tokens) {
+    __shared__ double partial[32];
+    dependencyWait();
+    Draw d = draws[blockIdx.x];
+    int best = tokens[d.row];
+    if (best < 0) return;
+    const float *logits = all + (size_t)d.row * VOCABULARY;
+    float top = logits[best], inverse = 1 / d.temperature;
+    float least = d.minP > 0 ? d.minP : 0.f;
+    auto weight = [&](float v) { float w = __expf((v - top) * inverse); return w < least ? 0.f : w; };
+    word lowest = 0;
+    if (d.topK > 0 && d.topK < VOCABULARY_REAL) lowest = threshold(logits, d.topK, [](float) { return 1.f; });
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    auto mass = [&](word from) {
+        double sum = 0;
+        for (int i = threadIdx.x; i < VOCABULARY_REAL; i += 1024) if (key(logits[i]) >= from) sum += weight(logits[i]);
+        for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
+        if (lane == 0) partial[warp] = sum;
+        __syncthreads();
+        sum = partial[lane];
+        for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
+        __syncthreads();
+        return sum;
+    };
+    double total = mass(lowest);
+    if (d.topP < 1) {
+        word from = lowest;
+        lowest = threshold(logits, total * d.topP, [&](float v) { return key(v) >= from ? weight(v) : 0.f; });
+        total = mass(lowest);
+    }
+    // each thread sums a run of ids, then the one whose run holds the target walks it
+    const int RUN = (VOCABULARY_REAL + 1023) / 1024;
+    int begin = threadIdx.x * RUN, end = min(begin + RUN, VOCABULARY_REAL);
+    double own = 0;
+    for (int i = begin; i < end; i++) if (key(logits[i]) >= lowest) own += weight(logits[i]);
+    double before = own;
+    for (int i = 1; i < 32; i <<= 1) {
+        double other = __shfl_up_sync(~0u, before, i);
+        if (lane >= i) before += other;
+    }
+    if (lane == 31) partial[warp] = before;
+    __syncthreads();
+    for (int w = 0; w < warp; w++) before += partial[w];
+    before -= own;
+    double target = d.uniform * total;
+    if (own > 0 && before <= target && target < before + own) {
+        int id = best;
+        for (int i = begin; i < end && before <= target; i++) {
+            float w = key(logits[i]) >= lowest ? weight(logits[i]) : 0.f;
+            if (w > 0) id = i;
+            before += w;
+        }
+        tokens[d.row] = id;
+    }
+}

@@ -1,0 +1,536 @@
+package dev.tandem.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.cpu.reference.ReferenceOps;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.TensorMap;
+import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.MatrixProducts;
+import dev.tandem.cuda.kernels.MatrixProducts.Result;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.RopeFrequencies;
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Every kernel against its scalar twin in double precision, on odd sizes, results poisoned before. */
+@Tag("gpu")
+class KernelTest {
+    private static final long SEED = 20260;
+
+    static Stream<ModelShape> shapes() {
+        return Stream.of(
+                GpuRig.shape(8, 2, 128, 512, 1024, 1000, DataType.BFLOAT16),
+                GpuRig.shape(9, 3, 64, 576, 1536, 1003, DataType.FLOAT16),
+                GpuRig.shape(4, 4, 96, 384, 640, 517, DataType.BFLOAT16),
+                GpuRig.shape(8, 1, 256, 320, 352, 301, DataType.FLOAT16),
+                GpuRig.shape(16, 1, 128, 320, 352, 301, DataType.BFLOAT16),
+                GpuRig.shape(4, 2, 80, 72, 90, 301, DataType.BFLOAT16),
+                GpuRig.shape(6, 2, 16, 96, 150, 301, DataType.FLOAT16));
+    }
+
+    /** Rounding a result to 16 bits. */
+    private static double rounding(ModelShape shape) {
+        return shape.type() == DataType.BFLOAT16 ? 4e-3 : 5e-4;
+    }
+
+    private static float[][] matrix(float[] values, int rows, int columns) {
+        float[][] matrix = new float[rows][];
+        for (int row = 0; row < rows; row++) {
+            matrix[row] = Arrays.copyOfRange(values, row * columns, (row + 1) * columns);
+        }
+        return matrix;
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void skinnyProducts(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int n = shape.qkv();
+            int depth = shape.hidden();
+            float[] w = rig.halves(n * depth, 1);
+            DeviceBuffer weights = rig.putHalves(w);
+            for (int rows : List.of(1, 5, 8, 13, 17, 31, 40, 64)) {
+                float[] x = rig.halves(rows * depth, 1);
+                DeviceBuffer padded = rig.putHalves(Arrays.copyOf(x, Kernels.SKINNY_ROWS * depth));
+                int splits = depth >= 64 ? 2 : 1;
+                DeviceBuffer out = rig.poisoned(4L * splits * rows * n);
+                rig.kernels.skinny(rows).launch(
+                        rig.stream, (n + 255) / 256, splits, weights.address(), padded.address(), out.address(), rows, n, depth);
+                float[] parts = rig.floats(out, splits * rows * n);
+                float[] sums = new float[rows * n];
+                for (int i = 0; i < parts.length; i++) {
+                    sums[i % sums.length] += parts[i];
+                }
+                double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
+                assertThat(GpuRig.error(sums, expected)).as("%d rows", rows).isLessThan(1e-5);
+                if (rig.kernels.streams()) {
+                    int boxRows = 8 * Kernels.tiles(rows);
+                    TensorMap ws = TensorMap.of(rig.device, weights.address(), n, depth, 64, shape.type());
+                    TensorMap xs = TensorMap.of(rig.device, padded.address(), boxRows, depth, boxRows, shape.type());
+                    DeviceBuffer streamed = rig.poisoned(4L * splits * rows * n);
+                    rig.kernels.stream(rows).launch(
+                            rig.stream, (n + 127) / 128, splits, ws, xs, streamed.address(), rows, n, depth);
+                    float[] others = rig.floats(streamed, splits * rows * n);
+                    float[] totals = new float[rows * n];
+                    for (int i = 0; i < others.length; i++) {
+                        totals[i % totals.length] += others[i];
+                    }
+                    assertThat(GpuRig.error(totals, expected)).as("%d rows by the copy engine", rows).isLessThan(1e-5);
+                }
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void productsWithActivation(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int width = shape.intermediate();
+            int depth = shape.hidden();
+            float[] w = rig.halves(2 * width * depth, 0.2);
+            DeviceBuffer weights = rig.putHalves(w);
+            for (int rows : List.of(1, 7, 24, 50)) {
+                float[] x = rig.halves(rows * depth, 1);
+                double[] both = ReferenceOps.matmul(x, matrix(w, 2 * width, depth), rows);
+                double[] expected = new double[rows * width];
+                for (int i = 0; i < expected.length; i++) {
+                    double gate = both[i / width * 2 * width + i % width];
+                    expected[i] = gate / (1 + Math.exp(-gate)) * both[i / width * 2 * width + width + i % width];
+                }
+                DeviceBuffer padded = rig.putHalves(Arrays.copyOf(x, Kernels.SKINNY_ROWS * depth));
+                DeviceBuffer out = rig.poisoned(2L * rows * width);
+                rig.kernels.skinnySwiglu(rows).launch(
+                        rig.stream, (2 * width + 255) / 256, 1, weights.address(), padded.address(), out.address(), rows,
+                        2 * width, depth);
+                assertThat(GpuRig.error(rig.halves(out, rows * width), expected)).as("%d rows", rows).isLessThan(rounding(shape));
+                if (rig.kernels.streams()) {
+                    int boxRows = 8 * Kernels.tiles(rows);
+                    TensorMap ws = TensorMap.of(rig.device, weights.address(), 2L * width, depth, 64, shape.type());
+                    TensorMap xs = TensorMap.of(rig.device, padded.address(), boxRows, depth, boxRows, shape.type());
+                    DeviceBuffer streamed = rig.poisoned(2L * rows * width);
+                    rig.kernels.streamSwiglu(rows).launch(
+                            rig.stream, (2 * width + 127) / 128, 1, ws, xs, streamed.address(), rows, 2 * width, depth);
+                    assertThat(GpuRig.error(rig.halves(streamed, rows * width), expected))
+                            .as("%d rows by the copy engine", rows)
+                            .isLessThan(rounding(shape));
+                }
+                float[] narrow = new float[both.length];
+                IntStream.range(0, both.length).forEach(i -> narrow[i] = (float) both[i]);
+                DeviceBuffer gateUp = rig.putHalves(narrow);
+                DeviceBuffer apart = rig.poisoned(2L * rows * width);
+                rig.kernels.swiglu.launch(
+                        rig.stream, (rows * width / 8 + 255) / 256, 1, gateUp.address(), apart.address(), rows);
+                assertThat(GpuRig.error(rig.halves(apart, rows * width), expected)).isLessThan(3 * rounding(shape));
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void libraryProducts(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED);
+                MatrixProducts products = new MatrixProducts(GpuRig.libraries().cublasLt(), rig.device, shape.type())) {
+            int n = shape.hidden();
+            int depth = shape.queries();
+            int rows = 128;
+            float[] w = rig.halves(n * depth, 1);
+            float[] x = rig.halves(rows * depth, 1);
+            float[] before = rig.floats(rows * n, 1);
+            DeviceBuffer weights = rig.putHalves(w);
+            DeviceBuffer input = rig.putHalves(x);
+            DeviceBuffer added = rig.put(before);
+            DeviceBuffer scratch = rig.zeros(4L * rows * n);
+            products.measure(rig.stream, weights.address(), n, depth, input.address(), rows, scratch.address(), Result.WIDE_ADDED);
+            double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
+            DeviceBuffer narrow = rig.poisoned(2L * rows * n);
+            DeviceBuffer wide = rig.poisoned(4L * rows * n);
+            products.multiply(rig.stream, weights.address(), n, depth, input.address(), rows, narrow.address(), Result.NARROW);
+            products.multiply(rig.stream, weights.address(), n, depth, input.address(), rows, wide.address(), Result.WIDE);
+            products.multiply(rig.stream, weights.address(), n, depth, input.address(), rows, added.address(), Result.WIDE_ADDED);
+            assertThat(GpuRig.error(rig.halves(narrow, rows * n), expected)).isLessThan(rounding(shape));
+            assertThat(GpuRig.error(rig.floats(wide, rows * n), expected)).isLessThan(1e-5);
+            for (int i = 0; i < expected.length; i++) {
+                expected[i] += before[i];
+            }
+            assertThat(GpuRig.error(rig.floats(added, rows * n), expected)).isLessThan(1e-5);
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void normsOfSumsOfPartials(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int hidden = shape.hidden();
+            int real = shape.config().hidden();
+            int rows = 5;
+            int splits = 3;
+            float[] residual = rig.floats(rows * hidden, 1);
+            float[] partials = rig.floats(splits * rows * hidden, 1);
+            float[] weight = rig.floats(hidden, 1);
+            for (int i = real; i < hidden; i++) {
+                weight[i] = 0;
+                for (int row = 0; row < rows; row++) {
+                    residual[row * hidden + i] = 0;
+                    for (int s = 0; s < splits; s++) {
+                        partials[(s * rows + row) * hidden + i] = 0;
+                    }
+                }
+            }
+            int[] map = {4, 0, 2};
+            DeviceBuffer stream = rig.put(residual);
+            DeviceBuffer parts = rig.put(partials);
+            DeviceBuffer weights = rig.put(weight);
+            DeviceBuffer mapped = rig.poisoned(2L * map.length * hidden);
+            DeviceBuffer normed = rig.poisoned(2L * rows * hidden);
+            rig.kernels.addNorm.launch(
+                    rig.stream, map.length, 1, stream.address(), parts.address(), splits, rows, weights.address(),
+                    rig.put(map).address(), mapped.address(), 1e-5f);
+            rig.kernels.addNorm.launch(
+                    rig.stream, rows, 1, stream.address(), parts.address(), splits, rows, weights.address(), 0L, normed.address(), 1e-5f);
+            float[] actual = rig.halves(normed, rows * hidden);
+            float[] picked = rig.halves(mapped, map.length * hidden);
+            float[] sums = rig.floats(stream, rows * hidden);
+            for (int row = 0; row < rows; row++) {
+                float[] x = new float[real];
+                for (int i = 0; i < real; i++) {
+                    x[i] = residual[row * hidden + i];
+                    for (int s = 0; s < splits; s++) {
+                        x[i] += partials[(s * rows + row) * hidden + i];
+                    }
+                    assertThat(sums[row * hidden + i]).isCloseTo(x[i], org.assertj.core.data.Offset.offset(1e-5f));
+                }
+                double[] expected = ReferenceOps.rmsNorm(x, Arrays.copyOf(weight, real), 1e-5);
+                assertThat(GpuRig.error(Arrays.copyOfRange(actual, row * hidden, row * hidden + real), expected)).isLessThan(rounding(shape));
+                for (int i = 0; i < map.length; i++) {
+                    if (map[i] == row) {
+                        assertThat(GpuRig.error(Arrays.copyOfRange(picked, i * hidden, i * hidden + real), expected)).isLessThan(rounding(shape));
+                    }
+                }
+            }
+        }
+    }
+
+    /** Where a value of the cache is, in 16-bit elements; the layout of prelude.cu. */
+    private static int keyAt(ModelShape shape, int block, int head, int token, int dimension) {
+        int tile = ModelShape.BLOCK_TOKENS * shape.headWidth();
+        return (block * shape.config().kvHeads() + head) * 2 * tile + token * shape.headWidth() + dimension;
+    }
+
+    private static int valueAt(ModelShape shape, int block, int head, int token, int dimension) {
+        int tile = ModelShape.BLOCK_TOKENS * shape.headWidth();
+        return (block * shape.config().kvHeads() + head) * 2 * tile + tile + (token / 2 * shape.headWidth() + dimension) * 2 + token % 2;
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void rotationAndStore(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int rows = 3;
+            int blocks = 4;
+            int dim = shape.config().headDim();
+            int width = shape.headWidth();
+            int heads = shape.config().heads();
+            int kvHeads = shape.config().kvHeads();
+            float[] product = rig.floats(2 * rows * shape.qkv(), 1);
+            int[] positions = {0, 77, 1023};
+            int[] slots = {17, -1, 62};
+            float[] frequencies = RopeFrequencies.of(shape.config());
+            for (int i = 0; i < product.length; i++) {
+                product[i] = i % width < dim ? product[i] : 0;
+            }
+            DeviceBuffer angles = rig.poisoned(4L * rows * dim);
+            DeviceBuffer table = rig.putHalves(rig.halves(10 * shape.hidden(), 1));
+            DeviceBuffer residual = rig.poisoned(4L * rows * shape.hidden());
+            rig.kernels.embed.launch(
+                    rig.stream, rows, 1, rig.put(new int[] {9, 0, 4}).address(), rig.put(positions).address(), table.address(),
+                    rig.put(frequencies).address(), residual.address(), angles.address());
+            float[] embedded = rig.floats(residual, rows * shape.hidden());
+            assertThat(Arrays.copyOf(embedded, shape.hidden()))
+                    .isEqualTo(Arrays.copyOfRange(rig.halves(table, 10 * shape.hidden()), 9 * shape.hidden(), 10 * shape.hidden()));
+            DeviceBuffer queries = rig.poisoned(2L * rows * shape.queries());
+            DeviceBuffer cache = rig.poisoned(blocks * shape.blockBytes());
+            rig.kernels.ropeStore.launch(
+                    rig.stream, rows, (heads + 2 * kvHeads + 3) / 4, rig.put(product).address(), 2, rows, 0L, 0L, 0L, 0L, 1e-5f,
+                    angles.address(), rig.put(slots).address(), queries.address(), cache.address());
+            float[] q = rig.halves(queries, rows * shape.queries());
+            float[] kv = rig.halves(cache, (int) (blocks * shape.blockBytes() / 2));
+            for (int row = 0; row < rows; row++) {
+                for (int head = 0; head < heads + 2 * kvHeads; head++) {
+                    float[] x = new float[dim];
+                    for (int d = 0; d < dim; d++) {
+                        int at = row * shape.qkv() + head * width + d;
+                        x[d] = product[at] + product[rows * shape.qkv() + at];
+                    }
+                    double[] rotated = ReferenceOps.rotate(x, frequencies, positions[row]);
+                    float[] actual = new float[dim];
+                    int slot = slots[row];
+                    if (head >= heads && slot < 0) {
+                        continue;
+                    }
+                    for (int d = 0; d < dim; d++) {
+                        int kvHead = (head - heads) % kvHeads;
+                        actual[d] = head < heads
+                                ? q[(row * heads + head) * width + d]
+                                : head < heads + kvHeads
+                                        ? kv[keyAt(shape, slot / 16, kvHead, slot % 16, d)]
+                                        : kv[valueAt(shape, slot / 16, kvHead, slot % 16, d)];
+                        if (head >= heads + kvHeads) {
+                            rotated[d] = x[d];
+                        }
+                    }
+                    assertThat(GpuRig.error(actual, rotated)).as("row %d head %d", row, head).isLessThan(rounding(shape));
+                }
+            }
+        }
+    }
+
+    /** A pool of random KV, and sequences that own blocks of it in random order. */
+    private record Pool(ModelShape shape, float[] values, int[][] tables) {
+        static Pool of(GpuRig rig, int... lengths) {
+            int blocks = Arrays.stream(lengths).map(length -> (length + 15) / 16).sum() + 3;
+            int[] order = IntStream.range(0, blocks).toArray();
+            for (int i = blocks - 1; i > 0; i--) {
+                int j = rig.random.nextInt(i + 1);
+                int held = order[i];
+                order[i] = order[j];
+                order[j] = held;
+            }
+            int[][] tables = new int[lengths.length][];
+            int next = 0;
+            for (int i = 0; i < lengths.length; i++) {
+                int count = (lengths[i] + 15) / 16;
+                tables[i] = Arrays.copyOfRange(order, next, next + count);
+                next += count;
+            }
+            float[] values = rig.halves((int) (blocks * rig.shape.blockBytes() / 2), 1);
+            for (int i = 0; i < values.length; i++) {
+                // what pads a head is zero in K and V
+                int width = rig.shape.headWidth();
+                int tile = 16 * width;
+                int d = i / tile % 2 == 0 ? i % width : i % (2 * width) / 2;
+                values[i] = d < rig.shape.config().headDim() ? values[i] : 0;
+            }
+            return new Pool(rig.shape, values, tables);
+        }
+
+        double[] attention(float[] query, int sequence, int kvHead, int tokens) {
+            int dim = shape.config().headDim();
+            float[][] keys = new float[tokens][dim];
+            float[][] vectors = new float[tokens][dim];
+            for (int t = 0; t < tokens; t++) {
+                int block = tables[sequence][t / 16];
+                for (int d = 0; d < dim; d++) {
+                    keys[t][d] = values[keyAt(shape, block, kvHead, t % 16, d)];
+                    vectors[t][d] = values[valueAt(shape, block, kvHead, t % 16, d)];
+                }
+            }
+            return ReferenceOps.attention(query, keys, vectors);
+        }
+    }
+
+    private static float[] queries(GpuRig rig, int rows) {
+        float[] q = rig.halves(rows * rig.shape.queries(), 2);
+        for (int i = 0; i < q.length; i++) {
+            q[i] = i % rig.shape.headWidth() < rig.shape.config().headDim() ? q[i] : 0;
+        }
+        return q;
+    }
+
+    private static void check(GpuRig rig, Pool pool, float[] q, float[] actual, int row, int sequence, int tokens) {
+        ModelShape shape = rig.shape;
+        int dim = shape.config().headDim();
+        for (int head = 0; head < shape.config().heads(); head++) {
+            int at = (row * shape.config().heads() + head) * shape.headWidth();
+            double[] expected = pool.attention(
+                    Arrays.copyOfRange(q, at, at + dim), sequence, head / shape.config().group(), tokens);
+            // probabilities are rounded to 16 bits before they meet V
+            assertThat(GpuRig.error(Arrays.copyOfRange(actual, at, at + dim), expected))
+                    .as("row %d, head %d, %d tokens, seed %d", row, head, tokens, SEED)
+                    .isLessThan(3 * rounding(shape));
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void decodeAttention(ModelShape shape) {
+        int[] lengths = {1, 15, 16, 17, 64, 65, 300, 777};
+        for (int piece : new int[] {64, 256, 1024}) {
+            try (GpuRig rig = new GpuRig(shape, SEED)) {
+                Pool pool = Pool.of(rig, lengths);
+                float[] q = queries(rig, lengths.length);
+                int heads = shape.config().heads();
+                try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 256, 1000, "test")) {
+                    step.clear();
+                    for (int row = 0; row < lengths.length; row++) {
+                        step.row(row, 0, lengths[row] - 1, -1);
+                        CudaExecutor.items(step, row, lengths[row], step.table(pool.tables[row], pool.tables[row].length), piece);
+                    }
+                    step.upload(rig.stream);
+                    DeviceBuffer queries = rig.putHalves(q);
+                    DeviceBuffer cache = rig.putHalves(pool.values);
+                    DeviceBuffer partial = rig.poisoned(4L * 256 * heads * shape.headWidth());
+                    DeviceBuffer sums = rig.poisoned(8L * 256 * heads);
+                    DeviceBuffer finished = rig.zeros(4L * 64 * heads);
+                    for (int repeat = 0; repeat < 2; repeat++) {
+                        DeviceBuffer out = rig.poisoned(2L * lengths.length * shape.queries());
+                        rig.kernels.decodeAttention.launch(
+                                rig.stream, 37, 1, queries.address(), cache.address(), step.tables(), step.items(),
+                                step.itemCountAddress(), shape.scoreScale(), out.address(), partial.address(), sums.address(),
+                                finished.address());
+                        float[] actual = rig.halves(out, lengths.length * shape.queries());
+                        for (int row = 0; row < lengths.length; row++) {
+                            check(rig, pool, q, actual, row, row, lengths[row]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void prefillAttention(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int[] starts = {0, 0, 37, 130};
+            int[] counts = {1, 75, 64, 33};
+            int[] lengths = IntStream.range(0, 4).map(i -> starts[i] + counts[i]).toArray();
+            int rows = Arrays.stream(counts).sum();
+            Pool pool = Pool.of(rig, lengths);
+            float[] q = queries(rig, rows);
+            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1, 1000, "test")) {
+                step.clear();
+                int row = 0;
+                for (int i = 0; i < counts.length; i++) {
+                    int table = step.table(pool.tables[i], pool.tables[i].length);
+                    CudaExecutor.tiles(step, row, counts[i], starts[i], table, shape.tileTokens());
+                    row += counts[i];
+                }
+                step.upload(rig.stream);
+                DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
+                rig.kernels.prefillAttention.launch(
+                        rig.stream, step.tileCount(), shape.config().kvHeads(), rig.putHalves(q).address(),
+                        rig.putHalves(pool.values).address(), step.tables(), step.tiles(), shape.scoreScale(), out.address());
+                float[] actual = rig.halves(out, rows * shape.queries());
+                row = 0;
+                for (int i = 0; i < counts.length; i++) {
+                    for (int token = 0; token < counts[i]; token++, row++) {
+                        check(rig, pool, q, actual, row, i, starts[i] + token + 1);
+                    }
+                }
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void choices(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED);
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 1, "test")) {
+            int vocabulary = shape.config().vocabulary();
+            int width = shape.vocabulary();
+            int rows = 6;
+            float[] logits = rig.floats(rows * width, 4);
+            for (int row = 0; row < rows; row++) {
+                for (int i = vocabulary; i < width; i++) {
+                    logits[row * width + i] = 1000;
+                }
+            }
+            logits[width + 7] = 50;
+            logits[width + 9] = 50;
+            logits[2 * width + 3] = Float.NaN;
+            DeviceBuffer values = rig.put(logits);
+            DeviceBuffer chosen = rig.poisoned(4L * rows);
+            DeviceBuffer counters = rig.zeros(4L * rows);
+            rig.kernels.argmax.launch(
+                    rig.stream, rows, Kernels.ARGMAX_PARTS, values.address(), rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
+                    counters.address(), chosen.address());
+            int[] best = rig.ints(chosen, rows);
+            assertThat(best[1]).as("the lower id of two equal ones").isEqualTo(7);
+            assertThat(best[2]).as("not a number").isEqualTo(-1);
+            for (int row : new int[] {0, 3, 4, 5}) {
+                int expected = 0;
+                for (int i = 0; i < vocabulary; i++) {
+                    expected = logits[row * width + i] > logits[row * width + expected] ? i : expected;
+                }
+                assertThat(best[row]).isEqualTo(expected);
+            }
+            int draws = 400;
+            for (int i = 0; i < draws; i++) {
+                double uniform = (i + 0.5) / draws;
+                step.clear();
+                step.draw(3, 0.8, 1, 0, uniform, 5);
+                step.draw(4, 1, 0.6, 0, uniform, 0);
+                step.draw(5, 1, 1, 0.3, uniform, 0);
+                step.draw(0, 1.5, 1, 0, uniform, 0);
+                step.upload(rig.stream);
+                DeviceBuffer tokens = rig.put(best);
+                rig.kernels.sample.launch(rig.stream, 4, 1, values.address(), step.draws(), tokens.address());
+                int[] sampled = rig.ints(tokens, rows);
+                assertThat(sampled[3]).isEqualTo(expected(logits, 3 * width, vocabulary, 0.8, 5, 1, 0, uniform));
+                assertThat(sampled[4]).isEqualTo(expected(logits, 4 * width, vocabulary, 1, 0, 0.6, 0, uniform));
+                assertThat(sampled[5]).isEqualTo(expected(logits, 5 * width, vocabulary, 1, 0, 1, 0.3, uniform));
+                assertThat(sampled[0]).isEqualTo(expected(logits, 0, vocabulary, 1.5, 0, 1, 0, uniform));
+            }
+        }
+    }
+
+    /** The token at {@code uniform} of the kept mass, in ascending order of ids. */
+    private static int expected(
+            float[] logits, int offset, int vocabulary, double temperature, int topK, double topP, double minP, double uniform) {
+        Integer[] order = IntStream.range(0, vocabulary).boxed().toArray(Integer[]::new);
+        Arrays.sort(order, (a, b) -> Float.compare(logits[offset + b], logits[offset + a]));
+        double top = logits[offset + order[0]];
+        double[] weights = new double[vocabulary];
+        double kept = 0;
+        for (int i = 0; i < vocabulary; i++) {
+            double weight = Math.exp((logits[offset + order[i]] - top) / temperature);
+            weights[order[i]] = (topK == 0 || i < topK) && weight >= minP ? weight : 0;
+            kept += weights[order[i]];
+        }
+        double mass = 0;
+        for (int id : order) {
+            if (mass >= kept * topP) {
+                weights[id] = 0;
+            }
+            mass += weights[id];
+        }
+        double target = uniform * Arrays.stream(weights).sum();
+        int id = -1;
+        for (int i = 0; i < vocabulary && target >= 0; i++) {
+            if (weights[i] > 0) {
+                id = i;
+                target -= weights[i];
+            }
+        }
+        return id;
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void blocksMoveBetweenPools(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int words = (int) (shape.blockBytes() / 4);
+            int layers = 2;
+            float[] from = rig.floats(layers * 5 * words, 1);
+            DeviceBuffer source = rig.put(from);
+            DeviceBuffer target = rig.zeros(4L * layers * 3 * words);
+            int[] pairs = {4, 0, 1, 2};
+            rig.kernels.copyBlocks.launch(
+                    rig.stream, 2, layers, source.address(), target.address(), 5L * words / 4, 3L * words / 4, rig.put(pairs).address());
+            float[] to = rig.floats(target, layers * 3 * words);
+            for (int layer = 0; layer < layers; layer++) {
+                for (int i = 0; i < words; i++) {
+                    assertThat(to[layer * 3 * words + i]).isEqualTo(from[(layer * 5 + 4) * words + i]);
+                    assertThat(to[(layer * 3 + 1) * words + i]).isZero();
+                    assertThat(to[(layer * 3 + 2) * words + i]).isEqualTo(from[(layer * 5 + 1) * words + i]);
+                }
+            }
+        }
+    }
+}

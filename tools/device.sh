@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# On a machine with an NVIDIA GPU: unpacks the bundle, then runs what is asked for.
+# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [presets] [sanitizer]
+#   test       every kernel against its scalar twin, small models against transformers
+#   steps      decode steps and time to first token of Llama-3.1-8B
+#   presets    whole runs and steady windows of the presets
+#   sanitizer  compute-sanitizer over a small model
+# Run it in the repository: the small models are read from there. JSON lines go to RESULT_FOLDER/cuda.jsonl.
+set -uo pipefail
+result=$2
+bundle=$1
+shift 2
+work=/tmp/tandem-device
+if [ ! -x "$work/tandem/tandem" ] || [ "$bundle/tandem.tar.xz" -nt "$work/unpacked" ]; then
+  rm -rf "$work/tandem" && mkdir -p "$work"
+  tar -C "$work" -xJf "$bundle/tandem.tar.xz" && touch "$work/unpacked"
+fi
+tandem=$work/tandem/tandem
+lines=$result/cuda.jsonl
+export TANDEM_JAVA_OPTIONS="-Dtandem.families=cpu/src/test/resources/families"
+
+latency() { # batch, prompt, output, iterations, more
+  local batch=$1 input=$2 output=$3 iterations=$4
+  shift 4
+  "$tandem" bench latency --preset h200 --batch-size "$batch" --input-len "$input" --output-len "$output" \
+    --num-iters "$iterations" --num-iters-warmup 1 --result-file "$lines" "$@" 2>>"$result/log" |
+    grep -E "^(batch_size|input_len|ttft_ms|decode_step_ms|gpu_idle)" | tr '\n' ' '
+  echo
+}
+
+throughput() {
+  "$tandem" bench throughput --result-file "$lines" "$@" 2>>"$result/log" |
+    grep -E "^(preset|workload|window|duration|requests_per|output_tokens_per|total_tokens_per|gpu_idle)" | tr -s ' ' | tr '\n' ' '
+  echo
+}
+
+for what in "$@"; do
+  echo "== $what"
+  case $what in
+    test)
+      "$work/tandem/test-gpu" --select-package dev.tandem.cuda >"$result/tests.log" 2>&1
+      grep -E "✘|\[X\]|tests (successful|failed)|=>" "$result/tests.log" | cut -c1-400 | head -60
+      ;;
+    steps)
+      latency 1 1000 32 2
+      latency 24 1000 32 2
+      latency 64 1000 32 2
+      latency 256 1000 32 2
+      latency 1 2048 4 5
+      ;;
+    presets)
+      throughput --preset h200 --workload synthetic:1000/200 --requests 500
+      throughput --preset h200-tight --workload synthetic:1000/200 --requests 70
+      throughput --preset h200-tight --workload synthetic:1000/200 --steady 20
+      throughput --preset a10g-class --workload synthetic:1000/200 --requests 80
+      throughput --preset t4-class --workload osc --requests 100
+      throughput --preset t4-tight --workload osc --requests 100
+      ;;
+    sanitizer)
+      for tool in memcheck racecheck; do
+        compute-sanitizer --tool "$tool" --target-processes all "$work/tandem/test-gpu" \
+          --select-method "dev.tandem.cuda.CudaModelTest#samplingParametersOfEveryKindAreServed()" 2>&1 |
+          grep -E "ERROR SUMMARY|RACECHECK SUMMARY|=========.*(at |by )|tests (successful|failed)" | head -20
+      done
+      ;;
+    *) echo "unknown: $what" ;;
+  esac
+done
