@@ -48,6 +48,14 @@ for what in "$@"; do
       latency 256 1000 32 2
       latency 1 2048 4 5
       ;;
+    kernels)
+      # durations of single kernels in a decode step of 24 rows, run one by one
+      ncu --clock-control none --cache-control none --metrics gpu__time_duration.sum,dram__bytes_read.sum --csv \
+        --kernel-name "regex:stream.*|skinny.*|add_norm|rope_store|decode_attention|argmax" --launch-skip 4300 --launch-count 280 \
+        "$tandem" bench latency --preset h200 --enforce-eager --batch-size 24 --input-len 1000 --output-len 6 --num-iters 1 \
+        --num-iters-warmup 0 >"$result/ncu.csv" 2>"$result/ncu.log"
+      tail -2 "$result/ncu.log"
+      ;;
     presets)
       throughput --preset h200 --workload synthetic:1000/200 --requests 500
       throughput --preset h200-tight --workload synthetic:1000/200 --requests 70

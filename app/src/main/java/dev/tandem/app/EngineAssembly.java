@@ -97,7 +97,7 @@ final class EngineAssembly implements AutoCloseable {
         void close();
     }
 
-    private static Checkpoint open(ModelOptions options) {
+    static Checkpoint open(ModelOptions options) {
         options.preset.ifPresent(preset -> preset.apply(options));
         Path path = options.model.orElseGet(() -> DefaultModel.fetch(
                 System.getenv(), Path.of(System.getProperty("user.home")), Terminal.standardError()));
@@ -119,7 +119,7 @@ final class EngineAssembly implements AutoCloseable {
         }
     }
 
-    private static Backend backend(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
+    static Backend backend(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
         report(checkpoint, log);
         Backend backend = options.gpu.chosen()
                 ? CudaBackend.start(options, checkpoint, log)

@@ -4,6 +4,7 @@ import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
 import dev.tandem.cuda.CudaForward.Extent;
+import dev.tandem.cuda.CudaForward.Part;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
@@ -32,9 +33,12 @@ import dev.tandem.model.Checkpoint;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.NavigableMap;
 import java.util.Optional;
+import java.util.Set;
 import java.util.TreeMap;
 
 /**
@@ -109,12 +113,8 @@ public final class CudaExecutor implements Executor {
             weights = own(new CudaWeights(device, stream, kernels, shape, checkpoint));
             int contextTokens = checkpoint.config().usableContext();
             int maxSequences = options.maxSequences();
-            int kvHeads = checkpoint.config().kvHeads();
-            int resident = device.multiprocessors() * 6;
-            long most = Math.min(1L << 20, (long) maxSequences * contextTokens);
-            int items = DecodeSplit.mostPieces(Math.max(maxSequences, BUCKET_STEP), kvHeads, resident, most);
             forward = own(new CudaForward(
-                    device, stream, kernels, products, weights, shape, options.maxBatchTokens(), maxSequences, items));
+                    device, stream, kernels, products, weights, shape, options.maxBatchTokens(), maxSequences));
             measureProducts();
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
@@ -126,9 +126,9 @@ public final class CudaExecutor implements Executor {
             swapPairs = own(device.pinned(16L * gpuBlocks, "block numbers of swaps"));
             int graphRows = roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
             int tables = gpuBlocks + maxSequences;
-            decodeInputs = own(new StepBuffer(device, graphRows, graphRows, 1, items, tables, "decode steps"));
+            decodeInputs = own(new StepBuffer(device, graphRows, graphRows, 1, tables, "decode steps"));
             int tiles = options.maxBatchTokens() / shape.tileTokens() + maxSequences + 1;
-            mixedInputs = own(new StepBuffer(device, options.maxBatchTokens(), maxSequences, tiles, items, tables, "mixed steps"));
+            mixedInputs = own(new StepBuffer(device, options.maxBatchTokens(), maxSequences, tiles, tables, "mixed steps"));
             int sampled = Math.max(graphRows, maxSequences);
             chosen = own(device.pinned(4L * RING * sampled, "sampled tokens"));
             logitsRow = own(device.pinned(4L * shape.vocabulary(), "a row of logits"));
@@ -171,11 +171,11 @@ public final class CudaExecutor implements Executor {
     private void measureProducts() {
         int most = Math.min(MOST_GRAPH_ROWS, options.maxSequences());
         for (int rows = Kernels.SKINNY_ROWS + BUCKET_STEP; rows <= roundUp(most); rows += BUCKET_STEP) {
-            forward.measure(stream, rows);
-            forward.measureHead(stream, rows);
+            forward.linear().measure(stream, rows);
+            forward.linear().measureHead(stream, rows);
         }
         for (int rows = 1024; rows <= options.maxBatchTokens(); rows *= 2) {
-            forward.measure(stream, rows);
+            forward.linear().measure(stream, rows);
         }
     }
 
@@ -201,6 +201,7 @@ public final class CudaExecutor implements Executor {
                 decodeInputs.row(row, 0, 0, -1);
                 decodeInputs.sample(row, row);
             }
+            spread(decodeInputs);
             decodeInputs.upload(stream);
             forward.run(stream, decodeInputs, new Extent(bucket, bucket, true, 0));
             stream.synchronise();
@@ -252,6 +253,67 @@ public final class CudaExecutor implements Executor {
 
     public GpuTime gpuTime() {
         return new GpuTime(busyMillis, idleMillis);
+    }
+
+    /** GPU milliseconds of a decode step, whole and by kind of kernel, each replayed from a graph of its own. */
+    public record StepTime(int rows, int context, double whole, double products, double attention, double rowWise) {}
+
+    /**
+     * Times a decode step of rows that all have the same context, on random KV. For measurements before serving.
+     *
+     * @param context tokens of each row, the new one included
+     */
+    public StepTime timeDecode(int rows, int context, int repeats) {
+        device.makeCurrent();
+        int blocks = (context - 1) / ModelShape.BLOCK_TOKENS + 1;
+        if (rows > decodeInputs.rowCapacity() || (long) rows * blocks > limits.gpuBlocks()) {
+            throw new IllegalArgumentException(rows + " rows of " + context + " tokens need " + (long) rows * blocks
+                    + " KV blocks of " + limits.gpuBlocks() + " and a step of " + decodeInputs.rowCapacity()
+                    + " rows; raise --max-num-seqs or lower --batch");
+        }
+        kernels.randomFill.launch(
+                stream, 4096, 1, gpuPool.address(), gpuPool.bytes() / 2, Integer.MAX_VALUE, Integer.MAX_VALUE, 1L, 0f, 1f);
+        decodeInputs.clear();
+        for (int row = 0; row < rows; row++) {
+            int[] table = new int[blocks];
+            for (int i = 0; i < blocks; i++) {
+                table[i] = i * rows + row;
+            }
+            int slot = table[blocks - 1] * ModelShape.BLOCK_TOKENS + (context - 1) % ModelShape.BLOCK_TOKENS;
+            decodeInputs.row(row, row, context - 1, slot);
+            decodeInputs.decode(context, decodeInputs.table(table, blocks), shape.config().kvHeads());
+            decodeInputs.sample(row, row);
+        }
+        int bucket = nextBucket(rows);
+        for (int row = rows; row < bucket; row++) {
+            decodeInputs.row(row, 0, 0, -1);
+            decodeInputs.sample(row, row);
+        }
+        spread(decodeInputs);
+        decodeInputs.upload(stream);
+        return new StepTime(
+                rows, context,
+                time(bucket, EnumSet.allOf(Part.class), repeats),
+                time(bucket, EnumSet.of(Part.PRODUCTS), repeats),
+                time(bucket, EnumSet.of(Part.ATTENTION), repeats),
+                time(bucket, EnumSet.of(Part.ROW_WISE), repeats));
+    }
+
+    /** The median of single replays. */
+    private double time(int rows, Set<Part> parts, int repeats) {
+        double[] times = new double[repeats];
+        try (Graph graph = stream.capture(
+                () -> forward.run(stream, decodeInputs, new Extent(rows, rows, true, 0, parts)))) {
+            for (int i = -2; i < repeats; i++) {
+                stream.record(begins[0]);
+                stream.launch(graph);
+                stream.record(ends[0]);
+                stream.synchronise();
+                times[Math.max(0, i)] = ends[0].millisecondsSince(begins[0]);
+            }
+        }
+        Arrays.sort(times);
+        return times[repeats / 2];
     }
 
     @Override
@@ -340,11 +402,6 @@ public final class CudaExecutor implements Executor {
 
     /** Writes the step's inputs; returns the rows of decode attention. */
     private int fill(StepBuffer inputs, List<Chunk> chunks, List<Chunk> sampled) {
-        long tokens = 0;
-        for (Chunk chunk : chunks) {
-            tokens += chunk.rows() == 1 ? chunk.start() + 1 : 0;
-        }
-        int piece = DecodeSplit.pieceTokens(tokens, shape.config().kvHeads(), forward.attentionBlocks());
         int row = 0;
         int decodes = 0;
         for (Chunk chunk : chunks) {
@@ -357,7 +414,7 @@ public final class CudaExecutor implements Executor {
                 inputs.row(row + i, chunk.tokens()[i], position, block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
             }
             if (count == 1) {
-                items(inputs, row, length, table, piece);
+                inputs.decode(length, table, shape.config().kvHeads());
                 decodes++;
             } else {
                 tiles(inputs, row, count, chunk.start(), table, shape.tileTokens());
@@ -368,24 +425,18 @@ public final class CudaExecutor implements Executor {
                 sampled.add(chunk);
             }
         }
+        spread(inputs);
         return decodes;
+    }
+
+    private void spread(StepBuffer inputs) {
+        inputs.spread(forward.attentionBlocks(), Kernels.decodeWarps(shape.config().group(), shape.headWidth()));
     }
 
     /** The last tile of a chunk sees the longest context: it begins first. */
     static void tiles(StepBuffer inputs, int row, int count, int start, int table, int tileTokens) {
         for (int from = (count - 1) / tileTokens * tileTokens; from >= 0; from -= tileTokens) {
             inputs.tile(row + from, Math.min(tileTokens, count - from), start + from, table);
-        }
-    }
-
-    /** Cuts a row's context into pieces of about equal length, none longer than {@code piece}. */
-    static void items(StepBuffer inputs, int row, int length, int table, int piece) {
-        int blocks = (length - 1) / ModelShape.BLOCK_TOKENS + 1;
-        int splits = (length + piece - 1) / piece;
-        for (int split = 0; split < splits; split++) {
-            int from = (int) ((long) blocks * split / splits) * ModelShape.BLOCK_TOKENS;
-            int to = (int) ((long) blocks * (split + 1) / splits) * ModelShape.BLOCK_TOKENS;
-            inputs.item(row, from, Math.min(to, length), table, split, splits);
         }
     }
 
@@ -448,7 +499,7 @@ public final class CudaExecutor implements Executor {
     /** The logits of a row sampled in the last step. */
     float[] logits(int index) {
         readLogits(index);
-        return java.util.Arrays.copyOf(logits, limits.vocabulary());
+        return Arrays.copyOf(logits, limits.vocabulary());
     }
 
     private void readLogits(int index) {

@@ -4,19 +4,16 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
-import dev.tandem.cuda.device.TensorMap;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.MatrixProducts;
-import dev.tandem.cuda.kernels.MatrixProducts.Result;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.config.RopeFrequencies;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.EnumSet;
 import java.util.List;
-import java.util.Map;
-import java.util.function.Function;
+import java.util.Set;
 
 /**
  * A decoder of the Llama family as a sequence of kernels: embed, then for each layer norm, q k v, rotation and KV store,
@@ -28,18 +25,11 @@ import java.util.function.Function;
  * <p>Owned by: engine thread.
  */
 final class CudaForward implements AutoCloseable {
-    /** Rows of a product are rounded up to this: fewer shapes to choose algorithms for. */
-    private static final int ROW_STEP = 64;
-    private static final int SKINNY_STRIP = 256;
-    private static final int STREAM_STRIP = 128;
-    /** Steps of 32 columns below which a split is not worth its partial sums. */
-    private static final int LEAST_STEPS = 8;
     /** Blocks of decode attention a multiprocessor holds; decode.cu's launch bounds. */
     private static final int ATTENTION_WARPS = 12;
 
     private final Device device;
     private final Kernels kernels;
-    private final MatrixProducts products;
     private final CudaWeights weights;
     private final ModelShape shape;
     private final ModelConfig config;
@@ -48,6 +38,7 @@ final class CudaForward implements AutoCloseable {
     private long blocks;
     private long layerBytes;
     private final List<DeviceBuffer> buffers = new ArrayList<>();
+    private final Linear linear;
     private final DeviceBuffer frequencies;
     private final DeviceBuffer residual;
     private final DeviceBuffer normed;
@@ -57,7 +48,6 @@ final class CudaForward implements AutoCloseable {
     private final DeviceBuffer gateUp;
     private final DeviceBuffer activation;
     private final DeviceBuffer angles;
-    private final DeviceBuffer partials;
     private final DeviceBuffer logits;
     private final DeviceBuffer partialOut;
     private final DeviceBuffer partialNorm;
@@ -66,30 +56,38 @@ final class CudaForward implements AutoCloseable {
     private final DeviceBuffer argmaxFinished;
     private final DeviceBuffer chosen;
 
-    private final Map<XShape, TensorMap> xMaps = new HashMap<>();
+    /** Kinds of kernels, so that their time can be measured apart. */
+    enum Part {
+        /** Matrix products, the output head included. */
+        PRODUCTS,
+        ATTENTION,
+        /** Norms, rotation, activation, embedding, choice of tokens. */
+        ROW_WISE
+    }
 
-    private record XShape(long address, int depth, int boxRows) {}
+    /** What one step enqueues; all parts unless time is measured. */
+    record Extent(int rows, int sampled, boolean decodes, int tiles, Set<Part> parts) {
+        Extent(int rows, int sampled, boolean decodes, int tiles) {
+            this(rows, sampled, decodes, tiles, EnumSet.allOf(Part.class));
+        }
 
-    /** A matrix that few rows are multiplied with; the map is null without copy engine. */
-    private record Few(long matrix, TensorMap map) {}
+        boolean has(Part part) {
+            return parts.contains(part);
+        }
+    }
 
-    /** What one step enqueues. */
-    record Extent(int rows, int sampled, boolean decodes, int tiles) {}
-
-    /** @param items most items of decode attention in a step */
     CudaForward(
             Device device, Stream stream, Kernels kernels, MatrixProducts products, CudaWeights weights, ModelShape shape,
-            int maxRows, int maxSampled, int items) {
+            int maxRows, int maxSampled) {
         this.device = device;
         this.kernels = kernels;
-        this.products = products;
         this.weights = weights;
         this.shape = shape;
         this.config = shape.config();
         this.epsilon = (float) config.normEpsilon();
         this.attentionBlocks = device.multiprocessors() * ATTENTION_WARPS / Kernels.decodeWarps(config.group(), shape.headWidth());
-        int rows = roundUp(Math.max(maxRows, ROW_STEP));
-        int sampled = roundUp(Math.max(maxSampled, ROW_STEP));
+        int rows = Linear.roundUp(Math.max(maxRows, Linear.ROW_STEP));
+        int sampled = Linear.roundUp(Math.max(maxSampled, Linear.ROW_STEP));
         long half = shape.type().bytes();
         frequencies = buffer(4L * config.headDim() / 2, "rotation frequencies");
         residual = buffer(4L * rows * shape.hidden(), "the residual stream");
@@ -100,15 +98,17 @@ final class CudaForward implements AutoCloseable {
         gateUp = buffer(half * rows * 2L * shape.intermediate(), "gate and up");
         activation = buffer(half * rows * shape.intermediate(), "activations");
         angles = buffer(4L * rows * config.headDim(), "rotation angles");
-        partials = buffer(4L * Kernels.SKINNY_ROWS * mostPartials(), "partial sums");
         logits = buffer(4L * sampled * shape.vocabulary(), "logits");
-        long itemHeads = (long) items * config.heads();
-        partialOut = buffer(4L * itemHeads * shape.headWidth(), "partial attention");
-        partialNorm = buffer(8L * itemHeads, "partial attention sums");
+        long parts = 2L * attentionBlocks * config.group();
+        partialOut = buffer(4L * parts * shape.headWidth(), "partial attention");
+        partialNorm = buffer(8L * parts, "partial attention sums");
         finished = buffer(4L * rows * config.kvHeads(), "attention counters");
         argmaxParts = buffer(8L * sampled * Kernels.ARGMAX_PARTS, "argmax parts");
         argmaxFinished = buffer(4L * sampled, "argmax counters");
         chosen = buffer(4L * sampled, "sampled tokens");
+        linear = new Linear(
+                device, kernels, products, weights, shape,
+                new Linear.Buffers(normed, qkv, attended, gateUp, activation, residual, logits));
         // rows beyond a step's own are computed and never used, but must not be numbers that slow the GPU down
         buffers.forEach(buffer -> stream.fill(buffer, 0));
         float[] values = RopeFrequencies.of(config);
@@ -129,26 +129,15 @@ final class CudaForward implements AutoCloseable {
         layerBytes = gpuBlocks * shape.blockBytes();
     }
 
-    private static int roundUp(int rows) {
-        return (rows + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
-    }
-
     private DeviceBuffer buffer(long bytes, String label) {
         DeviceBuffer buffer = device.allocate((bytes + 255) / 256 * 256, label);
         buffers.add(buffer);
         return buffer;
     }
 
-    private long mostPartials() {
-        long qkvWidth = (long) splits(shape.qkv(), shape.hidden()) * shape.qkv();
-        long outputWidth = (long) splits(shape.hidden(), shape.queries()) * shape.hidden();
-        long downWidth = (long) splits(shape.hidden(), shape.intermediate()) * shape.hidden();
-        return Math.max(qkvWidth, Math.max(outputWidth, downWidth));
-    }
-
     /** Bytes of activations. */
     long bytes() {
-        return buffers.stream().mapToLong(DeviceBuffer::bytes).sum();
+        return buffers.stream().mapToLong(DeviceBuffer::bytes).sum() + linear.bytes();
     }
 
     DeviceBuffer logits() {
@@ -159,71 +148,61 @@ final class CudaForward implements AutoCloseable {
         return chosen;
     }
 
-    /** Weight rows of a block of a product of few rows. */
-    private int strip() {
-        return kernels.streams() ? STREAM_STRIP : SKINNY_STRIP;
-    }
-
-    /** Enough blocks to fill every multiprocessor, and no split shorter than is worth it. */
-    private int splits(int n, int depth) {
-        int strips = (n + strip() - 1) / strip();
-        int slots = device.multiprocessors() * (kernels.streams() ? 2 : 1);
-        return Math.max(1, Math.min(slots / strips, depth / 32 / LEAST_STEPS));
-    }
-
-    /** Chooses algorithms for steps of so many rows. */
-    void measure(Stream stream, int rows) {
-        int padded = roundUp(rows);
-        CudaWeights.Layer layer = weights.layers.getFirst();
-        products.measure(
-                stream, layer.qkv(), shape.qkv(), shape.hidden(), normed.address(), padded, qkv.address(), Result.NARROW);
-        products.measure(
-                stream, layer.output(), shape.hidden(), shape.queries(), attended.address(), padded, residual.address(),
-                Result.WIDE_ADDED);
-        products.measure(
-                stream, layer.gateUp(), 2 * shape.intermediate(), shape.hidden(), normed.address(), padded, gateUp.address(),
-                Result.NARROW);
-        products.measure(
-                stream, layer.down(), shape.hidden(), shape.intermediate(), activation.address(), padded, residual.address(),
-                Result.WIDE_ADDED);
-    }
-
-    /** Chooses the algorithm of the output head for so many sampled rows. */
-    void measureHead(Stream stream, int sampled) {
-        products.measure(
-                stream, weights.head, shape.vocabulary(), shape.hidden(), normed.address(), roundUp(sampled), logits.address(),
-                Result.WIDE);
+    /** The products, to choose algorithms. */
+    Linear linear() {
+        return linear;
     }
 
     /** Enqueues a step whose inputs are in {@code step}; the most probable tokens are then in {@link #chosen}. */
     void run(Stream stream, StepBuffer step, Extent extent) {
-        boolean few = extent.rows() <= Kernels.SKINNY_ROWS;
-        kernels.embed.launch(
-                stream, extent.rows(), 1, step.tokens(), step.positions(), weights.embeddings, frequencies.address(),
-                residual.address(), angles.address());
+        if (extent.has(Part.ROW_WISE)) {
+            kernels.embed.launch(
+                    stream, extent.rows(), 1, step.tokens(), step.positions(), weights.embeddings, frequencies.address(),
+                    residual.address(), angles.address());
+        }
         int pending = 0;
         for (int i = 0; i < weights.layers.size(); i++) {
             CudaWeights.Layer layer = weights.layers.get(i);
-            norm(stream, extent.rows(), pending, layer.inputNorm(), 0);
-            project(stream, step, extent, i, blocks + i * layerBytes, few);
+            norm(stream, extent, pending, layer.inputNorm());
+            int splits = extent.has(Part.PRODUCTS) ? linear.qkv(stream, i, extent.rows()) : 0;
+            rotate(stream, step, extent, i, splits);
             attend(stream, step, extent, blocks + i * layerBytes);
-            Few output = few(i, layer.output(), CudaWeights.Maps::output);
-            pending = product(stream, output, shape.hidden(), shape.queries(), attended, extent.rows(), few);
-            norm(stream, extent.rows(), pending, layer.attentionNorm(), 0);
-            feedForward(stream, i, extent.rows(), few);
-            Few down = few(i, layer.down(), CudaWeights.Maps::down);
-            pending = product(stream, down, shape.hidden(), shape.intermediate(), activation, extent.rows(), few);
+            pending = extent.has(Part.PRODUCTS) ? linear.output(stream, i, extent.rows()) : 0;
+            norm(stream, extent, pending, layer.attentionNorm());
+            pending = feedForward(stream, extent, i);
         }
         if (extent.sampled() > 0) {
+            choose(stream, step, extent, pending);
+        }
+    }
+
+    private void choose(Stream stream, StepBuffer step, Extent extent, int pending) {
+        if (extent.has(Part.ROW_WISE)) {
             // the step's rows stay where they are: the norm of the sampled ones alone is taken
             kernels.addNorm.launch(
-                    stream, extent.sampled(), 1, residual.address(), partials.address(), pending, extent.rows(), weights.norm,
+                    stream, extent.sampled(), 1, residual.address(), linear.partials(), pending, extent.rows(), weights.norm,
                     step.samples(), normed.address(), epsilon);
-            head(stream, extent.sampled());
+        }
+        if (extent.has(Part.PRODUCTS)) {
+            linear.head(stream, extent.sampled());
+        }
+        if (extent.has(Part.ROW_WISE)) {
             kernels.argmax.launch(
                     stream, extent.sampled(), Kernels.ARGMAX_PARTS, logits.address(), argmaxParts.address(),
                     argmaxFinished.address(), chosen.address());
         }
+    }
+
+    private int feedForward(Stream stream, Extent extent, int layer) {
+        int rows = extent.rows();
+        if (extent.has(Part.PRODUCTS)) {
+            linear.gateUp(stream, layer, rows);
+        }
+        if (extent.has(Part.ROW_WISE) && !linear.few(rows)) {
+            long threads = (long) rows * shape.intermediate() / 8;
+            kernels.swiglu.launch(stream, (int) ((threads + 255) / 256), 1, gateUp.address(), activation.address(), rows);
+        }
+        return extent.has(Part.PRODUCTS) ? linear.down(stream, layer, rows) : 0;
     }
 
     /** Replaces the tokens of the first {@code draws} draws of the step. */
@@ -231,109 +210,40 @@ final class CudaForward implements AutoCloseable {
         kernels.sample.launch(stream, draws, 1, logits.address(), step.draws(), chosen.address());
     }
 
-    private void norm(Stream stream, int rows, int splits, long weight, long rowMap) {
-        kernels.addNorm.launch(
-                stream, rows, 1, residual.address(), partials.address(), splits, rows, weight, rowMap, normed.address(), epsilon);
+    private void norm(Stream stream, Extent extent, int splits, long weight) {
+        if (extent.has(Part.ROW_WISE)) {
+            kernels.addNorm.launch(
+                    stream, extent.rows(), 1, residual.address(), linear.partials(), splits, extent.rows(), weight, 0L,
+                    normed.address(), epsilon);
+        }
     }
 
-    private void project(Stream stream, StepBuffer step, Extent extent, int index, long tiles, boolean few) {
-        CudaWeights.Layer layer = weights.layers.get(index);
-        int splits = 0;
-        if (few) {
-            Few product = few(index, layer.qkv(), CudaWeights.Maps::qkv);
-            splits = few(stream, product, shape.qkv(), shape.hidden(), normed, extent.rows(), partials.address());
-        } else {
-            products.multiply(
-                    stream, layer.qkv(), shape.qkv(), shape.hidden(), normed.address(), roundUp(extent.rows()), qkv.address(),
-                    Result.NARROW);
+    /** Bias, rotation, and the step's K and V into their blocks. */
+    private void rotate(Stream stream, StepBuffer step, Extent extent, int index, int splits) {
+        if (!extent.has(Part.ROW_WISE)) {
+            return;
         }
+        CudaWeights.Layer layer = weights.layers.get(index);
         int heads = config.heads() + 2 * config.kvHeads();
         kernels.ropeStore.launch(
-                stream, extent.rows(), (heads + 3) / 4, partials.address(), splits, extent.rows(), qkv.address(), layer.qkvBias(),
-                layer.queryNorm(), layer.keyNorm(), epsilon, angles.address(), step.slots(), queries.address(), tiles);
-    }
-
-    private Few few(int index, long matrix, Function<CudaWeights.Maps, TensorMap> map) {
-        return new Few(matrix, kernels.streams() ? map.apply(weights.maps.get(index)) : null);
+                stream, extent.rows(), (heads + 3) / 4, linear.partials(), splits, extent.rows(), qkv.address(), layer.qkvBias(),
+                layer.queryNorm(), layer.keyNorm(), epsilon, angles.address(), step.slots(), queries.address(),
+                blocks + index * layerBytes);
     }
 
     private void attend(Stream stream, StepBuffer step, Extent extent, long tiles) {
+        if (!extent.has(Part.ATTENTION)) {
+            return;
+        }
         if (extent.decodes()) {
             kernels.decodeAttention.launch(
-                    stream, attentionBlocks, 1, queries.address(), tiles, step.tables(), step.items(), step.itemCountAddress(),
+                    stream, attentionBlocks, 1, queries.address(), tiles, step.tables(), step.sequences(), step.header(),
                     shape.scoreScale(), attended.address(), partialOut.address(), partialNorm.address(), finished.address());
         }
         if (extent.tiles() > 0) {
             kernels.prefillAttention.launch(
                     stream, extent.tiles(), config.kvHeads(), queries.address(), tiles, step.tables(), step.tiles(),
                     shape.scoreScale(), attended.address());
-        }
-    }
-
-    /** Adds to the residual stream, or leaves partial sums for the next norm to add: their number is returned. */
-    private int product(Stream stream, Few product, int n, int depth, DeviceBuffer x, int rows, boolean few) {
-        if (few) {
-            return few(stream, product, n, depth, x, rows, partials.address());
-        }
-        products.multiply(stream, product.matrix(), n, depth, x.address(), roundUp(rows), residual.address(), Result.WIDE_ADDED);
-        return 0;
-    }
-
-    private int few(Stream stream, Few product, int n, int depth, DeviceBuffer x, int rows, long out) {
-        int splits = splits(n, depth);
-        int strips = (n + strip() - 1) / strip();
-        if (kernels.streams()) {
-            kernels.stream(rows).launch(stream, strips, splits, product.map(), xMap(x, depth, rows), out, rows, n, depth);
-        } else {
-            kernels.skinny(rows).launch(stream, strips, splits, product.matrix(), x.address(), out, rows, n, depth);
-        }
-        return splits;
-    }
-
-    private TensorMap xMap(DeviceBuffer x, int depth, int rows) {
-        int boxRows = 8 * Kernels.tiles(rows);
-        return xMaps.computeIfAbsent(
-                new XShape(x.address(), depth, boxRows),
-                key -> TensorMap.of(device, key.address(), boxRows, depth, boxRows, shape.type()));
-    }
-
-    private void feedForward(Stream stream, int index, int rows, boolean few) {
-        int width = shape.intermediate();
-        CudaWeights.Layer layer = weights.layers.get(index);
-        if (few) {
-            int strips = (2 * width + strip() - 1) / strip();
-            if (kernels.streams()) {
-                kernels.streamSwiglu(rows).launch(
-                        stream, strips, 1, weights.maps.get(index).gateUp(), xMap(normed, shape.hidden(), rows),
-                        activation.address(), rows, 2 * width, shape.hidden());
-            } else {
-                kernels.skinnySwiglu(rows).launch(
-                        stream, strips, 1, layer.gateUp(), normed.address(), activation.address(), rows, 2 * width, shape.hidden());
-            }
-            return;
-        }
-        products.multiply(
-                stream, layer.gateUp(), 2 * width, shape.hidden(), normed.address(), roundUp(rows), gateUp.address(), Result.NARROW);
-        long threads = (long) rows * width / 8;
-        kernels.swiglu.launch(stream, (int) ((threads + 255) / 256), 1, gateUp.address(), activation.address(), rows);
-    }
-
-    private void head(Stream stream, int sampled) {
-        if (sampled <= Kernels.SKINNY_ROWS) {
-            int strips = (shape.vocabulary() + strip() - 1) / strip();
-            if (kernels.streams()) {
-                kernels.stream(sampled).launch(
-                        stream, strips, 1, weights.headMap.orElseThrow(), xMap(normed, shape.hidden(), sampled), logits.address(),
-                        sampled, shape.vocabulary(), shape.hidden());
-            } else {
-                kernels.skinny(sampled).launch(
-                        stream, strips, 1, weights.head, normed.address(), logits.address(), sampled, shape.vocabulary(),
-                        shape.hidden());
-            }
-        } else {
-            products.multiply(
-                    stream, weights.head, shape.vocabulary(), shape.hidden(), normed.address(), roundUp(sampled), logits.address(),
-                    Result.WIDE);
         }
     }
 
@@ -350,6 +260,7 @@ final class CudaForward implements AutoCloseable {
 
     @Override
     public void close() {
+        linear.close();
         buffers.forEach(DeviceBuffer::close);
     }
 }

@@ -11,8 +11,8 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * What a step's kernels read besides weights and KV, as flat integers: written in pinned memory, uploaded once, at fixed
- * addresses so that graphs find it. In this order: the number of attention items; token, position and slot of each row; rows
- * to sample; random draws; tiles of prefill attention; items of decode attention; block tables.
+ * addresses so that graphs find it. In this order: counts of decode attention; token, position and slot of each row; rows
+ * to sample; random draws; tiles of prefill attention; sequences of decode attention; block tables.
  *
  * <p>Owned by: engine thread, which must not write while an upload may be under way.
  */
@@ -20,40 +20,39 @@ final class StepBuffer implements AutoCloseable {
     private static final int HEADER = 16;
     private static final int DRAW_INTS = 8;
     private static final int TILE_INTS = 4;
-    private static final int ITEM_INTS = 8;
+    private static final int SEQUENCE_INTS = 4;
 
     private final int rows;
     private final int samples;
-    private final int items;
     private final int tokensAt;
     private final int positionsAt;
     private final int slotsAt;
     private final int samplesAt;
     private final int drawsAt;
     private final int tilesAt;
-    private final int itemsAt;
+    private final int sequencesAt;
     private final int tablesAt;
     private final DeviceBuffer device;
     private final PinnedBuffer pinned;
     private final MemorySegment memory;
-    private int itemCount;
+    private int sequenceCount;
+    private int units;
     private int tileCount;
     private int drawCount;
     private int tableInts;
 
     /** @param tables most block numbers of all sequences of a step */
-    StepBuffer(Device owner, int rows, int samples, int tiles, int items, int tables, String label) {
+    StepBuffer(Device owner, int rows, int samples, int tiles, int tables, String label) {
         this.rows = rows;
         this.samples = samples;
-        this.items = items;
         this.tokensAt = HEADER;
         this.positionsAt = tokensAt + rows;
         this.slotsAt = positionsAt + rows;
         this.samplesAt = slotsAt + rows;
         this.drawsAt = (samplesAt + samples + 7) / 8 * 8;
         this.tilesAt = drawsAt + DRAW_INTS * samples;
-        this.itemsAt = (tilesAt + TILE_INTS * tiles + 7) / 8 * 8;
-        this.tablesAt = itemsAt + ITEM_INTS * items;
+        this.sequencesAt = (tilesAt + TILE_INTS * tiles + 7) / 8 * 8;
+        this.tablesAt = sequencesAt + SEQUENCE_INTS * rows;
         long bytes = 4L * (tablesAt + (long) tables);
         this.device = owner.allocate(bytes, "inputs of " + label);
         this.pinned = owner.pinned(bytes, "inputs of " + label);
@@ -64,16 +63,13 @@ final class StepBuffer implements AutoCloseable {
         return rows;
     }
 
-    int itemCapacity() {
-        return items;
-    }
-
     long bytes() {
         return device.bytes();
     }
 
     void clear() {
-        itemCount = 0;
+        sequenceCount = 0;
+        units = 0;
         tileCount = 0;
         drawCount = 0;
         tableInts = 0;
@@ -98,14 +94,21 @@ final class StepBuffer implements AutoCloseable {
         return at;
     }
 
-    void item(int row, int firstToken, int endToken, int table, int split, int splits) {
-        int at = itemsAt + ITEM_INTS * itemCount++;
-        set(at, row);
-        set(at + 1, firstToken);
-        set(at + 2, endToken);
-        set(at + 3, table);
-        set(at + 4, split);
-        set(at + 5, splits);
+    /** A row of decode attention: rows 0, 1, ... in turn. */
+    void decode(int length, int table, int kvHeads) {
+        int blocks = (length - 1) / ModelShape.BLOCK_TOKENS + 1;
+        int at = sequencesAt + SEQUENCE_INTS * sequenceCount++;
+        set(at, units);
+        set(at + 1, length);
+        set(at + 2, table);
+        set(at + 3, blocks);
+        units += blocks * kvHeads;
+    }
+
+    /** Over how many thread blocks decode attention is spread: each should have work for all of its warps. */
+    void spread(int residentBlocks, int warps) {
+        set(1, units);
+        set(2, Math.max(1, Math.min(residentBlocks, units / warps)));
     }
 
     void tile(int row, int count, int position, int table) {
@@ -143,14 +146,14 @@ final class StepBuffer implements AutoCloseable {
     }
 
     void upload(Stream stream) {
-        set(0, itemCount);
-        stream.upload(device, 0, memory, 4L * (itemsAt + ITEM_INTS * itemCount));
+        set(0, sequenceCount);
+        stream.upload(device, 0, memory, 4L * (sequencesAt + SEQUENCE_INTS * sequenceCount));
         if (tableInts > 0) {
             stream.upload(device, 4L * tablesAt, memory.asSlice(4L * tablesAt), 4L * tableInts);
         }
     }
 
-    long itemCountAddress() {
+    long header() {
         return device.address();
     }
 
@@ -178,8 +181,8 @@ final class StepBuffer implements AutoCloseable {
         return device.address() + 4L * tilesAt;
     }
 
-    long items() {
-        return device.address() + 4L * itemsAt;
+    long sequences() {
+        return device.address() + 4L * sequencesAt;
     }
 
     long tables() {

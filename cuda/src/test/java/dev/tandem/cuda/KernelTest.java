@@ -360,28 +360,29 @@ class KernelTest {
     @MethodSource("shapes")
     void decodeAttention(ModelShape shape) {
         int[] lengths = {1, 15, 16, 17, 64, 65, 300, 777};
-        for (int piece : new int[] {64, 256, 1024}) {
+        for (int sharing : new int[] {1, 7, 100, 396}) {
             try (GpuRig rig = new GpuRig(shape, SEED)) {
                 Pool pool = Pool.of(rig, lengths);
                 float[] q = queries(rig, lengths.length);
                 int heads = shape.config().heads();
-                try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 256, 1000, "test")) {
+                try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1000, "test")) {
                     step.clear();
                     for (int row = 0; row < lengths.length; row++) {
                         step.row(row, 0, lengths[row] - 1, -1);
-                        CudaExecutor.items(step, row, lengths[row], step.table(pool.tables[row], pool.tables[row].length), piece);
+                        step.decode(lengths[row], step.table(pool.tables[row], pool.tables[row].length), shape.config().kvHeads());
                     }
+                    step.spread(sharing, 1);
                     step.upload(rig.stream);
                     DeviceBuffer queries = rig.putHalves(q);
                     DeviceBuffer cache = rig.putHalves(pool.values);
-                    DeviceBuffer partial = rig.poisoned(4L * 256 * heads * shape.headWidth());
-                    DeviceBuffer sums = rig.poisoned(8L * 256 * heads);
+                    DeviceBuffer partial = rig.poisoned(8L * 396 * heads * shape.headWidth());
+                    DeviceBuffer sums = rig.poisoned(16L * 396 * heads);
                     DeviceBuffer finished = rig.zeros(4L * 64 * heads);
                     for (int repeat = 0; repeat < 2; repeat++) {
                         DeviceBuffer out = rig.poisoned(2L * lengths.length * shape.queries());
                         rig.kernels.decodeAttention.launch(
-                                rig.stream, 37, 1, queries.address(), cache.address(), step.tables(), step.items(),
-                                step.itemCountAddress(), shape.scoreScale(), out.address(), partial.address(), sums.address(),
+                                rig.stream, 396, 1, queries.address(), cache.address(), step.tables(), step.sequences(),
+                                step.header(), shape.scoreScale(), out.address(), partial.address(), sums.address(),
                                 finished.address());
                         float[] actual = rig.halves(out, lengths.length * shape.queries());
                         for (int row = 0; row < lengths.length; row++) {
@@ -403,7 +404,7 @@ class KernelTest {
             int rows = Arrays.stream(counts).sum();
             Pool pool = Pool.of(rig, lengths);
             float[] q = queries(rig, rows);
-            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1, 1000, "test")) {
+            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, "test")) {
                 step.clear();
                 int row = 0;
                 for (int i = 0; i < counts.length; i++) {
@@ -431,7 +432,7 @@ class KernelTest {
     @MethodSource("shapes")
     void choices(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED);
-                StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 1, "test")) {
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, "test")) {
             int vocabulary = shape.config().vocabulary();
             int width = shape.vocabulary();
             int rows = 6;

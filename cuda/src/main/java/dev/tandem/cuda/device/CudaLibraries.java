@@ -60,6 +60,7 @@ public final class CudaLibraries {
     private final Map<String, String> environment;
     private final Supplier<WheelSource> wheels;
     private final List<String> found = new ArrayList<>();
+    private Nvrtc nvrtc;
 
     /** @param wheels asked for only when something must be fetched */
     public CudaLibraries(Choice choice, Map<String, String> environment, Supplier<WheelSource> wheels) {
@@ -69,7 +70,7 @@ public final class CudaLibraries {
     }
 
     /** What was loaded from where, one line each. */
-    public List<String> found() {
+    public synchronized List<String> found() {
         return List.copyOf(found);
     }
 
@@ -82,11 +83,15 @@ public final class CudaLibraries {
                 .map(CudaDriver::new);
     }
 
-    public Nvrtc nvrtc() {
-        return new Nvrtc(find("NVRTC", NVRTC_NAMES, this::fetchNvrtc));
+    /** Found once, by whichever thread needs it first. */
+    public synchronized Nvrtc nvrtc() {
+        if (nvrtc == null) {
+            nvrtc = new Nvrtc(find("NVRTC", NVRTC_NAMES, this::fetchNvrtc));
+        }
+        return nvrtc;
     }
 
-    public CublasLt cublasLt() {
+    public synchronized CublasLt cublasLt() {
         return new CublasLt(find("cublasLt", CUBLAS_NAMES, () -> wheels.get().fetch(CUBLAS_PROJECT, CUBLAS_VERSION, "libcublasLt.so.13")));
     }
 

@@ -1,32 +1,75 @@
-// Decode attention over paged KV, split over context. A work item is a row, one of its KV heads and a range of its
-// context; a block's warps take its KV blocks in turn, 16 tokens each, and merge; the last item of a (row, head) to finish
-// merges the items. Tokens are the 16-row operand, the heads of the group the 8 columns: scores^T = K q^T, then
-// out^T = V^T p^T with V stored in token pairs. K and V go from memory to registers in the order in which they are used.
+// Decode attention over paged KV. The work of a step is a line of units, one for each KV block of each (row, KV head), rows
+// one after another; every thread block takes an equal stretch of the line, so that all end at the same time. A stretch
+// crosses few (row, head) pairs; of a pair that several stretches share, the last to finish merges the parts.
+// Within a pair the warps take KV blocks in turn. Tokens are the 16-row operand, the heads of the group the 8 columns:
+// scores^T = K q^T, then out^T = V^T p^T with V stored in token pairs. K and V go from memory to registers in the order in
+// which they are used.
 
 #define GROUPS32 (HEAD_WIDTH / 32)
 #define WARPS (GROUP * HEAD_WIDTH > 2560 ? 2 : 4)
 
-struct Item { int row, firstToken, endToken, table, split, splits, unused0, unused1; };
+struct Sequence { int firstUnit, length, table, blocks; };
 
-// queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; count[0] items, each for KV_HEADS heads
-// partialOut [items][KV_HEADS][GROUP][HEAD_WIDTH], partialNorm [items][KV_HEADS][GROUP] (maximum, sum); finished zeroed
+// queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them
+// parts [thread blocks][2][GROUP][HEAD_WIDTH] of a pair that began in an earlier stretch (0) or goes on in the next (1), with
+// partNorms (maximum, sum); finished [rows][KV_HEADS] zeroed
 extern "C" __global__ void __launch_bounds__(WARPS * 32, 12 / WARPS) decode_attention(const half16 *queries, const half16 *blocks,
-        const int *tables, const Item *items, const int *count, float scale, half16 *out, float *partialOut,
-        float2 *partialNorm, int *finished) {
+        const int *tables, const Sequence *sequences, const int *header, float scale, half16 *out, float *parts,
+        float2 *partNorms, int *finished) {
     __shared__ float merged[WARPS][GROUP][HEAD_WIDTH];
     __shared__ float maxima[WARPS][GROUP], totals[WARPS][GROUP];
-    __shared__ int last;
+    __shared__ int last, found;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    int rows = header[0], units = header[1], sharing = header[2];
     dependentsLaunch();
-    dependencyWait();
-    int work = count[0] * KV_HEADS;
-    for (int at = blockIdx.x; at < work; at += gridDim.x) {
-        Item item = items[at / KV_HEADS];
-        int kvHead = at % KV_HEADS;
-        int first = item.firstToken / BLOCK_TOKENS, here = (item.endToken - item.firstToken + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+    if (blockIdx.x >= sharing) return;
+    int unit = (int)((long)units * blockIdx.x / sharing), endUnit = (int)((long)units * (blockIdx.x + 1) / sharing);
+    for (int r = threadIdx.x; r < rows; r += WARPS * 32) {
+        if (sequences[r].firstUnit <= unit && (r + 1 == rows || sequences[r + 1].firstUnit > unit)) found = r;
+    }
+    __syncthreads();
+    int row = found;
+    bool waited = false;
+    while (unit < endUnit) {
+        Sequence sequence = sequences[row];
+        int kvHead = (unit - sequence.firstUnit) / sequence.blocks, first = (unit - sequence.firstUnit) % sequence.blocks;
+        int pairBegin = sequence.firstUnit + kvHead * sequence.blocks, pairEnd = pairBegin + sequence.blocks;
+        int here = min(pairEnd, endUnit) - unit;
         int mine = (here - warp + WARPS - 1) / WARPS;
-        int ids = lane < mine ? tables[item.table + first + warp + lane * WARPS] : 0;
-        const half16 *query = queries + ((size_t)item.row * HEADS + kvHead * GROUP) * HEAD_WIDTH;
+        int ids = 0;
+        uint4 k0[GROUPS32], k1[GROUPS32], v0[GROUPS32], v1[GROUPS32];
+        auto keys = [&](int j) {
+            if (j % 32 == 0) ids = j + lane < mine ? tables[sequence.table + first + warp + (j + lane) * WARPS] : 0;
+            int id = __shfl_sync(~0u, ids, j % 32);
+            const half16 *tile = blocks + ((size_t)id * KV_HEADS + kvHead) * 2 * KV_TILE + g * HEAD_WIDTH + q * 8;
+#pragma unroll
+            for (int t = 0; t < GROUPS32; t++) {
+                k0[t] = stream(tile + t * 32);
+                k1[t] = stream(tile + 8 * HEAD_WIDTH + t * 32);
+            }
+        };
+        auto values = [&](int j) {
+            int id = __shfl_sync(~0u, ids, j % 32);
+            const half16 *tile = blocks + ((size_t)id * KV_HEADS + kvHead) * 2 * KV_TILE + KV_TILE + (q * HEAD_WIDTH + g * 4) * 2;
+#pragma unroll
+            for (int t = 0; t < GROUPS32; t++) {
+                v0[t] = stream(tile + t * 64);
+                v1[t] = stream(tile + 8 * HEAD_WIDTH + t * 64);
+            }
+        };
+        // only the sequence's last block is written by the kernel before: others may be read before it has ended
+        bool early = mine > 0 && first + warp < sequence.blocks - 1;
+        if (early) {
+            keys(0);
+            values(0);
+        }
+        if (!waited) dependencyWait();
+        waited = true;
+        if (mine > 0 && !early) {
+            keys(0);
+            values(0);
+        }
+        const half16 *query = queries + ((size_t)row * HEADS + kvHead * GROUP) * HEAD_WIDTH;
         uint4 fragments[EIGHT_HEADS][GROUPS32];
         float sums[EIGHT_HEADS][2 * GROUPS32][4];
         float maximum[EIGHT_HEADS][2], total[EIGHT_HEADS][2];
@@ -40,29 +83,6 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 12 / WARPS) decode_atte
 #pragma unroll
                 for (int i = 0; i < 4; i++) sums[e][2 * t][i] = sums[e][2 * t + 1][i] = 0;
             }
-        }
-        uint4 k0[GROUPS32], k1[GROUPS32], v0[GROUPS32], v1[GROUPS32];
-        auto keys = [&](int j) {
-            int id = __shfl_sync(~0u, ids, j);
-            const half16 *tile = blocks + ((size_t)id * KV_HEADS + kvHead) * 2 * KV_TILE + g * HEAD_WIDTH + q * 8;
-#pragma unroll
-            for (int t = 0; t < GROUPS32; t++) {
-                k0[t] = stream(tile + t * 32);
-                k1[t] = stream(tile + 8 * HEAD_WIDTH + t * 32);
-            }
-        };
-        auto values = [&](int j) {
-            int id = __shfl_sync(~0u, ids, j);
-            const half16 *tile = blocks + ((size_t)id * KV_HEADS + kvHead) * 2 * KV_TILE + KV_TILE + (q * HEAD_WIDTH + g * 4) * 2;
-#pragma unroll
-            for (int t = 0; t < GROUPS32; t++) {
-                v0[t] = stream(tile + t * 64);
-                v1[t] = stream(tile + 8 * HEAD_WIDTH + t * 64);
-            }
-        };
-        if (mine > 0) {
-            keys(0);
-            values(0);
         }
         for (int j = 0; j < mine; j++) {
             float scores[EIGHT_HEADS][4];
@@ -78,13 +98,13 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 12 / WARPS) decode_atte
                 }
             }
             if (j + 1 < mine) keys(j + 1);
-            int token = item.firstToken + (warp + j * WARPS) * BLOCK_TOKENS + g;
+            int token = (first + warp + j * WARPS) * BLOCK_TOKENS + g;
             word weights[EIGHT_HEADS][2];
 #pragma unroll
             for (int e = 0; e < EIGHT_HEADS; e++) {
                 float s[4];
 #pragma unroll
-                for (int i = 0; i < 4; i++) s[i] = token + i / 2 * 8 < item.endToken ? scores[e][i] * scale : -INFINITE;
+                for (int i = 0; i < 4; i++) s[i] = token + i / 2 * 8 < sequence.length ? scores[e][i] * scale : -INFINITE;
                 float factor[2];
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
@@ -137,7 +157,11 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 12 / WARPS) decode_atte
             }
         }
         __syncthreads();
-        half16 *result = out + ((size_t)item.row * HEADS + kvHead * GROUP) * HEAD_WIDTH;
+        // the thread block that owns a unit: the one whose stretch of units * c / sharing ... holds it
+        int firstOwner = (int)(((long)(pairBegin + 1) * sharing - 1) / units), lastOwner = (int)(((long)pairEnd * sharing - 1) / units);
+        int shares = lastOwner - firstOwner + 1;
+        size_t part = blockIdx.x * 2 + (unit == pairBegin);
+        half16 *result = out + ((size_t)row * HEADS + kvHead * GROUP) * HEAD_WIDTH;
         for (int i = threadIdx.x; i < GROUP * HEAD_WIDTH; i += WARPS * 32) {
             int head = i / HEAD_WIDTH;
             float m = -INFINITE, sum = 0, norm = 0;
@@ -149,40 +173,43 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 12 / WARPS) decode_atte
                 sum += factor * merged[w][head][i % HEAD_WIDTH];
                 norm += factor * totals[w][head];
             }
-            if (item.splits == 1) {
+            if (shares == 1) {
                 result[i] = narrow(sum / norm);
             } else {
-                partialOut[(size_t)at * GROUP * HEAD_WIDTH + i] = sum;
-                if (i % HEAD_WIDTH == 0) partialNorm[(size_t)at * GROUP + head] = make_float2(m, norm);
+                parts[part * GROUP * HEAD_WIDTH + i] = sum;
+                if (i % HEAD_WIDTH == 0) partNorms[part * GROUP + head] = make_float2(m, norm);
             }
         }
-        if (item.splits > 1) {
+        if (shares > 1) {
             __threadfence();
             __syncthreads();
             if (threadIdx.x == 0) {
-                int *counter = finished + item.row * KV_HEADS + kvHead;
-                last = atomicAdd(counter, 1) == item.splits - 1;
+                int *counter = finished + row * KV_HEADS + kvHead;
+                last = atomicAdd(counter, 1) == shares - 1;
                 if (last) *counter = 0;
             }
             __syncthreads();
             if (last) {
                 __threadfence();
-                // items of a row follow each other; so do their partials, KV_HEADS apart
-                size_t base = (size_t)(at - item.split * KV_HEADS);
                 for (int i = threadIdx.x; i < GROUP * HEAD_WIDTH; i += WARPS * 32) {
                     int head = i / HEAD_WIDTH;
                     float m = -INFINITE, sum = 0, norm = 0;
-                    for (int s = 0; s < item.splits; s++) m = fmaxf(m, __ldcg(&partialNorm[(base + s * KV_HEADS) * GROUP + head].x));
-                    for (int s = 0; s < item.splits; s++) {
-                        size_t part = base + s * KV_HEADS;
-                        float factor = exp2Fast(__ldcg(&partialNorm[part * GROUP + head].x) - m);
-                        sum += factor * __ldcg(&partialOut[part * GROUP * HEAD_WIDTH + i]);
-                        norm += factor * __ldcg(&partialNorm[part * GROUP + head].y);
+                    for (int s = 0; s < shares; s++) m = fmaxf(m, __ldcg(&partNorms[((size_t)(firstOwner + s) * 2 + (s == 0)) * GROUP + head].x));
+#pragma unroll 4
+                    for (int s = 0; s < shares; s++) {
+                        size_t other = (size_t)(firstOwner + s) * 2 + (s == 0);
+                        float factor = exp2Fast(__ldcg(&partNorms[other * GROUP + head].x) - m);
+                        sum += factor * __ldcg(&parts[other * GROUP * HEAD_WIDTH + i]);
+                        norm += factor * __ldcg(&partNorms[other * GROUP + head].y);
                     }
                     result[i] = narrow(sum / norm);
                 }
             }
         }
         __syncthreads();
+        unit += here;
+        if (unit == sequence.firstUnit + sequence.blocks * KV_HEADS) row++;
     }
+    // without work too: the kernel after this one relies on the kernel before it having ended
+    if (!waited) dependencyWait();
 }

@@ -1,0 +1,68 @@
+package dev.tandem.app;
+
+import dev.tandem.bench.Statistics;
+import dev.tandem.cuda.CudaExecutor;
+import dev.tandem.model.Checkpoint;
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+
+/** {@code bench steps}. */
+@Command(
+        name = "steps",
+        mixinStandardHelpOptions = true,
+        description = {
+            "GPU time of decode steps, measured by the GPU's own clock: the whole step, and products, attention and row-wise",
+            "kernels replayed apart. Bytes are the weights and the KV of the rows, each read once."
+        })
+final class BenchStepsCommand implements Callable<Integer> {
+    @Mixin
+    ModelOptions options;
+
+    @Mixin
+    BenchReport report;
+
+    @CommandLine.Spec
+    CommandLine.Model.CommandSpec spec;
+
+    @Option(names = "--batch", split = ",", defaultValue = "1,24,64,256", description = "Rows (${DEFAULT-VALUE}).")
+    List<Integer> batches;
+
+    @Option(names = "--context", defaultValue = "1000", description = "Tokens of each row (${DEFAULT-VALUE}).")
+    int context;
+
+    @Option(names = "--rounds", defaultValue = "21", description = "Replays, of which the median counts (${DEFAULT-VALUE}).")
+    int rounds;
+
+    @Override
+    public Integer call() throws IOException {
+        if (!options.gpu.chosen()) {
+            throw new IllegalArgumentException("bench steps needs an NVIDIA GPU; tandem doctor says what was found");
+        }
+        Checkpoint checkpoint = EngineAssembly.open(options);
+        Backend backend = EngineAssembly.backend(options, checkpoint, System.err);
+        try (CudaExecutor executor = (CudaExecutor) backend.executor()) {
+            for (int batch : batches) {
+                CudaExecutor.StepTime time = executor.timeDecode(batch, context, rounds);
+                Map<String, Object> result = BenchReport.circumstances(
+                        options, checkpoint.name(), spec.commandLine().getParseResult().originalArgs());
+                double bytes = backend.weightBytes() + (double) batch * context * executor.limits().kvBytesPerToken();
+                result.put("window", "step");
+                result.put("batch_size", batch);
+                result.put("context", context);
+                result.put("step_ms", Statistics.rounded(time.whole()));
+                result.put("products_ms", Statistics.rounded(time.products()));
+                result.put("attention_ms", Statistics.rounded(time.attention()));
+                result.put("row_wise_ms", Statistics.rounded(time.rowWise()));
+                result.put("read_tbps", Statistics.rounded(bytes / time.whole() / 1e9));
+                report.write(result);
+            }
+        }
+        return 0;
+    }
+}

@@ -1,0 +1,213 @@
+package dev.tandem.cuda;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.device.TensorMap;
+import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.MatrixProducts;
+import dev.tandem.cuda.kernels.MatrixProducts.Result;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.function.Function;
+
+/**
+ * A layer's matrix products. For few rows, where reading the weights is all that counts, the project's own kernels: they
+ * leave partial sums, which the next row-wise kernel adds up. For more rows cublasLt, which adds to the residual stream.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class Linear implements AutoCloseable {
+    /** Rows of a product of cublasLt are rounded up to this: fewer shapes to choose algorithms for. */
+    static final int ROW_STEP = 64;
+    /** Weight rows of a block: skinny.cu, stream.cu. */
+    private static final int SKINNY_STRIP = 256;
+    private static final int STREAM_STRIP = 128;
+    /** Steps of 32 columns below which a split is not worth its partial sums. */
+    private static final int LEAST_STEPS = 8;
+
+    /** Inputs and outputs, at fixed addresses. */
+    record Buffers(
+            DeviceBuffer normed, DeviceBuffer qkv, DeviceBuffer attended, DeviceBuffer gateUp, DeviceBuffer activation,
+            DeviceBuffer residual, DeviceBuffer logits) {}
+
+    private record XShape(long address, int depth, int boxRows) {}
+
+    private final Device device;
+    private final Kernels kernels;
+    private final MatrixProducts library;
+    private final CudaWeights weights;
+    private final ModelShape shape;
+    private final Buffers buffers;
+    private final DeviceBuffer partials;
+    private final Map<XShape, TensorMap> xMaps = new HashMap<>();
+
+    Linear(Device device, Kernels kernels, MatrixProducts library, CudaWeights weights, ModelShape shape, Buffers buffers) {
+        this.device = device;
+        this.kernels = kernels;
+        this.library = library;
+        this.weights = weights;
+        this.shape = shape;
+        this.buffers = buffers;
+        long widest = Math.max(
+                (long) splits(shape.qkv(), shape.hidden()) * shape.qkv(),
+                shape.hidden() * (long) Math.max(splits(shape.hidden(), shape.queries()), splits(shape.hidden(), shape.intermediate())));
+        this.partials = device.allocate(4L * Kernels.SKINNY_ROWS * widest, "partial sums");
+    }
+
+    static int roundUp(int rows) {
+        return (rows + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
+    }
+
+    /** Whether so many rows are few. */
+    boolean few(int rows) {
+        return rows <= Kernels.SKINNY_ROWS;
+    }
+
+    /** [splits][rows][width] fp32 of the last product of few rows. */
+    long partials() {
+        return partials.address();
+    }
+
+    long bytes() {
+        return partials.bytes();
+    }
+
+    /** To the partial sums, whose number is returned, or finished (0) to the q, k, v buffer. */
+    int qkv(Stream stream, int layer, int rows) {
+        long matrix = weights.layers.get(layer).qkv();
+        if (few(rows)) {
+            return few(stream, layer, matrix, CudaWeights.Maps::qkv, shape.qkv(), shape.hidden(), buffers.normed(), rows);
+        }
+        library.multiply(
+                stream, matrix, shape.qkv(), shape.hidden(), buffers.normed().address(), roundUp(rows), buffers.qkv().address(),
+                Result.NARROW);
+        return 0;
+    }
+
+    /** To the partial sums, whose number is returned, or (0) added to the residual stream. */
+    int output(Stream stream, int layer, int rows) {
+        long matrix = weights.layers.get(layer).output();
+        return few(rows)
+                ? few(stream, layer, matrix, CudaWeights.Maps::output, shape.hidden(), shape.queries(), buffers.attended(), rows)
+                : toResidual(stream, matrix, shape.queries(), buffers.attended(), rows);
+    }
+
+    /** As {@link #output}. */
+    int down(Stream stream, int layer, int rows) {
+        long matrix = weights.layers.get(layer).down();
+        return few(rows)
+                ? few(stream, layer, matrix, CudaWeights.Maps::down, shape.hidden(), shape.intermediate(), buffers.activation(), rows)
+                : toResidual(stream, matrix, shape.intermediate(), buffers.activation(), rows);
+    }
+
+    private int toResidual(Stream stream, long matrix, int depth, DeviceBuffer x, int rows) {
+        library.multiply(
+                stream, matrix, shape.hidden(), depth, x.address(), roundUp(rows), buffers.residual().address(), Result.WIDE_ADDED);
+        return 0;
+    }
+
+    /** Few rows: with the activation, to the activation buffer; else to the gate and up buffer. */
+    void gateUp(Stream stream, int layer, int rows) {
+        int width = shape.intermediate();
+        long matrix = weights.layers.get(layer).gateUp();
+        if (!few(rows)) {
+            library.multiply(
+                    stream, matrix, 2 * width, shape.hidden(), buffers.normed().address(), roundUp(rows),
+                    buffers.gateUp().address(), Result.NARROW);
+            return;
+        }
+        int strips = (2 * width + strip() - 1) / strip();
+        if (kernels.streams()) {
+            kernels.streamSwiglu(rows).launch(
+                    stream, strips, 1, weights.maps.get(layer).gateUp(), xMap(buffers.normed(), shape.hidden(), rows),
+                    buffers.activation().address(), rows, 2 * width, shape.hidden());
+        } else {
+            kernels.skinnySwiglu(rows).launch(
+                    stream, strips, 1, matrix, buffers.normed().address(), buffers.activation().address(), rows, 2 * width,
+                    shape.hidden());
+        }
+    }
+
+    /** Logits of the normed rows. */
+    void head(Stream stream, int rows) {
+        if (!few(rows)) {
+            library.multiply(
+                    stream, weights.head, shape.vocabulary(), shape.hidden(), buffers.normed().address(), roundUp(rows),
+                    buffers.logits().address(), Result.WIDE);
+            return;
+        }
+        int strips = (shape.vocabulary() + strip() - 1) / strip();
+        if (kernels.streams()) {
+            kernels.stream(rows).launch(
+                    stream, strips, 1, weights.headMap.orElseThrow(), xMap(buffers.normed(), shape.hidden(), rows),
+                    buffers.logits().address(), rows, shape.vocabulary(), shape.hidden());
+        } else {
+            kernels.skinny(rows).launch(
+                    stream, strips, 1, weights.head, buffers.normed().address(), buffers.logits().address(), rows,
+                    shape.vocabulary(), shape.hidden());
+        }
+    }
+
+    private int few(
+            Stream stream, int layer, long matrix, Function<CudaWeights.Maps, TensorMap> map, int n, int depth, DeviceBuffer x, int rows) {
+        int splits = splits(n, depth);
+        int strips = (n + strip() - 1) / strip();
+        if (kernels.streams()) {
+            kernels.stream(rows).launch(
+                    stream, strips, splits, map.apply(weights.maps.get(layer)), xMap(x, depth, rows), partials.address(), rows, n, depth);
+        } else {
+            kernels.skinny(rows).launch(stream, strips, splits, matrix, x.address(), partials.address(), rows, n, depth);
+        }
+        return splits;
+    }
+
+    private TensorMap xMap(DeviceBuffer x, int depth, int rows) {
+        int boxRows = 8 * Kernels.tiles(rows);
+        return xMaps.computeIfAbsent(
+                new XShape(x.address(), depth, boxRows),
+                key -> TensorMap.of(device, key.address(), boxRows, depth, boxRows, shape.type()));
+    }
+
+    /** Weight rows of a block of a product of few rows. */
+    private int strip() {
+        return kernels.streams() ? STREAM_STRIP : SKINNY_STRIP;
+    }
+
+    /** Enough blocks to fill every multiprocessor, and no split shorter than is worth it. */
+    private int splits(int n, int depth) {
+        int strips = (n + strip() - 1) / strip();
+        int slots = device.multiprocessors() * (kernels.streams() ? 2 : 1);
+        return Math.max(1, Math.min(slots / strips, depth / 32 / LEAST_STEPS));
+    }
+
+    /** Chooses cublasLt's algorithms for steps of so many rows. */
+    void measure(Stream stream, int rows) {
+        int padded = roundUp(rows);
+        CudaWeights.Layer layer = weights.layers.getFirst();
+        library.measure(
+                stream, layer.qkv(), shape.qkv(), shape.hidden(), buffers.normed().address(), padded, buffers.qkv().address(),
+                Result.NARROW);
+        library.measure(
+                stream, layer.output(), shape.hidden(), shape.queries(), buffers.attended().address(), padded,
+                buffers.residual().address(), Result.WIDE_ADDED);
+        library.measure(
+                stream, layer.gateUp(), 2 * shape.intermediate(), shape.hidden(), buffers.normed().address(), padded,
+                buffers.gateUp().address(), Result.NARROW);
+        library.measure(
+                stream, layer.down(), shape.hidden(), shape.intermediate(), buffers.activation().address(), padded,
+                buffers.residual().address(), Result.WIDE_ADDED);
+    }
+
+    /** Chooses the algorithm of the output head for so many sampled rows. */
+    void measureHead(Stream stream, int sampled) {
+        library.measure(
+                stream, weights.head, shape.vocabulary(), shape.hidden(), buffers.normed().address(), roundUp(sampled),
+                buffers.logits().address(), Result.WIDE);
+    }
+
+    @Override
+    public void close() {
+        partials.close();
+    }
+}
