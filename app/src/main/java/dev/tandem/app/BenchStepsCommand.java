@@ -36,6 +36,9 @@ final class BenchStepsCommand implements Callable<Integer> {
     @Option(names = "--context", defaultValue = "1000", description = "Tokens of each row (${DEFAULT-VALUE}).")
     int context;
 
+    @Option(names = "--prefill", split = ",", description = "Prompts of so many tokens, each in a step of its own.")
+    List<Integer> prompts = List.of();
+
     @Option(names = "--rounds", defaultValue = "21", description = "Replays, of which the median counts (${DEFAULT-VALUE}).")
     int rounds;
 
@@ -47,22 +50,28 @@ final class BenchStepsCommand implements Callable<Integer> {
         Checkpoint checkpoint = EngineAssembly.open(options);
         Backend backend = EngineAssembly.backend(options, checkpoint, System.err);
         try (CudaExecutor executor = (CudaExecutor) backend.executor()) {
+            for (int prompt : prompts) {
+                write(executor.timePrefill(prompt, rounds), "prefill", backend.weightBytes(), checkpoint);
+            }
             for (int batch : batches) {
-                CudaExecutor.StepTime time = executor.timeDecode(batch, context, rounds);
-                Map<String, Object> result = BenchReport.circumstances(
-                        options, checkpoint.name(), spec.commandLine().getParseResult().originalArgs());
-                double bytes = backend.weightBytes() + (double) batch * context * executor.limits().kvBytesPerToken();
-                result.put("window", "step");
-                result.put("batch_size", batch);
-                result.put("context", context);
-                result.put("step_ms", Statistics.rounded(time.whole()));
-                result.put("products_ms", Statistics.rounded(time.products()));
-                result.put("attention_ms", Statistics.rounded(time.attention()));
-                result.put("row_wise_ms", Statistics.rounded(time.rowWise()));
-                result.put("read_tbps", Statistics.rounded(bytes / time.whole() / 1e9));
-                report.write(result);
+                double kv = (double) batch * context * executor.limits().kvBytesPerToken();
+                write(executor.timeDecode(batch, context, rounds), "step", backend.weightBytes() + kv, checkpoint);
             }
         }
         return 0;
+    }
+
+    private void write(CudaExecutor.StepTime time, String window, double bytes, Checkpoint checkpoint) throws IOException {
+        Map<String, Object> result = BenchReport.circumstances(
+                options, checkpoint.name(), spec.commandLine().getParseResult().originalArgs());
+        result.put("window", window);
+        result.put("batch_size", time.rows());
+        result.put("context", time.context());
+        result.put("step_ms", Statistics.rounded(time.whole()));
+        result.put("products_ms", Statistics.rounded(time.products()));
+        result.put("attention_ms", Statistics.rounded(time.attention()));
+        result.put("row_wise_ms", Statistics.rounded(time.rowWise()));
+        result.put("read_tbps", Statistics.rounded(bytes / time.whole() / 1e9));
+        report.write(result);
     }
 }

@@ -5,6 +5,7 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 
 import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.CudaForward.Part;
+import dev.tandem.cuda.Linear.Method;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
@@ -40,6 +41,7 @@ import java.util.NavigableMap;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.stream.IntStream;
 
 /**
  * Runs gpu-only step plans on an NVIDIA GPU. Steps of decode rows alone are replayed from CUDA graphs, one for each bucket of
@@ -59,6 +61,8 @@ public final class CudaExecutor implements Executor {
     /** Left for graphs and what the driver takes later. */
     private static final long RESERVE_BYTES = 512L << 20;
     private static final int RING = 4;
+    /** What differs between the methods of products: cublasLt leaves the activation to a row-wise kernel. */
+    private static final Set<Part> LINEAR = EnumSet.of(Part.PRODUCTS, Part.ROW_WISE);
 
     private final CudaOptions options;
     private final Checkpoint checkpoint;
@@ -142,6 +146,7 @@ public final class CudaExecutor implements Executor {
                     options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), false);
             long beforeGraphs = device.memory().free();
             warmUp();
+            chooseMethods();
             if (options.graphs()) {
                 captureGraphs(graphRows);
             }
@@ -170,13 +175,39 @@ public final class CudaExecutor implements Executor {
 
     private void measureProducts() {
         int most = Math.min(MOST_GRAPH_ROWS, options.maxSequences());
-        for (int rows = Kernels.SKINNY_ROWS + BUCKET_STEP; rows <= roundUp(most); rows += BUCKET_STEP) {
+        for (int rows = Kernels.SKINNY_ROWS; rows <= roundUp(most); rows += BUCKET_STEP) {
             forward.linear().measure(stream, rows);
             forward.linear().measureHead(stream, rows);
         }
         for (int rows = 1024; rows <= options.maxBatchTokens(); rows *= 2) {
             forward.linear().measure(stream, rows);
         }
+    }
+
+    /**
+     * For each number of rows that has kernels of our own, the method whose products and activations of all layers take
+     * least time, replayed from graphs.
+     */
+    private void chooseMethods() {
+        for (int tiles : Kernels.TILES) {
+            int rows = 8 * tiles;
+            double least = Double.MAX_VALUE;
+            Method best = forward.linear().available().getFirst();
+            for (Method method : forward.linear().available()) {
+                forward.linear().choose(rows, method);
+                double time = time(decodeInputs, new Extent(rows, rows, true, 0, LINEAR), 3);
+                if (time < least) {
+                    least = time;
+                    best = method;
+                }
+            }
+            forward.linear().choose(rows, best);
+        }
+    }
+
+    /** Which products decode steps use. */
+    public String products() {
+        return forward.linear().chosen();
     }
 
     private int affordableBlocks(long used) {
@@ -255,7 +286,7 @@ public final class CudaExecutor implements Executor {
         return new GpuTime(busyMillis, idleMillis);
     }
 
-    /** GPU milliseconds of a decode step, whole and by kind of kernel, each replayed from a graph of its own. */
+    /** GPU milliseconds of a step, whole and by kind of kernel, each replayed from a graph of its own. */
     public record StepTime(int rows, int context, double whole, double products, double attention, double rowWise) {}
 
     /**
@@ -291,19 +322,41 @@ public final class CudaExecutor implements Executor {
         }
         spread(decodeInputs);
         decodeInputs.upload(stream);
+        return times(rows, context, decodeInputs, new Extent(bucket, bucket, true, 0), repeats);
+    }
+
+    /** Times a step that prefills one prompt of so many tokens. */
+    public StepTime timePrefill(int tokens, int repeats) {
+        device.makeCurrent();
+        if (tokens > limits.maxBatchTokens() || tokens > limits.gpuBlocks() * ModelShape.BLOCK_TOKENS) {
+            throw new IllegalArgumentException("a prompt of " + tokens + " tokens does not fit into a step of "
+                    + limits.maxBatchTokens() + " rows and " + limits.gpuBlocks() + " KV blocks");
+        }
+        mixedInputs.clear();
+        int[] table = IntStream.range(0, (tokens - 1) / ModelShape.BLOCK_TOKENS + 1).toArray();
+        for (int i = 0; i < tokens; i++) {
+            mixedInputs.row(i, i % limits.vocabulary(), i, i);
+        }
+        tiles(mixedInputs, 0, tokens, 0, mixedInputs.table(table, table.length), shape.tileTokens());
+        mixedInputs.sample(0, tokens - 1);
+        mixedInputs.upload(stream);
+        return times(tokens, tokens, mixedInputs, new Extent(tokens, 1, false, mixedInputs.tileCount()), repeats);
+    }
+
+    private StepTime times(int rows, int context, StepBuffer inputs, Extent extent, int repeats) {
         return new StepTime(
                 rows, context,
-                time(bucket, EnumSet.allOf(Part.class), repeats),
-                time(bucket, EnumSet.of(Part.PRODUCTS), repeats),
-                time(bucket, EnumSet.of(Part.ATTENTION), repeats),
-                time(bucket, EnumSet.of(Part.ROW_WISE), repeats));
+                time(inputs, extent, repeats),
+                time(inputs, extent.only(EnumSet.of(Part.PRODUCTS)), repeats),
+                time(inputs, extent.only(EnumSet.of(Part.ATTENTION)), repeats),
+                time(inputs, extent.only(EnumSet.of(Part.ROW_WISE)), repeats));
     }
 
     /** The median of single replays. */
-    private double time(int rows, Set<Part> parts, int repeats) {
+    private double time(StepBuffer inputs, Extent extent, int repeats) {
         double[] times = new double[repeats];
-        try (Graph graph = stream.capture(
-                () -> forward.run(stream, decodeInputs, new Extent(rows, rows, true, 0, parts)))) {
+        forward.run(stream, inputs, extent);
+        try (Graph graph = stream.capture(() -> forward.run(stream, inputs, extent))) {
             for (int i = -2; i < repeats; i++) {
                 stream.record(begins[0]);
                 stream.launch(graph);

@@ -71,6 +71,10 @@ final class CudaForward implements AutoCloseable {
             this(rows, sampled, decodes, tiles, EnumSet.allOf(Part.class));
         }
 
+        Extent only(Set<Part> some) {
+            return new Extent(rows, sampled, decodes, tiles, some);
+        }
+
         boolean has(Part part) {
             return parts.contains(part);
         }
@@ -198,7 +202,7 @@ final class CudaForward implements AutoCloseable {
         if (extent.has(Part.PRODUCTS)) {
             linear.gateUp(stream, layer, rows);
         }
-        if (extent.has(Part.ROW_WISE) && !linear.few(rows)) {
+        if (extent.has(Part.ROW_WISE) && linear.finishes(rows)) {
             long threads = (long) rows * shape.intermediate() / 8;
             kernels.swiglu.launch(stream, (int) ((threads + 255) / 256), 1, gateUp.address(), activation.address(), rows);
         }

@@ -8,7 +8,10 @@ import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.MatrixProducts;
 import dev.tandem.cuda.kernels.MatrixProducts.Result;
 import java.util.HashMap;
+import java.util.List;
+import java.util.Locale;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.function.Function;
 
 /**
@@ -25,6 +28,17 @@ final class Linear implements AutoCloseable {
     private static final int STREAM_STRIP = 128;
     /** Steps of 32 columns below which a split is not worth its partial sums. */
     private static final int LEAST_STEPS = 8;
+    private static final int MOST_SPLITS = 16;
+
+    /** Who computes products. */
+    enum Method {
+        /** stream.cu: partial sums; the tensor copy engine brings the weights. */
+        STREAM,
+        /** skinny.cu: partial sums; weights go straight to registers. */
+        SKINNY,
+        /** cublasLt: finished results. */
+        LIBRARY
+    }
 
     /** Inputs and outputs, at fixed addresses. */
     record Buffers(
@@ -41,6 +55,8 @@ final class Linear implements AutoCloseable {
     private final Buffers buffers;
     private final DeviceBuffer partials;
     private final Map<XShape, TensorMap> xMaps = new HashMap<>();
+    /** By tiles of 8 rows. */
+    private final Map<Integer, Method> methods = new TreeMap<>();
 
     Linear(Device device, Kernels kernels, MatrixProducts library, CudaWeights weights, ModelShape shape, Buffers buffers) {
         this.device = device;
@@ -49,9 +65,13 @@ final class Linear implements AutoCloseable {
         this.weights = weights;
         this.shape = shape;
         this.buffers = buffers;
-        long widest = Math.max(
-                (long) splits(shape.qkv(), shape.hidden()) * shape.qkv(),
-                shape.hidden() * (long) Math.max(splits(shape.hidden(), shape.queries()), splits(shape.hidden(), shape.intermediate())));
+        long widest = 0;
+        for (boolean streams : new boolean[] {false, true}) {
+            widest = Math.max(widest, (long) splits(shape.qkv(), shape.hidden(), streams) * shape.qkv());
+            widest = Math.max(widest, (long) splits(shape.hidden(), shape.queries(), streams) * shape.hidden());
+            widest = Math.max(widest, (long) splits(shape.hidden(), shape.intermediate(), streams) * shape.hidden());
+        }
+        Kernels.TILES.forEach(tiles -> methods.put(tiles, available().getFirst()));
         this.partials = device.allocate(4L * Kernels.SKINNY_ROWS * widest, "partial sums");
     }
 
@@ -59,9 +79,31 @@ final class Linear implements AutoCloseable {
         return (rows + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
     }
 
-    /** Whether so many rows are few. */
-    boolean few(int rows) {
-        return rows <= Kernels.SKINNY_ROWS;
+    /** Whether results for so many rows are finished, rather than partial sums and activations. */
+    boolean finishes(int rows) {
+        return method(rows) == Method.LIBRARY;
+    }
+
+    private Method method(int rows) {
+        return rows <= Kernels.SKINNY_ROWS ? methods.get(Kernels.tiles(rows)) : Method.LIBRARY;
+    }
+
+    /** What was chosen for each number of rows up to {@link Kernels#SKINNY_ROWS}. */
+    String chosen() {
+        StringBuilder text = new StringBuilder();
+        methods.forEach((tiles, method) -> text.append(text.isEmpty() ? "" : ", ")
+                .append("up to ").append(8 * tiles).append(" rows ").append(method.name().toLowerCase(Locale.ROOT)));
+        return text.toString();
+    }
+
+    /** The methods there are for few rows on this GPU. */
+    List<Method> available() {
+        return kernels.streams() ? List.of(Method.STREAM, Method.SKINNY, Method.LIBRARY) : List.of(Method.SKINNY, Method.LIBRARY);
+    }
+
+    /** Takes a method for so many rows. */
+    void choose(int rows, Method method) {
+        methods.put(Kernels.tiles(rows), method);
     }
 
     /** [splits][rows][width] fp32 of the last product of few rows. */
@@ -76,7 +118,7 @@ final class Linear implements AutoCloseable {
     /** To the partial sums, whose number is returned, or finished (0) to the q, k, v buffer. */
     int qkv(Stream stream, int layer, int rows) {
         long matrix = weights.layers.get(layer).qkv();
-        if (few(rows)) {
+        if (!finishes(rows)) {
             return few(stream, layer, matrix, CudaWeights.Maps::qkv, shape.qkv(), shape.hidden(), buffers.normed(), rows);
         }
         library.multiply(
@@ -88,7 +130,7 @@ final class Linear implements AutoCloseable {
     /** To the partial sums, whose number is returned, or (0) added to the residual stream. */
     int output(Stream stream, int layer, int rows) {
         long matrix = weights.layers.get(layer).output();
-        return few(rows)
+        return !finishes(rows)
                 ? few(stream, layer, matrix, CudaWeights.Maps::output, shape.hidden(), shape.queries(), buffers.attended(), rows)
                 : toResidual(stream, matrix, shape.queries(), buffers.attended(), rows);
     }
@@ -96,7 +138,7 @@ final class Linear implements AutoCloseable {
     /** As {@link #output}. */
     int down(Stream stream, int layer, int rows) {
         long matrix = weights.layers.get(layer).down();
-        return few(rows)
+        return !finishes(rows)
                 ? few(stream, layer, matrix, CudaWeights.Maps::down, shape.hidden(), shape.intermediate(), buffers.activation(), rows)
                 : toResidual(stream, matrix, shape.intermediate(), buffers.activation(), rows);
     }
@@ -111,14 +153,15 @@ final class Linear implements AutoCloseable {
     void gateUp(Stream stream, int layer, int rows) {
         int width = shape.intermediate();
         long matrix = weights.layers.get(layer).gateUp();
-        if (!few(rows)) {
+        if (finishes(rows)) {
             library.multiply(
                     stream, matrix, 2 * width, shape.hidden(), buffers.normed().address(), roundUp(rows),
                     buffers.gateUp().address(), Result.NARROW);
             return;
         }
-        int strips = (2 * width + strip() - 1) / strip();
-        if (kernels.streams()) {
+        boolean streams = method(rows) == Method.STREAM;
+        int strips = strips(2 * width, streams);
+        if (streams) {
             kernels.streamSwiglu(rows).launch(
                     stream, strips, 1, weights.maps.get(layer).gateUp(), xMap(buffers.normed(), shape.hidden(), rows),
                     buffers.activation().address(), rows, 2 * width, shape.hidden());
@@ -131,14 +174,15 @@ final class Linear implements AutoCloseable {
 
     /** Logits of the normed rows. */
     void head(Stream stream, int rows) {
-        if (!few(rows)) {
+        if (finishes(rows)) {
             library.multiply(
                     stream, weights.head, shape.vocabulary(), shape.hidden(), buffers.normed().address(), roundUp(rows),
                     buffers.logits().address(), Result.WIDE);
             return;
         }
-        int strips = (shape.vocabulary() + strip() - 1) / strip();
-        if (kernels.streams()) {
+        boolean streams = method(rows) == Method.STREAM;
+        int strips = strips(shape.vocabulary(), streams);
+        if (streams) {
             kernels.stream(rows).launch(
                     stream, strips, 1, weights.headMap.orElseThrow(), xMap(buffers.normed(), shape.hidden(), rows),
                     buffers.logits().address(), rows, shape.vocabulary(), shape.hidden());
@@ -151,9 +195,10 @@ final class Linear implements AutoCloseable {
 
     private int few(
             Stream stream, int layer, long matrix, Function<CudaWeights.Maps, TensorMap> map, int n, int depth, DeviceBuffer x, int rows) {
-        int splits = splits(n, depth);
-        int strips = (n + strip() - 1) / strip();
-        if (kernels.streams()) {
+        boolean streams = method(rows) == Method.STREAM;
+        int splits = splits(n, depth, streams);
+        int strips = strips(n, streams);
+        if (streams) {
             kernels.stream(rows).launch(
                     stream, strips, splits, map.apply(weights.maps.get(layer)), xMap(x, depth, rows), partials.address(), rows, n, depth);
         } else {
@@ -169,16 +214,31 @@ final class Linear implements AutoCloseable {
                 key -> TensorMap.of(device, key.address(), boxRows, depth, boxRows, shape.type()));
     }
 
-    /** Weight rows of a block of a product of few rows. */
-    private int strip() {
-        return kernels.streams() ? STREAM_STRIP : SKINNY_STRIP;
+    private static int strips(int n, boolean streams) {
+        int strip = streams ? STREAM_STRIP : SKINNY_STRIP;
+        return (n + strip - 1) / strip;
     }
 
-    /** Enough blocks to fill every multiprocessor, and no split shorter than is worth it. */
-    private int splits(int n, int depth) {
-        int strips = (n + strip() - 1) / strip();
-        int slots = device.multiprocessors() * (kernels.streams() ? 2 : 1);
-        return Math.max(1, Math.min(slots / strips, depth / 32 / LEAST_STEPS));
+    /**
+     * Splits of the depth so that the blocks fill whole waves of the multiprocessors; each costs partial sums, about a
+     * fiftieth of the product.
+     */
+    private int splits(int n, int depth, boolean streams) {
+        int strips = strips(n, streams);
+        int slots = device.multiprocessors() * (streams ? 2 : 1);
+        int most = Math.max(1, Math.min(MOST_SPLITS, depth / 32 / LEAST_STEPS));
+        int best = 1;
+        double least = Double.MAX_VALUE;
+        for (int splits = 1; splits <= most; splits++) {
+            int blocks = strips * splits;
+            double waves = (blocks + slots - 1) / slots;
+            double cost = waves / blocks * (1 + 0.02 * splits);
+            if (cost < least) {
+                least = cost;
+                best = splits;
+            }
+        }
+        return best;
     }
 
     /** Chooses cublasLt's algorithms for steps of so many rows. */

@@ -10,6 +10,54 @@
 
 struct Sequence { int firstUnit, length, table, blocks; };
 
+#define SHARES_AT_ONCE 32
+#define VALUES_A_THREAD ((GROUP * HEAD_WIDTH + WARPS * 32 - 1) / (WARPS * 32))
+
+// the parts of one (row, head), to the result; loads of many parts are under way at a time
+__device__ __forceinline__ void merge(const float *parts, const float2 *partNorms, int firstOwner, int shares, half16 *result) {
+    __shared__ float2 norms[SHARES_AT_ONCE][GROUP];
+    float maximum[VALUES_A_THREAD], sum[VALUES_A_THREAD], norm[VALUES_A_THREAD];
+#pragma unroll
+    for (int v = 0; v < VALUES_A_THREAD; v++) {
+        maximum[v] = -INFINITE;
+        sum[v] = norm[v] = 0;
+    }
+    for (int from = 0; from < shares; from += SHARES_AT_ONCE) {
+        int count = min(SHARES_AT_ONCE, shares - from);
+        __syncthreads();
+        for (int i = threadIdx.x; i < count * GROUP; i += WARPS * 32) {
+            int s = from + i / GROUP;
+            norms[i / GROUP][i % GROUP] = __ldcg(&partNorms[((size_t)(firstOwner + s) * 2 + (s == 0)) * GROUP + i % GROUP]);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int v = 0; v < VALUES_A_THREAD; v++) {
+            int i = threadIdx.x + v * WARPS * 32;
+            if (i < GROUP * HEAD_WIDTH) {
+                int head = i / HEAD_WIDTH;
+                float m = maximum[v];
+                for (int s = 0; s < count; s++) m = fmaxf(m, norms[s][head].x);
+                float old = exp2Fast(maximum[v] - m);
+                sum[v] *= old;
+                norm[v] *= old;
+                maximum[v] = m;
+#pragma unroll 8
+                for (int s = 0; s < count; s++) {
+                    int t = from + s;
+                    float factor = exp2Fast(norms[s][head].x - m);
+                    sum[v] += factor * __ldcg(&parts[((size_t)(firstOwner + t) * 2 + (t == 0)) * GROUP * HEAD_WIDTH + i]);
+                    norm[v] += factor * norms[s][head].y;
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int v = 0; v < VALUES_A_THREAD; v++) {
+        int i = threadIdx.x + v * WARPS * 32;
+        if (i < GROUP * HEAD_WIDTH) result[i] = narrow(sum[v] / norm[v]);
+    }
+}
+
 // queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them
 // parts [thread blocks][2][GROUP][HEAD_WIDTH] of a pair that began in an earlier stretch (0) or goes on in the next (1), with
 // partNorms (maximum, sum); finished [rows][KV_HEADS] zeroed
@@ -191,19 +239,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 12 / WARPS) decode_atte
             __syncthreads();
             if (last) {
                 __threadfence();
-                for (int i = threadIdx.x; i < GROUP * HEAD_WIDTH; i += WARPS * 32) {
-                    int head = i / HEAD_WIDTH;
-                    float m = -INFINITE, sum = 0, norm = 0;
-                    for (int s = 0; s < shares; s++) m = fmaxf(m, __ldcg(&partNorms[((size_t)(firstOwner + s) * 2 + (s == 0)) * GROUP + head].x));
-#pragma unroll 4
-                    for (int s = 0; s < shares; s++) {
-                        size_t other = (size_t)(firstOwner + s) * 2 + (s == 0);
-                        float factor = exp2Fast(__ldcg(&partNorms[other * GROUP + head].x) - m);
-                        sum += factor * __ldcg(&parts[other * GROUP * HEAD_WIDTH + i]);
-                        norm += factor * __ldcg(&partNorms[other * GROUP + head].y);
-                    }
-                    result[i] = narrow(sum / norm);
-                }
+                merge(parts, partNorms, firstOwner, shares, result);
             }
         }
         __syncthreads();

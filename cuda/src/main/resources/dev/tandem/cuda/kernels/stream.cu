@@ -37,6 +37,8 @@ __device__ __forceinline__ word swizzled(int row, int chunk) { return row * 128 
 template <bool FUSED> __device__ __forceinline__ void product(const TensorMap *weights, const TensorMap *x, void *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];
     __shared__ wide full[STAGES_OF_RING], empty[STAGES_OF_RING];
+    // all blocks fit at a time: the next kernel's take the room of those that end
+    dependentsLaunch();
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int firstRow = blockIdx.x * (FUSED ? BOX_ROWS : 2 * BOX_ROWS), secondRow = FUSED ? INTERMEDIATE + firstRow : firstRow + BOX_ROWS;
     int all = (depth + 63) / 64;
@@ -71,7 +73,6 @@ template <bool FUSED> __device__ __forceinline__ void product(const TensorMap *w
                 fetchWeights(i);
                 fetchX(i);
             }
-            dependentsLaunch();
         }
         return;
     }
