@@ -308,7 +308,7 @@ public final class CudaExecutor implements Executor {
         for (int row = 0; row < rows; row++) {
             int[] table = new int[blocks];
             for (int i = 0; i < blocks; i++) {
-                table[i] = i * rows + row;
+                table[i] = row * blocks + i;
             }
             int slot = table[blocks - 1] * ModelShape.BLOCK_TOKENS + (context - 1) % ModelShape.BLOCK_TOKENS;
             decodeInputs.row(row, row, context - 1, slot);
@@ -483,7 +483,7 @@ public final class CudaExecutor implements Executor {
     }
 
     private void spread(StepBuffer inputs) {
-        inputs.spread(forward.attentionBlocks(), Kernels.decodeWarps(shape.config().group(), shape.headWidth()));
+        inputs.spread(forward.attentionBlocks(), shape.decodeWarps());
     }
 
     /** The last tile of a chunk sees the longest context: it begins first. */

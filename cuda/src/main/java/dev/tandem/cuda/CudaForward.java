@@ -25,8 +25,6 @@ import java.util.Set;
  * <p>Owned by: engine thread.
  */
 final class CudaForward implements AutoCloseable {
-    /** Blocks of decode attention a multiprocessor holds; decode.cu's launch bounds. */
-    private static final int ATTENTION_WARPS = 12;
 
     private final Device device;
     private final Kernels kernels;
@@ -89,7 +87,7 @@ final class CudaForward implements AutoCloseable {
         this.shape = shape;
         this.config = shape.config();
         this.epsilon = (float) config.normEpsilon();
-        this.attentionBlocks = device.multiprocessors() * ATTENTION_WARPS / Kernels.decodeWarps(config.group(), shape.headWidth());
+        this.attentionBlocks = device.multiprocessors() * kernels.decodeAttention.residentBlocks();
         int rows = Linear.roundUp(Math.max(maxRows, Linear.ROW_STEP));
         int sampled = Linear.roundUp(Math.max(maxSampled, Linear.ROW_STEP));
         long half = shape.type().bytes();

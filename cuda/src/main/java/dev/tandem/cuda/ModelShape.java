@@ -78,6 +78,11 @@ public record ModelShape(ModelConfig config, DataType type) {
         return 2 * STAGE_TOKENS * headWidth() * type.bytes();
     }
 
+    /** Warps of a block of decode attention; decode.cu. */
+    public int decodeWarps() {
+        return config.group() * headWidth() > 2560 ? 2 : 4;
+    }
+
     /** Prompt tokens of one tile of prefill attention. */
     public int tileTokens() {
         return 128 / config.group();

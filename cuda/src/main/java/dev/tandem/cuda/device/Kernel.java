@@ -19,8 +19,8 @@ public final class Kernel {
     private static final int MOST_ARGUMENTS = 20;
     /** {@code CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES}. */
     private static final int DYNAMIC_SHARED_SIZE = 8;
-    /** What a block gets without asking. */
-    private static final int FREE_SHARED = 48 << 10;
+    /** What a block surely gets without asking, fixed shared memory of the kernel's own aside. */
+    private static final int FREE_SHARED = 8 << 10;
 
     /** {@code CUlaunchConfig}: seven ints, stream at 32, attributes at 40, their number at 48. */
     private static final int CONFIG_BYTES = 56;
@@ -64,6 +64,15 @@ public final class Kernel {
         }
         if (sharedBytes > FREE_SHARED) {
             device.driver().cuFuncSetAttribute.call(function, DYNAMIC_SHARED_SIZE, sharedBytes);
+        }
+    }
+
+    /** Blocks that a multiprocessor holds at a time. */
+    public int residentBlocks() {
+        try (Arena confined = Arena.ofConfined()) {
+            MemorySegment count = confined.allocate(JAVA_INT);
+            device.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor.call(count, function, threads, (long) sharedBytes);
+            return count.get(JAVA_INT, 0);
         }
     }
 

@@ -16,7 +16,7 @@ public final class TensorMap {
     private static final int FLOAT16 = 6;
     private static final int BFLOAT16 = 9;
     private static final int SWIZZLE_128_BYTES = 3;
-    private static final int PROMOTE_256_BYTES = 3;
+    private static final int PROMOTE_128_BYTES = 2;
     private static final int BOX_COLUMNS = 64;
 
     private final MemorySegment memory;
@@ -35,7 +35,7 @@ public final class TensorMap {
             MemorySegment steps = arena.allocateFrom(JAVA_INT, 1, 1);
             device.driver().cuTensorMapEncodeTiled.call(
                     memory, type == DataType.BFLOAT16 ? BFLOAT16 : FLOAT16, 2, address, sizes, strides, box, steps, 0,
-                    SWIZZLE_128_BYTES, PROMOTE_256_BYTES, 0);
+                    SWIZZLE_128_BYTES, PROMOTE_128_BYTES, 0);
         }
         return new TensorMap(memory);
     }

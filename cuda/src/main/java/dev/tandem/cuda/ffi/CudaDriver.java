@@ -51,6 +51,7 @@ public final class CudaDriver {
     public final NativeFunction cuModuleGetFunction;
     public final NativeFunction cuFuncSetAttribute;
     public final NativeFunction cuLaunchKernel;
+    public final NativeFunction cuOccupancyMaxActiveBlocksPerMultiprocessor;
     public final NativeFunction cuLaunchKernelEx;
     public final NativeFunction cuTensorMapEncodeTiled;
     public final NativeFunction cuDeviceGetDevResource;
@@ -105,6 +106,8 @@ public final class CudaDriver {
         cuLaunchKernel = function(
                 "cuLaunchKernel", ADDRESS, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS,
                 ADDRESS, ADDRESS);
+        cuOccupancyMaxActiveBlocksPerMultiprocessor =
+                function("cuOccupancyMaxActiveBlocksPerMultiprocessor", ADDRESS, ADDRESS, JAVA_INT, JAVA_LONG);
         cuLaunchKernelEx = function("cuLaunchKernelEx", ADDRESS, ADDRESS, ADDRESS, ADDRESS);
         cuTensorMapEncodeTiled = function(
                 "cuTensorMapEncodeTiled", ADDRESS, JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS, ADDRESS, JAVA_INT,

@@ -75,8 +75,7 @@ public final class Kernels implements AutoCloseable {
         ropeStore = rows.waitingKernel("rope_store", 128, 0);
         swiglu = rows.waitingKernel("swiglu", 256, 0);
         copyBlocks = rows.kernel("copy_blocks", 256, 0);
-        int group = shape.config().group();
-        decodeAttention = modules.get(1).waitingKernel("decode_attention", decodeWarps(group, shape.headWidth()) * 32, 0);
+        decodeAttention = modules.get(1).waitingKernel("decode_attention", shape.decodeWarps() * 32, 0);
         prefillAttention = modules.get(2)
                 .waitingKernel("prefill_attention", 256, shape.prefillStages(device.sharedMemoryPerBlock()) * shape.stageBytes());
         argmax = modules.get(3).waitingKernel("argmax", 256, 0);
@@ -113,11 +112,6 @@ public final class Kernels implements AutoCloseable {
 
     public Kernel streamSwiglu(int rows) {
         return streamSwiglu.get(tiles(rows));
-    }
-
-    /** Warps of a block of decode attention; decode.cu. */
-    public static int decodeWarps(int group, int headWidth) {
-        return group * headWidth > 2560 ? 2 : 4;
     }
 
     /** Product kernel for at most {@link #SKINNY_ROWS} rows. */

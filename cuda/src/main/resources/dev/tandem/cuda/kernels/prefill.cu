@@ -103,10 +103,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         for (int n = 0; n < STAGE_TOKENS / 8; n++) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                float v = s[n][i] * scale;
-                if (masked && at + n * 8 + q * 2 + i % 2 > position[i / 2]) v = -INFINITE;
-                s[n][i] = v;
-                top[i / 2] = fmaxf(top[i / 2], v);
+                if (masked && at + n * 8 + q * 2 + i % 2 > position[i / 2]) s[n][i] = -INFINITE;
+                top[i / 2] = fmaxf(top[i / 2], s[n][i]);
             }
         }
         float factor[2];
@@ -116,9 +114,9 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
             top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 2));
             // a row that sees nothing yet keeps a finite maximum, so that no difference is infinite minus infinite
             float m = top[h] == -INFINITE ? 0 : top[h];
-            factor[h] = exp2Fast(maximum[h] - m);
+            factor[h] = exp2Fast((maximum[h] - m) * scale);
             maximum[h] = top[h];
-            top[h] = m;
+            top[h] = m * scale;
             total[h] *= factor[h];
         }
 #pragma unroll
@@ -130,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         for (int n = 0; n < STAGE_TOKENS / 8; n++) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                s[n][i] = exp2Fast(s[n][i] - top[i / 2]);
+                s[n][i] = exp2Fast(fmaf(s[n][i], scale, -top[i / 2]));
                 total[i / 2] += s[n][i];
             }
         }
