@@ -9,14 +9,12 @@ import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.Callable;
-import java.util.stream.Stream;
 import picocli.CommandLine.Command;
 
 /** What this machine has, and what that means. */
@@ -27,7 +25,6 @@ import picocli.CommandLine.Command;
 final class DoctorCommand implements Callable<Integer> {
     private static final List<String> FEATURES =
             List.of("avx2", "fma", "f16c", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "amx_tile", "asimd", "sve");
-    private static final List<String> LIBRARIES = List.of("libcuda.so.1", "libnvrtc.so", "libcublasLt.so", "libnccl.so");
 
     @Override
     public Integer call() throws IOException {
@@ -49,7 +46,7 @@ final class DoctorCommand implements Callable<Integer> {
                     "Measured  reads %.1f GB/s, multiplies and adds %.0f GFLOP/s with %d threads%n",
                     median(probe::readGigabytesPerSecond), median(probe::fmaGigaflops), cores);
         }
-        reportLibraries(out);
+        GpuReport.print(out);
         return 0;
     }
 
@@ -102,47 +99,5 @@ final class DoctorCommand implements Callable<Integer> {
                 .map(line -> new ByteSize(Long.parseLong(line.replaceAll("\\D+", "")) << 10).toString())
                 .findFirst()
                 .orElse("unknown");
-    }
-
-    private static void reportLibraries(PrintStream out) throws IOException {
-        List<Path> places = libraryFolders();
-        for (String library : LIBRARIES) {
-            String found = find(places, library);
-            out.println("GPU       " + library + ": " + (found.isEmpty() ? "not found" : found));
-        }
-        out.println("          looked in " + String.join(", ", places.stream().map(Path::toString).toList()));
-        out.println("          this version computes on the CPU; a GPU is not used yet");
-    }
-
-    private static List<Path> libraryFolders() throws IOException {
-        List<Path> places = new ArrayList<>();
-        for (String variable : List.of("CUDA_HOME", "CUDA_PATH")) {
-            String value = System.getenv(variable);
-            if (value != null && !value.isBlank()) {
-                places.add(Path.of(value, "lib64"));
-            }
-        }
-        String path = System.getenv("LD_LIBRARY_PATH");
-        if (path != null) {
-            Stream.of(path.split(":")).filter(p -> !p.isBlank()).map(Path::of).forEach(places::add);
-        }
-        Stream.of("/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64")
-                .map(Path::of)
-                .forEach(places::add);
-        return places;
-    }
-
-    private static String find(List<Path> places, String library) throws IOException {
-        for (Path place : places) {
-            if (Files.isDirectory(place)) {
-                try (Stream<Path> files = Files.list(place)) {
-                    var match = files.filter(file -> file.getFileName().toString().startsWith(library)).findFirst();
-                    if (match.isPresent()) {
-                        return match.get().toString();
-                    }
-                }
-            }
-        }
-        return "";
     }
 }

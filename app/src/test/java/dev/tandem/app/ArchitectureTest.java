@@ -41,6 +41,7 @@ class ArchitectureTest {
         mayKnow("text", "java..", "tools.jackson..", "ai.djl..");
         mayKnow("model", "java..", "tools.jackson..", "dev.tandem.engine..");
         mayKnow("cpu", "java..", "jdk.incubator.vector..", "dev.tandem.engine..", "dev.tandem.model..");
+        mayKnow("cuda", "java..", "dev.tandem.engine..", "dev.tandem.model..", "dev.tandem.fetch..");
         mayKnow("bench", "java..", "dev.tandem.engine..");
         mayKnow(
                 "server", "java..", "tools.jackson..", "io.netty..", "io.prometheus..", "dev.tandem.engine..",
@@ -59,7 +60,7 @@ class ArchitectureTest {
                 .check(CLASSES);
         noClasses()
                 .that()
-                .resideInAnyPackage("dev.tandem.engine..", "dev.tandem.model..", "dev.tandem.cpu..", "dev.tandem.server..")
+                .resideInAnyPackage("dev.tandem.engine..", "dev.tandem.model..", "dev.tandem.cpu..", "dev.tandem.cuda..", "dev.tandem.server..")
                 .should()
                 .callMethod(Instant.class, "now")
                 .orShould()

@@ -29,6 +29,8 @@ public final class Device implements AutoCloseable {
     private static final int GREEN_DEFAULT_STREAM = 1;
     private static final int NON_BLOCKING = 1;
     private static final int LEAST_CAPABILITY = 75;
+    /** The first with green contexts and programmatic launches in graphs. */
+    private static final int LEAST_DRIVER = 12_040;
 
     private final CudaDriver driver;
     private final int number;
@@ -48,6 +50,7 @@ public final class Device implements AutoCloseable {
         this.number = number;
         try (Arena arena = Arena.ofConfined()) {
             driver.cuInit.call(0);
+            requireDriver(driver, arena);
             MemorySegment word = arena.allocate(JAVA_LONG);
             driver.cuDeviceGetCount.call(word);
             int count = word.get(JAVA_INT, 0);
@@ -75,6 +78,16 @@ public final class Device implements AutoCloseable {
             this.green = limited.green();
             this.multiprocessors = limited.multiprocessors();
             driver.cuCtxSetCurrent.call(context);
+        }
+    }
+
+    private static void requireDriver(CudaDriver driver, Arena arena) {
+        MemorySegment version = arena.allocate(JAVA_INT);
+        driver.cuDriverGetVersion.call(version);
+        int found = version.get(JAVA_INT, 0);
+        if (found < LEAST_DRIVER) {
+            throw new CudaException("NVIDIA's driver is for CUDA " + found / 1000 + "." + found % 1000 / 10
+                    + "; Tandem needs one for CUDA 12.4 or later. Update it, or run on the CPU with --device cpu");
         }
     }
 

@@ -22,13 +22,7 @@ public final class Kernels implements AutoCloseable {
     public static final int SKINNY_ROWS = 8 * TILES.getLast();
     /** Parts of a row's argmax; sample.cu. */
     public static final int ARGMAX_PARTS = 16;
-    /** Compute capability with tensor copy engine and programmatic launches. */
-    private static final int COPY_ENGINE = 90;
-    /** Ring of stream.cu: two blocks share a multiprocessor's 228 KiB. */
-    private static final int RING_BYTES = 110 << 10;
     private static final int SKINNY_CHUNK_BYTES = 8 * 32 * 16;
-
-    private record Unit(String source, List<String> defines) {}
 
     private final List<CudaModule> modules = new ArrayList<>();
     public final Kernel embed;
@@ -47,22 +41,8 @@ public final class Kernels implements AutoCloseable {
     private final SequencedMap<Integer, Kernel> skinnySwiglu = new LinkedHashMap<>();
 
     public Kernels(Device device, ModelShape shape, KernelCompiler compiler) {
-        List<Unit> units = new ArrayList<>();
-        for (String source : List.of("rows", "decode", "prefill", "sample")) {
-            units.add(new Unit(source, shape.defines(device.sharedMemoryPerBlock())));
-        }
-        for (int tiles : TILES) {
-            List<String> defines = new ArrayList<>(shape.defines(device.sharedMemoryPerBlock()));
-            defines.add("-DTILES=" + tiles);
-            units.add(new Unit("skinny", defines));
-        }
-        boolean copyEngine = device.capability() >= COPY_ENGINE;
-        for (int tiles : copyEngine ? TILES : List.<Integer>of()) {
-            List<String> defines = new ArrayList<>(shape.defines(device.sharedMemoryPerBlock()));
-            defines.add("-DTILES=" + tiles);
-            defines.add("-DSTAGES_OF_RING=" + RING_BYTES / stageBytes(tiles));
-            units.add(new Unit("stream", defines));
-        }
+        List<KernelCatalogue.Unit> units =
+                KernelCatalogue.units(shape, device.capability(), device.sharedMemoryPerBlock());
         byte[][] cubins = new byte[units.size()][];
         IntStream.range(0, cubins.length).parallel().forEach(i -> cubins[i] =
                 compiler.cubin(units.get(i).source(), device.capability(), units.get(i).defines()));
@@ -86,18 +66,14 @@ public final class Kernels implements AutoCloseable {
             skinny.put(TILES.get(i), modules.get(4 + i).waitingKernel("skinny", 256, shared));
             skinnySwiglu.put(TILES.get(i), modules.get(4 + i).waitingKernel("skinny_swiglu", 256, shared));
         }
-        for (int i = 0; copyEngine && i < TILES.size(); i++) {
+        for (int i = 0; device.capability() >= KernelCatalogue.COPY_ENGINE && i < TILES.size(); i++) {
             int tiles = TILES.get(i);
-            int shared = RING_BYTES / stageBytes(tiles) * stageBytes(tiles);
+            int stage = KernelCatalogue.stageBytes(tiles);
+            int shared = KernelCatalogue.RING_BYTES / stage * stage;
             CudaModule module = modules.get(4 + TILES.size() + i);
             stream.put(tiles, module.waitingKernel("stream_plain", 160, shared));
             streamSwiglu.put(tiles, module.waitingKernel("stream_swiglu", 160, shared));
         }
-    }
-
-    /** A stage of stream.cu: 128 rows of weights and the rows of x, 64 columns each. */
-    private static int stageBytes(int tiles) {
-        return 128 * (128 + 8 * tiles);
     }
 
     /** Whether there are product kernels that use the tensor copy engine. */

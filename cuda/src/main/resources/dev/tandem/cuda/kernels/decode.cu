@@ -61,7 +61,7 @@ __device__ __forceinline__ void merge(const float *parts, const float2 *partNorm
 // queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them
 // parts [thread blocks][2][GROUP][HEAD_WIDTH] of a pair that began in an earlier stretch (0) or goes on in the next (1), with
 // partNorms (maximum, sum); finished [rows][KV_HEADS] zeroed
-extern "C" __global__ void __launch_bounds__(WARPS * 32, 12 / WARPS) decode_attention(const half16 *queries, const half16 *blocks,
+extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(const half16 *queries, const half16 *blocks,
         const int *tables, const Sequence *sequences, const int *header, float scale, half16 *out, float *parts,
         float2 *partNorms, int *finished) {
     __shared__ float merged[WARPS][GROUP][HEAD_WIDTH];

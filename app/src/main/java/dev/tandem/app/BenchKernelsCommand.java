@@ -1,0 +1,61 @@
+package dev.tandem.app;
+
+import dev.tandem.cuda.ModelShape;
+import dev.tandem.cuda.kernels.KernelCatalogue;
+import dev.tandem.cuda.kernels.KernelCompiler;
+import dev.tandem.model.config.DataType;
+import java.util.LinkedHashSet;
+import java.util.Locale;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+
+/** {@code bench kernels}. */
+@Command(
+        name = "kernels",
+        mixinStandardHelpOptions = true,
+        description = {
+            "Registers and spills of every CUDA kernel, compiled for every GPU generation and the shapes of representative models;",
+            "needs no GPU."
+        })
+final class BenchKernelsCommand implements Callable<Integer> {
+    @Option(names = "--cuda-libraries", defaultValue = "auto", description = "Where NVRTC comes from, as in serve (${DEFAULT-VALUE}).")
+    String libraries;
+
+    private record Row(int capability, DataType type, String model, String kernel, int registers, int spilledBytes) {}
+
+    @Override
+    public Integer call() {
+        KernelCompiler compiler = new KernelCompiler(CudaBackend.libraries(libraries)::nvrtc, CudaBackend.cache().resolve("kernels"));
+        System.out.printf("%-10s %-9s %-24s %-26s %9s %14s%n", "capability", "type", "heads/KV heads x size", "kernel", "registers", "spilled bytes");
+        for (int capability : KernelCatalogue.CAPABILITIES) {
+            for (DataType type : KernelCatalogue.types(capability)) {
+                Set<Row> rows = new LinkedHashSet<>();
+                for (ModelShape shape : KernelCatalogue.models(type)) {
+                    collect(compiler, capability, shape, rows);
+                }
+                rows.forEach(row -> System.out.printf(
+                        Locale.ROOT, "%-10s %-9s %-24s %-26s %9d %14d%n", row.capability() / 10.0, row.type().flag(), row.model(),
+                        row.kernel(), row.registers(), row.spilledBytes()));
+            }
+        }
+        return 0;
+    }
+
+    private static void collect(KernelCompiler compiler, int capability, ModelShape shape, Set<Row> rows) {
+        String model = shape.config().heads() + "/" + shape.config().kvHeads() + " x " + shape.config().headDim();
+        boolean first = rows.isEmpty();
+        for (KernelCatalogue.Unit unit : KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability))) {
+            boolean attention = unit.source().equals("decode") || unit.source().equals("prefill");
+            // other kernels depend on no head size: the first model's stand for all
+            if (attention || first) {
+                String tiles = unit.defines().stream().filter(define -> define.startsWith("-DTILES=")).findFirst().orElse("");
+                String rowsOfX = tiles.isEmpty() ? "" : " " + 8 * Integer.parseInt(tiles.substring("-DTILES=".length())) + " rows";
+                compiler.compile(unit.source(), capability, unit.defines()).usage().forEach(usage -> rows.add(new Row(
+                        capability, shape.type(), attention ? model : "any", usage.kernel() + rowsOfX, usage.registers(),
+                        usage.spilledBytes())));
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+package dev.tandem.app;
+
+import dev.tandem.cuda.CudaException;
+import dev.tandem.cuda.device.CudaLibraries;
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.ffi.CudaDriver;
+import java.io.PrintStream;
+import java.util.List;
+import java.util.Locale;
+import java.util.Optional;
+import java.util.function.Consumer;
+
+/** What doctor says of the GPU. */
+final class GpuReport {
+    private GpuReport() {}
+
+    static void print(PrintStream out) {
+        Optional<CudaDriver> driver = CudaLibraries.driver();
+        if (driver.isEmpty()) {
+            out.println("GPU       none: NVIDIA's driver library libcuda.so.1 was not found; models run on the CPU");
+        } else {
+            device(driver.get(), out);
+        }
+        library(out, "NVRTC", CudaLibraries::nvrtc);
+        library(out, "cublasLt", CudaLibraries::cublasLt);
+    }
+
+    private static void device(CudaDriver driver, PrintStream out) {
+        try (Device device = new Device(driver, 0, 0)) {
+            Device.Memory memory = device.memory();
+            out.printf(
+                    Locale.ROOT,
+                    "GPU       %s, compute capability %d.%d, %d multiprocessors, %s of %s free, driver for CUDA %d.%d%n",
+                    device.name(), device.capability() / 10, device.capability() % 10, device.multiprocessors(),
+                    new ByteSize(memory.free()), new ByteSize(memory.total()), device.driverVersion() / 1000,
+                    device.driverVersion() % 1000 / 10);
+            if (device.capability() < 80) {
+                out.println("          given up: bfloat16, which this GPU does not have; use --dtype float16");
+            }
+            if (device.capability() < 90) {
+                out.println("          given up: the tensor copy engine and overlapped launches of compute capability 9.0");
+            }
+        } catch (CudaException e) {
+            out.println("GPU       cannot be used: " + e.getMessage());
+        }
+    }
+
+    private static void library(PrintStream out, String name, Consumer<CudaLibraries> find) {
+        CudaLibraries installed = CudaBackend.libraries("system");
+        try {
+            find.accept(installed);
+            List<String> found = installed.found();
+            out.println("Library   " + found.getLast());
+        } catch (CudaException e) {
+            out.println("Library   " + name + " is not installed; with a GPU, Tandem fetches it once from NVIDIA's Python packages");
+        }
+    }
+}

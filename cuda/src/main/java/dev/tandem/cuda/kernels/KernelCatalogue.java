@@ -1,0 +1,91 @@
+package dev.tandem.cuda.kernels;
+
+import dev.tandem.cuda.ModelShape;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.config.RopeScaling;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+
+/**
+ * Which sources a model needs on a GPU, and with which options; and representative models, for compiling everything that
+ * could be needed on a machine without GPU.
+ */
+public final class KernelCatalogue {
+    /** Compute capability with tensor copy engine and programmatic launches. */
+    static final int COPY_ENGINE = 90;
+    /** Ring of stream.cu: two blocks share a multiprocessor's 228 KiB. */
+    static final int RING_BYTES = 110 << 10;
+    /** Kernels exist for these; the first has no bfloat16. */
+    public static final List<Integer> CAPABILITIES = List.of(75, 80, 86, 89, 90);
+    private static final int FIRST_WITH_BFLOAT16 = 80;
+
+    /** A source with its options. */
+    public record Unit(String source, List<String> defines) {}
+
+    private KernelCatalogue() {}
+
+    /** Shared memory that a block may ask for, by compute capability (CUDA programming guide, technical specifications). */
+    public static int sharedMemory(int capability) {
+        return switch (capability) {
+            case 75 -> 64 << 10;
+            case 80 -> 163 << 10;
+            case 86, 89 -> 99 << 10;
+            default -> 227 << 10;
+        };
+    }
+
+    /** Sources in a fixed order: row-wise, decode, prefill, sample, then products by ascending rows. */
+    public static List<Unit> units(ModelShape shape, int capability, int sharedMemory) {
+        List<String> common = shape.defines(sharedMemory);
+        List<Unit> units = new ArrayList<>();
+        for (String source : List.of("rows", "decode", "prefill", "sample")) {
+            units.add(new Unit(source, common));
+        }
+        for (int tiles : Kernels.TILES) {
+            units.add(with("skinny", common, "-DTILES=" + tiles));
+        }
+        for (int tiles : capability >= COPY_ENGINE ? Kernels.TILES : List.<Integer>of()) {
+            units.add(with("stream", common, "-DTILES=" + tiles, "-DSTAGES_OF_RING=" + RING_BYTES / stageBytes(tiles)));
+        }
+        return units;
+    }
+
+    private static Unit with(String source, List<String> common, String... more) {
+        List<String> defines = new ArrayList<>(common);
+        defines.addAll(List.of(more));
+        return new Unit(source, defines);
+    }
+
+    /** A stage of stream.cu: 128 rows of weights and the rows of x, 64 columns each. */
+    static int stageBytes(int tiles) {
+        return 128 * (128 + 8 * tiles);
+    }
+
+    /** Data types that kernels of a compute capability have. */
+    public static List<DataType> types(int capability) {
+        return capability < FIRST_WITH_BFLOAT16
+                ? List.of(DataType.FLOAT16)
+                : List.of(DataType.BFLOAT16, DataType.FLOAT16);
+    }
+
+    /** Shapes that stand for all head sizes and groups: Llama-3.1-8B, Llama-2-7B, SmolLM2-135M, and wide and odd heads. */
+    public static List<ModelShape> models(DataType type) {
+        return List.of(
+                shape(32, 8, 128, 4096, 14336, 128256, type),
+                shape(32, 32, 128, 4096, 11008, 32000, type),
+                shape(9, 3, 64, 576, 1536, 49152, type),
+                shape(16, 2, 256, 2048, 16384, 256000, type),
+                shape(32, 32, 96, 3072, 8192, 32064, type),
+                shape(40, 8, 80, 3200, 8704, 32000, type));
+    }
+
+    private static ModelShape shape(int heads, int kvHeads, int headDim, int hidden, int intermediate, int vocabulary, DataType type) {
+        return new ModelShape(
+                new ModelConfig(
+                        "llama", hidden, 1, heads, kvHeads, headDim, intermediate, vocabulary, 4096, 1e-5, 10_000, RopeScaling.NONE,
+                        false, false, false, 0, type, Set.of()),
+                type);
+    }
+}
