@@ -61,6 +61,7 @@ for what in "$@"; do
       throughput --preset h200-tight --workload synthetic:1000/200 --requests 70
       throughput --preset h200-tight --workload synthetic:1000/200 --steady 20
       throughput --preset a10g-class --workload synthetic:1000/200 --requests 80
+      throughput --preset a10g-class --workload synthetic:1000/200 --steady 20
       throughput --preset t4-class --workload osc --requests 100
       throughput --preset t4-tight --workload osc --requests 100
       ;;

@@ -2,6 +2,7 @@ package dev.tandem.app;
 
 import dev.tandem.bench.Statistics;
 import dev.tandem.cuda.CudaExecutor;
+import dev.tandem.cuda.StepTimer;
 import dev.tandem.model.Checkpoint;
 import java.io.IOException;
 import java.util.List;
@@ -61,7 +62,7 @@ final class BenchStepsCommand implements Callable<Integer> {
         return 0;
     }
 
-    private void write(CudaExecutor.StepTime time, String window, double bytes, Checkpoint checkpoint) throws IOException {
+    private void write(StepTimer.StepTime time, String window, double bytes, Checkpoint checkpoint) throws IOException {
         Map<String, Object> result = BenchReport.circumstances(
                 options, checkpoint.name(), spec.commandLine().getParseResult().originalArgs());
         result.put("window", window);

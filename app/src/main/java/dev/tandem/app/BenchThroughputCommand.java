@@ -6,6 +6,7 @@ import dev.tandem.bench.ThroughputRun;
 import dev.tandem.bench.Workload;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.strategy.Strategy;
 import java.io.IOException;
@@ -75,7 +76,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
             double before = read();
             Optional<double[]> gpuBefore = assembly.gpuTime();
             Map<String, Object> measured = steady.isPresent()
-                    ? run.steady(options.maxNumSeqs(), warmUp, steady.get())
+                    ? run.steady(concurrency(assembly.engine().limits(), work), warmUp, steady.get())
                     : run.whole(requests);
             result.putAll(measured);
             if (options.strategy.chosen() == Strategy.GPU_ONLY) {
@@ -96,6 +97,13 @@ final class BenchThroughputCommand implements Callable<Integer> {
             report.write(result);
         }
         return 0;
+    }
+
+    /** Requests that keep the pools full: those they hold and two more, at most --max-num-seqs. */
+    private int concurrency(ExecutorLimits limits, Workload work) {
+        int tiers = options.strategy.chosen() == Strategy.GPU_ONLY ? limits.gpuBlocks() : limits.gpuBlocks() + limits.hostBlocks();
+        double held = (double) tiers * limits.blockTokens() / work.meanTokensHeld();
+        return (int) Math.min(options.maxNumSeqs(), Math.ceil(held) + 2);
     }
 
     private static void explain(Decision decision, PrintStream out) {

@@ -56,6 +56,11 @@ public record Workload(String name, List<Lengths> lengths) {
         return lengths.get(index % lengths.size());
     }
 
+    /** Mean tokens of KV that a request holds while it runs: its prompt and half of its output. */
+    public double meanTokensHeld() {
+        return lengths.stream().mapToDouble(l -> l.prompt() + l.output() / 2.0).average().orElseThrow();
+    }
+
     /** Prompt tokens per output token, on average. */
     public double promptShare() {
         long prompt = lengths.stream().mapToLong(Lengths::prompt).sum();

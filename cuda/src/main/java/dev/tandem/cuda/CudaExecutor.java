@@ -4,12 +4,8 @@ import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
 import dev.tandem.cuda.CudaForward.Extent;
-import dev.tandem.cuda.CudaForward.Part;
-import dev.tandem.cuda.Linear.Method;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
-import dev.tandem.cuda.device.DeviceBuffer;
-import dev.tandem.cuda.device.Event;
 import dev.tandem.cuda.device.Graph;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
@@ -25,8 +21,6 @@ import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
-import dev.tandem.engine.kv.Place;
-import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.SamplingScratch;
 import dev.tandem.engine.sample.TokenSampler;
@@ -35,13 +29,11 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.EnumSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.NavigableMap;
 import java.util.Optional;
-import java.util.Set;
 import java.util.TreeMap;
-import java.util.stream.IntStream;
 
 /**
  * Runs gpu-only step plans on an NVIDIA GPU. Steps of decode rows alone are replayed from CUDA graphs, one for each bucket of
@@ -60,9 +52,6 @@ public final class CudaExecutor implements Executor {
     private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
     /** Left for graphs and what the driver takes later. */
     private static final long RESERVE_BYTES = 512L << 20;
-    private static final int RING = 4;
-    /** What differs between the methods of products: cublasLt leaves the activation to a row-wise kernel. */
-    private static final Set<Part> LINEAR = EnumSet.of(Part.PRODUCTS, Part.ROW_WISE);
 
     private final CudaOptions options;
     private final Checkpoint checkpoint;
@@ -74,9 +63,10 @@ public final class CudaExecutor implements Executor {
     private final MatrixProducts products;
     private final CudaWeights weights;
     private final CudaForward forward;
-    private final DeviceBuffer gpuPool;
-    private final PinnedBuffer hostPool;
-    private final PinnedBuffer swapPairs;
+    private final KvPools pools;
+    private final StepLayout layout;
+    private final StepTimer timer;
+    private final GpuClock clock;
     private final StepBuffer decodeInputs;
     private final StepBuffer mixedInputs;
     private final PinnedBuffer chosen;
@@ -86,14 +76,9 @@ public final class CudaExecutor implements Executor {
     private final ExecutorLimits limits;
     private final NavigableMap<Integer, Graph> graphs = new TreeMap<>();
     private final ArrayDeque<Outstanding> outstanding = new ArrayDeque<>();
-    private final Event[] begins = new Event[RING];
-    private final Event[] ends = new Event[RING];
+    private final ArrayDeque<StepResult> finished = new ArrayDeque<>();
     private final MemoryLedger ledger;
     private Thread user;
-    private long steps;
-    private double busyMillis;
-    private double idleMillis;
-    private int swapsThisStep;
 
     private record Outstanding(StepPlan plan, List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int slot) {}
 
@@ -122,37 +107,33 @@ public final class CudaExecutor implements Executor {
             measureProducts();
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
-            gpuPool = own(device.allocate(gpuBlocks * shape.blockBytes() * layers(), "the GPU KV pool"));
-            stream.fill(gpuPool, 0);
-            forward.pool(gpuPool, gpuBlocks);
-            int hostBlocks = (int) Math.min(Integer.MAX_VALUE, options.hostBytes() / (shape.blockBytes() * layers()));
-            hostPool = own(device.pinned(hostBlocks * shape.blockBytes() * layers(), "the host KV pool"));
-            swapPairs = own(device.pinned(16L * gpuBlocks, "block numbers of swaps"));
+            pools = own(new KvPools(device, shape, gpuBlocks, options.hostBytes()));
+            stream.fill(pools.gpu(), 0);
+            forward.pool(pools.gpu(), gpuBlocks);
+            layout = new StepLayout(shape, forward.attentionBlocks());
+            timer = own(new StepTimer(device, stream, forward, layout, shape));
+            clock = own(new GpuClock(device));
             int graphRows = roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
             int tables = gpuBlocks + maxSequences;
             decodeInputs = own(new StepBuffer(device, graphRows, graphRows, 1, tables, "decode steps"));
             int tiles = options.maxBatchTokens() / shape.tileTokens() + maxSequences + 1;
             mixedInputs = own(new StepBuffer(device, options.maxBatchTokens(), maxSequences, tiles, tables, "mixed steps"));
             int sampled = Math.max(graphRows, maxSequences);
-            chosen = own(device.pinned(4L * RING * sampled, "sampled tokens"));
+            chosen = own(device.pinned(4L * GpuClock.RING * sampled, "sampled tokens"));
             logitsRow = own(device.pinned(4L * shape.vocabulary(), "a row of logits"));
             logits = new float[shape.vocabulary()];
-            for (int i = 0; i < RING; i++) {
-                begins[i] = own(device.event());
-                ends[i] = own(device.event());
-            }
             limits = new ExecutorLimits(
-                    checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, gpuBlocks, hostBlocks,
+                    checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, gpuBlocks, pools.hostBlocks(),
                     options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), false);
             long beforeGraphs = device.memory().free();
             warmUp();
-            chooseMethods();
+            timer.chooseMethods(decodeInputs);
             if (options.graphs()) {
                 captureGraphs(graphRows);
             }
             ledger = new MemoryLedger(
                     weights.bytes(), forward.bytes() + products.workspaceBytes() + decodeInputs.bytes() + mixedInputs.bytes(),
-                    Math.max(0, beforeGraphs - device.memory().free()), gpuPool.bytes(), hostBlocks * shape.blockBytes() * layers(),
+                    Math.max(0, beforeGraphs - device.memory().free()), pools.gpu().bytes(), pools.hostBytes(),
                     device.memory().free(), device.memory().total());
         } catch (RuntimeException | Error e) {
             closeOwned();
@@ -179,30 +160,11 @@ public final class CudaExecutor implements Executor {
             forward.linear().measure(stream, rows);
             forward.linear().measureHead(stream, rows);
         }
-        for (int rows = 1024; rows <= options.maxBatchTokens(); rows *= 2) {
+        for (int rows = 1024; rows < options.maxBatchTokens(); rows *= 2) {
             forward.linear().measure(stream, rows);
         }
-    }
-
-    /**
-     * For each number of rows that has kernels of our own, the method whose products and activations of all layers take
-     * least time, replayed from graphs.
-     */
-    private void chooseMethods() {
-        for (int tiles : Kernels.TILES) {
-            int rows = 8 * tiles;
-            double least = Double.MAX_VALUE;
-            Method best = forward.linear().available().getFirst();
-            for (Method method : forward.linear().available()) {
-                forward.linear().choose(rows, method);
-                double time = time(decodeInputs, new Extent(rows, rows, true, 0, LINEAR), 3);
-                if (time < least) {
-                    least = time;
-                    best = method;
-                }
-            }
-            forward.linear().choose(rows, best);
-        }
+        // prompts that wait fill steps to the last token
+        forward.linear().measure(stream, options.maxBatchTokens());
     }
 
     /** Which products decode steps use. */
@@ -216,7 +178,7 @@ public final class CudaExecutor implements Executor {
         long blocks = budget / (shape.blockBytes() * layers());
         if (blocks < 1) {
             throw new CudaException(String.format(
-                    java.util.Locale.ROOT,
+                    Locale.ROOT,
                     "weights and activations take %.2f GiB of the %.2f GiB that --gpu-memory-utilization %.2f allows, which leaves"
                             + " no room for KV blocks; raise it, or lower --max-num-batched-tokens",
                     used / 0x1p30, options.memoryUtilization() * memory.total() / 0x1p30, options.memoryUtilization()));
@@ -228,11 +190,8 @@ public final class CudaExecutor implements Executor {
     private void warmUp() {
         for (int bucket = 1; bucket <= decodeInputs.rowCapacity(); bucket = nextBucket(bucket + 1)) {
             decodeInputs.clear();
-            for (int row = 0; row < bucket; row++) {
-                decodeInputs.row(row, 0, 0, -1);
-                decodeInputs.sample(row, row);
-            }
-            spread(decodeInputs);
+            StepLayout.pad(decodeInputs, 0, bucket);
+            layout.spread(decodeInputs);
             decodeInputs.upload(stream);
             forward.run(stream, decodeInputs, new Extent(bucket, bucket, true, 0));
             stream.synchronise();
@@ -283,95 +242,26 @@ public final class CudaExecutor implements Executor {
     public record GpuTime(double busy, double idle) {}
 
     public GpuTime gpuTime() {
-        return new GpuTime(busyMillis, idleMillis);
+        return new GpuTime(clock.busyMillis(), clock.idleMillis());
     }
 
-    /** GPU milliseconds of a step, whole and by kind of kernel, each replayed from a graph of its own. */
-    public record StepTime(int rows, int context, double whole, double products, double attention, double rowWise) {}
-
-    /**
-     * Times a decode step of rows that all have the same context, on random KV. For measurements before serving.
-     *
-     * @param context tokens of each row, the new one included
-     */
-    public StepTime timeDecode(int rows, int context, int repeats) {
+    /** Times decode steps on random KV. For measurements before serving. */
+    public StepTimer.StepTime timeDecode(int rows, int context, int repeats) {
         device.makeCurrent();
-        int blocks = (context - 1) / ModelShape.BLOCK_TOKENS + 1;
-        if (rows > decodeInputs.rowCapacity() || (long) rows * blocks > limits.gpuBlocks()) {
-            throw new IllegalArgumentException(rows + " rows of " + context + " tokens need " + (long) rows * blocks
-                    + " KV blocks of " + limits.gpuBlocks() + " and a step of " + decodeInputs.rowCapacity()
-                    + " rows; raise --max-num-seqs or lower --batch");
-        }
         kernels.randomFill.launch(
-                stream, 4096, 1, gpuPool.address(), gpuPool.bytes() / 2, Integer.MAX_VALUE, Integer.MAX_VALUE, 1L, 0f, 1f);
-        decodeInputs.clear();
-        for (int row = 0; row < rows; row++) {
-            int[] table = new int[blocks];
-            for (int i = 0; i < blocks; i++) {
-                table[i] = row * blocks + i;
-            }
-            int slot = table[blocks - 1] * ModelShape.BLOCK_TOKENS + (context - 1) % ModelShape.BLOCK_TOKENS;
-            decodeInputs.row(row, row, context - 1, slot);
-            decodeInputs.decode(context, decodeInputs.table(table, blocks), shape.config().kvHeads());
-            decodeInputs.sample(row, row);
-        }
-        int bucket = nextBucket(rows);
-        for (int row = rows; row < bucket; row++) {
-            decodeInputs.row(row, 0, 0, -1);
-            decodeInputs.sample(row, row);
-        }
-        spread(decodeInputs);
-        decodeInputs.upload(stream);
-        return times(rows, context, decodeInputs, new Extent(bucket, bucket, true, 0), repeats);
+                stream, 4096, 1, pools.gpu().address(), pools.gpu().bytes() / 2, Integer.MAX_VALUE, Integer.MAX_VALUE, 1L, 0f, 1f);
+        return timer.decode(decodeInputs, rows, nextBucket(rows), context, limits.gpuBlocks(), repeats);
     }
 
     /** Times a step that prefills one prompt of so many tokens. */
-    public StepTime timePrefill(int tokens, int repeats) {
+    public StepTimer.StepTime timePrefill(int tokens, int repeats) {
         device.makeCurrent();
-        if (tokens > limits.maxBatchTokens() || tokens > limits.gpuBlocks() * ModelShape.BLOCK_TOKENS) {
-            throw new IllegalArgumentException("a prompt of " + tokens + " tokens does not fit into a step of "
-                    + limits.maxBatchTokens() + " rows and " + limits.gpuBlocks() + " KV blocks");
-        }
-        mixedInputs.clear();
-        int[] table = IntStream.range(0, (tokens - 1) / ModelShape.BLOCK_TOKENS + 1).toArray();
-        for (int i = 0; i < tokens; i++) {
-            mixedInputs.row(i, i % limits.vocabulary(), i, i);
-        }
-        tiles(mixedInputs, 0, tokens, 0, mixedInputs.table(table, table.length), shape.tileTokens());
-        mixedInputs.sample(0, tokens - 1);
-        mixedInputs.upload(stream);
-        return times(tokens, tokens, mixedInputs, new Extent(tokens, 1, false, mixedInputs.tileCount()), repeats);
-    }
-
-    private StepTime times(int rows, int context, StepBuffer inputs, Extent extent, int repeats) {
-        return new StepTime(
-                rows, context,
-                time(inputs, extent, repeats),
-                time(inputs, extent.only(EnumSet.of(Part.PRODUCTS)), repeats),
-                time(inputs, extent.only(EnumSet.of(Part.ATTENTION)), repeats),
-                time(inputs, extent.only(EnumSet.of(Part.ROW_WISE)), repeats));
-    }
-
-    /** The median of single replays. */
-    private double time(StepBuffer inputs, Extent extent, int repeats) {
-        double[] times = new double[repeats];
-        forward.run(stream, inputs, extent);
-        try (Graph graph = stream.capture(() -> forward.run(stream, inputs, extent))) {
-            for (int i = -2; i < repeats; i++) {
-                stream.record(begins[0]);
-                stream.launch(graph);
-                stream.record(ends[0]);
-                stream.synchronise();
-                times[Math.max(0, i)] = ends[0].millisecondsSince(begins[0]);
-            }
-        }
-        Arrays.sort(times);
-        return times[repeats / 2];
+        return timer.prefill(mixedInputs, tokens, limits.gpuBlocks(), repeats);
     }
 
     @Override
     public void submit(StepPlan plan) {
-        if (outstanding.size() == MAX_OUTSTANDING) {
+        if (outstanding.size() + finished.size() == MAX_OUTSTANDING) {
             throw new ExecutorException("more than " + MAX_OUTSTANDING + " plans are outstanding");
         }
         if (user != Thread.currentThread()) {
@@ -380,12 +270,14 @@ public final class CudaExecutor implements Executor {
         }
         List<Chunk> chunks = ordered(plan);
         try {
-            int slot = (int) (steps++ % RING);
-            stream.record(begins[slot]);
-            swapsThisStep = 0;
-            plan.swaps().forEach(this::swap);
+            if (!outstanding.isEmpty()) {
+                finished.add(complete(outstanding.poll())); // its inputs and logits are about to be overwritten
+            }
+            int slot = clock.begin(stream);
+            pools.beginStep();
+            plan.swaps().forEach(swap -> pools.swap(stream, forward, swap));
             outstanding.add(enqueue(plan, chunks, slot));
-            stream.record(ends[slot]);
+            clock.end(stream, slot);
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
         }
@@ -420,8 +312,7 @@ public final class CudaExecutor implements Executor {
                 && rows <= (graphs.isEmpty() ? 0 : graphs.lastKey())
                 && chunks.stream().allMatch(chunk -> chunk.sampler().isPresent());
         StepBuffer inputs = replay ? decodeInputs : mixedInputs;
-        inputs.clear();
-        int decodes = fill(inputs, chunks, sampled);
+        int decodes = layout.fill(inputs, chunks, sampled);
         for (Chunk chunk : sampled) {
             Optional<TokenSampler.Draw> draw = chunk.sampler().orElseThrow().draw();
             draw.filter(d -> !d.greedy()).ifPresent(d -> inputs.draw(
@@ -430,10 +321,7 @@ public final class CudaExecutor implements Executor {
         }
         if (replay) {
             int bucket = graphs.ceilingKey(rows);
-            for (int row = rows; row < bucket; row++) {
-                inputs.row(row, 0, 0, -1);
-                inputs.sample(row, row);
-            }
+            StepLayout.pad(inputs, rows, bucket);
             inputs.upload(stream);
             stream.launch(graphs.get(bucket));
         } else {
@@ -450,81 +338,23 @@ public final class CudaExecutor implements Executor {
     }
 
     private MemorySegment chosenTokens(int slot) {
-        return chosen.memory().asSlice(chosen.memory().byteSize() / RING * slot);
-    }
-
-    /** Writes the step's inputs; returns the rows of decode attention. */
-    private int fill(StepBuffer inputs, List<Chunk> chunks, List<Chunk> sampled) {
-        int row = 0;
-        int decodes = 0;
-        for (Chunk chunk : chunks) {
-            int count = chunk.rows();
-            int length = chunk.start() + count;
-            int table = inputs.table(chunk.blocks(), (length - 1) / ModelShape.BLOCK_TOKENS + 1);
-            for (int i = 0; i < count; i++) {
-                int position = chunk.start() + i;
-                int block = chunk.blocks()[position / ModelShape.BLOCK_TOKENS];
-                inputs.row(row + i, chunk.tokens()[i], position, block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
-            }
-            if (count == 1) {
-                inputs.decode(length, table, shape.config().kvHeads());
-                decodes++;
-            } else {
-                tiles(inputs, row, count, chunk.start(), table, shape.tileTokens());
-            }
-            row += count;
-            if (chunk.sampler().isPresent()) {
-                inputs.sample(sampled.size(), row - 1);
-                sampled.add(chunk);
-            }
-        }
-        spread(inputs);
-        return decodes;
-    }
-
-    private void spread(StepBuffer inputs) {
-        inputs.spread(forward.attentionBlocks(), shape.decodeWarps());
-    }
-
-    /** The last tile of a chunk sees the longest context: it begins first. */
-    static void tiles(StepBuffer inputs, int row, int count, int start, int table, int tileTokens) {
-        for (int from = (count - 1) / tileTokens * tileTokens; from >= 0; from -= tileTokens) {
-            inputs.tile(row + from, Math.min(tileTokens, count - from), start + from, table);
-        }
-    }
-
-    private void swap(Swap swap) {
-        int count = swap.fromBlocks().length;
-        for (int i = 0; i < count; i++) {
-            swapPairs.memory().setAtIndex(JAVA_INT, 2L * (swapsThisStep + i), swap.fromBlocks()[i]);
-            swapPairs.memory().setAtIndex(JAVA_INT, 2L * (swapsThisStep + i) + 1, swap.toBlocks()[i]);
-        }
-        forward.copyBlocks(
-                stream, address(swap.from()), blocks(swap.from()), address(swap.to()), blocks(swap.to()),
-                swapPairs.address() + 8L * swapsThisStep, count);
-        swapsThisStep += count;
-    }
-
-    private long address(Place place) {
-        return place == Place.GPU ? gpuPool.address() : hostPool.address();
-    }
-
-    private int blocks(Place place) {
-        return place == Place.GPU ? limits.gpuBlocks() : limits.hostBlocks();
+        return chosen.memory().asSlice(chosen.memory().byteSize() / GpuClock.RING * slot);
     }
 
     @Override
     public StepResult poll() {
-        Outstanding step = outstanding.poll();
-        if (step == null) {
+        if (!finished.isEmpty()) {
+            return finished.poll();
+        }
+        if (outstanding.isEmpty()) {
             throw new ExecutorException("no plan is outstanding");
         }
+        return complete(outstanding.poll());
+    }
+
+    private StepResult complete(Outstanding step) {
         try {
-            Event end = ends[step.slot()];
-            while (!end.reached()) {
-                Thread.onSpinWait();
-            }
-            account(step.slot());
+            clock.await(step.slot());
             List<StepResult.Sampled> sampled = new ArrayList<>(step.sampled().size());
             MemorySegment tokens = chosenTokens(step.slot());
             for (int i = 0; i < step.sampled().size(); i++) {
@@ -559,15 +389,6 @@ public final class CudaExecutor implements Executor {
         stream.download(logitsRow.memory(), forward.logits(), 4L * index * shape.vocabulary(), 4L * shape.vocabulary());
         stream.synchronise();
         MemorySegment.copy(logitsRow.memory(), JAVA_FLOAT, 0, logits, 0, logits.length);
-    }
-
-    private void account(int slot) {
-        busyMillis += ends[slot].millisecondsSince(begins[slot]);
-        if (steps > 1) {
-            float gap = begins[slot].millisecondsSince(ends[(slot + RING - 1) % RING]);
-            // a longer gap is the engine at rest
-            idleMillis += gap < 20 ? Math.max(0, gap) : 0;
-        }
     }
 
     @Override

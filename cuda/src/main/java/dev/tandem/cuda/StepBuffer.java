@@ -105,10 +105,10 @@ final class StepBuffer implements AutoCloseable {
         units += blocks * kvHeads;
     }
 
-    /** Over how many thread blocks decode attention is spread: each should have work for all of its warps. */
-    void spread(int residentBlocks, int warps) {
+    /** Over how many thread blocks decode attention is spread: none should have less than {@code leastUnits}. */
+    void spread(int residentBlocks, int leastUnits) {
         set(1, units);
-        set(2, Math.max(1, Math.min(residentBlocks, units / warps)));
+        set(2, Math.max(1, Math.min(residentBlocks, units / leastUnits)));
     }
 
     void tile(int row, int count, int position, int table) {

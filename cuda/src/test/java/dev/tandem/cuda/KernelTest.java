@@ -409,7 +409,7 @@ class KernelTest {
                 int row = 0;
                 for (int i = 0; i < counts.length; i++) {
                     int table = step.table(pool.tables[i], pool.tables[i].length);
-                    CudaExecutor.tiles(step, row, counts[i], starts[i], table, shape.tileTokens());
+                    StepLayout.tiles(step, row, counts[i], starts[i], table, shape.tileTokens());
                     row += counts[i];
                 }
                 step.upload(rig.stream);

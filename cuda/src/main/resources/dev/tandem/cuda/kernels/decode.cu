@@ -133,17 +133,17 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             }
         }
         for (int j = 0; j < mine; j++) {
-            // two chains: the products of one depend on each other
-            float scores[EIGHT_HEADS][2][4];
+            // four chains: the products of one wait for each other
+            float scores[EIGHT_HEADS][4][4];
 #pragma unroll
             for (int e = 0; e < EIGHT_HEADS; e++) {
 #pragma unroll
-                for (int i = 0; i < 4; i++) scores[e][0][i] = scores[e][1][i] = 0;
+                for (int i = 0; i < 4; i++) scores[e][0][i] = scores[e][1][i] = scores[e][2][i] = scores[e][3][i] = 0;
 #pragma unroll
                 for (int t = 0; t < GROUPS32; t++) {
                     uint4 f = fragments[e][t];
-                    multiply(scores[e][0], k0[t].x, k1[t].x, k0[t].y, k1[t].y, f.x, f.y);
-                    multiply(scores[e][1], k0[t].z, k1[t].z, k0[t].w, k1[t].w, f.z, f.w);
+                    multiply(scores[e][t % 2 * 2], k0[t].x, k1[t].x, k0[t].y, k1[t].y, f.x, f.y);
+                    multiply(scores[e][t % 2 * 2 + 1], k0[t].z, k1[t].z, k0[t].w, k1[t].w, f.z, f.w);
                 }
             }
             if (j + 1 < mine) keys(j + 1);
@@ -153,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             for (int e = 0; e < EIGHT_HEADS; e++) {
                 float s[4];
 #pragma unroll
-                for (int i = 0; i < 4; i++) s[i] = token + i / 2 * 8 < sequence.length ? (scores[e][0][i] + scores[e][1][i]) * scale : -INFINITE;
+                for (int i = 0; i < 4; i++) s[i] = token + i / 2 * 8 < sequence.length ? ((scores[e][0][i] + scores[e][1][i]) + (scores[e][2][i] + scores[e][3][i])) * scale : -INFINITE;
                 float factor[2];
 #pragma unroll
                 for (int i = 0; i < 2; i++) {

@@ -86,16 +86,22 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         __syncthreads();
         float s[STAGE_TOKENS / 8][4];
 #pragma unroll
-        for (int n = 0; n < STAGE_TOKENS / 8; n++) {
+        for (int n = 0; n < STAGE_TOKENS / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) s[n][i] = 0;
-            int k = n * 8 + g;
+        // tokens inside, dimensions outside: products that follow each other do not wait for each other
 #pragma unroll
-            for (int t = 0; t < GROUPS32; t++) {
-                uint4 b = keys[k * (HEAD_WIDTH / 8) + KEY_SWIZZLE(k, t * 4 + q)];
-                multiply(s[n], f[0][t].x, f[1][t].x, f[0][t].y, f[1][t].y, b.x, b.y);
-                multiply(s[n], f[0][t].z, f[1][t].z, f[0][t].w, f[1][t].w, b.z, b.w);
+        for (int t = 0; t < GROUPS32; t++) {
+            uint4 b[STAGE_TOKENS / 8];
+#pragma unroll
+            for (int n = 0; n < STAGE_TOKENS / 8; n++) {
+                int k = n * 8 + g;
+                b[n] = keys[k * (HEAD_WIDTH / 8) + KEY_SWIZZLE(k, t * 4 + q)];
             }
+#pragma unroll
+            for (int n = 0; n < STAGE_TOKENS / 8; n++) multiply(s[n], f[0][t].x, f[1][t].x, f[0][t].y, f[1][t].y, b[n].x, b[n].y);
+#pragma unroll
+            for (int n = 0; n < STAGE_TOKENS / 8; n++) multiply(s[n], f[0][t].z, f[1][t].z, f[0][t].w, f[1][t].w, b[n].z, b[n].w);
         }
         bool masked = at + STAGE_TOKENS > tile.position;
         float top[2] = {maximum[0], maximum[1]};

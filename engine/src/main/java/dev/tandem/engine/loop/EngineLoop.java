@@ -19,12 +19,15 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
+import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.SplittableRandom;
 
 /**
@@ -44,8 +47,12 @@ public final class EngineLoop {
     private final Map<String, Sequence> byRequest = new HashMap<>();
     private final Map<Long, Sequence> byKey = new HashMap<>();
     private final Map<Long, Long> lastTokenNanos = new HashMap<>();
+    private final Queue<Untold> untold = new ArrayDeque<>();
     private long nextKey;
     private volatile EngineStats stats;
+
+    /** A token that the engine has settled and its client not heard of. */
+    private record Untold(Sequence sequence, Choice choice, boolean end, long now) {}
 
     public EngineLoop(
             EngineConfig config,
@@ -73,12 +80,14 @@ public final class EngineLoop {
         state.now(started);
         StepPlan plan = scheduler.plan(state);
         if (plan.isEmpty()) {
+            tell();
             stats = snapshot();
             return false;
         }
         markStarted(plan, started);
         long planned = clock.nanos();
         executor.submit(plan);
+        tell(); // of the step before, while this one runs
         StepResult result = executor.poll();
         long executed = clock.nanos();
         commit(plan);
@@ -101,7 +110,7 @@ public final class EngineLoop {
     }
 
     public boolean isIdle() {
-        return state.isIdle() && !arrivals.hasCommands();
+        return state.isIdle() && !arrivals.hasCommands() && untold.isEmpty();
     }
 
     private void drain() {
@@ -109,6 +118,7 @@ public final class EngineLoop {
             switch (command) {
                 case EngineCommand.Submit submit -> accept(submit.request(), submit.arrivedNanos());
                 case EngineCommand.Cancel cancel -> {
+                    tell();
                     Sequence sequence = byRequest.get(cancel.requestId());
                     if (sequence != null) {
                         finish(sequence, FinishReason.ABORT, "", "", clock.nanos());
@@ -172,25 +182,43 @@ public final class EngineLoop {
         }
     }
 
+    /**
+     * What a sampled token means for the engine is settled at once: the next plan needs it. Telling the client, with the
+     * decoding of text, can wait until the next step runs, unless the text decides whether the request goes on.
+     */
     private void emit(StepResult result, long now) {
         for (StepResult.Sampled sampled : result.sampled()) {
             Sequence sequence = byKey.get(sampled.sequence());
             if (sequence == null) {
                 continue; // cancelled while its row was in flight
             }
-            int token = sampled.choice().token();
-            sequence.append(token);
-            measure(sequence, now);
-            boolean end = isEndToken(sequence, token);
-            String decoded = end ? "" : sequence.request().decoder().append(token);
+            sequence.append(sampled.choice().token());
+            boolean end = isEndToken(sequence, sampled.choice().token());
+            boolean watched = !sequence.request().sampling().stop().isEmpty();
+            if (!watched && (end || sequence.length() >= sequence.limit())) {
+                release(sequence, end ? FinishReason.STOP : FinishReason.LENGTH, now);
+            }
+            untold.add(new Untold(sequence, sampled.choice(), end, now));
+            if (watched) {
+                tell();
+            }
+        }
+    }
+
+    /** Tells clients of the tokens that they have not heard of. */
+    private void tell() {
+        for (Untold token = untold.poll(); token != null; token = untold.poll()) {
+            Sequence sequence = token.sequence();
+            measure(sequence, token.now());
+            String decoded = token.end() ? "" : sequence.request().decoder().append(token.choice().token());
             String text = sequence.stopMatcher().append(decoded);
-            sequence.request().sink().on(new TokenEvent.Token(token, text, sampled.choice().logprobs()));
-            endIfDone(sequence, token, end, now);
+            sequence.request().sink().on(new TokenEvent.Token(token.choice().token(), text, token.choice().logprobs()));
+            endIfDone(sequence, token.choice().token(), token.end(), token.now());
         }
     }
 
     private void measure(Sequence sequence, long now) {
-        Long previous = lastTokenNanos.put(sequence.key(), now);
+        Long previous = lastTokenNanos.put(sequence.key(), now); // forgotten when the last token is told
         if (previous == null) {
             listener.firstToken(sequence.request(), sequence.firstTokenAt(now));
         } else {
@@ -222,12 +250,20 @@ public final class EngineLoop {
         return rest + sequence.stopMatcher().finish();
     }
 
-    private void finish(Sequence sequence, FinishReason reason, String text, String stopReason, long now) {
+    /** The request takes part no longer; its blocks are free. */
+    private void release(Sequence sequence, FinishReason reason, long now) {
         if (sequence.scheduledAt(now)) {
             arrivals.left();
         }
         state.remove(sequence);
         sequence.state(new RequestState.Finished(reason));
+        byKey.remove(sequence.key());
+    }
+
+    private void finish(Sequence sequence, FinishReason reason, String text, String stopReason, long now) {
+        if (byKey.containsKey(sequence.key())) {
+            release(sequence, reason, now);
+        }
         forget(sequence);
         var usage = sequence.usage(now);
         // counted before the client is told: who was told may look at the counters
@@ -243,6 +279,7 @@ public final class EngineLoop {
 
     /** Ends every request, those still in the admission queue included: the executor is gone. */
     void failAll(String message) {
+        tell();
         for (EngineCommand command = arrivals.poll(); command != null; command = arrivals.poll()) {
             if (command instanceof EngineCommand.Submit submit) {
                 arrivals.left();

@@ -1,0 +1,143 @@
+package dev.tandem.cuda;
+
+import dev.tandem.cuda.CudaForward.Extent;
+import dev.tandem.cuda.CudaForward.Part;
+import dev.tandem.cuda.Linear.Method;
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Graph;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.Kernels;
+import java.util.Arrays;
+import java.util.EnumSet;
+import java.util.Set;
+import java.util.stream.IntStream;
+
+/**
+ * Times steps by the GPU's own clock, replayed from graphs: to choose who computes products, and for benchmarks.
+ *
+ * <p>Owned by: the executor, before it serves.
+ */
+public final class StepTimer implements AutoCloseable {
+    /** What differs between the methods of products: cublasLt leaves the activation to a row-wise kernel. */
+    private static final Set<Part> LINEAR = EnumSet.of(Part.PRODUCTS, Part.ROW_WISE);
+    private static final int WARM_UPS = 2;
+    private static final int CHOICE_REPEATS = 3;
+
+    private final Stream stream;
+    private final CudaForward forward;
+    private final StepLayout layout;
+    private final ModelShape shape;
+    private final Event begin;
+    private final Event end;
+
+    StepTimer(Device device, Stream stream, CudaForward forward, StepLayout layout, ModelShape shape) {
+        this.stream = stream;
+        this.forward = forward;
+        this.layout = layout;
+        this.shape = shape;
+        this.begin = device.event();
+        this.end = device.event();
+    }
+
+    /** GPU milliseconds of a step, whole and by kind of kernel, each replayed from a graph of its own. */
+    public record StepTime(int rows, int context, double whole, double products, double attention, double rowWise) {}
+
+    /**
+     * For each number of rows that has kernels of our own, takes the method whose products and activations of all layers
+     * need least time.
+     */
+    void chooseMethods(StepBuffer inputs) {
+        Linear linear = forward.linear();
+        for (int tiles : Kernels.TILES) {
+            int rows = 8 * tiles;
+            double least = Double.MAX_VALUE;
+            Method best = linear.available().getFirst();
+            for (Method method : linear.available()) {
+                linear.choose(rows, method);
+                double time = time(inputs, new Extent(rows, rows, true, 0, LINEAR), CHOICE_REPEATS);
+                if (time < least) {
+                    least = time;
+                    best = method;
+                }
+            }
+            linear.choose(rows, best);
+        }
+    }
+
+    /**
+     * A decode step of rows that all have the same context.
+     *
+     * @param bucket rows of the graph that such a step is replayed from
+     * @param context tokens of each row, the new one included
+     */
+    StepTime decode(StepBuffer inputs, int rows, int bucket, int context, int gpuBlocks, int repeats) {
+        int blocks = (context - 1) / ModelShape.BLOCK_TOKENS + 1;
+        if (rows > inputs.rowCapacity() || (long) rows * blocks > gpuBlocks) {
+            throw new IllegalArgumentException(rows + " rows of " + context + " tokens need " + (long) rows * blocks
+                    + " KV blocks of " + gpuBlocks + " and a step of " + inputs.rowCapacity()
+                    + " rows; raise --max-num-seqs or lower --batch");
+        }
+        inputs.clear();
+        for (int row = 0; row < rows; row++) {
+            int first = row * blocks;
+            int[] table = IntStream.range(first, first + blocks).toArray();
+            int slot = table[blocks - 1] * ModelShape.BLOCK_TOKENS + (context - 1) % ModelShape.BLOCK_TOKENS;
+            inputs.row(row, row, context - 1, slot);
+            inputs.decode(context, inputs.table(table, blocks), shape.config().kvHeads());
+            inputs.sample(row, row);
+        }
+        StepLayout.pad(inputs, rows, bucket);
+        layout.spread(inputs);
+        inputs.upload(stream);
+        return times(rows, context, inputs, new Extent(bucket, bucket, true, 0), repeats);
+    }
+
+    StepTime prefill(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {
+        if (tokens > inputs.rowCapacity() || tokens > gpuBlocks * ModelShape.BLOCK_TOKENS) {
+            throw new IllegalArgumentException("a prompt of " + tokens + " tokens does not fit into a step of "
+                    + inputs.rowCapacity() + " rows and " + gpuBlocks + " KV blocks");
+        }
+        inputs.clear();
+        int[] table = IntStream.range(0, (tokens - 1) / ModelShape.BLOCK_TOKENS + 1).toArray();
+        for (int i = 0; i < tokens; i++) {
+            inputs.row(i, i % shape.config().vocabulary(), i, i);
+        }
+        StepLayout.tiles(inputs, 0, tokens, 0, inputs.table(table, table.length), shape.tileTokens());
+        inputs.sample(0, tokens - 1);
+        inputs.upload(stream);
+        return times(tokens, tokens, inputs, new Extent(tokens, 1, false, inputs.tileCount()), repeats);
+    }
+
+    private StepTime times(int rows, int context, StepBuffer inputs, Extent extent, int repeats) {
+        return new StepTime(
+                rows, context,
+                time(inputs, extent, repeats),
+                time(inputs, extent.only(EnumSet.of(Part.PRODUCTS)), repeats),
+                time(inputs, extent.only(EnumSet.of(Part.ATTENTION)), repeats),
+                time(inputs, extent.only(EnumSet.of(Part.ROW_WISE)), repeats));
+    }
+
+    /** The median of single replays, in milliseconds. */
+    private double time(StepBuffer inputs, Extent extent, int repeats) {
+        double[] times = new double[repeats];
+        forward.run(stream, inputs, extent);
+        try (Graph graph = stream.capture(() -> forward.run(stream, inputs, extent))) {
+            for (int i = -WARM_UPS; i < repeats; i++) {
+                stream.record(begin);
+                stream.launch(graph);
+                stream.record(end);
+                stream.synchronise();
+                times[Math.max(0, i)] = end.millisecondsSince(begin);
+            }
+        }
+        Arrays.sort(times);
+        return times[repeats / 2];
+    }
+
+    @Override
+    public void close() {
+        begin.close();
+        end.close();
+    }
+}
