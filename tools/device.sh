@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU: unpacks the bundle, then runs what is asked for.
-# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [presets] [sanitizer]
+# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [kernels] [presets] [sanitizer]
 #   test       every kernel against its scalar twin, small models against transformers
-#   steps      decode steps and time to first token of Llama-3.1-8B
+#   steps      decode and prefill steps, and time to first token, of Llama-3.1-8B
+#   start      seconds to a model that is ready, with and without compiled kernels
+#   kernels    single kernels of a decode step under the profiler
 #   presets    whole runs and steady windows of the presets
 #   sanitizer  compute-sanitizer over a small model
 # Run it in the repository: the small models are read from there. JSON lines go to RESULT_FOLDER/cuda.jsonl.
@@ -42,11 +44,19 @@ for what in "$@"; do
       grep -E "✘|\[X\]|tests (successful|failed)|=>" "$result/tests.log" | cut -c1-400 | head -60
       ;;
     steps)
-      latency 1 1000 32 2
-      latency 24 1000 32 2
-      latency 64 1000 32 2
-      latency 256 1000 32 2
+      for what in "--batch 1,8,24,64,128,256 --prefill 1024,2048,8192"; do
+        "$tandem" bench steps --preset h200 $what --result-file "$lines" 2>>"$result/log" |
+          grep -E "^(window|batch_size|step_ms|products_ms|attention_ms|row_wise_ms|read_tbps)" | awk '{printf "%s %s  ", $1, $2} /read_tbps/ {print ""}'
+      done
       latency 1 2048 4 5
+      ;;
+    start)
+      # seconds from process start to the end of a benchmark of one step; the first time kernels are compiled
+      for cache in cold warm; do
+        begin=$(date +%s.%N)
+        TANDEM_CACHE=/tmp/tandem-start "$tandem" bench steps --preset h200 --batch 1 --rounds 1 >/dev/null 2>>"$result/log"
+        echo "start, $cache cache: $(echo "$(date +%s.%N) - $begin" | bc) s"
+      done
       ;;
     kernels)
       # durations of single kernels in a decode step of 24 rows, run one by one

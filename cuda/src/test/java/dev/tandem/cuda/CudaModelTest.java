@@ -49,7 +49,7 @@ class CudaModelTest {
                 .flatMap(family -> Stream.of(DataType.BFLOAT16, DataType.FLOAT16).map(type -> Arguments.of(family, type)));
     }
 
-    private static CudaExecutor executor(String family, DataType type, int gpuBlocks, boolean graphs) {
+    static CudaExecutor executor(String family, DataType type, int gpuBlocks, boolean graphs) {
         Checkpoint checkpoint = Checkpoint.open(FAMILIES.resolve(family), LoadFormat.AUTO, 0);
         CudaOptions options = new CudaOptions(0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 1 << 20, 256, 128, graphs);
         return new CudaExecutor(checkpoint, options, GpuRig.libraries(), GpuRig.compiler());

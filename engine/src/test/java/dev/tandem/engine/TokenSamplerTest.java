@@ -12,6 +12,7 @@ import dev.tandem.engine.sample.SamplingScratch;
 import dev.tandem.engine.sample.TokenSampler;
 import java.util.Map;
 import java.util.Set;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class TokenSamplerTest {
@@ -111,5 +112,37 @@ class TokenSamplerTest {
         assertThatThrownBy(() -> SamplingParams.builder().topP(0).build()).hasMessageContaining("top_p is 0.0");
         assertThatThrownBy(() -> SamplingParams.builder().maxTokens(0).build()).hasMessageContaining("max_tokens is 0");
         assertThatThrownBy(() -> SamplingParams.builder().presencePenalty(-3).build()).hasMessageContaining("presence_penalty");
+    }
+
+    @Test
+    void aDeviceMayChooseWhereLogitsAndARandomNumberSuffice() {
+        int[] prompt = {1, 2};
+        TokenSampler plain = new TokenSampler(
+                SamplingParams.builder().temperature(0.7).topK(5).seed(3L).maxTokens(9).build(), prompt, Set.of(9), 0);
+        TokenSampler.Draw first = plain.draw().orElseThrow();
+        assertThat(first.greedy()).isFalse();
+        assertThat(first.uniform()).isBetween(0.0, 1.0);
+        assertThat(plain.chosen(4).token()).isEqualTo(4);
+        assertThat(plain.draw().orElseThrow().uniform()).isNotEqualTo(first.uniform());
+        assertThat(new TokenSampler(SamplingParams.builder().temperature(0).maxTokens(9).build(), prompt, Set.of(9), 0)
+                        .draw().orElseThrow().greedy())
+                .isTrue();
+    }
+
+    @Test
+    void whatNeedsTheSamplersOwnStateStaysWithIt() {
+        int[] prompt = {1, 2};
+        for (SamplingParams params : List.of(
+                SamplingParams.builder().temperature(0).repetitionPenalty(1.2).maxTokens(9).build(),
+                SamplingParams.builder().temperature(0).presencePenalty(0.5).maxTokens(9).build(),
+                SamplingParams.builder().temperature(0).logitBias(Map.of(3, 1f)).maxTokens(9).build(),
+                SamplingParams.builder().temperature(0).logprobs(0).maxTokens(9).build())) {
+            assertThat(new TokenSampler(params, prompt, Set.of(9), 0).draw()).as(params.toString()).isEmpty();
+        }
+        TokenSampler late = new TokenSampler(
+                SamplingParams.builder().temperature(0).minTokens(1).maxTokens(9).build(), prompt, Set.of(9), 0);
+        assertThat(late.draw()).as("the end is forbidden yet").isEmpty();
+        late.chosen(5);
+        assertThat(late.draw()).isPresent();
     }
 }

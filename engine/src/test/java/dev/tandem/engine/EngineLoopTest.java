@@ -1,0 +1,121 @@
+package dev.tandem.engine;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.batch.StepTimes;
+import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.loop.EngineConfig;
+import dev.tandem.engine.loop.EngineLoop;
+import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.queue.AdmissionQueue;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.sample.Choice;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.GpuOnly;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+/** When clients hear of their tokens. */
+class EngineLoopTest {
+    private final List<String> events = new ArrayList<>();
+
+    /** Always chooses token 7, and notes when it is asked. */
+    private final Executor executor = new Executor() {
+        private StepPlan plan;
+
+        @Override
+        public ExecutorLimits limits() {
+            return new ExecutorLimits(100, 64, 16, 8, 8, 64, 1, 1, false);
+        }
+
+        @Override
+        public void submit(StepPlan next) {
+            plan = next;
+            events.add("submit " + next.step());
+        }
+
+        @Override
+        public StepResult poll() {
+            events.add("poll " + plan.step());
+            List<StepResult.Sampled> sampled = plan.subBatches().stream()
+                    .flatMap(batch -> batch.chunks().stream())
+                    .filter(chunk -> chunk.sampler().isPresent())
+                    .map(chunk -> new StepResult.Sampled(chunk.sequence(), new Choice(7, Optional.empty())))
+                    .toList();
+            return new StepResult(plan.step(), sampled, List.of(), List.of(), StepTimes.NONE);
+        }
+
+        @Override
+        public void close() {}
+    };
+
+    private final VirtualClock clock = new VirtualClock();
+    private final AdmissionQueue queue = new AdmissionQueue(8, clock);
+    private final Budget budget = new Budget(64, 8, 64);
+    private final EngineLoop loop = new EngineLoop(
+            new EngineConfig(budget, Set.of(), 64, 8, 1), queue, PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)), executor,
+            clock, EngineListener.NONE);
+
+    private void submit(String id, SamplingParams sampling) {
+        queue.offer(List.of(new Request(id, new int[] {1, 2, 3}, sampling, 0, TextDecoder.none(), event -> events.add(switch (event) {
+            case TokenEvent.Token token -> id + " token";
+            case TokenEvent.Finished finished -> id + " finished " + finished.reason();
+            case TokenEvent.Failed failed -> id + " failed";
+        }))));
+    }
+
+    private static SamplingParams.Builder greedy(int tokens) {
+        return SamplingParams.builder().temperature(0).maxTokens(tokens).ignoreEos(true);
+    }
+
+    @Test
+    void tokensAreToldWhileTheNextStepRuns() {
+        submit("a", greedy(2).build());
+        while (!loop.isIdle()) {
+            loop.step();
+            loop.checkIntegrity();
+        }
+        assertThat(events)
+                .containsExactly("submit 1", "poll 1", "submit 2", "a token", "poll 2", "a token", "a finished LENGTH");
+    }
+
+    @Test
+    void tokensThatMayCompleteAStopStringAreToldAtOnce() {
+        submit("a", greedy(2).stop(List.of("x")).build());
+        loop.step();
+        assertThat(events).containsExactly("submit 1", "poll 1", "a token");
+    }
+
+    @Test
+    void blocksAreFreeBeforeTheClientHears() {
+        submit("a", greedy(1).build());
+        loop.step();
+        assertThat(events).containsExactly("submit 1", "poll 1");
+        assertThat(loop.stats().gpuBlocksUsed()).isZero();
+        assertThat(loop.isIdle()).as("somebody has to be told yet").isFalse();
+        loop.step();
+        assertThat(events).endsWith("a token", "a finished LENGTH");
+    }
+
+    @Test
+    void aCancellationComesAfterTheTokensBeforeIt() {
+        submit("a", greedy(9).build());
+        loop.step();
+        queue.cancel("a");
+        loop.step();
+        assertThat(events).containsExactly("submit 1", "poll 1", "a token", "a finished ABORT");
+        assertThat(loop.isIdle()).isTrue();
+    }
+}
