@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU: unpacks the bundle, then runs what is asked for.
-# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [kernels] [presets] [sanitizer]
+# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [kernels] [presets] [steady] [sanitizer]
 #   test       every kernel against its scalar twin, small models against transformers
 #   steps      decode and prefill steps, and time to first token, of Llama-3.1-8B
 #   start      seconds to a model that is ready, with and without compiled kernels
 #   kernels    single kernels of a decode step under the profiler
-#   presets    whole runs and steady windows of the presets
+#   presets    whole runs of the presets
+#   steady     steady windows of two of them
 #   sanitizer  compute-sanitizer over a small model
 # Run it in the repository: the small models are read from there. JSON lines go to RESULT_FOLDER/cuda.jsonl.
 set -uo pipefail
@@ -69,14 +70,16 @@ for what in "$@"; do
     presets)
       throughput --preset h200 --workload synthetic:1000/200 --requests 500
       throughput --preset h200-tight --workload synthetic:1000/200 --requests 70
-      throughput --preset h200-tight --workload synthetic:1000/200 --steady 20
       throughput --preset a10g-class --workload synthetic:1000/200 --requests 80
-      throughput --preset a10g-class --workload synthetic:1000/200 --steady 20
       throughput --preset t4-class --workload osc --requests 100
       throughput --preset t4-tight --workload osc --requests 100
       ;;
+    steady)
+      throughput --preset h200-tight --workload synthetic:1000/200 --steady 20
+      throughput --preset a10g-class --workload synthetic:1000/200 --steady 20
+      ;;
     sanitizer)
-      for tool in memcheck racecheck; do
+      for tool in ${SANITIZERS:-memcheck racecheck}; do
         compute-sanitizer --tool "$tool" --target-processes all "$work/tandem/test-gpu" \
           --select-method "dev.tandem.cuda.CudaModelTest#samplingParametersOfEveryKindAreServed()" 2>&1 |
           grep -E "ERROR SUMMARY|RACECHECK SUMMARY|=========.*(at |by )|tests (successful|failed)" | head -20
