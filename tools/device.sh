@@ -54,9 +54,9 @@ for what in "$@"; do
     start)
       # seconds from process start to the end of a benchmark of one step; the first time kernels are compiled
       for cache in cold warm; do
-        begin=$(date +%s.%N)
+        begin=$(date +%s%N)
         TANDEM_CACHE=/tmp/tandem-start "$tandem" bench steps --preset h200 --batch 1 --rounds 1 >/dev/null 2>>"$result/log"
-        echo "start, $cache cache: $(echo "$(date +%s.%N) - $begin" | bc) s"
+        echo "start, $cache cache: $((($(date +%s%N) - begin) / 1000000)) ms"
       done
       ;;
     kernels)

@@ -27,7 +27,8 @@ final class BenchReport {
     static Map<String, Object> circumstances(ModelOptions options, String model, List<String> flags) {
         Map<String, Object> result = new LinkedHashMap<>();
         result.put("commit", commit());
-        result.put("machine", MachineProbe.machine());
+        String gpu = options.gpu.chosen() ? GpuOptions.name(options.gpu.number()).map(name -> name + ", ").orElse("") : "";
+        result.put("machine", gpu + MachineProbe.machine());
         result.put("flags", String.join(" ", flags));
         result.put("time", now());
         result.put("preset", options.preset.map(Preset::flag).orElse(options.gpu.chosen() ? "gpu" : "cpu"));

@@ -4,6 +4,7 @@ import dev.tandem.cuda.CudaException;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import java.util.Locale;
+import java.util.Optional;
 import picocli.CommandLine.Option;
 
 /** Which device computes, and how much of it. */
@@ -54,15 +55,18 @@ final class GpuOptions {
     }
 
     private static boolean usable() {
-        return CudaLibraries.driver()
-                .map(driver -> {
-                    try (Device first = new Device(driver, 0, 0)) {
-                        return first.capability() > 0;
-                    } catch (CudaException none) {
-                        return false;
-                    }
-                })
-                .orElse(false);
+        return name(0).isPresent();
+    }
+
+    /** The GPU's name; empty when there is none that can be used. */
+    static Optional<String> name(int number) {
+        return CudaLibraries.driver().flatMap(driver -> {
+            try (Device device = new Device(driver, number, 0)) {
+                return Optional.of(device.name());
+            } catch (CudaException none) {
+                return Optional.empty();
+            }
+        });
     }
 
     /** Which GPU. */

@@ -25,6 +25,7 @@ import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.SamplingScratch;
 import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.Checkpoint;
+import dev.tandem.model.config.DataType;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -50,6 +51,8 @@ public final class CudaExecutor implements Executor {
     /** Above {@link Kernels#SKINNY_ROWS}, products are rounded up to so many rows anyway. */
     private static final int BUCKET_STEP = 64;
     private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
+    /** Compute capability. */
+    private static final int LEAST_WITH_BFLOAT16 = 80;
     /** Left for graphs and what the driver takes later. */
     private static final long RESERVE_BYTES = 512L << 20;
 
@@ -95,6 +98,9 @@ public final class CudaExecutor implements Executor {
             device = own(new Device(
                     CudaLibraries.driver().orElseThrow(() -> new CudaException("this machine has no NVIDIA driver (libcuda.so.1)")),
                     options.device(), options.multiprocessorLimit()));
+            if (options.type() == DataType.BFLOAT16 && device.capability() < LEAST_WITH_BFLOAT16) {
+                throw new CudaException(device.name() + " has no bfloat16; use --dtype float16");
+            }
             long before = device.memory().free();
             stream = own(device.stream("steps"));
             kernels = own(new Kernels(device, shape, compiler));

@@ -29,10 +29,12 @@ public final class MatrixProducts implements AutoCloseable {
     private static final int REPEATS = 3;
     private static final long WORKSPACE_BYTES = 64L << 20;
 
-    /** @param wide fp32 results, added to what is there; otherwise 16-bit results or, with {@code fresh}, fp32 ones */
     public enum Result {
+        /** 16-bit values. */
         NARROW,
+        /** fp32 values. */
         WIDE,
+        /** fp32 values, added to what is there. */
         WIDE_ADDED
     }
 
