@@ -140,6 +140,11 @@ public final class CpuExecutor implements Executor {
         }
     }
 
+    @Override
+    public boolean computesInSubmit() {
+        return true;
+    }
+
     private void swap(Swap swap) {
         stores.get(swap.from()).copyTo(stores.get(swap.to()), swap.fromBlocks(), swap.toBlocks());
     }

@@ -30,10 +30,16 @@ import org.junit.jupiter.api.Test;
 /** When clients hear of their tokens. */
 class EngineLoopTest {
     private final List<String> events = new ArrayList<>();
+    private boolean computesInSubmit;
 
     /** Always chooses token 7, and notes when it is asked. */
     private final Executor executor = new Executor() {
         private StepPlan plan;
+
+        @Override
+        public boolean computesInSubmit() {
+            return computesInSubmit;
+        }
 
         @Override
         public ExecutorLimits limits() {
@@ -89,6 +95,15 @@ class EngineLoopTest {
         }
         assertThat(events)
                 .containsExactly("submit 0", "poll 0", "submit 1", "a token", "poll 1", "a token", "a finished LENGTH");
+    }
+
+    @Test
+    void tokensDoNotWaitForAStepThatIsComputedInSubmit() {
+        computesInSubmit = true;
+        submit("a", greedy(2).build());
+        loop.step();
+        loop.step();
+        assertThat(events).containsExactly("submit 0", "poll 0", "a token", "submit 1", "poll 1");
     }
 
     @Test

@@ -16,6 +16,11 @@ public interface Executor extends AutoCloseable {
     /** Accepts a plan; does not wait for the plan before it. */
     void submit(StepPlan plan);
 
+    /** Whether {@link #submit} computes the step itself, so that nothing can be done beside it. */
+    default boolean computesInSubmit() {
+        return false;
+    }
+
     /** Waits for the oldest outstanding plan. */
     StepResult poll();
 

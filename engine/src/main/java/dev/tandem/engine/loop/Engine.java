@@ -183,7 +183,7 @@ public final class Engine implements AutoCloseable {
         boolean interrupted = false;
         while (true) {
             try {
-                ended.await();
+                thread.join(); // not only ended: nothing of it is left
                 break;
             } catch (InterruptedException e) {
                 interrupted = true;

@@ -85,6 +85,9 @@ public final class EngineLoop {
             return false;
         }
         markStarted(plan, started);
+        if (executor.computesInSubmit()) {
+            tell();
+        }
         long planned = clock.nanos();
         executor.submit(plan);
         tell(); // of the step before, while this one runs
