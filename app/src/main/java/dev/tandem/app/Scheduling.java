@@ -44,7 +44,7 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
             out.println("given up: on this executor both tiers share the same cores, so offloading cannot gain");
         }
         if (guarded) {
-            policy = new Guard(policy, new GpuOnly(budget, options.preemption), predictor, Guard.Limits.DEFAULT);
+            policy = new Guard(policy, new GpuOnly(budget, options.preemption, decided.overtakes()), predictor, Guard.Limits.DEFAULT);
         }
         Scheduler scheduler =
                 new PolicyScheduler(policy, predictor::of, new Calibrator(cost, limits.kvBytesPerToken()), log);

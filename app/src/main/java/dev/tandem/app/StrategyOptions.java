@@ -34,6 +34,13 @@ final class StrategyOptions {
     boolean chunkedPrefill = true;
 
     @Option(
+            names = "--max-overtakes",
+            defaultValue = "8",
+            description = "gpu-only: a request whose prompt does not fit into the KV pool lets so many later ones of its priority"
+                    + " start before it, 0 for the order of arrival (${DEFAULT-VALUE}).")
+    int maxOvertakes = 8;
+
+    @Option(
             names = "--apex-least-cpu-ratio",
             defaultValue = "0",
             description = "apex leaves the CPU alone below this many CPU requests for each GPU request; the paper's"
@@ -88,7 +95,8 @@ final class StrategyOptions {
                         maxHostSlowdown),
                 chunkedPrefill,
                 apexLeastCpuRatio,
-                true);
+                true,
+                maxOvertakes);
     }
 
     private static long nanos(String flag, double millis) {

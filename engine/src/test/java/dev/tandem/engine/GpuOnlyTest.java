@@ -117,4 +117,44 @@ class GpuOnlyTest {
         add(12, 0);
         assertThat(step(scheduler)).as("6 blocks hold both prompts but not a block to grow").isEqualTo("r0@0+12!");
     }
+
+    private static PolicyScheduler overtaking(int overtakes) {
+        return PolicyScheduler.of(new GpuOnly(new Budget(32, 8, 32), Preemption.SWAP, overtakes));
+    }
+
+    @Test
+    void smallPromptsOvertakeOneThatDoesNotFitABoundedNumberOfTimes() {
+        PolicyScheduler scheduler = overtaking(2);
+        add(12, 0);
+        add(12, 0);
+        add(3, 0);
+        assertThat(step(scheduler)).as("r1 does not fit").isEqualTo("r0@0+12! r2@0+3!");
+        state.remove(sequences.get(2L));
+        add(3, 0);
+        assertThat(step(scheduler)).isEqualTo("r0@12+1! r3@0+3!");
+        state.remove(sequences.get(3L));
+        add(3, 0);
+        assertThat(step(scheduler)).as("r1 has been overtaken twice").isEqualTo("r0@13+1!");
+        assertThat(sequences.get(1L).overtaken()).isEqualTo(2);
+        state.remove(sequences.get(0L));
+        assertThat(step(scheduler)).as("r1 first, then who waited behind it").isEqualTo("r1@0+12! r4@0+3!");
+    }
+
+    @Test
+    void nobodyOvertakesAMoreUrgentRequest() {
+        PolicyScheduler scheduler = overtaking(2);
+        add(12, 0);
+        add(12, 0);
+        add(3, 1);
+        assertThat(step(scheduler)).isEqualTo("r0@0+12!");
+    }
+
+    @Test
+    void withoutOvertakingTheOrderOfArrivalHolds() {
+        PolicyScheduler scheduler = overtaking(0);
+        add(12, 0);
+        add(12, 0);
+        add(3, 0);
+        assertThat(step(scheduler)).isEqualTo("r0@0+12!");
+    }
 }

@@ -27,6 +27,7 @@ public final class Sequence {
     private long firstScheduledNanos = NEVER;
     private long firstTokenNanos = NEVER;
     private int preemptions;
+    private int overtaken;
     private int hostTokens;
     private long placedNanos;
     private int lengthWhenPlaced;
@@ -121,6 +122,15 @@ public final class Sequence {
 
     public void countPreemption() {
         preemptions++;
+    }
+
+    public void countOvertaken() {
+        overtaken++;
+    }
+
+    /** Requests behind this one in line that have started before it. */
+    public int overtaken() {
+        return overtaken;
     }
 
     public void countHostToken() {

@@ -42,6 +42,7 @@ public final class StepDraft {
     private final List<Sequence> ins = new ArrayList<>();
     private final Set<Sequence> moved = new HashSet<>();
     private final List<Sequence> starts = new ArrayList<>();
+    private final List<Sequence> overtaken = new ArrayList<>();
     private final List<List<Row>> batches = List.of(new ArrayList<>(), new ArrayList<>());
     private final List<Load> loads = List.of(new Load(), new Load());
     private final List<Sequence> admissions = new ArrayList<>();
@@ -213,6 +214,11 @@ public final class StepDraft {
         append(0, new Row(sequence, rows, reader));
     }
 
+    /** Notes that the sequence that starts next does so before this one, which is ahead of it in line; once for each. */
+    public void overtake(Sequence waiting) {
+        overtaken.add(waiting);
+    }
+
     /** Undoes {@link #start} of a sequence that was to land on the host. */
     public void removeLanding(int index) {
         Row row = batches.get(0).remove(index);
@@ -280,6 +286,7 @@ public final class StepDraft {
     /** Carries the draft out: grants and frees blocks, moves sequences between queues, numbers the step. */
     public StepPlan commit() {
         drops.forEach(this::drop);
+        overtaken.forEach(Sequence::countOvertaken);
         List<Swap> swaps = new ArrayList<>(outs.size() + ins.size());
         outs.forEach(sequence -> swaps.add(move(sequence, Place.HOST)));
         ins.forEach(sequence -> swaps.add(move(sequence, Place.GPU)));

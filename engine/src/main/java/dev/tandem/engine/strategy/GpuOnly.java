@@ -14,8 +14,20 @@ import dev.tandem.engine.schedule.StepDraft;
  * when the pool still runs out, the sequence that deserves it least is preempted. Host memory is a parking place.
  *
  * @param preemption what happens to preempted KV
+ * @param overtakes later requests that may start before one that does not fit; 0 keeps the order of arrival
  */
-public record GpuOnly(Budget budget, Preemption preemption) implements Policy {
+public record GpuOnly(Budget budget, Preemption preemption, int overtakes) implements Policy {
+    public GpuOnly {
+        if (overtakes < 0) {
+            throw new IllegalArgumentException("--max-overtakes " + overtakes + " must be 0 or more");
+        }
+    }
+
+    /** In the order of arrival. */
+    public GpuOnly(Budget budget, Preemption preemption) {
+        this(budget, preemption, 0);
+    }
+
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = new StepDraft(state, budget);
@@ -26,7 +38,7 @@ public record GpuOnly(Budget budget, Preemption preemption) implements Policy {
         Prefills prefills = new Prefills(true, true, sequence -> false);
         prefills.resume(draft, kept.unfinished());
         if (!kept.evicted() && draft.ins().size() == state.host().size() && state.inFlight().isEmpty()) {
-            prefills.start(draft, draft.gpuSequences());
+            prefills.start(draft, draft.gpuSequences(), overtakes);
         }
         why.because("gpu-only, as configured");
         return draft;

@@ -3,7 +3,9 @@ package dev.tandem.engine.strategy;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.StepDraft;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.function.Predicate;
 
 /**
@@ -32,24 +34,62 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host) {
      * @param live sequences that already run, wherever
      */
     void start(StepDraft draft, int live) {
+        start(draft, live, 0);
+    }
+
+    /**
+     * Starts waiting prompts in their order. One that fits nowhere lets at most {@code overtakes} later ones of its priority
+     * start before it over all steps, then nobody: large prompts wait a bounded number of turns, and what they leave free is
+     * used.
+     *
+     * @param live sequences that already run, wherever
+     */
+    void start(StepDraft draft, int live, int overtakes) {
         int running = live;
+        List<Sequence> passed = new ArrayList<>();
+        List<Integer> startsBefore = new ArrayList<>();
+        int starts = 0;
         for (Sequence sequence : draft.state().waiting().view()) {
             int rows = rows(draft, sequence);
             if (rows == 0 || running >= draft.budget().maxSequences()) {
                 return;
             }
-            if (gpu && GpuTier.hasRoom(draft, sequence)) {
-                draft.start(sequence, rows, KvReader.GPU_FROM_GPU);
-            } else if (rows == sequence.length() && host.test(sequence) && HostTier.hasRoom(draft, sequence)) {
-                draft.start(sequence, rows, KvReader.GPU_WHILE_LANDING);
-            } else if (rows < sequence.length() && GpuTier.hasRoom(draft, sequence)) {
-                // several chunks: the earlier ones stay in GPU blocks until the last has run
-                draft.start(sequence, rows, KvReader.GPU_FROM_GPU);
-            } else {
+            if (!passed.isEmpty() && sequence.request().priority() != passed.getFirst().request().priority()) {
                 return;
             }
+            Optional<KvReader> reader = reader(draft, sequence, rows);
+            if (reader.isEmpty()) {
+                if (passed.size() == overtakes) {
+                    return;
+                }
+                passed.add(sequence);
+                startsBefore.add(starts);
+                continue;
+            }
+            for (int i = 0; i < passed.size(); i++) {
+                if (passed.get(i).overtaken() + starts - startsBefore.get(i) >= overtakes) {
+                    return;
+                }
+            }
+            passed.forEach(draft::overtake);
+            draft.start(sequence, rows, reader.get());
             running++;
+            starts++;
         }
+    }
+
+    /** Where a waiting prompt would go; empty when there is no room for it. */
+    private Optional<KvReader> reader(StepDraft draft, Sequence sequence, int rows) {
+        if (gpu && GpuTier.hasRoom(draft, sequence)) {
+            return Optional.of(KvReader.GPU_FROM_GPU);
+        }
+        if (rows == sequence.length() && host.test(sequence) && HostTier.hasRoom(draft, sequence)) {
+            return Optional.of(KvReader.GPU_WHILE_LANDING);
+        }
+        // several chunks: the earlier ones stay in GPU blocks until the last has run
+        return rows < sequence.length() && GpuTier.hasRoom(draft, sequence)
+                ? Optional.of(KvReader.GPU_FROM_GPU)
+                : Optional.empty();
     }
 
     private int rows(StepDraft draft, Sequence sequence) {

@@ -58,10 +58,11 @@ public enum Strategy {
             TierRules rules,
             boolean chunkedPrefill,
             double apexLeastCpuRatio,
-            boolean apexCohort) {
+            boolean apexCohort,
+            int overtakes) {
         /** As in the papers. */
         public static Options of(Budget budget) {
-            return new Options(budget, Preemption.SWAP, TierRules.neutral(), false, 0, true);
+            return new Options(budget, Preemption.SWAP, TierRules.neutral(), false, 0, true, 0);
         }
 
         public Options {
@@ -95,7 +96,7 @@ public enum Strategy {
         Budget budget = options.budget();
         GpuOnly gpuOnly = new GpuOnly(budget, options.preemption());
         return switch (this) {
-            case GPU_ONLY -> gpuOnly;
+            case GPU_ONLY -> new GpuOnly(budget, options.preemption(), options.overtakes());
             case SIMPLE_OFFLOAD -> new SimpleOffload(budget);
             case SYMMETRIC -> new Symmetric(budget);
             case FASTDECODE_PLUS -> new Asymmetric(flag, pipeline(options, cost, false));

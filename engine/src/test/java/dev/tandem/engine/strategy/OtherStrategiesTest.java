@@ -25,7 +25,7 @@ class OtherStrategiesTest {
 
     private static Policy ruled(Strategy strategy, TierRules rules) {
         return strategy.policy(
-                new Strategy.Options(BUDGET, Preemption.SWAP, rules, false, 0, true), TestProfile.model());
+                new Strategy.Options(BUDGET, Preemption.SWAP, rules, false, 0, true, 0), TestProfile.model());
     }
 
     @Test
@@ -164,7 +164,7 @@ class OtherStrategiesTest {
         ExecutorLimits none = new ExecutorLimits(10, 1000, 4, 500, 0, 64, 2, 8, true);
         assertThatThrownBy(() -> Strategy.NEO.check(none, 100)).hasMessageContaining("raise --host-kv");
         assertThatThrownBy(() -> new TierRules(LatencyTargets.NONE, -1, 0)).hasMessageContaining("--rotate-after -1");
-        assertThatThrownBy(() -> new Strategy.Options(BUDGET, Preemption.SWAP, TierRules.neutral(), false, Double.NaN, true))
+        assertThatThrownBy(() -> new Strategy.Options(BUDGET, Preemption.SWAP, TierRules.neutral(), false, Double.NaN, true, 0))
                 .hasMessageContaining("--apex-least-cpu-ratio NaN");
     }
 }

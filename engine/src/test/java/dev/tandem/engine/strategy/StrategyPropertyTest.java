@@ -161,12 +161,12 @@ class StrategyPropertyTest {
                     : new TierRules(new LatencyTargets(3_000_000, 2_000_000), 3, 2);
             var options = new Strategy.Options(
                     budget, Preemption.values()[random.nextInt(2)], rules, random.nextBoolean(), random.nextInt(3),
-                    random.nextBoolean());
+                    random.nextBoolean(), random.nextInt(4));
             Policy policy = new Claims(strategy, strategy.policy(options, cost), cost);
             StepPredictor predictor = new StepPredictor(cost, true, 8);
             if (random.nextInt(3) == 0) {
                 policy = new Guard(
-                        policy, new GpuOnly(budget, options.preemption()), predictor, new Guard.Limits(0, 0, 0.01, 2, 8, 4, 64));
+                        policy, new GpuOnly(budget, options.preemption(), options.overtakes()), predictor, new Guard.Limits(0, 0, 0.01, 2, 8, 4, 64));
             }
             return new PolicyScheduler(policy, predictor::of, new Calibrator(cost, 8), new DecisionLog(4));
         }
