@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU: unpacks the bundle, then runs what is asked for.
-# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [kernels] [presets] [steady] [sanitizer]
+# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [presets] [steady] [sanitizer]
 #   test       every kernel against its scalar twin, small models against transformers
 #   steps      decode and prefill steps, and time to first token, of Llama-3.1-8B
 #   start      seconds to a model that is ready, with and without compiled kernels
-#   kernels    single kernels of a decode step under the profiler
 #   presets    whole runs of the presets
 #   steady     steady windows of two of them
 #   sanitizer  compute-sanitizer over a small model
@@ -45,10 +44,8 @@ for what in "$@"; do
       grep -E "✘|\[X\]|tests (successful|failed)|=>" "$result/tests.log" | cut -c1-400 | head -60
       ;;
     steps)
-      for what in "--batch 1,8,24,64,128,256 --prefill 1024,2048,8192"; do
-        "$tandem" bench steps --preset h200 $what --result-file "$lines" 2>>"$result/log" |
-          grep -E "^(window|batch_size|step_ms|products_ms|attention_ms|row_wise_ms|read_tbps)" | awk '{printf "%s %s  ", $1, $2} /read_tbps/ {print ""}'
-      done
+      "$tandem" bench steps --preset h200 --batch 1,8,24,64,128,256 --prefill 1024,2048,8192 --result-file "$lines" 2>>"$result/log" |
+        grep -E "^(window|batch_size|step_ms|products_ms|attention_ms|row_wise_ms|read_tbps)" | awk '{printf "%s %s  ", $1, $2} /read_tbps/ {print ""}'
       latency 1 2048 4 5
       ;;
     start)
@@ -58,14 +55,6 @@ for what in "$@"; do
         TANDEM_CACHE=/tmp/tandem-start "$tandem" bench steps --preset h200 --batch 1 --rounds 1 >/dev/null 2>>"$result/log"
         echo "start, $cache cache: $((($(date +%s%N) - begin) / 1000000)) ms"
       done
-      ;;
-    kernels)
-      # durations of single kernels in a decode step of 24 rows, run one by one
-      ncu --clock-control none --cache-control none --metrics gpu__time_duration.sum,dram__bytes_read.sum --csv \
-        --kernel-name "regex:stream.*|skinny.*|add_norm|rope_store|decode_attention|argmax" --launch-skip 4300 --launch-count 280 \
-        "$tandem" bench latency --preset h200 --enforce-eager --batch-size 24 --input-len 1000 --output-len 6 --num-iters 1 \
-        --num-iters-warmup 0 >"$result/ncu.csv" 2>"$result/ncu.log"
-      tail -2 "$result/ncu.log"
       ;;
     presets)
       throughput --preset h200 --workload synthetic:1000/200 --requests 500

@@ -65,34 +65,53 @@ final class BenchLatencyCommand implements Callable<Integer> {
             throw new IllegalArgumentException(
                     "--batch-size, --input-len and --num-iters must be at least 1, --output-len at least 2");
         }
-        int threads = options.threads.orElse(Runtime.getRuntime().availableProcessors());
         Terminal terminal = Terminal.standardError();
         List<Batch> batches = new ArrayList<>();
-        double[] read = new double[iterations];
-        double[] multiplyAdd = new double[iterations];
-        try (EngineAssembly assembly = EngineAssembly.start(options, false, false, new Recorder(), System.err);
-                MachineProbe probe = new MachineProbe(threads, Clock.system())) {
+        List<Limits> limits = new ArrayList<>();
+        try (EngineAssembly assembly = EngineAssembly.start(options, false, false, new Recorder(), System.err)) {
             SplittableRandom random = new SplittableRandom(options.seed);
             for (int i = 0; i < warmUpIterations; i++) {
                 run(assembly.engine(), random, "warm-up-" + i);
             }
             for (int i = 0; i < iterations; i++) {
-                read[i] = probe.readGigabytesPerSecond();
-                multiplyAdd[i] = probe.fmaGigaflops();
+                if (!options.gpu.chosen()) {
+                    limits.add(cpuLimits());
+                }
                 batches.add(run(assembly.engine(), random, "batch-" + i));
                 terminal.count("batches", i + 1, iterations);
             }
             Map<String, Object> result = BenchReport.circumstances(
                     options, assembly.checkpoint().name(), spec.commandLine().getParseResult().originalArgs());
             result.put("window", "latency");
-            describe(result, assembly, batches, read, multiplyAdd);
+            describe(result, assembly, batches);
+            if (!limits.isEmpty()) {
+                compare(result, limits);
+            }
             report.write(result);
         }
         return 0;
     }
 
-    private void describe(
-            Map<String, Object> result, EngineAssembly assembly, List<Batch> batches, double[] read, double[] multiplyAdd) {
+    /** What the CPU reads and computes at most, in GB/s and GFLOP/s. */
+    private record Limits(double read, double multiplyAdd) {}
+
+    private Limits cpuLimits() {
+        int threads = options.threads.orElse(Runtime.getRuntime().availableProcessors());
+        try (MachineProbe probe = new MachineProbe(threads, Clock.system())) {
+            return new Limits(probe.readGigabytesPerSecond(), probe.fmaGigaflops());
+        }
+    }
+
+    private static void compare(Map<String, Object> result, List<Limits> limits) {
+        double roof = Statistics.median(limits.stream().mapToDouble(Limits::read).toArray());
+        double peak = Statistics.median(limits.stream().mapToDouble(Limits::multiplyAdd).toArray());
+        result.put("machine_read_gbps", Statistics.rounded(roof));
+        result.put("share_of_read_bandwidth", Statistics.rounded((double) result.get("weights_read_gbps") / roof));
+        result.put("machine_fma_gflops", Statistics.rounded(peak));
+        result.put("share_of_fma_peak", Statistics.rounded((double) result.get("prefill_gflops") / peak));
+    }
+
+    private void describe(Map<String, Object> result, EngineAssembly assembly, List<Batch> batches) {
         result.put("batch_size", batchSize);
         result.put("input_len", inputLength);
         result.put("output_len", outputLength);
@@ -105,15 +124,9 @@ final class BenchLatencyCommand implements Callable<Integer> {
         result.put("decode_step_ms", Statistics.rounded(decode * 1e3 / (outputLength - 1)));
         result.put("decode_tokens_per_second", Statistics.rounded(batchSize * steps / decode));
         double weights = assembly.weightBytes() * steps / decode / 1e9;
-        double roof = Statistics.median(read);
         result.put("weights_read_gbps", Statistics.rounded(weights));
-        result.put("machine_read_gbps", Statistics.rounded(roof));
-        result.put("share_of_read_bandwidth", Statistics.rounded(weights / roof));
         double flops = prefillFlops(assembly.checkpoint().config()) * batchSize / prefill / 1e9;
-        double peak = Statistics.median(multiplyAdd);
         result.put("prefill_gflops", Statistics.rounded(flops));
-        result.put("machine_fma_gflops", Statistics.rounded(peak));
-        result.put("share_of_fma_peak", Statistics.rounded(flops / peak));
     }
 
     /** Matrix products of every token, the output head of the last, and causal attention. */

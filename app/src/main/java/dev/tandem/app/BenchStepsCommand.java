@@ -3,7 +3,6 @@ package dev.tandem.app;
 import dev.tandem.bench.Statistics;
 import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.StepTimer;
-import dev.tandem.model.Checkpoint;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
@@ -48,23 +47,22 @@ final class BenchStepsCommand implements Callable<Integer> {
         if (!options.gpu.chosen()) {
             throw new IllegalArgumentException("bench steps needs an NVIDIA GPU; tandem doctor says what was found");
         }
-        Checkpoint checkpoint = EngineAssembly.open(options);
-        Backend backend = EngineAssembly.backend(options, checkpoint, System.err);
+        Backend backend = EngineAssembly.backend(options, System.err);
         try (CudaExecutor executor = (CudaExecutor) backend.executor()) {
             for (int prompt : prompts) {
-                write(executor.timePrefill(prompt, rounds), "prefill", backend.weightBytes(), checkpoint);
+                write(executor.timePrefill(prompt, rounds), "prefill", backend.weightBytes(), backend.model());
             }
             for (int batch : batches) {
                 double kv = (double) batch * context * executor.limits().kvBytesPerToken();
-                write(executor.timeDecode(batch, context, rounds), "step", backend.weightBytes() + kv, checkpoint);
+                write(executor.timeDecode(batch, context, rounds), "step", backend.weightBytes() + kv, backend.model());
             }
         }
         return 0;
     }
 
-    private void write(StepTimer.StepTime time, String window, double bytes, Checkpoint checkpoint) throws IOException {
+    private void write(StepTimer.StepTime time, String window, double bytes, String model) throws IOException {
         Map<String, Object> result = BenchReport.circumstances(
-                options, checkpoint.name(), spec.commandLine().getParseResult().originalArgs());
+                options, model, spec.commandLine().getParseResult().originalArgs());
         result.put("window", window);
         result.put("batch_size", time.rows());
         result.put("context", time.context());

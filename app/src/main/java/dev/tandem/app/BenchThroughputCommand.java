@@ -73,7 +73,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
                     options, assembly.checkpoint().name(), spec.commandLine().getParseResult().originalArgs());
             result.put("workload", workload);
             result.put("strategy", options.strategy.strategy);
-            double before = read();
+            Optional<Double> before = cpuRead();
             Optional<double[]> gpuBefore = assembly.gpuTime();
             Map<String, Object> measured = steady.isPresent()
                     ? run.steady(concurrency(assembly.engine().limits(), work), warmUp, steady.get())
@@ -93,7 +93,8 @@ final class BenchThroughputCommand implements Callable<Integer> {
             });
             double steps = recorder.steps() / ((double) measured.get("duration"));
             result.put("weights_read_gbps", Statistics.rounded(assembly.weightBytes() * steps / 1e9));
-            result.put("machine_read_gbps", Statistics.rounded((before + read()) / 2));
+            before.ifPresent(first -> result.put(
+                    "machine_read_gbps", Statistics.rounded((first + cpuRead().orElseThrow()) / 2)));
             report.write(result);
         }
         return 0;
@@ -111,11 +112,14 @@ final class BenchThroughputCommand implements Callable<Integer> {
         decision.candidates().forEach(candidate -> out.println("    " + candidate));
     }
 
-    /** The engine rests meanwhile: nothing is submitted. */
-    private double read() {
+    /** What the CPU reads at most, where it computes. The engine rests meanwhile: nothing is submitted. */
+    private Optional<Double> cpuRead() {
+        if (options.gpu.chosen()) {
+            return Optional.empty();
+        }
         int threads = options.threads.orElse(Runtime.getRuntime().availableProcessors());
         try (MachineProbe probe = new MachineProbe(threads, Clock.system())) {
-            return probe.readGigabytesPerSecond();
+            return Optional.of(probe.readGigabytesPerSecond());
         }
     }
 }

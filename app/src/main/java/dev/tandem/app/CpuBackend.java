@@ -68,7 +68,7 @@ final class CpuBackend {
         CpuExecutor executor = new CpuExecutor(checkpoint, chosen.cpu);
         String profile = Profiles.name(
                 checkpoint.name(), chosen.cpu.weightType().flag(), chosen.cpu.threads(), chosen.cpu.attentionThreads());
-        return new Backend(executor, executor.weightBytes(), chosen.contextTokens, profile, Optional.empty());
+        return new Backend(executor, checkpoint.name(), executor.weightBytes(), chosen.contextTokens, profile, Optional.empty());
     }
 
     private void report(PrintStream log) {

@@ -44,6 +44,7 @@ final class CudaBackend {
                 + "; decode steps " + (options.gpu.eager ? "kernel by kernel (--enforce-eager)" : "replayed from graphs"));
         log.println("products of decode steps, measured: " + executor.products());
         log.println(executor.ledger());
+        reportLosses(new ModelShape(config, type(options, config)), executor.device().capability(), log);
         int wanted = Math.min(options.maxModelLen.orElse(config.usableContext()), config.usableContext());
         int context = Math.min(wanted, limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
         log.printf(
@@ -52,10 +53,23 @@ final class CudaBackend {
                 limits.gpuBlocks(), limits.hostBlocks(), limits.blockTokens(), context);
         String profile = executor.device().name() + "; " + checkpoint.name() + "; " + type(options, config).flag()
                 + "; CUDA executor, " + executor.device().multiprocessors() + " multiprocessors";
-        return new Backend(executor, executor.weightBytes(), context, profile, Optional.of(() -> {
+        return new Backend(executor, checkpoint.name(), executor.weightBytes(), context, profile, Optional.of(() -> {
             CudaExecutor.GpuTime time = executor.gpuTime();
             return new double[] {time.busy(), time.idle()};
         }));
+    }
+
+    private static void reportLosses(ModelShape shape, int capability, PrintStream log) {
+        ModelConfig config = shape.config();
+        if (config.fileType() == DataType.FLOAT32) {
+            log.println("given up: float32 or quantised weights are kept in " + shape.type().flag() + " on the GPU");
+        }
+        if (shape.headWidth() != config.headDim()) {
+            log.printf("given up: heads of %d are stored %d wide, KV takes that much more%n", config.headDim(), shape.headWidth());
+        }
+        if (capability < 90) {
+            log.println("given up: the tensor copy engine and overlapped launches, which need compute capability 9.0");
+        }
     }
 
     private static DataType type(ModelOptions options, ModelConfig config) {

@@ -97,7 +97,7 @@ final class EngineAssembly implements AutoCloseable {
         void close();
     }
 
-    static Checkpoint open(ModelOptions options) {
+    private static Checkpoint open(ModelOptions options) {
         options.preset.ifPresent(preset -> preset.apply(options));
         Path path = options.model.orElseGet(() -> DefaultModel.fetch(
                 System.getenv(), Path.of(System.getProperty("user.home")), Terminal.standardError()));
@@ -106,20 +106,28 @@ final class EngineAssembly implements AutoCloseable {
 
     /** Measures a profile, and keeps it. */
     static Profile profile(ModelOptions options, PrintStream log) {
-        Checkpoint checkpoint = open(options);
-        Backend backend;
-        try {
-            backend = backend(options, checkpoint, log);
-        } catch (RuntimeException | Error e) {
-            checkpoint.close();
-            throw e;
+        if (options.gpu.chosen()) {
+            throw new IllegalArgumentException(
+                    "the GPU executor cannot be profiled yet: it has no host tier. Profile the CPU executor with --device cpu");
         }
+        Backend backend = backend(options, log);
         try (Executor executor = backend.executor()) {
             return profiles(log).measure(backend.profileName(), executor, options.seed);
         }
     }
 
-    static Backend backend(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
+    /** An executor without an engine; closing it closes the model. */
+    static Backend backend(ModelOptions options, PrintStream log) {
+        Checkpoint checkpoint = open(options);
+        try {
+            return backend(options, checkpoint, log);
+        } catch (RuntimeException | Error e) {
+            checkpoint.close();
+            throw e;
+        }
+    }
+
+    private static Backend backend(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
         report(checkpoint, log);
         Backend backend = options.gpu.chosen()
                 ? CudaBackend.start(options, checkpoint, log)

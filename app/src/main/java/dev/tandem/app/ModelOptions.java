@@ -64,7 +64,8 @@ final class ModelOptions {
     @Option(
             names = "--kv-cache-memory",
             converter = ByteSizeConverter.class,
-            description = "Memory of the GPU pool, e.g. 2GiB. Default: a quarter of the machine's, at most 4 GiB.")
+            description = "Memory of the GPU pool, e.g. 2GiB. Default: on a GPU what --gpu-memory-utilization leaves, on the CPU a quarter of the"
+                    + " machine's, at most 4 GiB.")
     Optional<ByteSize> kvCacheMemory = Optional.empty();
 
     @Option(
@@ -79,7 +80,7 @@ final class ModelOptions {
             description = "swap: preempted KV moves to the host pool; recompute: it is dropped and computed again (${DEFAULT-VALUE}).")
     Preemption preemption = Preemption.SWAP;
 
-    @Option(names = "--threads", description = "Compute threads. Default: the cores this process may use.")
+    @Option(names = "--threads", description = "Compute threads of the CPU executor. Default: the cores this process may use.")
     Optional<Integer> threads = Optional.empty();
 
     @Option(
@@ -87,12 +88,12 @@ final class ModelOptions {
             negatable = true,
             defaultValue = "true",
             fallbackValue = "true",
-            description = "Bind compute threads to cores (${DEFAULT-VALUE}).")
+            description = "Bind the CPU executor's threads to cores (${DEFAULT-VALUE}).")
     boolean pinThreads = true;
 
     @Option(
             names = "--attention-threads",
-            description = "Compute threads that take the attention that a plan gives to the CPU. Default: all --threads.")
+            description = "The CPU executor's threads that take the attention that a plan gives to the CPU. Default: all --threads.")
     Optional<Integer> attentionThreads = Optional.empty();
 
     @Mixin

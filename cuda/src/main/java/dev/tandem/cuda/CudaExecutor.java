@@ -41,6 +41,8 @@ import java.util.TreeMap;
  * row counts; steps with prompt tokens are enqueued kernel by kernel while the GPU works on them. Tokens are chosen on the
  * GPU; requests with penalties, biases or log-probabilities have their row of logits brought to the host.
  *
+ * <p>A second plan waits in {@link #submit} for the first, whose inputs and logits it overwrites.
+ *
  * <p>The host pool is pinned memory in the GPU's block format: preempted KV waits there.
  *
  * <p>Owned by: engine thread. Construction may happen on another thread.

@@ -68,7 +68,7 @@ final class CudaWeights implements AutoCloseable {
         this.staging = device.pinned(STAGING_BYTES, "staging of weights");
         try {
             stream.fill(memory, 0);
-            embeddings = matrix(config.vocabulary(), shape.vocabulary(), shape.hidden());
+            embeddings = matrix(shape.vocabulary(), shape.hidden());
             rows("model.embed_tokens.weight", config.vocabulary(), config.hidden(), Placement.plain(embeddings, shape.hidden()));
             for (int i = 0; i < config.layers(); i++) {
                 layers.add(layer("model.layers." + i + "."));
@@ -77,7 +77,7 @@ final class CudaWeights implements AutoCloseable {
             if (config.tiedEmbeddings()) {
                 head = embeddings;
             } else {
-                head = matrix(config.vocabulary(), shape.vocabulary(), shape.hidden());
+                head = matrix(shape.vocabulary(), shape.hidden());
                 rows("lm_head.weight", config.vocabulary(), config.hidden(), Placement.plain(head, shape.hidden()));
             }
             if (kernels.streams()) {
@@ -136,23 +136,23 @@ final class CudaWeights implements AutoCloseable {
                 throw new ModelException(source.origin() + ": the bias " + unused + " is not supported; only those of q, k and v are");
             }
         }
-        long qkv = matrix(shape.qkv(), shape.qkv(), shape.hidden());
+        long qkv = matrix(shape.qkv(), shape.hidden());
         long keyRow = (long) shape.queries() * shape.hidden() * shape.type().bytes();
         long valueRow = keyRow + (long) config.kvHeads() * shape.headWidth() * shape.hidden() * shape.type().bytes();
         Placement heads = new Placement(qkv, shape.hidden(), headDim, shape.headWidth(), Integer.MAX_VALUE, 0);
         rows(attention + "q_proj.weight", queries, hidden, heads);
         rows(attention + "k_proj.weight", keys, hidden, heads.at(qkv + keyRow));
         rows(attention + "v_proj.weight", keys, hidden, heads.at(qkv + valueRow));
-        long output = matrix(shape.hidden(), shape.hidden(), shape.queries());
+        long output = matrix(shape.hidden(), shape.queries());
         rows(
                 attention + "o_proj.weight", hidden, queries,
                 new Placement(output, shape.queries(), Integer.MAX_VALUE, 0, headDim, shape.headWidth()));
-        long gateUp = matrix(2 * shape.intermediate(), 2 * shape.intermediate(), shape.hidden());
+        long gateUp = matrix(2 * shape.intermediate(), shape.hidden());
         rows(prefix + "mlp.gate_proj.weight", config.intermediate(), hidden, Placement.plain(gateUp, shape.hidden()));
         rows(
                 prefix + "mlp.up_proj.weight", config.intermediate(), hidden,
                 Placement.plain(gateUp + (long) shape.intermediate() * shape.hidden() * shape.type().bytes(), shape.hidden()));
-        long down = matrix(shape.hidden(), shape.hidden(), shape.intermediate());
+        long down = matrix(shape.hidden(), shape.intermediate());
         rows(prefix + "mlp.down_proj.weight", hidden, config.intermediate(), Placement.plain(down, shape.intermediate()));
         return new Layer(
                 vector(source.vector(prefix + "input_layernorm.weight", hidden), shape.hidden()),
@@ -185,9 +185,7 @@ final class CudaWeights implements AutoCloseable {
         return address;
     }
 
-    /** Room for a matrix, of which {@code used} rows will be written. */
-    private long matrix(int used, int rows, int columns) {
-        assert used <= rows;
+    private long matrix(int rows, int columns) {
         return take((long) rows * columns * shape.type().bytes());
     }
 

@@ -77,14 +77,13 @@ public final class MatrixProducts implements AutoCloseable {
         run(stream, plan, weights, x, out, result);
     }
 
-    private int run(Stream stream, Plan plan, long weights, long x, long out, Result result) {
+    private void run(Stream stream, Plan plan, long weights, long x, long out, Result result) {
         int code = library.cublasLtMatmul.code(
                 handle, plan.description(), one, weights, plan.a(), x, plan.b(), result == Result.WIDE_ADDED ? one : zero, out,
                 plan.c(), out, plan.c(), plan.algorithm(), workspace.address(), WORKSPACE_BYTES, stream.handle());
         if (code != 0) {
             throw new CudaException("cublasLtMatmul failed with status " + code);
         }
-        return code;
     }
 
     /** Times the library's candidates for a shape on the given memory and keeps the fastest. */

@@ -1,0 +1,235 @@
+package dev.tandem.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.cpu.reference.ReferenceOps;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.model.config.RopeFrequencies;
+import java.util.Arrays;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Rotation, the KV store and attention over paged KV against their scalar twins, on odd lengths, results poisoned before. */
+@Tag("gpu")
+class AttentionKernelTest {
+    private static final long SEED = 20261;
+
+    static Stream<ModelShape> shapes() {
+        return KernelTest.shapes();
+    }
+
+    /** Where a value of the cache is, in 16-bit elements; the layout of prelude.cu. */
+    private static int keyAt(ModelShape shape, int block, int head, int token, int dimension) {
+        int tile = ModelShape.BLOCK_TOKENS * shape.headWidth();
+        return (block * shape.config().kvHeads() + head) * 2 * tile + token * shape.headWidth() + dimension;
+    }
+
+    private static int valueAt(ModelShape shape, int block, int head, int token, int dimension) {
+        int tile = ModelShape.BLOCK_TOKENS * shape.headWidth();
+        return (block * shape.config().kvHeads() + head) * 2 * tile + tile + (token / 2 * shape.headWidth() + dimension) * 2 + token % 2;
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void rotationAndStore(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int rows = 3;
+            int blocks = 4;
+            int dim = shape.config().headDim();
+            int width = shape.headWidth();
+            int heads = shape.config().heads();
+            int kvHeads = shape.config().kvHeads();
+            float[] product = rig.floats(2 * rows * shape.qkv(), 1);
+            int[] positions = {0, 77, 1023};
+            int[] slots = {17, -1, 62};
+            float[] frequencies = RopeFrequencies.of(shape.config());
+            for (int i = 0; i < product.length; i++) {
+                product[i] = i % width < dim ? product[i] : 0;
+            }
+            DeviceBuffer angles = rig.poisoned(4L * rows * dim);
+            DeviceBuffer table = rig.putHalves(rig.halves(10 * shape.hidden(), 1));
+            DeviceBuffer residual = rig.poisoned(4L * rows * shape.hidden());
+            rig.kernels.embed.launch(
+                    rig.stream, rows, 1, rig.put(new int[] {9, 0, 4}).address(), rig.put(positions).address(), table.address(),
+                    rig.put(frequencies).address(), residual.address(), angles.address());
+            float[] embedded = rig.floats(residual, rows * shape.hidden());
+            assertThat(Arrays.copyOf(embedded, shape.hidden()))
+                    .isEqualTo(Arrays.copyOfRange(rig.halves(table, 10 * shape.hidden()), 9 * shape.hidden(), 10 * shape.hidden()));
+            DeviceBuffer queries = rig.poisoned(2L * rows * shape.queries());
+            DeviceBuffer cache = rig.poisoned(blocks * shape.blockBytes());
+            rig.kernels.ropeStore.launch(
+                    rig.stream, rows, (heads + 2 * kvHeads + 3) / 4, rig.put(product).address(), 2, rows, 0L, 0L, 0L, 0L, 1e-5f,
+                    angles.address(), rig.put(slots).address(), queries.address(), cache.address());
+            float[] q = rig.halves(queries, rows * shape.queries());
+            float[] kv = rig.halves(cache, (int) (blocks * shape.blockBytes() / 2));
+            for (int row = 0; row < rows; row++) {
+                for (int head = 0; head < heads + 2 * kvHeads; head++) {
+                    float[] x = new float[dim];
+                    for (int d = 0; d < dim; d++) {
+                        int at = row * shape.qkv() + head * width + d;
+                        x[d] = product[at] + product[rows * shape.qkv() + at];
+                    }
+                    double[] rotated = ReferenceOps.rotate(x, frequencies, positions[row]);
+                    float[] actual = new float[dim];
+                    int slot = slots[row];
+                    if (head >= heads && slot < 0) {
+                        continue;
+                    }
+                    for (int d = 0; d < dim; d++) {
+                        int kvHead = (head - heads) % kvHeads;
+                        actual[d] = head < heads
+                                ? q[(row * heads + head) * width + d]
+                                : head < heads + kvHeads
+                                        ? kv[keyAt(shape, slot / 16, kvHead, slot % 16, d)]
+                                        : kv[valueAt(shape, slot / 16, kvHead, slot % 16, d)];
+                        if (head >= heads + kvHeads) {
+                            rotated[d] = x[d];
+                        }
+                    }
+                    assertThat(GpuRig.error(actual, rotated)).as("row %d head %d", row, head).isLessThan(KernelTest.rounding(shape));
+                }
+            }
+        }
+    }
+
+    /** A pool of random KV, and sequences that own blocks of it in random order. */
+    private record Pool(ModelShape shape, float[] values, int[][] tables) {
+        static Pool of(GpuRig rig, int... lengths) {
+            int blocks = Arrays.stream(lengths).map(length -> (length + 15) / 16).sum() + 3;
+            int[] order = IntStream.range(0, blocks).toArray();
+            for (int i = blocks - 1; i > 0; i--) {
+                int j = rig.random.nextInt(i + 1);
+                int held = order[i];
+                order[i] = order[j];
+                order[j] = held;
+            }
+            int[][] tables = new int[lengths.length][];
+            int next = 0;
+            for (int i = 0; i < lengths.length; i++) {
+                int count = (lengths[i] + 15) / 16;
+                tables[i] = Arrays.copyOfRange(order, next, next + count);
+                next += count;
+            }
+            float[] values = rig.halves((int) (blocks * rig.shape.blockBytes() / 2), 1);
+            for (int i = 0; i < values.length; i++) {
+                // what pads a head is zero in K and V
+                int width = rig.shape.headWidth();
+                int tile = 16 * width;
+                int d = i / tile % 2 == 0 ? i % width : i % (2 * width) / 2;
+                values[i] = d < rig.shape.config().headDim() ? values[i] : 0;
+            }
+            return new Pool(rig.shape, values, tables);
+        }
+
+        double[] attention(float[] query, int sequence, int kvHead, int tokens) {
+            int dim = shape.config().headDim();
+            float[][] keys = new float[tokens][dim];
+            float[][] vectors = new float[tokens][dim];
+            for (int t = 0; t < tokens; t++) {
+                int block = tables[sequence][t / 16];
+                for (int d = 0; d < dim; d++) {
+                    keys[t][d] = values[keyAt(shape, block, kvHead, t % 16, d)];
+                    vectors[t][d] = values[valueAt(shape, block, kvHead, t % 16, d)];
+                }
+            }
+            return ReferenceOps.attention(query, keys, vectors);
+        }
+    }
+
+    private static float[] queries(GpuRig rig, int rows) {
+        float[] q = rig.halves(rows * rig.shape.queries(), 2);
+        for (int i = 0; i < q.length; i++) {
+            q[i] = i % rig.shape.headWidth() < rig.shape.config().headDim() ? q[i] : 0;
+        }
+        return q;
+    }
+
+    private static void check(GpuRig rig, Pool pool, float[] q, float[] actual, int row, int sequence, int tokens) {
+        ModelShape shape = rig.shape;
+        int dim = shape.config().headDim();
+        for (int head = 0; head < shape.config().heads(); head++) {
+            int at = (row * shape.config().heads() + head) * shape.headWidth();
+            double[] expected = pool.attention(
+                    Arrays.copyOfRange(q, at, at + dim), sequence, head / shape.config().group(), tokens);
+            // probabilities are rounded to 16 bits before they meet V
+            assertThat(GpuRig.error(Arrays.copyOfRange(actual, at, at + dim), expected))
+                    .as("row %d, head %d, %d tokens, seed %d", row, head, tokens, SEED)
+                    .isLessThan(3 * KernelTest.rounding(shape));
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void decodeAttention(ModelShape shape) {
+        int[] lengths = {1, 15, 16, 17, 64, 65, 300, 777};
+        for (int sharing : new int[] {1, 7, 100, 396}) {
+            try (GpuRig rig = new GpuRig(shape, SEED)) {
+                Pool pool = Pool.of(rig, lengths);
+                float[] q = queries(rig, lengths.length);
+                int heads = shape.config().heads();
+                try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1000, "test")) {
+                    step.clear();
+                    for (int row = 0; row < lengths.length; row++) {
+                        step.row(row, 0, lengths[row] - 1, -1);
+                        step.decode(lengths[row], step.table(pool.tables[row], pool.tables[row].length), shape.config().kvHeads());
+                    }
+                    step.spread(sharing, 1);
+                    step.upload(rig.stream);
+                    DeviceBuffer queries = rig.putHalves(q);
+                    DeviceBuffer cache = rig.putHalves(pool.values);
+                    DeviceBuffer partial = rig.poisoned(8L * 396 * heads * shape.headWidth());
+                    DeviceBuffer sums = rig.poisoned(16L * 396 * heads);
+                    DeviceBuffer finished = rig.zeros(4L * 64 * heads);
+                    for (int repeat = 0; repeat < 2; repeat++) {
+                        DeviceBuffer out = rig.poisoned(2L * lengths.length * shape.queries());
+                        rig.kernels.decodeAttention.launch(
+                                rig.stream, 396, 1, queries.address(), cache.address(), step.tables(), step.sequences(),
+                                step.header(), shape.scoreScale(), out.address(), partial.address(), sums.address(),
+                                finished.address());
+                        float[] actual = rig.halves(out, lengths.length * shape.queries());
+                        for (int row = 0; row < lengths.length; row++) {
+                            check(rig, pool, q, actual, row, row, lengths[row]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void prefillAttention(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int[] starts = {0, 0, 37, 130};
+            int[] counts = {1, 75, 64, 33};
+            int[] lengths = IntStream.range(0, 4).map(i -> starts[i] + counts[i]).toArray();
+            int rows = Arrays.stream(counts).sum();
+            Pool pool = Pool.of(rig, lengths);
+            float[] q = queries(rig, rows);
+            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, "test")) {
+                step.clear();
+                int row = 0;
+                for (int i = 0; i < counts.length; i++) {
+                    int table = step.table(pool.tables[i], pool.tables[i].length);
+                    StepLayout.tiles(step, row, counts[i], starts[i], table, shape.tileTokens());
+                    row += counts[i];
+                }
+                step.upload(rig.stream);
+                DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
+                rig.kernels.prefillAttention.launch(
+                        rig.stream, step.tileCount(), shape.config().kvHeads(), rig.putHalves(q).address(),
+                        rig.putHalves(pool.values).address(), step.tables(), step.tiles(), shape.scoreScale(), out.address());
+                float[] actual = rig.halves(out, rows * shape.queries());
+                row = 0;
+                for (int i = 0; i < counts.length; i++) {
+                    for (int token = 0; token < counts[i]; token++, row++) {
+                        check(rig, pool, q, actual, row, i, starts[i] + token + 1);
+                    }
+                }
+            }
+        }
+    }
+}
