@@ -1,10 +1,12 @@
 package dev.tandem.app;
 
+import dev.tandem.bench.Profiler;
 import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.topology.ThreadAffinity;
+import dev.tandem.engine.clock.Clock;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
@@ -68,7 +70,8 @@ final class CpuBackend {
         CpuExecutor executor = new CpuExecutor(checkpoint, chosen.cpu);
         String profile = Profiles.name(
                 checkpoint.name(), chosen.cpu.weightType().flag(), chosen.cpu.threads(), chosen.cpu.attentionThreads());
-        return new Backend(executor, checkpoint.name(), executor.weightBytes(), chosen.contextTokens, profile, Optional.empty());
+        return new Backend(executor, checkpoint.name(), executor.weightBytes(), chosen.contextTokens, profile,
+                name -> new Profiler(executor, Clock.system(), options.seed, Terminal.standardError()::count).measure(name), Optional.empty());
     }
 
     private void report(PrintStream log) {

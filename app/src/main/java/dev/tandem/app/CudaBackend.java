@@ -1,10 +1,12 @@
 package dev.tandem.app;
 
+import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.CudaOptions;
 import dev.tandem.cuda.ModelShape;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.kernels.KernelCompiler;
+import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.fetch.IndexLocation;
@@ -20,18 +22,22 @@ import java.util.OptionalInt;
 
 /** The CUDA executor from the options: finds libraries, compiles kernels, and says what was found and chosen. */
 final class CudaBackend {
+    /** A task takes milliseconds; a machine that is suspended for so long has lost its clients anyway. */
+    private static final long WATCHDOG_NANOS = 10_000_000_000L;
+
     private CudaBackend() {}
 
     /** Takes ownership of the checkpoint unless it throws. */
     static Backend start(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
-        if (options.strategy.chosen() != Strategy.GPU_ONLY) {
-            throw new IllegalArgumentException("--strategy " + options.strategy.strategy
-                    + " runs on the CPU executor only as yet; use --strategy gpu-only, or --device cpu");
+        Strategy strategy = options.strategy.chosen();
+        if (strategy != Strategy.GPU_ONLY && strategy != Strategy.ASYNC_OVERLAP) {
+            throw new IllegalArgumentException("--strategy " + strategy.flag()
+                    + " runs on the CPU executor only as yet; use --strategy async-overlap or gpu-only, or --device cpu");
         }
         ModelConfig config = checkpoint.config();
         CudaLibraries libraries = libraries(options.gpu.libraries);
         KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels"));
-        CudaExecutor executor = new CudaExecutor(checkpoint, options(options, config), libraries, compiler);
+        CudaExecutor executor = new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system());
         ExecutorLimits limits = executor.limits();
         log.printf(
                 Locale.ROOT,
@@ -49,11 +55,13 @@ final class CudaBackend {
         int context = Math.min(wanted, limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
         log.printf(
                 Locale.ROOT,
-                "KV: GPU pool %,d blocks, host pool %,d blocks of %d tokens; context %,d tokens%n",
-                limits.gpuBlocks(), limits.hostBlocks(), limits.blockTokens(), context);
+                "KV: GPU pool %,d blocks of %d tokens, host pool %,d blocks of %d; context %,d tokens%n",
+                limits.gpuBlocks(), limits.blockTokens(), limits.hostBlocks(), limits.hostBlockTokens(), context);
+        executor.hostAttention().ifPresent(log::println);
         String profile = executor.device().name() + "; " + checkpoint.name() + "; " + type(options, config).flag()
-                + "; CUDA executor, " + executor.device().multiprocessors() + " multiprocessors";
-        return new Backend(executor, checkpoint.name(), executor.weightBytes(), context, profile, Optional.of(() -> {
+                + "; CUDA executor, " + executor.device().multiprocessors() + " multiprocessors, " + attentionThreads(options) + " threads on "
+                + MachineProbe.machine();
+        return new Backend(executor, checkpoint.name(), executor.weightBytes(), context, profile, executor::profile, Optional.of(() -> {
             CudaExecutor.GpuTime time = executor.gpuTime();
             return new double[] {time.busy(), time.idle()};
         }));
@@ -92,7 +100,16 @@ final class CudaBackend {
                 options.hostKv.map(ByteSize::bytes).orElse(CpuBackend.defaultKv()),
                 options.budget().maxBatchTokens(),
                 options.maxNumSeqs(),
-                !options.gpu.eager);
+                !options.gpu.eager,
+                attentionThreads(options),
+                WATCHDOG_NANOS);
+    }
+
+    /** All cores but two, for the engine and the server; none where the host only keeps preempted KV. */
+    private static int attentionThreads(ModelOptions options) {
+        return options.strategy.chosen() == Strategy.GPU_ONLY
+                ? 0
+                : options.attentionThreads.orElse(Math.max(1, Runtime.getRuntime().availableProcessors() - 2));
     }
 
     static Path cache() {

@@ -3,7 +3,6 @@ package dev.tandem.app;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
-import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.observe.EngineListener;
@@ -80,7 +79,7 @@ final class EngineAssembly implements AutoCloseable {
                     config.budget(),
                     options.strategy.guard.orElse(guarded),
                     backend.executor().limits(),
-                    () -> profiles(log).find(options.strategy.profile, backend.profileName(), backend.executor(), options.seed),
+                    () -> profiles(log).find(options.strategy.profile, backend),
                     log);
             Engine engine = new Engine(config, scheduling.scheduler(), backend.executor(), Clock.system(), listener).start();
             return new EngineAssembly(checkpoint, tokenizer, template, engine, scheduling, backend);
@@ -106,13 +105,11 @@ final class EngineAssembly implements AutoCloseable {
 
     /** Measures a profile, and keeps it. */
     static Profile profile(ModelOptions options, PrintStream log) {
-        if (options.gpu.chosen()) {
-            throw new IllegalArgumentException(
-                    "the GPU executor cannot be profiled yet: it has no host tier. Profile the CPU executor with --device cpu");
-        }
         Backend backend = backend(options, log);
-        try (Executor executor = backend.executor()) {
-            return profiles(log).measure(backend.profileName(), executor, options.seed);
+        try {
+            return profiles(log).measure(backend);
+        } finally {
+            backend.executor().close();
         }
     }
 

@@ -37,7 +37,9 @@ final class Profiles {
     }
 
     /** The given file's, else the cached one of this name, else one measured now. */
-    Profile find(Optional<Path> file, String name, Executor executor, long seed) {
+    Profile find(Optional<Path> file, Backend backend) {
+        String name = backend.profileName();
+        Executor executor = backend.executor();
         if (file.isPresent()) {
             Profile profile = read(file.get());
             if (!profile.name().equals(name)) {
@@ -61,7 +63,7 @@ final class Profiles {
                 log.println("given up: the cached profile is broken (" + e.getMessage() + ") and is measured again");
             }
         }
-        return measure(name, executor, seed);
+        return measure(backend);
     }
 
     /** Whether it was measured with a pool not much smaller than this one. */
@@ -86,13 +88,12 @@ final class Profiles {
     }
 
     /** Measures, and keeps the result. */
-    Profile measure(String name, Executor executor, long seed) {
-        Terminal terminal = Terminal.standardError();
+    Profile measure(Backend backend) {
         // the executor pins whoever drives it, and threads started later inherit that: a thread of its own
         CompletableFuture<Profile> measured = new CompletableFuture<>();
         Thread.ofPlatform().name("tandem-profile").start(() -> {
             try {
-                measured.complete(new Profiler(executor, Clock.system(), seed, terminal::count).measure(name));
+                measured.complete(backend.profiler().apply(backend.profileName()));
             } catch (RuntimeException | Error e) {
                 measured.completeExceptionally(e);
             }
@@ -106,7 +107,7 @@ final class Profiles {
         } catch (ExecutionException e) {
             throw e.getCause() instanceof RuntimeException cause ? cause : new IllegalStateException(e.getCause());
         }
-        keep(profile, path(name));
+        keep(profile, path(backend.profileName()));
         return profile;
     }
 

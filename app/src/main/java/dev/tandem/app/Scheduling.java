@@ -12,6 +12,7 @@ import dev.tandem.engine.strategy.Calibrator;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.Guard;
 import dev.tandem.engine.strategy.StepPredictor;
+import dev.tandem.engine.strategy.UntilHostLost;
 import dev.tandem.engine.strategy.Strategy;
 import java.io.PrintStream;
 import java.util.Optional;
@@ -30,7 +31,7 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
             ModelOptions options, Budget budget, boolean guarded, ExecutorLimits limits, Supplier<Profile> profile, PrintStream out) {
         Strategy strategy = options.strategy.chosen();
         DecisionLog log = new DecisionLog(LOGGED);
-        Strategy.Options decided = options.strategy.decide(budget, options.preemption);
+        Strategy.Options decided = options.strategy.decide(budget, options.preemption, Strategy.InFlight.of(limits));
         if (strategy == Strategy.GPU_ONLY) {
             out.println("strategy: gpu-only");
             Policy policy = strategy.policy(decided, null);
@@ -43,9 +44,11 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
         if (!limits.overlaps()) {
             out.println("given up: on this executor both tiers share the same cores, so offloading cannot gain");
         }
+        GpuOnly gpuOnly = new GpuOnly(budget, options.preemption, decided.overtakes());
         if (guarded) {
-            policy = new Guard(policy, new GpuOnly(budget, options.preemption, decided.overtakes()), predictor, Guard.Limits.DEFAULT);
+            policy = new Guard(policy, gpuOnly, predictor, Guard.Limits.DEFAULT);
         }
+        policy = new UntilHostLost(policy, gpuOnly);
         Scheduler scheduler =
                 new PolicyScheduler(policy, predictor::of, new Calibrator(cost, limits.kvBytesPerToken()), log);
         return new Scheduling(scheduler, log, Optional.of(cost));

@@ -85,7 +85,7 @@ final class StrategyOptions {
         return Strategy.of(strategy);
     }
 
-    Strategy.Options decide(Budget budget, Preemption preemption) {
+    Strategy.Options decide(Budget budget, Preemption preemption, Strategy.InFlight inFlight) {
         return new Strategy.Options(
                 budget,
                 preemption,
@@ -96,7 +96,8 @@ final class StrategyOptions {
                 chunkedPrefill,
                 apexLeastCpuRatio,
                 true,
-                maxOvertakes);
+                maxOvertakes,
+                inFlight);
     }
 
     private static long nanos(String flag, double millis) {

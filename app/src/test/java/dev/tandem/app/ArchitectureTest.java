@@ -41,7 +41,7 @@ class ArchitectureTest {
         mayKnow("text", "java..", "tools.jackson..", "ai.djl..");
         mayKnow("model", "java..", "tools.jackson..", "dev.tandem.engine..");
         mayKnow("cpu", "java..", "jdk.incubator.vector..", "dev.tandem.engine..", "dev.tandem.model..");
-        mayKnow("cuda", "java..", "dev.tandem.engine..", "dev.tandem.model..", "dev.tandem.fetch..");
+        mayKnow("cuda", "java..", "dev.tandem.engine..", "dev.tandem.model..", "dev.tandem.fetch..", "dev.tandem.cpu..");
         mayKnow("bench", "java..", "dev.tandem.engine..");
         mayKnow(
                 "server", "java..", "tools.jackson..", "io.netty..", "io.prometheus..", "dev.tandem.engine..",

@@ -37,6 +37,9 @@ import java.util.Queue;
  * <p>Owned by: engine thread, which is also the workers' first.
  */
 public final class CpuExecutor implements Executor {
+    /** Rows in flight that a layer picks up at most: they are rows of the step's products like others. */
+    private static final int MOST_SLOTS = 256;
+
     private final ExecutorLimits limits;
     private final Arena arena = Arena.ofShared();
     private final Checkpoint checkpoint;
@@ -67,12 +70,15 @@ public final class CpuExecutor implements Executor {
                     config.vocabulary(),
                     config.usableContext(),
                     KvStore.BLOCK_TOKENS,
+                    KvStore.BLOCK_TOKENS,
                     options.gpuBlocks(),
                     options.hostBlocks(),
                     options.maxBatchTokens(),
                     config.layers(),
                     config.kvBytesPerToken(options.kvType()),
-                    false);
+                    false,
+                    MOST_SLOTS,
+                    Integer.MAX_VALUE);
             stores.put(Place.GPU, store(Place.GPU, options.gpuBlocks(), config, options.kvType()));
             stores.put(Place.HOST, store(Place.HOST, options.hostBlocks(), config, options.kvType()));
             LlamaWeights weights = loadWeights(config, options.weightType());

@@ -1,6 +1,7 @@
 package dev.tandem.cpu;
 
 import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -61,7 +62,7 @@ final class RandomPolicy implements Policy {
     }
 
     private void host(StepDraft draft, Sequence sequence) {
-        int blocks = draft.state().kv().blocksFor(sequence.length());
+        int blocks = draft.state().kv().blocksFor(Place.GPU, sequence.length());
         if (chance(5) && blocks <= draft.freeGpu() && left(draft) > 0) {
             draft.bringIn(sequence);
             draft.add(random.nextInt(2), sequence, 1, KvReader.GPU_FROM_GPU);
@@ -78,9 +79,9 @@ final class RandomPolicy implements Policy {
     }
 
     private void start(StepDraft draft, Sequence sequence) {
-        int blocks = draft.state().kv().blocksFor(sequence.length());
         int length = sequence.length();
-        if (left(draft) >= length && blocks <= draft.freeHost() && chance(2)) {
+        int blocks = draft.state().kv().blocksFor(Place.GPU, length);
+        if (left(draft) >= length && draft.state().kv().blocksFor(Place.HOST, length) <= draft.freeHost() && chance(2)) {
             draft.start(sequence, length, KvReader.GPU_WHILE_LANDING);
         } else if (left(draft) > 0 && blocks <= draft.freeGpu() && chance(2)) {
             draft.start(sequence, 1 + random.nextInt(Math.min(length, left(draft))), KvReader.GPU_FROM_GPU);

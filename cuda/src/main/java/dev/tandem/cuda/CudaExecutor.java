@@ -12,12 +12,17 @@ import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.MatrixProducts;
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cpu.decode.DecodeImplementations;
+import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepTimes;
 import dev.tandem.engine.batch.SubBatch;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
@@ -26,24 +31,27 @@ import dev.tandem.engine.sample.SamplingScratch;
 import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.ModelConfig;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
-import java.util.NavigableMap;
+import java.util.Map;
 import java.util.Optional;
-import java.util.TreeMap;
 
 /**
- * Runs gpu-only step plans on an NVIDIA GPU. Steps of decode rows alone are replayed from CUDA graphs, one for each bucket of
- * row counts; steps with prompt tokens are enqueued kernel by kernel while the GPU works on them. Tokens are chosen on the
- * GPU; requests with penalties, biases or log-probabilities have their row of logits brought to the host.
+ * Runs step plans of one unified batch on an NVIDIA GPU. Steps of decode rows alone are replayed from CUDA graphs, one for each
+ * bucket of row counts; steps with prompt tokens or swaps are enqueued kernel by kernel while the GPU works on them. Tokens are
+ * chosen on the GPU; requests with penalties, biases or log-probabilities have their row of logits brought to the host.
+ *
+ * <p>With attention threads, the host pool's rows decode too (async overlap by ready slots): the last rows of a step are slots,
+ * which rows in flight board and leave at every layer as {@link FlightDeck} has it, and {@link FlightWorkers} attend. Nothing
+ * here happens once a layer, and the GPU waits for nobody.
  *
  * <p>A second plan waits in {@link #submit} for the first, whose inputs and logits it overwrites.
- *
- * <p>The host pool is pinned memory in the GPU's block format: preempted KV waits there.
  *
  * <p>Owned by: engine thread. Construction may happen on another thread.
  */
@@ -52,6 +60,12 @@ public final class CudaExecutor implements Executor {
     private static final int MOST_GRAPH_ROWS = 512;
     /** Above {@link Kernels#SKINNY_ROWS}, products are rounded up to so many rows anyway. */
     private static final int BUCKET_STEP = 64;
+    /** Slots for rows in flight of a step that has any. */
+    private static final int LEAST_SLOTS = 8;
+    /** Seconds between the steps of a busy engine, as measured on an H200. */
+    private static final double STEP_OVERHEAD = 60e-6;
+    /** Cores for the engine and the server. */
+    private static final int CORES_LEFT = 2;
     private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
     /** Compute capability. */
     private static final int LEAST_WITH_BFLOAT16 = 80;
@@ -79,20 +93,34 @@ public final class CudaExecutor implements Executor {
     private final float[] logits;
     private final SamplingScratch scratch = new SamplingScratch();
     private final ExecutorLimits limits;
-    private final NavigableMap<Integer, Graph> graphs = new TreeMap<>();
+    private final Map<Replay, Graph> graphs = new HashMap<>();
+    private final int graphRows;
+    /** Empty without attention threads. */
+    private final Optional<FlightDeck> deck;
+    private final Optional<FlightWorkers> workers;
+    private final Clock time;
+    private long busyBefore;
     private final ArrayDeque<Outstanding> outstanding = new ArrayDeque<>();
     private final ArrayDeque<StepResult> finished = new ArrayDeque<>();
     private final MemoryLedger ledger;
     private Thread user;
 
-    private record Outstanding(StepPlan plan, List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int slot) {}
+    /**
+     * @param firstSample sampled row of the first slot
+     * @param clock where its events are
+     */
+    private record Outstanding(StepPlan plan, List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSample, int slots, int clock) {}
+
+    /** @param rows slots included */
+    private record Replay(int rows, int slots) {}
 
     /**
      * Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's.
      *
      * @throws CudaException when the machine, its libraries or its memory do not suffice
      */
-    public CudaExecutor(Checkpoint checkpoint, CudaOptions options, CudaLibraries libraries, KernelCompiler compiler) {
+    public CudaExecutor(
+            Checkpoint checkpoint, CudaOptions options, CudaLibraries libraries, KernelCompiler compiler, Clock time) {
         this.options = options;
         this.checkpoint = checkpoint;
         this.shape = new ModelShape(checkpoint.config(), options.type());
@@ -110,39 +138,51 @@ public final class CudaExecutor implements Executor {
             weights = own(new CudaWeights(device, stream, kernels, shape, checkpoint));
             int contextTokens = checkpoint.config().usableContext();
             int maxSequences = options.maxSequences();
+            boolean hybrid = options.attentionThreads() > 0;
+            if (hybrid) {
+                HostFormat.check(shape);
+            }
+            int slots = hybrid ? FlightDeck.MOST_SLOTS : 0;
             forward = own(new CudaForward(
-                    device, stream, kernels, products, weights, shape, options.maxBatchTokens(), maxSequences));
+                    device, stream, kernels, products, weights, shape, options.maxBatchTokens() + slots, maxSequences + slots));
             measureProducts();
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
-            pools = own(new KvPools(device, shape, gpuBlocks, options.hostBytes()));
+            pools = own(new KvPools(
+                    device, kernels, shape, gpuBlocks, hybrid ? stagingBlocks() : 0, options.hostBytes(), maxSequences));
             stream.fill(pools.gpu(), 0);
-            forward.pool(pools.gpu(), gpuBlocks);
+            forward.pools(pools, gpuBlocks);
+            deck = hybrid ? Optional.of(own(new FlightDeck(device, stream, shape))) : Optional.empty();
+            deck.ifPresent(forward::flights);
             layout = new StepLayout(shape, forward.attentionBlocks());
             timer = own(new StepTimer(device, stream, forward, layout, shape));
             clock = own(new GpuClock(device));
-            int graphRows = roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
-            int tables = gpuBlocks + maxSequences;
-            decodeInputs = own(new StepBuffer(device, graphRows, graphRows, 1, tables, "decode steps"));
+            graphRows = roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
+            int tables = gpuBlocks + maxSequences + (hybrid ? stagingBlocks() : 0);
+            decodeInputs = own(new StepBuffer(device, graphRows + slots, graphRows + slots, 1, tables, "decode steps"));
             int tiles = options.maxBatchTokens() / shape.tileTokens() + maxSequences + 1;
-            mixedInputs = own(new StepBuffer(device, options.maxBatchTokens(), maxSequences, tiles, tables, "mixed steps"));
-            int sampled = Math.max(graphRows, maxSequences);
+            mixedInputs = own(new StepBuffer(
+                    device, options.maxBatchTokens() + slots, maxSequences + slots, tiles, tables, "mixed steps"));
+            int sampled = Math.max(graphRows, maxSequences) + slots;
             chosen = own(device.pinned(4L * GpuClock.RING * sampled, "sampled tokens"));
             logitsRow = own(device.pinned(4L * shape.vocabulary(), "a row of logits"));
             logits = new float[shape.vocabulary()];
             limits = new ExecutorLimits(
-                    checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, gpuBlocks, pools.hostBlocks(),
-                    options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), false);
+                    checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
+                    pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
+                    hybrid ? FlightDeck.MOST : 0);
             long beforeGraphs = device.memory().free();
             warmUp();
             timer.chooseMethods(decodeInputs);
             if (options.graphs()) {
-                captureGraphs(graphRows);
+                captureGraphs();
             }
             ledger = new MemoryLedger(
                     weights.bytes(), forward.bytes() + products.workspaceBytes() + decodeInputs.bytes() + mixedInputs.bytes(),
                     Math.max(0, beforeGraphs - device.memory().free()), pools.gpu().bytes(), pools.hostBytes(),
                     device.memory().free(), device.memory().total());
+            this.time = time;
+            workers = deck.map(d -> own(startWorkers(d)));
         } catch (RuntimeException | Error e) {
             closeOwned();
             throw e;
@@ -152,6 +192,19 @@ public final class CudaExecutor implements Executor {
     private <T extends AutoCloseable> T own(T resource) {
         owned.push(resource);
         return resource;
+    }
+
+    /** Of one layer: a whole step of prompts may land. */
+    private int stagingBlocks() {
+        return options.maxBatchTokens() / ModelShape.BLOCK_TOKENS + options.maxSequences();
+    }
+
+    private FlightWorkers startWorkers(FlightDeck rows) {
+        ModelConfig config = shape.config();
+        PagedDecodeAttention attention = DecodeImplementations.all(
+                        new BlockFormat(config.kvHeads(), config.headDim(), shape.type()), config.heads())
+                .getFirst();
+        return new FlightWorkers(rows, attention, pools, time, options.attentionThreads(), CORES_LEFT, options.watchdogNanos());
     }
 
     private int layers() {
@@ -183,7 +236,8 @@ public final class CudaExecutor implements Executor {
     private int affordableBlocks(long used) {
         Device.Memory memory = device.memory();
         long budget = Math.min((long) (options.memoryUtilization() * memory.total()) - used, memory.free()) - RESERVE_BYTES;
-        long blocks = budget / (shape.blockBytes() * layers());
+        long staging = options.attentionThreads() > 0 ? 2 * stagingBlocks() * shape.blockBytes() : 0;
+        long blocks = (budget - staging) / (shape.blockBytes() * layers());
         if (blocks < 1) {
             throw new CudaException(String.format(
                     Locale.ROOT,
@@ -196,22 +250,26 @@ public final class CudaExecutor implements Executor {
 
     /** Every kernel once, so that nothing is loaded while a graph is captured. */
     private void warmUp() {
-        for (int bucket = 1; bucket <= decodeInputs.rowCapacity(); bucket = nextBucket(bucket + 1)) {
+        for (int bucket = 1; bucket <= graphRows; bucket = nextBucket(bucket + 1)) {
             decodeInputs.clear();
             StepLayout.pad(decodeInputs, 0, bucket);
-            layout.spread(decodeInputs);
+            layout.spread(decodeInputs, 0);
             decodeInputs.upload(stream);
-            forward.run(stream, decodeInputs, new Extent(bucket, bucket, true, 0));
+            forward.run(stream, decodeInputs, new Extent(bucket, bucket, true, 0, 0));
             stream.synchronise();
         }
     }
 
-    private void captureGraphs(int graphRows) {
+    private void captureGraphs() {
         for (int bucket = 1; bucket <= graphRows; bucket = nextBucket(bucket + 1)) {
-            int rows = bucket;
-            graphs.put(rows, own(stream.capture(
-                    () -> forward.run(stream, decodeInputs, new Extent(rows, rows, true, 0)))));
+            graph(new Replay(bucket, 0));
         }
+    }
+
+    /** Those with slots are captured when they are first needed: a few milliseconds, once. */
+    private Graph graph(Replay replay) {
+        return graphs.computeIfAbsent(replay, key -> own(stream.capture(() -> forward.run(
+                stream, decodeInputs, new Extent(key.rows(), key.rows(), true, 0, key.slots())))));
     }
 
     private static int nextBucket(int rows) {
@@ -237,6 +295,11 @@ public final class CudaExecutor implements Executor {
         return device;
     }
 
+    /** Who attends on the CPU; empty without attention threads. */
+    public Optional<String> hostAttention() {
+        return workers.map(w -> "host attention: " + w.count() + " threads" + (w.isPinned() ? " pinned" : "") + ", " + w.implementation());
+    }
+
     /** Bytes of weights that a decoding step reads. */
     public long weightBytes() {
         return weights.bytesRead();
@@ -256,8 +319,7 @@ public final class CudaExecutor implements Executor {
     /** Times decode steps on random KV. For measurements before serving. */
     public StepTimer.StepTime timeDecode(int rows, int context, int repeats) {
         device.makeCurrent();
-        kernels.randomFill.launch(
-                stream, 4096, 1, pools.gpu().address(), pools.gpu().bytes() / 2, Integer.MAX_VALUE, Integer.MAX_VALUE, 1L, 0f, 1f);
+        randomiseGpu();
         return timer.decode(decodeInputs, rows, nextBucket(rows), context, limits.gpuBlocks(), repeats);
     }
 
@@ -265,6 +327,27 @@ public final class CudaExecutor implements Executor {
     public StepTimer.StepTime timePrefill(int tokens, int repeats) {
         device.makeCurrent();
         return timer.prefill(mixedInputs, tokens, limits.gpuBlocks(), repeats);
+    }
+
+    /**
+     * Measures what the strategies decide by; before serving. KV of both pools is overwritten.
+     *
+     * @throws CudaException without attention threads
+     */
+    public Profile profile(String name) {
+        if (workers.isEmpty()) {
+            throw new CudaException("profiling needs threads for the CPU's attention: use a strategy with a host tier");
+        }
+        device.makeCurrent();
+        randomiseGpu();
+        CudaProfiler profiler = new CudaProfiler(
+                timer, stream, pools, shape, decodeInputs, mixedInputs, deck.orElseThrow(), workers.get(), time, limits.gpuBlocks());
+        return profiler.measure(name, graphRows, options.maxBatchTokens(), STEP_OVERHEAD);
+    }
+
+    private void randomiseGpu() {
+        kernels.randomFill.launch(
+                stream, 4096, 1, pools.gpu().address(), pools.gpu().bytes() / 2, Integer.MAX_VALUE, Integer.MAX_VALUE, 1L, 0f, 1f);
     }
 
     @Override
@@ -283,66 +366,112 @@ public final class CudaExecutor implements Executor {
             }
             int slot = clock.begin(stream);
             pools.beginStep();
-            plan.swaps().forEach(swap -> pools.swap(stream, forward, swap));
+            plan.swaps().forEach(pools::swap);
+            plan.park().forEach(sequence -> deck.ifPresent(d -> d.park(sequence)));
             outstanding.add(enqueue(plan, chunks, slot));
+            pools.end(stream);
             clock.end(stream, slot);
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
         }
     }
 
-    /** Chunks of one row first: they share the decode kernel. */
-    private static List<Chunk> ordered(StepPlan plan) {
-        if (plan.subBatches().size() > 1 || !plan.admissions().isEmpty() || plan.slotsPerLayer() > 0) {
-            throw new ExecutorException("the CUDA executor runs gpu-only steps; this plan has two sub-batches or rows in flight");
+    /** Rows that share the decode kernel first. */
+    private List<Chunk> ordered(StepPlan plan) {
+        boolean flies = !plan.admissions().isEmpty() || plan.slotsPerLayer() > 0;
+        if (plan.subBatches().size() > 1 || !plan.resume().isEmpty()) {
+            throw new ExecutorException("the CUDA executor runs one batch a step; this plan has two, or rows that finish in it");
+        }
+        if (flies && deck.isEmpty() || plan.admissions().size() > FlightDeck.MOST_SLOTS) {
+            throw new ExecutorException("this plan has rows in flight, or more than " + FlightDeck.MOST_SLOTS
+                    + " that enter in one step; the CUDA executor has " + limits.slotsPerLayer() + " slots");
         }
         List<Chunk> chunks = new ArrayList<>();
         for (SubBatch batch : plan.subBatches()) {
-            batch.chunks().stream().filter(chunk -> chunk.rows() == 1).forEach(chunks::add);
-            batch.chunks().stream().filter(chunk -> chunk.rows() > 1).forEach(chunks::add);
+            batch.chunks().stream().filter(CudaExecutor::sharesDecodeKernel).forEach(chunks::add);
+            batch.chunks().stream().filter(chunk -> !sharesDecodeKernel(chunk)).forEach(chunks::add);
         }
         for (Chunk chunk : chunks) {
-            if (chunk.reader() != KvReader.GPU_FROM_GPU) {
-                throw new ExecutorException("the CUDA executor runs gpu-only steps; this plan has a row read by " + chunk.reader());
+            boolean lands = chunk.reader() == KvReader.GPU_WHILE_LANDING && deck.isPresent() && chunk.start() == 0;
+            if (chunk.reader() != KvReader.GPU_FROM_GPU && !lands) {
+                throw new ExecutorException("the CUDA executor cannot run a row read by " + chunk.reader());
             }
         }
         return chunks;
     }
 
-    private Outstanding enqueue(StepPlan plan, List<Chunk> chunks, int slot) {
+    private static boolean sharesDecodeKernel(Chunk chunk) {
+        return chunk.rows() == 1 && chunk.reader() == KvReader.GPU_FROM_GPU;
+    }
+
+    /** Slots of a step are one of few numbers, because graphs are made for them. */
+    private static int slots(StepPlan plan) {
+        int wanted = Math.min(Math.max(plan.slotsPerLayer(), plan.admissions().size()), FlightDeck.MOST_SLOTS);
+        if (wanted == 0) {
+            return 0;
+        }
+        return Math.max(LEAST_SLOTS, Integer.highestOneBit(2 * wanted - 1));
+    }
+
+    private Outstanding enqueue(StepPlan plan, List<Chunk> chunks, int clockSlot) {
         List<Chunk> sampled = new ArrayList<>();
         List<Optional<TokenSampler.Draw>> draws = new ArrayList<>();
-        if (chunks.isEmpty()) {
-            return new Outstanding(plan, sampled, draws, slot);
+        int slots = slots(plan);
+        if (chunks.isEmpty() && slots == 0) {
+            pools.begin(stream);
+            return new Outstanding(plan, sampled, draws, 0, 0, clockSlot);
         }
         int rows = chunks.stream().mapToInt(Chunk::rows).sum();
-        boolean replay = chunks.getLast().rows() == 1
-                && rows <= (graphs.isEmpty() ? 0 : graphs.lastKey())
-                && chunks.stream().allMatch(chunk -> chunk.sampler().isPresent());
+        boolean replay = options.graphs()
+                && rows <= graphRows
+                && plan.swaps().isEmpty()
+                && chunks.stream().allMatch(chunk -> sharesDecodeKernel(chunk) && chunk.sampler().isPresent());
         StepBuffer inputs = replay ? decodeInputs : mixedInputs;
-        int decodes = layout.fill(inputs, chunks, sampled);
-        for (Chunk chunk : sampled) {
-            Optional<TokenSampler.Draw> draw = chunk.sampler().orElseThrow().draw();
-            draw.filter(d -> !d.greedy()).ifPresent(d -> inputs.draw(
-                    draws.size(), d.temperature(), d.topP(), d.minP(), d.uniform(), d.topK()));
-            draws.add(draw);
+        int decodes = layout.fill(inputs, chunks, pools, sampled);
+        layout.spread(inputs, slots);
+        drawn(inputs, sampled, draws);
+        // a graph's rows are padded: slots come after
+        int first = replay ? nextBucket(rows + slots) - slots : rows;
+        int firstSample = replay ? first : sampled.size();
+        if (slots > 0) {
+            StepLayout.slots(inputs, first, slots, firstSample, admit(plan));
         }
         if (replay) {
-            int bucket = graphs.ceilingKey(rows);
-            StepLayout.pad(inputs, rows, bucket);
+            StepLayout.pad(inputs, rows, first);
             inputs.upload(stream);
-            stream.launch(graphs.get(bucket));
+            stream.launch(graph(new Replay(first + slots, slots)));
         } else {
+            pools.begin(stream);
             inputs.upload(stream);
-            forward.run(stream, inputs, new Extent(rows, sampled.size(), decodes > 0, inputs.tileCount()));
+            forward.run(stream, inputs, new Extent(rows + slots, firstSample + slots, decodes > 0, inputs.tileCount(), slots));
         }
-        if (inputs.drawCount() > 0) {
-            forward.sample(stream, inputs, inputs.drawCount());
+        boolean slotsDraw = slots > 0 && deck.orElseThrow().draws();
+        if (inputs.drawCount() > 0 || slotsDraw) {
+            forward.sample(stream, inputs, inputs.drawCount(), slotsDraw ? slots : 0, firstSample + slots);
         }
-        if (!sampled.isEmpty()) {
-            stream.download(chosenTokens(slot), forward.chosen(), 0, 4L * sampled.size());
+        if (firstSample + slots > 0) {
+            stream.download(chosenTokens(clockSlot), forward.chosen(), 0, 4L * (firstSample + slots));
         }
-        return new Outstanding(plan, sampled, draws, slot);
+        if (slots > 0) {
+            deck.orElseThrow().download(stream, slots);
+        }
+        return new Outstanding(plan, sampled, draws, firstSample, slots, clockSlot);
+    }
+
+    private static void drawn(StepBuffer inputs, List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws) {
+        for (Chunk chunk : sampled) {
+            Optional<TokenSampler.Draw> draw = chunk.sampler().orElseThrow().draw();
+            draw.filter(d -> !d.greedy()).ifPresent(d -> inputs.draw(draws.size(), d));
+            draws.add(draw);
+        }
+    }
+
+    private List<Flight> admit(StepPlan plan) {
+        List<Flight> admitted = plan.admissions().stream().map(deck.orElseThrow()::admit).toList();
+        if (!admitted.isEmpty()) {
+            workers.orElseThrow().wake();
+        }
+        return admitted;
     }
 
     private MemorySegment chosenTokens(int slot) {
@@ -362,24 +491,80 @@ public final class CudaExecutor implements Executor {
 
     private StepResult complete(Outstanding step) {
         try {
-            clock.await(step.slot());
-            List<StepResult.Sampled> sampled = new ArrayList<>(step.sampled().size());
-            MemorySegment tokens = chosenTokens(step.slot());
+            clock.await(step.clock());
+            List<StepResult.Sampled> sampled = new ArrayList<>(step.sampled().size() + step.slots());
+            MemorySegment tokens = chosenTokens(step.clock());
             for (int i = 0; i < step.sampled().size(); i++) {
                 Chunk chunk = step.sampled().get(i);
-                sampled.add(new StepResult.Sampled(chunk.sequence(), choice(chunk, step.draws().get(i), i, tokens.getAtIndex(JAVA_INT, i))));
+                Choice choice = choice(chunk.sampler().orElseThrow(), step.draws().get(i), i, tokens.getAtIndex(JAVA_INT, i));
+                sampled.add(new StepResult.Sampled(chunk.sequence(), choice));
             }
-            return new StepResult(step.plan().step(), sampled, List.of(), List.of(), StepTimes.NONE);
+            List<Long> parked = new ArrayList<>();
+            List<StepResult.Lost> lost = new ArrayList<>();
+            if (deck.isPresent()) {
+                land(step, tokens, sampled, parked);
+                collect(parked, lost);
+            }
+            return new StepResult(step.plan().step(), sampled, List.of(), parked, lost, times());
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
         }
     }
 
-    private Choice choice(Chunk chunk, Optional<TokenSampler.Draw> draw, int index, int token) {
+    /** Rows in flight that went through the last layer. */
+    private void land(Outstanding step, MemorySegment tokens, List<StepResult.Sampled> sampled, List<Long> parked) {
+        for (int slot = 0; slot < step.slots(); slot++) {
+            Flight flight = deck.orElseThrow().landed(slot);
+            if (flight == null) {
+                continue;
+            }
+            if (flight.parked) {
+                parked.add(flight.sequence());
+            } else {
+                int row = step.firstSample() + slot;
+                Choice choice = choice(flight.admission.sampler(), flight.draw, row, tokens.getAtIndex(JAVA_INT, row));
+                sampled.add(new StepResult.Sampled(flight.sequence(), choice));
+            }
+            deck.orElseThrow().end(flight);
+        }
+    }
+
+    /** What the workers let go of, or lost. */
+    private void collect(List<Long> parked, List<StepResult.Lost> lost) {
+        FlightDeck rows = deck.orElseThrow();
+        for (Flight flight = rows.pollReleased(); flight != null; flight = rows.pollReleased()) {
+            parked.add(flight.sequence());
+            rows.end(flight);
+        }
+        for (FlightDeck.Failure failure = rows.pollFailure(); failure != null; failure = rows.pollFailure()) {
+            lost.add(new StepResult.Lost(
+                    failure.flight().sequence(), "its attention on the CPU failed: " + failure.cause(), false));
+            rows.end(failure.flight());
+        }
+        if (rows.isFlying()) {
+            workers.orElseThrow().check().ifPresent(trouble -> {
+                for (Flight flight : List.copyOf(rows.all())) {
+                    lost.add(new StepResult.Lost(flight.sequence(), trouble.message(), flight == trouble.held()));
+                    rows.end(flight);
+                }
+            });
+        }
+    }
+
+    private StepTimes times() {
+        if (workers.isEmpty()) {
+            return StepTimes.NONE;
+        }
+        long busy = workers.get().busyNanos();
+        long since = busy - busyBefore;
+        busyBefore = busy;
+        return new StepTimes(0, 0, 0, since, 0, 0, 0);
+    }
+
+    private Choice choice(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int index, int token) {
         if (token < 0) {
             throw new ExecutorException("the model produced logits that are not numbers (NaN)");
         }
-        TokenSampler sampler = chunk.sampler().orElseThrow();
         if (draw.isPresent()) {
             return sampler.chosen(token);
         }
@@ -407,6 +592,13 @@ public final class CudaExecutor implements Executor {
     }
 
     private void closeOwned() {
+        if (!owned.isEmpty() && owned.peek() instanceof FlightWorkers running) {
+            owned.pop();
+            running.close();
+            if (!running.ended()) {
+                return; // a stalled worker may still use what would be freed; the process's end frees it
+            }
+        }
         while (!owned.isEmpty()) {
             try {
                 owned.pop().close();

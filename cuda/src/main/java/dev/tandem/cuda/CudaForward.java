@@ -33,8 +33,11 @@ final class CudaForward implements AutoCloseable {
     private final ModelConfig config;
     private final float epsilon;
     private final int attentionBlocks;
+    private KvPools pools;
     private long blocks;
     private long layerBytes;
+    private int gpuBlocks;
+    private long flights;
     private final List<DeviceBuffer> buffers = new ArrayList<>();
     private final Linear linear;
     private final DeviceBuffer frequencies;
@@ -63,14 +66,24 @@ final class CudaForward implements AutoCloseable {
         ROW_WISE
     }
 
-    /** What one step enqueues; all parts unless time is measured. */
-    record Extent(int rows, int sampled, boolean decodes, int tiles, Set<Part> parts) {
-        Extent(int rows, int sampled, boolean decodes, int tiles) {
-            this(rows, sampled, decodes, tiles, EnumSet.allOf(Part.class));
+    /**
+     * What one step enqueues; all parts unless time is measured.
+     *
+     * @param rows slots for rows in flight, which are the last, included
+     * @param sampled likewise
+     */
+    record Extent(int rows, int sampled, boolean decodes, int tiles, int slots, Set<Part> parts) {
+        Extent(int rows, int sampled, boolean decodes, int tiles, int slots) {
+            this(rows, sampled, decodes, tiles, slots, EnumSet.allOf(Part.class));
         }
 
         Extent only(Set<Part> some) {
-            return new Extent(rows, sampled, decodes, tiles, some);
+            return new Extent(rows, sampled, decodes, tiles, slots, some);
+        }
+
+        /** No row comes after it without slots. */
+        int firstSlot() {
+            return slots == 0 ? Integer.MAX_VALUE : rows - slots;
         }
 
         boolean has(Part part) {
@@ -121,14 +134,17 @@ final class CudaForward implements AutoCloseable {
         }
     }
 
-    /**
-     * Says where KV is; before the first {@link #run}.
-     *
-     * @param kv the GPU pool: [layers][blocks]
-     */
-    void pool(DeviceBuffer kv, int gpuBlocks) {
-        blocks = kv.address();
+    /** Says where KV is; before the first {@link #run}. */
+    void pools(KvPools kv, int gpuBlocks) {
+        this.pools = kv;
+        this.gpuBlocks = gpuBlocks;
+        blocks = kv.gpu().address();
         layerBytes = gpuBlocks * shape.blockBytes();
+    }
+
+    /** Says where rows in flight are; before the first step with slots. */
+    void flights(FlightDeck deck) {
+        flights = deck.address();
     }
 
     private DeviceBuffer buffer(long bytes, String label) {
@@ -160,17 +176,19 @@ final class CudaForward implements AutoCloseable {
         if (extent.has(Part.ROW_WISE)) {
             kernels.embed.launch(
                     stream, extent.rows(), 1, step.tokens(), step.positions(), weights.embeddings, frequencies.address(),
-                    residual.address(), angles.address());
+                    residual.address(), angles.address(), extent.firstSlot(), flights, step.admitted(), step.admittedDraws());
         }
         int pending = 0;
         for (int i = 0; i < weights.layers.size(); i++) {
             CudaWeights.Layer layer = weights.layers.get(i);
-            norm(stream, extent, pending, layer.inputNorm());
+            norm(stream, extent, pending, layer.inputNorm(), i);
             int splits = extent.has(Part.PRODUCTS) ? linear.qkv(stream, i, extent.rows()) : 0;
+            pools.beforeStore(stream, i);
             rotate(stream, step, extent, i, splits);
-            attend(stream, step, extent, blocks + i * layerBytes);
+            pools.afterStore(stream, i);
+            attend(stream, step, extent, i);
             pending = extent.has(Part.PRODUCTS) ? linear.output(stream, i, extent.rows()) : 0;
-            norm(stream, extent, pending, layer.attentionNorm());
+            norm(stream, extent, pending, layer.attentionNorm(), i + 1);
             pending = feedForward(stream, extent, i);
         }
         if (extent.sampled() > 0) {
@@ -183,7 +201,7 @@ final class CudaForward implements AutoCloseable {
             // the step's rows stay where they are: the norm of the sampled ones alone is taken
             kernels.addNorm.launch(
                     stream, extent.sampled(), 1, residual.address(), linear.partials(), pending, extent.rows(), weights.norm,
-                    step.samples(), normed.address(), epsilon);
+                    step.samples(), normed.address(), epsilon, extent.firstSlot(), flights, config.layers());
         }
         if (extent.has(Part.PRODUCTS)) {
             linear.head(stream, extent.sampled());
@@ -207,16 +225,23 @@ final class CudaForward implements AutoCloseable {
         return extent.has(Part.PRODUCTS) ? linear.down(stream, layer, rows) : 0;
     }
 
-    /** Replaces the tokens of the first {@code draws} draws of the step. */
-    void sample(Stream stream, StepBuffer step, int draws) {
-        kernels.sample.launch(stream, draws, 1, logits.address(), step.draws(), chosen.address());
+    /**
+     * Replaces the tokens of the first {@code draws} draws of the step, and those of rows in flight that are drawn.
+     *
+     * @param slots 0 when none is
+     */
+    void sample(Stream stream, StepBuffer step, int draws, int slots, int sampled) {
+        kernels.sample.launch(
+                stream, draws + slots, 1, logits.address(), step.draws(), chosen.address(), draws, sampled - slots, flights,
+                config.layers());
     }
 
-    private void norm(Stream stream, Extent extent, int splits, long weight) {
+    /** @param mapLayer who sits in the slots: those who boarded at the layer before it */
+    private void norm(Stream stream, Extent extent, int splits, long weight, int mapLayer) {
         if (extent.has(Part.ROW_WISE)) {
             kernels.addNorm.launch(
                     stream, extent.rows(), 1, residual.address(), linear.partials(), splits, extent.rows(), weight, 0L,
-                    normed.address(), epsilon);
+                    normed.address(), epsilon, extent.firstSlot(), flights, mapLayer);
         }
     }
 
@@ -228,31 +253,28 @@ final class CudaForward implements AutoCloseable {
         CudaWeights.Layer layer = weights.layers.get(index);
         int heads = config.heads() + 2 * config.kvHeads();
         kernels.ropeStore.launch(
-                stream, extent.rows(), (heads + 3) / 4, linear.partials(), splits, extent.rows(), qkv.address(), layer.qkvBias(),
+                stream, extent.rows() + (extent.slots() > 0 ? 1 : 0), (heads + 3) / 4, linear.partials(), splits, extent.rows(), qkv.address(), layer.qkvBias(),
                 layer.queryNorm(), layer.keyNorm(), epsilon, angles.address(), step.slots(), queries.address(),
-                blocks + index * layerBytes);
+                blocks + index * layerBytes, gpuBlocks, pools.stagingShift(index), extent.firstSlot(), flights, index,
+                extent.slots() > 0 ? extent.rows() : Integer.MAX_VALUE);
     }
 
-    private void attend(Stream stream, StepBuffer step, Extent extent, long tiles) {
+    private void attend(Stream stream, StepBuffer step, Extent extent, int layer) {
         if (!extent.has(Part.ATTENTION)) {
             return;
         }
-        if (extent.decodes()) {
+        long tiles = blocks + layer * layerBytes;
+        if (extent.decodes() || extent.slots() > 0) {
             kernels.decodeAttention.launch(
-                    stream, attentionBlocks, 1, queries.address(), tiles, step.tables(), step.sequences(), step.header(),
-                    shape.scoreScale(), attended.address(), partialOut.address(), partialNorm.address(), finished.address());
+                    stream, attentionBlocks + extent.slots(), 1, queries.address(), tiles, step.tables(), step.sequences(), step.header(),
+                    shape.scoreScale(), attended.address(), partialOut.address(), partialNorm.address(), finished.address(),
+                    extent.slots(), extent.firstSlot(), flights, layer);
         }
         if (extent.tiles() > 0) {
             kernels.prefillAttention.launch(
                     stream, extent.tiles(), config.kvHeads(), queries.address(), tiles, step.tables(), step.tiles(),
-                    shape.scoreScale(), attended.address());
+                    shape.scoreScale(), attended.address(), gpuBlocks, pools.stagingShift(layer));
         }
-    }
-
-    /** Copies whole blocks of all layers; {@code pairs} holds (from, to). */
-    void copyBlocks(Stream stream, long from, int fromBlocks, long to, int toBlocks, long pairs, int count) {
-        long words = shape.blockBytes() / 16;
-        kernels.copyBlocks.launch(stream, count, config.layers(), from, to, fromBlocks * words, toBlocks * words, pairs);
     }
 
     /** The blocks of decode attention that are resident at a time. */

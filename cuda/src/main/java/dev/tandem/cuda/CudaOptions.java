@@ -13,6 +13,8 @@ import java.util.OptionalInt;
  * @param maxBatchTokens most rows of a step
  * @param maxSequences most sequences of a step
  * @param graphs whether decode steps are replayed from graphs
+ * @param attentionThreads CPU threads that attend for rows in host KV; 0: preempted KV only waits there
+ * @param watchdogNanos time after which an attention task counts as stalled
  */
 public record CudaOptions(
         int device,
@@ -23,7 +25,9 @@ public record CudaOptions(
         long hostBytes,
         int maxBatchTokens,
         int maxSequences,
-        boolean graphs) {
+        boolean graphs,
+        int attentionThreads,
+        long watchdogNanos) {
     /** @throws IllegalArgumentException that names the flag */
     public CudaOptions {
         if (!(memoryUtilization > 0 && memoryUtilization <= 1)) {

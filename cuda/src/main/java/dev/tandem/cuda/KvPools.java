@@ -1,47 +1,98 @@
 package dev.tandem.cuda;
 
-import static java.lang.foreign.ValueLayout.JAVA_INT;
-
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.kv.Swap;
+import dev.tandem.model.config.DataType;
+import java.lang.foreign.MemorySegment;
+import java.util.SplittableRandom;
+import java.util.stream.IntStream;
 
 /**
- * The bytes of KV blocks in both places, [layers][blocks] of the block format of prelude.cu: GPU memory, and pinned host
- * memory where preempted KV waits. A kernel copies between them over the link.
+ * The bytes of KV blocks in both places and the streams between them. GPU memory holds {@code [layers][blocks]} of prelude.cu's
+ * format, then two layers of staging for prompts that land on the host. Pinned host memory holds {@code [layers][blocks]} of
+ * the format that the CPU attends over. Kernels convert while they copy over the link.
  *
- * <p>Owned by: the executor.
+ * <p>Order within a step: what moves out, then what moves in, a few layers at a time, before each layer writes; a prompt's layer
+ * leaves its staging before the layer after next writes there; the step ends when all has arrived.
+ *
+ * <p>Owned by: engine thread.
  */
 final class KvPools implements AutoCloseable {
+    /** Layers that move at a time: the first layer of a step waits for so much. */
+    private static final int LAYERS_AT_ONCE = 2;
+    /** Layers of staging: one is written while the other leaves. */
+    private static final int STAGES = 2;
+    private static final long WORD = 4;
+    /** Random words that repeat. */
+    private static final int PATTERNS = 1021;
+    /** Thread blocks that copy: enough for the link, few enough to leave the multiprocessors to the step. */
+    private static final int MOST_COPY_BLOCKS = 16;
+    /** Pools below this are not worth huge pages. */
+    private static final long LEAST_HUGE = 256L << 20;
+
     private final ModelShape shape;
+    private final Kernels kernels;
+    private final int layers;
     private final int gpuBlocks;
+    private final int stagingBlocks;
     private final int hostBlocks;
+    private final int copyBlocks;
+    private final long hostBlockBytes;
     private final DeviceBuffer gpu;
     private final PinnedBuffer host;
-    /** (from, to) of the swaps of a step, read by the kernel while the step runs. */
-    private final PinnedBuffer pairs;
-    private int pairCount;
+    private final MoveList outs;
+    private final MoveList ins;
+    private final MoveList landings;
+    private final Stream swapping;
+    private final Stream landing;
+    private final Event planned;
+    private final Event[] swapped;
+    private final Event[] written = new Event[STAGES];
+    private final Event[] landed = new Event[STAGES];
+    private int stagingUsed;
 
-    KvPools(Device device, ModelShape shape, int gpuBlocks, long hostBytes) {
+    /** @param maxSequences most sequences that may move in a step */
+    KvPools(Device device, Kernels kernels, ModelShape shape, int gpuBlocks, int stagingBlocks, long hostBytes, int maxSequences) {
         this.shape = shape;
-        long blockBytes = shape.blockBytes() * shape.config().layers();
+        this.kernels = kernels;
+        this.layers = shape.config().layers();
         this.gpuBlocks = gpuBlocks;
-        this.hostBlocks = (int) Math.min(Integer.MAX_VALUE, hostBytes / blockBytes);
-        this.gpu = device.allocate(gpuBlocks * blockBytes, "the GPU KV pool");
-        this.host = device.pinned(hostBlocks * blockBytes, "the host KV pool");
-        // a step may swap the whole pool out and fill it again
-        this.pairs = device.pinned(16L * gpuBlocks, "block numbers of swaps");
+        this.stagingBlocks = stagingBlocks;
+        this.hostBlockBytes = HostFormat.blockBytes(shape);
+        this.hostBlocks = (int) Math.min(Integer.MAX_VALUE / HostFormat.BLOCK_TOKENS, hostBytes / (hostBlockBytes * layers));
+        this.copyBlocks = Math.min(MOST_COPY_BLOCKS, device.multiprocessors());
+        this.gpu = device.allocate(((long) gpuBlocks * layers + STAGES * stagingBlocks) * shape.blockBytes(), "the GPU KV pool");
+        long bytes = hostBytes();
+        this.host = bytes < LEAST_HUGE ? device.pinned(bytes, "the host KV pool") : device.pinnedHuge(bytes, "the host KV pool");
+        int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
+        int most = gpuBlocks / ratio + maxSequences + 1;
+        this.outs = new MoveList(device, most, "swaps out");
+        this.ins = new MoveList(device, most, "swaps in");
+        this.landings = new MoveList(device, stagingBlocks / ratio + maxSequences + 1, "landing prompts");
+        this.swapping = device.stream("swaps");
+        this.landing = device.stream("landing prompts");
+        this.planned = device.event();
+        this.swapped = new Event[(layers + LAYERS_AT_ONCE - 1) / LAYERS_AT_ONCE];
+        for (int i = 0; i < swapped.length; i++) {
+            swapped[i] = device.event();
+        }
+        for (int i = 0; i < STAGES; i++) {
+            written[i] = device.event();
+            landed[i] = device.event();
+        }
     }
+
 
     DeviceBuffer gpu() {
         return gpu;
-    }
-
-    int gpuBlocks() {
-        return gpuBlocks;
     }
 
     int hostBlocks() {
@@ -49,38 +100,149 @@ final class KvPools implements AutoCloseable {
     }
 
     long hostBytes() {
-        return hostBlocks * shape.blockBytes() * shape.config().layers();
+        return hostBlocks * hostBlockBytes * layers;
     }
 
-    /** Before a step's swaps; those of the step before have run. */
-    void beginStep() {
-        pairCount = 0;
+    /** Address of a host block in a layer. */
+    long hostBlock(int layer, int block) {
+        return host.address() + ((long) layer * hostBlocks + block) * hostBlockBytes;
     }
 
-    void swap(Stream stream, CudaForward forward, Swap swap) {
-        int count = swap.fromBlocks().length;
-        for (int i = 0; i < count; i++) {
-            pairs.memory().setAtIndex(JAVA_INT, 2L * (pairCount + i), swap.fromBlocks()[i]);
-            pairs.memory().setAtIndex(JAVA_INT, 2L * (pairCount + i) + 1, swap.toBlocks()[i]);
+    /** Random values into the first blocks of every layer, for measurements: zeros would be fast. */
+    void randomiseHost(int blocks, DataType type) {
+        int[] patterns = new int[PATTERNS];
+        SplittableRandom random = new SplittableRandom(1);
+        for (int i = 0; i < PATTERNS; i++) {
+            short low = HalfFloats.narrow((float) random.nextDouble(-1, 1), type);
+            short high = HalfFloats.narrow((float) random.nextDouble(-1, 1), type);
+            patterns[i] = low & 0xffff | high << 16;
         }
-        forward.copyBlocks(
-                stream, address(swap.from()), blocks(swap.from()), address(swap.to()), blocks(swap.to()),
-                pairs.address() + 8L * pairCount, count);
-        pairCount += count;
+        MemorySegment source = MemorySegment.ofArray(patterns);
+        IntStream.range(0, layers * blocks).parallel().forEach(i -> {
+            long offset = hostBlock(i / blocks, i % blocks) - host.address();
+            for (long at = 0; at < hostBlockBytes; at += source.byteSize()) {
+                MemorySegment.copy(source, 0, host.memory(), offset + at, Math.min(source.byteSize(), hostBlockBytes - at));
+            }
+        });
     }
 
-    private long address(Place place) {
-        return place == Place.GPU ? gpu.address() : host.address();
+    /** Before a step's moves; those of the step before have run. */
+    void beginStep() {
+        outs.clear();
+        ins.clear();
+        landings.clear();
+        stagingUsed = 0;
     }
 
-    private int blocks(Place place) {
-        return place == Place.GPU ? gpuBlocks : hostBlocks;
+    void swap(Swap swap) {
+        boolean out = swap.to() == Place.HOST;
+        (out ? outs : ins).add(out ? swap.toBlocks() : swap.fromBlocks(), out ? swap.fromBlocks() : swap.toBlocks(), swap.tokens());
+    }
+
+    /** Staging for a prompt that lands on the host: numbers of blocks for its block table, beyond the pool's. */
+    int[] stage(Chunk chunk) {
+        int[] blocks = new int[(chunk.rows() - 1) / ModelShape.BLOCK_TOKENS + 1];
+        for (int i = 0; i < blocks.length; i++) {
+            blocks[i] = stagingUsed + i;
+        }
+        landings.add(chunk.blocks(), blocks, chunk.rows());
+        for (int i = 0; i < blocks.length; i++) {
+            blocks[i] += gpuBlocks;
+        }
+        stagingUsed += blocks.length;
+        return blocks;
+    }
+
+    /** What numbers of staging blocks miss of where the layer's staging is, in blocks from the layer's own. */
+    int stagingShift(int layer) {
+        return (layers - layer - 1) * gpuBlocks + layer % STAGES * stagingBlocks;
+    }
+
+    /** Whether the step moves anything, so that it cannot be replayed from a graph. */
+    boolean moves() {
+        return outs.count() + ins.count() + landings.count() > 0;
+    }
+
+    /** Enqueues the swaps; the step's layers wait for theirs. */
+    void begin(Stream stream) {
+        outs.upload(stream);
+        ins.upload(stream);
+        landings.upload(stream);
+        if (outs.count() + ins.count() == 0) {
+            return;
+        }
+        stream.record(planned);
+        swapping.waitFor(planned);
+        for (int layer = 0; layer < layers; layer += LAYERS_AT_ONCE) {
+            int count = Math.min(LAYERS_AT_ONCE, layers - layer);
+            move(swapping, kernels.moveOut, gpu.address() + layer * layerBytes(), outs, layer, count);
+            move(swapping, kernels.moveIn, gpu.address() + layer * layerBytes(), ins, layer, count);
+            swapping.record(swapped[layer / LAYERS_AT_ONCE]);
+        }
+    }
+
+    private void move(Stream stream, Kernel kernel, long from, MoveList moves, int layer, int count) {
+        if (moves.count() > 0) {
+            kernel.launch(
+                    stream, copyBlocks, 1, from, hostBlock(layer, 0), layerBytes() / WORD, hostBlocks * hostBlockBytes / WORD,
+                    moves.address(), moves.count(), count);
+        }
+    }
+
+    private long layerBytes() {
+        return gpuBlocks * shape.blockBytes();
+    }
+
+    /** Before the layer's K and V are written. */
+    void beforeStore(Stream stream, int layer) {
+        if (outs.count() + ins.count() > 0 && layer % LAYERS_AT_ONCE == 0) {
+            stream.waitFor(swapped[layer / LAYERS_AT_ONCE]);
+        }
+        if (landings.count() > 0 && layer >= STAGES) {
+            stream.waitFor(landed[layer % STAGES]);
+        }
+    }
+
+    /** The layer's K and V are written: prompts in staging leave. */
+    void afterStore(Stream stream, int layer) {
+        if (landings.count() == 0) {
+            return;
+        }
+        stream.record(written[layer % STAGES]);
+        landing.waitFor(written[layer % STAGES]);
+        long stage = gpu.address() + ((long) gpuBlocks * layers + (long) (layer % STAGES) * stagingBlocks) * shape.blockBytes();
+        move(landing, kernels.moveOut, stage, landings, layer, 1);
+        landing.record(landed[layer % STAGES]);
+    }
+
+    /** What follows runs when everything has arrived. */
+    void end(Stream stream) {
+        if (landings.count() > 0) {
+            for (Event event : landed) {
+                stream.waitFor(event);
+            }
+        }
+        if (outs.count() + ins.count() > 0) {
+            stream.waitFor(swapped[swapped.length - 1]);
+        }
     }
 
     @Override
     public void close() {
+        swapping.close();
+        landing.close();
         gpu.close();
         host.close();
-        pairs.close();
+        outs.close();
+        ins.close();
+        landings.close();
+        planned.close();
+        for (Event event : swapped) {
+            event.close();
+        }
+        for (int i = 0; i < STAGES; i++) {
+            written[i].close();
+            landed[i].close();
+        }
     }
 }

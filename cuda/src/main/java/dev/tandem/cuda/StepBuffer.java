@@ -7,12 +7,13 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.engine.sample.TokenSampler;
 import java.lang.foreign.MemorySegment;
 
 /**
  * What a step's kernels read besides weights and KV, as flat integers: written in pinned memory, uploaded once, at fixed
  * addresses so that graphs find it. In this order: counts of decode attention; token, position and slot of each row; rows
- * to sample; random draws; tiles of prefill attention; sequences of decode attention; block tables.
+ * to sample; rows in flight that enter, with their draws; random draws; tiles of prefill attention; sequences of decode attention; block tables.
  *
  * <p>Owned by: engine thread, which must not write while an upload may be under way.
  */
@@ -28,6 +29,8 @@ final class StepBuffer implements AutoCloseable {
     private final int positionsAt;
     private final int slotsAt;
     private final int samplesAt;
+    private final int admittedAt;
+    private final int admittedDrawsAt;
     private final int drawsAt;
     private final int tilesAt;
     private final int sequencesAt;
@@ -49,7 +52,9 @@ final class StepBuffer implements AutoCloseable {
         this.positionsAt = tokensAt + rows;
         this.slotsAt = positionsAt + rows;
         this.samplesAt = slotsAt + rows;
-        this.drawsAt = (samplesAt + samples + 7) / 8 * 8;
+        this.admittedAt = samplesAt + samples;
+        this.admittedDrawsAt = (admittedAt + FlightDeck.MOST_SLOTS + 7) / 8 * 8;
+        this.drawsAt = admittedDrawsAt + DRAW_INTS * FlightDeck.MOST_SLOTS;
         this.tilesAt = drawsAt + DRAW_INTS * samples;
         this.sequencesAt = (tilesAt + TILE_INTS * tiles + 7) / 8 * 8;
         this.tablesAt = sequencesAt + SEQUENCE_INTS * rows;
@@ -119,14 +124,31 @@ final class StepBuffer implements AutoCloseable {
         set(at + 3, table);
     }
 
-    void draw(int index, double temperature, double topP, double minP, double uniform, int topK) {
-        int at = drawsAt + DRAW_INTS * drawCount++;
-        set(at, (float) temperature);
-        set(at + 1, (float) topP);
-        set(at + 2, (float) minP);
-        set(at + 3, (float) uniform);
-        set(at + 4, topK);
+    /** @param index of the sampled row */
+    void draw(int index, TokenSampler.Draw draw) {
+        draw(drawsAt + DRAW_INTS * drawCount++, index, draw);
+    }
+
+    private void draw(int at, int index, TokenSampler.Draw draw) {
+        set(at, (float) draw.temperature());
+        set(at + 1, (float) draw.topP());
+        set(at + 2, (float) draw.minP());
+        set(at + 3, (float) draw.uniform());
+        set(at + 4, draw.topK());
         set(at + 5, index);
+    }
+
+    /** A row in flight that enters layer 0 in a slot. */
+    void admit(int slot, Flight flight) {
+        set(admittedAt + slot, flight.index);
+        int at = admittedDrawsAt + DRAW_INTS * slot;
+        set(at, 0f);
+        flight.draw.filter(draw -> !draw.greedy()).ifPresent(draw -> draw(at, 0, draw));
+    }
+
+    /** Nobody enters in this slot. */
+    void admitNobody(int slot) {
+        set(admittedAt + slot, -1);
     }
 
     private void set(int at, int value) {
@@ -171,6 +193,14 @@ final class StepBuffer implements AutoCloseable {
 
     long samples() {
         return device.address() + 4L * samplesAt;
+    }
+
+    long admitted() {
+        return device.address() + 4L * admittedAt;
+    }
+
+    long admittedDraws() {
+        return device.address() + 4L * admittedDrawsAt;
     }
 
     long draws() {

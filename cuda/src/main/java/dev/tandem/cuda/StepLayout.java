@@ -1,6 +1,8 @@
 package dev.tandem.cuda;
 
+import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.KvReader;
 import java.util.List;
 
 /**
@@ -10,6 +12,9 @@ import java.util.List;
 final class StepLayout {
     /** KV blocks below which spreading decode attention further costs more in merging than it saves. */
     private static final int BLOCKS_A_WARP = 2;
+
+    /** Slots may take one in so many thread blocks of attention. */
+    private static final int MOST_DISPLACED = 8;
 
     private final ModelShape shape;
     private final int attentionBlocks;
@@ -23,24 +28,27 @@ final class StepLayout {
     /**
      * Writes a step's inputs.
      *
-     * @param chunks those of one row first
+     * @param chunks those of one row that the GPU reads from its pool first
+     * @param pools gives staging to prompts that land on the host
      * @param sampled receives the chunks whose last row is sampled, in the order of the samples
      * @return rows of decode attention
      */
-    int fill(StepBuffer inputs, List<Chunk> chunks, List<Chunk> sampled) {
+    int fill(StepBuffer inputs, List<Chunk> chunks, KvPools pools, List<Chunk> sampled) {
         inputs.clear();
         int row = 0;
         int decodes = 0;
         for (Chunk chunk : chunks) {
             int count = chunk.rows();
             int length = chunk.start() + count;
-            int table = inputs.table(chunk.blocks(), (length - 1) / ModelShape.BLOCK_TOKENS + 1);
+            boolean lands = chunk.reader() == KvReader.GPU_WHILE_LANDING;
+            int[] blocks = lands ? pools.stage(chunk) : chunk.blocks();
+            int table = inputs.table(blocks, (length - 1) / ModelShape.BLOCK_TOKENS + 1);
             for (int i = 0; i < count; i++) {
                 int position = chunk.start() + i;
-                int block = chunk.blocks()[position / ModelShape.BLOCK_TOKENS];
+                int block = blocks[position / ModelShape.BLOCK_TOKENS];
                 inputs.row(row + i, chunk.tokens()[i], position, block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
             }
-            if (count == 1) {
+            if (count == 1 && !lands) {
                 inputs.decode(length, table, shape.config().kvHeads());
                 decodes++;
             } else {
@@ -52,8 +60,22 @@ final class StepLayout {
                 sampled.add(chunk);
             }
         }
-        spread(inputs);
+        spread(inputs, 0);
         return decodes;
+    }
+
+    /** Slots for rows in flight, from row {@code first} on; their results are sampled from {@code firstSample} on. */
+    static void slots(StepBuffer inputs, int first, int slots, int firstSample, List<Flight> admitted) {
+        for (int slot = 0; slot < slots; slot++) {
+            inputs.row(first + slot, 0, 0, -1);
+            inputs.sample(firstSample + slot, first + slot);
+            inputs.admitNobody(slot);
+        }
+        for (int slot = 0; slot < admitted.size(); slot++) {
+            Admission admission = admitted.get(slot).admission;
+            inputs.row(first + slot, admission.token(), admission.position(), -1);
+            inputs.admit(slot, admitted.get(slot));
+        }
     }
 
     /** Fills a decode step up to the rows of its graph: rows that store nothing and that nobody looks at. */
@@ -64,8 +86,10 @@ final class StepLayout {
         }
     }
 
-    void spread(StepBuffer inputs) {
-        inputs.spread(attentionBlocks, BLOCKS_A_WARP * shape.decodeWarps());
+    /** Leaves room for the thread blocks of slots, if they would not displace much: they end long before the others. */
+    void spread(StepBuffer inputs, int slots) {
+        int resident = attentionBlocks - Math.min(slots, attentionBlocks / MOST_DISPLACED);
+        inputs.spread(resident, BLOCKS_A_WARP * shape.decodeWarps());
     }
 
     /** The last tile of a chunk sees the longest context: it begins first. */

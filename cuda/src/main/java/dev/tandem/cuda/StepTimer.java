@@ -55,7 +55,7 @@ public final class StepTimer implements AutoCloseable {
             Method best = linear.available().getFirst();
             for (Method method : linear.available()) {
                 linear.choose(rows, method);
-                double time = time(inputs, new Extent(rows, rows, true, 0, LINEAR), CHOICE_REPEATS);
+                double time = time(inputs, new Extent(rows, rows, true, 0, 0, LINEAR), CHOICE_REPEATS);
                 if (time < least) {
                     least = time;
                     best = method;
@@ -88,12 +88,17 @@ public final class StepTimer implements AutoCloseable {
             inputs.sample(row, row);
         }
         StepLayout.pad(inputs, rows, bucket);
-        layout.spread(inputs);
+        layout.spread(inputs, 0);
         inputs.upload(stream);
-        return times(rows, context, inputs, new Extent(bucket, bucket, true, 0), repeats);
+        return times(rows, context, inputs, new Extent(bucket, bucket, true, 0, 0), repeats);
     }
 
     StepTime prefill(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {
+        fillPrompt(inputs, tokens, gpuBlocks);
+        return times(tokens, tokens, inputs, new Extent(tokens, 1, false, inputs.tileCount(), 0), repeats);
+    }
+
+    private void fillPrompt(StepBuffer inputs, int tokens, int gpuBlocks) {
         if (tokens > inputs.rowCapacity() || tokens > gpuBlocks * ModelShape.BLOCK_TOKENS) {
             throw new IllegalArgumentException("a prompt of " + tokens + " tokens does not fit into a step of "
                     + inputs.rowCapacity() + " rows and " + gpuBlocks + " KV blocks");
@@ -106,7 +111,67 @@ public final class StepTimer implements AutoCloseable {
         StepLayout.tiles(inputs, 0, tokens, 0, inputs.table(table, table.length), shape.tileTokens());
         inputs.sample(0, tokens - 1);
         inputs.upload(stream);
-        return times(tokens, tokens, inputs, new Extent(tokens, 1, false, inputs.tileCount()), repeats);
+    }
+
+    /** Milliseconds of all layers of a decode step without context, without what follows them. */
+    double decodeLayers(StepBuffer inputs, int rows, int repeats) {
+        inputs.clear();
+        StepLayout.pad(inputs, 0, rows);
+        layout.spread(inputs, 0);
+        inputs.upload(stream);
+        return time(inputs, new Extent(rows, 0, true, 0, 0), repeats);
+    }
+
+    /** Milliseconds of all layers' linear stages of a step with so many prompt tokens. */
+    double promptLayers(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {
+        fillPrompt(inputs, tokens, gpuBlocks);
+        return time(inputs, new Extent(tokens, 0, false, 0, 0, LINEAR), repeats);
+    }
+
+    /** The median of what {@code work} enqueues, in milliseconds. */
+    double time(int repeats, Runnable work) {
+        double[] times = new double[repeats];
+        for (int i = -WARM_UPS; i < repeats; i++) {
+            stream.record(begin);
+            work.run();
+            stream.record(end);
+            stream.synchronise();
+            times[Math.max(0, i)] = end.millisecondsSince(begin);
+        }
+        Arrays.sort(times);
+        return times[repeats / 2];
+    }
+
+    /** Keeps the GPU at decode steps until it is closed. */
+    final class Busy implements AutoCloseable {
+        private final Graph graph;
+
+        private Busy(StepBuffer inputs) {
+            inputs.clear();
+            StepLayout.pad(inputs, 0, 1);
+            layout.spread(inputs, 0);
+            inputs.upload(stream);
+            graph = stream.capture(() -> forward.run(stream, inputs, new Extent(1, 1, true, 0, 0)));
+            refill();
+        }
+
+        /** Enqueues another step when the last has ended. */
+        void refill() {
+            if (end.reached()) {
+                stream.launch(graph);
+                stream.record(end);
+            }
+        }
+
+        @Override
+        public void close() {
+            stream.synchronise();
+            graph.close();
+        }
+    }
+
+    Busy keepBusy(StepBuffer inputs) {
+        return new Busy(inputs);
     }
 
     private StepTime times(int rows, int context, StepBuffer inputs, Extent extent, int repeats) {
@@ -120,19 +185,10 @@ public final class StepTimer implements AutoCloseable {
 
     /** The median of single replays, in milliseconds. */
     private double time(StepBuffer inputs, Extent extent, int repeats) {
-        double[] times = new double[repeats];
         forward.run(stream, inputs, extent);
         try (Graph graph = stream.capture(() -> forward.run(stream, inputs, extent))) {
-            for (int i = -WARM_UPS; i < repeats; i++) {
-                stream.record(begin);
-                stream.launch(graph);
-                stream.record(end);
-                stream.synchronise();
-                times[Math.max(0, i)] = end.millisecondsSince(begin);
-            }
+            return time(repeats, () -> stream.launch(graph));
         }
-        Arrays.sort(times);
-        return times[repeats / 2];
     }
 
     @Override

@@ -54,7 +54,7 @@ class AttentionKernelTest {
             DeviceBuffer residual = rig.poisoned(4L * rows * shape.hidden());
             rig.kernels.embed.launch(
                     rig.stream, rows, 1, rig.put(new int[] {9, 0, 4}).address(), rig.put(positions).address(), table.address(),
-                    rig.put(frequencies).address(), residual.address(), angles.address());
+                    rig.put(frequencies).address(), residual.address(), angles.address(), Integer.MAX_VALUE, 0L, 0L, 0L);
             float[] embedded = rig.floats(residual, rows * shape.hidden());
             assertThat(Arrays.copyOf(embedded, shape.hidden()))
                     .isEqualTo(Arrays.copyOfRange(rig.halves(table, 10 * shape.hidden()), 9 * shape.hidden(), 10 * shape.hidden()));
@@ -62,7 +62,8 @@ class AttentionKernelTest {
             DeviceBuffer cache = rig.poisoned(blocks * shape.blockBytes());
             rig.kernels.ropeStore.launch(
                     rig.stream, rows, (heads + 2 * kvHeads + 3) / 4, rig.put(product).address(), 2, rows, 0L, 0L, 0L, 0L, 1e-5f,
-                    angles.address(), rig.put(slots).address(), queries.address(), cache.address());
+                    angles.address(), rig.put(slots).address(), queries.address(), cache.address(), Integer.MAX_VALUE, 0,
+                    Integer.MAX_VALUE, 0L, 0, Integer.MAX_VALUE);
             float[] q = rig.halves(queries, rows * shape.queries());
             float[] kv = rig.halves(cache, (int) (blocks * shape.blockBytes() / 2));
             for (int row = 0; row < rows; row++) {
@@ -188,7 +189,7 @@ class AttentionKernelTest {
                         rig.kernels.decodeAttention.launch(
                                 rig.stream, 396, 1, queries.address(), cache.address(), step.tables(), step.sequences(),
                                 step.header(), shape.scoreScale(), out.address(), partial.address(), sums.address(),
-                                finished.address());
+                                finished.address(), 0, 0, 0L, 0);
                         float[] actual = rig.halves(out, lengths.length * shape.queries());
                         for (int row = 0; row < lengths.length; row++) {
                             check(rig, pool, q, actual, row, row, lengths[row]);
@@ -221,7 +222,8 @@ class AttentionKernelTest {
                 DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
                 rig.kernels.prefillAttention.launch(
                         rig.stream, step.tileCount(), shape.config().kvHeads(), rig.putHalves(q).address(),
-                        rig.putHalves(pool.values).address(), step.tables(), step.tiles(), shape.scoreScale(), out.address());
+                        rig.putHalves(pool.values).address(), step.tables(), step.tiles(), shape.scoreScale(), out.address(),
+                        Integer.MAX_VALUE, 0);
                 float[] actual = rig.halves(out, rows * shape.queries());
                 row = 0;
                 for (int i = 0; i < counts.length; i++) {

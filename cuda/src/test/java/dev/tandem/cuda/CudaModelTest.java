@@ -6,6 +6,7 @@ import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.request.SamplingParams;
@@ -50,12 +51,18 @@ class CudaModelTest {
     }
 
     static CudaExecutor executor(String family, DataType type, int gpuBlocks, boolean graphs) {
-        Checkpoint checkpoint = Checkpoint.open(FAMILIES.resolve(family), LoadFormat.AUTO, 0);
-        CudaOptions options = new CudaOptions(0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 1 << 20, 256, 128, graphs);
-        return new CudaExecutor(checkpoint, options, GpuRig.libraries(), GpuRig.compiler());
+        return executor(family, type, gpuBlocks, graphs, 0, 1_000);
     }
 
-    private record Golden(int[] prompt, int[] greedy, float[] logits) {
+    /** @param attentionThreads for rows of the host pool; 0 for none */
+    static CudaExecutor executor(
+            String family, DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
+        Checkpoint checkpoint = Checkpoint.open(FAMILIES.resolve(family), LoadFormat.AUTO, 0);
+        CudaOptions options = new CudaOptions(0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 8 << 20, 256, 128, graphs, attentionThreads, watchdogMillis * 1_000_000);
+        return new CudaExecutor(checkpoint, options, GpuRig.libraries(), GpuRig.compiler(), Clock.system());
+    }
+
+    record Golden(int[] prompt, int[] greedy, float[] logits) {
         static Golden of(String family) throws IOException {
             Path directory = FAMILIES.resolve(family);
             String json = Files.readString(directory.resolve("golden.json"));
@@ -80,11 +87,11 @@ class CudaModelTest {
      * Relative L2 of one position's logits. These models amplify rounding (large random weights): bf16, with three bits less
      * than fp16, was seen to reach 7e-2 at single positions.
      */
-    private static double bound(DataType type) {
+    static double bound(DataType type) {
         return type == DataType.BFLOAT16 ? 8e-2 : 5e-3;
     }
 
-    private static TokenSampler greedy(int[] prompt) {
+    static TokenSampler greedy(int[] prompt) {
         return new TokenSampler(SamplingParams.builder().temperature(0).maxTokens(1000).build(), prompt, Set.of(), 0);
     }
 
@@ -97,7 +104,7 @@ class CudaModelTest {
         return executor.logits(0);
     }
 
-    private static double error(float[] actual, Golden golden, int position) {
+    static double error(float[] actual, Golden golden, int position) {
         int vocabulary = actual.length;
         double[] expected = new double[vocabulary];
         for (int i = 0; i < vocabulary; i++) {
@@ -163,7 +170,7 @@ class CudaModelTest {
     }
 
     /** How much less probable than the best, in the fp32 model on the CPU, is what the GPU chose after {@code agreed} tokens. */
-    private static double gap(String family, Golden golden, List<Integer> actual, int agreed) {
+    static double gap(String family, Golden golden, List<Integer> actual, int agreed) {
         int[] prompt = Arrays.copyOf(golden.prompt(), golden.prompt().length + agreed);
         for (int i = 0; i < agreed; i++) {
             prompt[golden.prompt().length + i] = actual.get(i);

@@ -3,11 +3,13 @@ package dev.tandem.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cpu.reference.ReferenceOps;
+import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.TensorMap;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.MatrixProducts;
 import dev.tandem.cuda.kernels.MatrixProducts.Result;
+import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.config.DataType;
 import java.util.Arrays;
 import java.util.List;
@@ -189,9 +191,10 @@ class KernelTest {
             DeviceBuffer normed = rig.poisoned(2L * rows * hidden);
             rig.kernels.addNorm.launch(
                     rig.stream, map.length, 1, stream.address(), parts.address(), splits, rows, weights.address(),
-                    rig.put(map).address(), mapped.address(), 1e-5f);
+                    rig.put(map).address(), mapped.address(), 1e-5f, Integer.MAX_VALUE, 0L, 0);
             rig.kernels.addNorm.launch(
-                    rig.stream, rows, 1, stream.address(), parts.address(), splits, rows, weights.address(), 0L, normed.address(), 1e-5f);
+                    rig.stream, rows, 1, stream.address(), parts.address(), splits, rows, weights.address(), 0L, normed.address(), 1e-5f,
+                    Integer.MAX_VALUE, 0L, 0);
             float[] actual = rig.halves(normed, rows * hidden);
             float[] picked = rig.halves(mapped, map.length * hidden);
             float[] sums = rig.floats(stream, rows * hidden);
@@ -252,13 +255,14 @@ class KernelTest {
             for (int i = 0; i < draws; i++) {
                 double uniform = (i + 0.5) / draws;
                 step.clear();
-                step.draw(3, 0.8, 1, 0, uniform, 5);
-                step.draw(4, 1, 0.6, 0, uniform, 0);
-                step.draw(5, 1, 1, 0.3, uniform, 0);
-                step.draw(0, 1.5, 1, 0, uniform, 0);
+                step.draw(3, draw(0.8, 1, 0, uniform, 5));
+                step.draw(4, draw(1, 0.6, 0, uniform, 0));
+                step.draw(5, draw(1, 1, 0.3, uniform, 0));
+                step.draw(0, draw(1.5, 1, 0, uniform, 0));
                 step.upload(rig.stream);
                 DeviceBuffer tokens = rig.put(best);
-                rig.kernels.sample.launch(rig.stream, 4, 1, values.address(), step.draws(), tokens.address());
+                rig.kernels.sample.launch(
+                        rig.stream, 4, 1, values.address(), step.draws(), tokens.address(), 4, 0, 0L, 0);
                 int[] sampled = rig.ints(tokens, rows);
                 assertThat(sampled[3]).isEqualTo(expected(logits, 3 * width, vocabulary, 0.8, 5, 1, 0, uniform));
                 assertThat(sampled[4]).isEqualTo(expected(logits, 4 * width, vocabulary, 1, 0, 0.6, 0, uniform));
@@ -299,24 +303,71 @@ class KernelTest {
         return id;
     }
 
+    private static TokenSampler.Draw draw(double temperature, double topP, double minP, double uniform, int topK) {
+        return new TokenSampler.Draw(temperature, topK, topP, minP, uniform);
+    }
+
+    /** What one host block holds, by the format that the CPU reads. */
+    private static float host(float[] bits, BlockFormat format, long offset, ModelShape shape) {
+        return bits[(int) (offset / shape.type().bytes())];
+    }
+
     @ParameterizedTest
     @MethodSource("shapes")
-    void blocksMoveBetweenPools(ModelShape shape) {
+    void blocksMoveBetweenPoolsAndChangeTheirFormat(ModelShape shape) {
+        BlockFormat format = new BlockFormat(shape.config().kvHeads(), shape.config().headDim(), shape.type());
+        assertThat(HostFormat.blockBytes(shape)).isEqualTo(format.blockBytes());
         try (GpuRig rig = new GpuRig(shape, SEED)) {
-            int words = (int) (shape.blockBytes() / 4);
             int layers = 2;
-            float[] from = rig.floats(layers * 5 * words, 1);
-            DeviceBuffer source = rig.put(from);
-            DeviceBuffer target = rig.zeros(4L * layers * 3 * words);
-            int[] pairs = {4, 0, 1, 2};
-            rig.kernels.copyBlocks.launch(
-                    rig.stream, 2, layers, source.address(), target.address(), 5L * words / 4, 3L * words / 4, rig.put(pairs).address());
-            float[] to = rig.floats(target, layers * 3 * words);
+            int gpuBlocks = 11;
+            int hostBlocks = 4;
+            int blockHalves = (int) (shape.blockBytes() / 2);
+            int hostHalves = (int) (format.blockBytes() / 2);
+            float[] from = rig.halves(layers * gpuBlocks * blockHalves, 1);
+            int width = shape.headWidth();
+            int dim = shape.config().headDim();
+            int tile = width * ModelShape.BLOCK_TOKENS;
+            for (int i = 0; i < from.length; i++) {
+                int within = i % (2 * tile);
+                int d = within < tile ? within % width : (within - tile) / 2 % width;
+                from[i] = d < dim ? from[i] : 0;
+            }
+            int[] tokens = {64, 19, 1};
+            // host block, tokens, GPU blocks
+            int[] moves = {2, 64, 9, 0, 4, 10, 0, 0, 0, 19, 3, 1, 0, 0, 0, 0, 3, 1, 7, 0, 0, 0, 0, 0};
+            DeviceBuffer source = rig.putHalves(from);
+            DeviceBuffer target = rig.poisoned(2L * layers * hostBlocks * hostHalves);
+            DeviceBuffer list = rig.put(moves);
+            long gpuLayer = (long) gpuBlocks * shape.blockBytes() / 4;
+            long hostLayer = hostBlocks * format.blockBytes() / 4;
+            rig.kernels.moveOut.launch(rig.stream, 3, 1, source.address(), target.address(), gpuLayer, hostLayer, list.address(), 3, layers);
+            float[] host = rig.halves(target, layers * hostBlocks * hostHalves);
+            DeviceBuffer back = rig.zeros(2L * layers * gpuBlocks * blockHalves);
+            rig.kernels.moveIn.launch(rig.stream, 5, 1, back.address(), target.address(), gpuLayer, hostLayer, list.address(), 3, layers);
+            float[] returned = rig.halves(back, layers * gpuBlocks * blockHalves);
             for (int layer = 0; layer < layers; layer++) {
-                for (int i = 0; i < words; i++) {
-                    assertThat(to[layer * 3 * words + i]).isEqualTo(from[(layer * 5 + 4) * words + i]);
-                    assertThat(to[(layer * 3 + 1) * words + i]).isZero();
-                    assertThat(to[(layer * 3 + 2) * words + i]).isEqualTo(from[(layer * 5 + 1) * words + i]);
+                for (int move = 0; move < 3; move++) {
+                    long block = 2L * (layer * hostBlocks + moves[8 * move]) * hostHalves;
+                    for (int head = 0; head < shape.config().kvHeads(); head++) {
+                        for (int token = 0; token < 64; token++) {
+                            boolean there = token < tokens[move];
+                            int gpu = (layer * gpuBlocks + moves[8 * move + 2 + token / 16]) * blockHalves + head * 2 * tile;
+                            for (int d = 0; d < dim; d++) {
+                                int key = gpu + token % 16 * width + d;
+                                int value = gpu + tile + (token % 16 / 2 * width + d) * 2 + token % 2;
+                                float hostValue = host(host, format, block + format.value(head, token, d), shape);
+                                assertThat(hostValue).as("V of token %d", token).isEqualTo(there ? from[value] : 0);
+                                if (there) {
+                                    assertThat(host(host, format, block + format.key(head, token, d), shape)).isEqualTo(from[key]);
+                                    assertThat(returned[key]).isEqualTo(from[key]);
+                                    assertThat(returned[value]).isEqualTo(from[value]);
+                                }
+                            }
+                        }
+                    }
+                }
+                for (int i = 0; i < hostHalves; i++) {
+                    assertThat(host[(layer * hostBlocks + 1) * hostHalves + i]).as("a block of nobody").isNaN();
                 }
             }
         }

@@ -35,6 +35,7 @@ import java.util.Set;
  */
 public final class ContentExecutor implements Executor {
     private static final int BLOCK = 4;
+    private final int hostBlock;
 
     private record Written(long sequence, int position) {}
 
@@ -56,10 +57,18 @@ public final class ContentExecutor implements Executor {
     public final List<StepResult> history = new ArrayList<>();
 
     public ContentExecutor(int layers, int gpuBlocks, int hostBlocks, int maxBatchTokens, int context, Readiness readiness) {
-        this.limits = new ExecutorLimits(1000, context, BLOCK, gpuBlocks, hostBlocks, maxBatchTokens, layers, 8, true);
+        this(layers, gpuBlocks, BLOCK, hostBlocks, maxBatchTokens, context, readiness);
+    }
+
+    /** @param hostBlock tokens a host block; GPU blocks have 4 */
+    public ContentExecutor(
+            int layers, int gpuBlocks, int hostBlock, int hostBlocks, int maxBatchTokens, int context, Readiness readiness) {
+        this.hostBlock = hostBlock;
+        this.limits = new ExecutorLimits(
+                1000, context, BLOCK, hostBlock, gpuBlocks, hostBlocks, maxBatchTokens, layers, 8, true, 256, Integer.MAX_VALUE);
         this.readiness = readiness;
         slots.put(Place.GPU, new Written[layers][gpuBlocks * BLOCK]);
-        slots.put(Place.HOST, new Written[layers][hostBlocks * BLOCK]);
+        slots.put(Place.HOST, new Written[layers][hostBlocks * hostBlock]);
     }
 
     /** What follows {@code position} in a sequence that arrived as number {@code sequence}. */
@@ -165,12 +174,17 @@ public final class ContentExecutor implements Executor {
     }
 
     private void write(Place place, int layer, int[] blocks, long sequence, int position) {
-        slots.get(place)[layer][blocks[position / BLOCK] * BLOCK + position % BLOCK] = new Written(sequence, position);
+        slots.get(place)[layer][slot(place, blocks, position)] = new Written(sequence, position);
+    }
+
+    private int slot(Place place, int[] blocks, int position) {
+        int tokens = place == Place.GPU ? BLOCK : hostBlock;
+        return blocks[position / tokens] * tokens + position % tokens;
     }
 
     private void read(Place place, int layer, int[] blocks, long sequence, int last) {
         for (int position = 0; position <= last; position++) {
-            Written found = slots.get(place)[layer][blocks[position / BLOCK] * BLOCK + position % BLOCK];
+            Written found = slots.get(place)[layer][slot(place, blocks, position)];
             if (found == null || found.sequence() != sequence || found.position() != position) {
                 throw new ExecutorException("sequence " + sequence + " reads position " + position + " of layer " + layer
                         + " on " + place + " and finds " + found);
@@ -182,8 +196,8 @@ public final class ContentExecutor implements Executor {
         for (int layer = 0; layer < limits.layers(); layer++) {
             Written[] from = slots.get(swap.from())[layer];
             Written[] to = slots.get(swap.to())[layer];
-            for (int i = 0; i < swap.fromBlocks().length; i++) {
-                System.arraycopy(from, swap.fromBlocks()[i] * BLOCK, to, swap.toBlocks()[i] * BLOCK, BLOCK);
+            for (int position = 0; position < swap.tokens(); position++) {
+                to[slot(swap.to(), swap.toBlocks(), position)] = from[slot(swap.from(), swap.fromBlocks(), position)];
             }
         }
     }

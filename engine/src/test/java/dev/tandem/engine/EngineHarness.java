@@ -30,9 +30,13 @@ public final class EngineHarness implements AutoCloseable {
         public final List<Integer> tokens = new ArrayList<>();
         public FinishReason reason;
         public Usage usage;
+        /** Why the engine gave the request up. */
+        public String failure;
     }
 
     private final Executor executor;
+    /** Whether requests may fail. */
+    public boolean failuresExpected;
     private final AdmissionQueue queue;
     private final VirtualClock clock = new VirtualClock();
     public final EngineLoop loop;
@@ -59,7 +63,12 @@ public final class EngineHarness implements AutoCloseable {
                     answer.reason = finished.reason();
                     answer.usage = finished.usage();
                 }
-                case TokenEvent.Failed failed -> throw new AssertionError(failed.message());
+                case TokenEvent.Failed failed -> {
+                    answer.failure = failed.message();
+                    if (!failuresExpected) {
+                        throw new AssertionError(failed.message());
+                    }
+                }
             }
         })));
     }

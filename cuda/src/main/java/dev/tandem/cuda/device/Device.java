@@ -203,12 +203,20 @@ public final class Device implements AutoCloseable {
             // portable and mapped: every context may use it, and kernels too
             int code = driver.cuMemHostAlloc.code(address, Math.max(bytes, 256), 3);
             if (code != 0) {
-                throw new CudaException(
-                        "the system gives no " + bytes + " bytes of pinned memory for " + label + " (" + code
-                                + "); lower --host-kv", code);
+                throw noPinnedMemory(bytes, label, code);
             }
             return new PinnedBuffer(this, address.get(ADDRESS, 0).reinterpret(Math.max(bytes, 256)), opened(label));
         }
+    }
+
+    /** Likewise, zeroed and in huge pages: for memory of many gigabytes that the CPU reads at full speed. */
+    public PinnedBuffer pinnedHuge(long bytes, String label) {
+        return PinnedBuffer.huge(this, bytes, opened(label));
+    }
+
+    static CudaException noPinnedMemory(long bytes, String label, int code) {
+        return new CudaException(
+                "the system gives no " + bytes + " bytes of pinned memory for " + label + " (" + code + "); lower --host-kv", code);
     }
 
     public Event event() {

@@ -59,6 +59,11 @@ public final class Stream implements AutoCloseable {
         device.driver().cuEventRecord.call(event.handle(), handle);
     }
 
+    /** What is enqueued here from now on runs after the event's last record, in whichever stream. */
+    public void waitFor(Event event) {
+        device.driver().cuStreamWaitEvent.call(handle, event.handle(), 0);
+    }
+
     /** What {@code work} enqueues here becomes a graph instead of running. */
     public Graph capture(Runnable work) {
         try (Arena arena = Arena.ofConfined()) {

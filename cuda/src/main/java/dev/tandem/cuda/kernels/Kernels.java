@@ -29,7 +29,8 @@ public final class Kernels implements AutoCloseable {
     public final Kernel addNorm;
     public final Kernel ropeStore;
     public final Kernel swiglu;
-    public final Kernel copyBlocks;
+    public final Kernel moveOut;
+    public final Kernel moveIn;
     public final Kernel decodeAttention;
     public final Kernel prefillAttention;
     public final Kernel argmax;
@@ -54,7 +55,8 @@ public final class Kernels implements AutoCloseable {
         addNorm = rows.waitingKernel("add_norm", Math.min(1024, shape.hidden() / 4 + 31 & ~31), 0);
         ropeStore = rows.waitingKernel("rope_store", 128, 0);
         swiglu = rows.waitingKernel("swiglu", 256, 0);
-        copyBlocks = rows.kernel("copy_blocks", 256, 0);
+        moveOut = rows.kernel("move_out", 256, 0);
+        moveIn = rows.kernel("move_in", 256, 0);
         decodeAttention = modules.get(1).waitingKernel("decode_attention", shape.decodeWarps() * 32, 0);
         prefillAttention = modules.get(2)
                 .waitingKernel("prefill_attention", 256, shape.prefillStages(device.sharedMemoryPerBlock()) * shape.stageBytes());

@@ -58,20 +58,72 @@ __device__ __forceinline__ void merge(const float *parts, const float2 *partNorm
     }
 }
 
+// A slot of rows in flight: the row that leaves sends its q, k and v to the host and asks for its attention of this layer; the
+// row that boards brings its attention's result.
+__device__ __noinline__ void exchange(Flights *flights, int layer, int slot, const half16 *queries, half16 *out) {
+    const int EIGHTS = HEAD_DIM / 8, QUADS = HEADS * HEAD_DIM / 4, AHEAD = 8, THREADS = WARPS * 32;
+    int leaves = slotted(flights, layer, slot), boards = slotted(flights, layer + 1, slot);
+    uint4 result[AHEAD];
+    const float *from = flights->results + (size_t)boards * HEADS * HEAD_DIM;
+    auto load = [&](int first) {
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            int at = first + i * THREADS + threadIdx.x;
+            if (boards >= 0 && at < QUADS) asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(result[i].x), "=r"(result[i].y), "=r"(result[i].z), "=r"(result[i].w) : "l"(from + 4 * at));
+        }
+    };
+    load(0);
+    if (leaves >= 0) {
+        uint4 *to = (uint4 *)(flights->sent + (size_t)leaves * (HEADS + 2 * KV_HEADS) * HEAD_DIM);
+        const half16 *kv = flights->leaving + (size_t)slot * 2 * KV_HEADS * HEAD_WIDTH;
+        for (int i = threadIdx.x; i < (HEADS + 2 * KV_HEADS) * EIGHTS; i += THREADS) {
+            int head = i / EIGHTS;
+            const half16 *row = head < HEADS ? queries + head * HEAD_WIDTH : kv + (head - HEADS) * HEAD_WIDTH;
+            to[i] = *(const uint4 *)(row + i % EIGHTS * 8);
+        }
+        __threadfence_system();
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            wide number = atomicAdd(flights->pushed, 1ull);
+            flights->tasks[number & flights->ringMask] = (number + 1) << 24 | (wide)layer << 16 | leaves;
+        }
+    }
+    for (int first = 0; first < QUADS; first += AHEAD * THREADS) {
+        if (first > 0) load(first);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            int at = first + i * THREADS + threadIdx.x;
+            if (boards >= 0 && at < QUADS) {
+                int value = at * 4;
+                *(uint2 *)(out + value / HEAD_DIM * HEAD_WIDTH + value % HEAD_DIM) = make_uint2(
+                    pack(__uint_as_float(result[i].x), __uint_as_float(result[i].y)), pack(__uint_as_float(result[i].z), __uint_as_float(result[i].w)));
+            }
+        }
+    }
+}
+
+// The first `slots` thread blocks serve rows in flight, the others the step's own rows.
 // queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them
 // parts [thread blocks][2][GROUP][HEAD_WIDTH] of a pair that began in an earlier stretch (0) or goes on in the next (1), with
 // partNorms (maximum, sum); finished [rows][KV_HEADS] zeroed
 extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(const half16 *queries, const half16 *blocks,
         const int *tables, const Sequence *sequences, const int *header, float scale, half16 *out, float *parts,
-        float2 *partNorms, int *finished) {
+        float2 *partNorms, int *finished, int slots, int firstSlot, Flights *flights, int layer) {
     __shared__ float merged[WARPS][GROUP][HEAD_WIDTH];
     __shared__ float maxima[WARPS][GROUP], totals[WARPS][GROUP];
     __shared__ int last, found;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     int rows = header[0], units = header[1], sharing = header[2];
     dependentsLaunch();
-    if (blockIdx.x >= sharing) return;
-    int unit = (int)((long)units * blockIdx.x / sharing), endUnit = (int)((long)units * (blockIdx.x + 1) / sharing);
+    if (blockIdx.x < slots) {
+        dependencyWait();
+        exchange(flights, layer, blockIdx.x, queries + (size_t)(firstSlot + blockIdx.x) * HEADS * HEAD_WIDTH,
+                 out + (size_t)(firstSlot + blockIdx.x) * HEADS * HEAD_WIDTH);
+        return;
+    }
+    int stretch = blockIdx.x - slots;
+    if (stretch >= sharing) return;
+    int unit = (int)((long)units * stretch / sharing), endUnit = (int)((long)units * (stretch + 1) / sharing);
     for (int r = threadIdx.x; r < rows; r += WARPS * 32) {
         if (sequences[r].firstUnit <= unit && (r + 1 == rows || sequences[r + 1].firstUnit > unit)) found = r;
     }
@@ -209,7 +261,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         // the thread block that owns a unit: the one whose stretch of units * c / sharing ... holds it
         int firstOwner = (int)(((long)(pairBegin + 1) * sharing - 1) / units), lastOwner = (int)(((long)pairEnd * sharing - 1) / units);
         int shares = lastOwner - firstOwner + 1;
-        size_t part = blockIdx.x * 2 + (unit == pairBegin);
+        size_t part = stretch * 2 + (unit == pairBegin);
         half16 *result = out + ((size_t)row * HEADS + kvHead * GROUP) * HEAD_WIDTH;
         for (int i = threadIdx.x; i < GROUP * HEAD_WIDTH; i += WARPS * 32) {
             int head = i / HEAD_WIDTH;

@@ -11,7 +11,7 @@
 
 struct Tile { int row, rows, position, table; };
 
-__device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, const int *table, int kvHead, int token, int end) {
+__device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, const int *table, int kvHead, int token, int end, int poolBlocks, int stagingShift) {
     const int KEY_CHUNKS = HEAD_WIDTH / 8, VALUE_CHUNKS = HEAD_WIDTH / 4;
     for (int i = threadIdx.x; i < STAGE_CHUNKS; i += 256) {
         int row = i / KEY_CHUNKS, chunk = i % KEY_CHUNKS;
@@ -19,7 +19,9 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
         // both halves of a tile are 16 tokens long, so the block is the same for row i / KEY_CHUNKS and its pair
         int block = (token + row) / BLOCK_TOKENS;
         bool inside = block * BLOCK_TOKENS < end;
-        const half16 *tile = blocks + ((size_t)(inside ? table[block] : 0) * KV_HEADS + kvHead) * 2 * KV_TILE;
+        int id = inside ? table[block] : 0;
+        if (id >= poolBlocks) id += stagingShift;
+        const half16 *tile = blocks + ((size_t)id * KV_HEADS + kvHead) * 2 * KV_TILE;
         uint4 *key = to + row * KEY_CHUNKS + KEY_SWIZZLE(row, chunk);
         uint4 *value = to + STAGE_CHUNKS + pair * VALUE_CHUNKS + VALUE_SWIZZLE(pair, piece);
         if (inside) {
@@ -33,9 +35,10 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
     copyCommit();
 }
 
-// queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers; grid (tiles, KV_HEADS)
+// queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
+// grid (tiles, KV_HEADS)
 extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const half16 *queries, const half16 *blocks, const int *tables,
-        const Tile *tiles, float scale, half16 *out) {
+        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift) {
     extern __shared__ uint4 staged[];
     dependentsLaunch();
     dependencyWait();
@@ -64,13 +67,13 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         for (int i = 0; i < 4; i++) sums[n][i] = 0;
     float maximum[2] = {-INFINITE, -INFINITE}, total[2] = {0, 0};
 #if STAGES == 2
-    stageBlocks(staged, blocks, table, kvHead, 0, end);
+    stageBlocks(staged, blocks, table, kvHead, 0, end, poolBlocks, stagingShift);
 #endif
     int buffer = 0;
     for (int at = 0; at < end; at += STAGE_TOKENS) {
 #if STAGES == 2
         if (at + STAGE_TOKENS < end) {
-            stageBlocks(staged + (buffer ^ 1) * 2 * STAGE_CHUNKS, blocks, table, kvHead, at + STAGE_TOKENS, end);
+            stageBlocks(staged + (buffer ^ 1) * 2 * STAGE_CHUNKS, blocks, table, kvHead, at + STAGE_TOKENS, end, poolBlocks, stagingShift);
             copyWait<1>();
         } else {
             copyWait<0>();
@@ -78,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         const uint4 *keys = staged + buffer * 2 * STAGE_CHUNKS;
         buffer ^= 1;
 #else
-        stageBlocks(staged, blocks, table, kvHead, at, end);
+        stageBlocks(staged, blocks, table, kvHead, at, end, poolBlocks, stagingShift);
         copyWait<0>();
         const uint4 *keys = staged;
 #endif

@@ -127,3 +127,36 @@ __device__ __forceinline__ float blockSum(float v) {
     __syncthreads();
     return v;
 }
+
+// Host KV blocks: 64 tokens of every KV head of one layer,
+//   [KV_HEADS] { K [KEY_ROWS pairs of dims][64 tokens][2], V [32 pairs of tokens][HEAD_DIM][2] }
+#define HOST_TOKENS 64
+#define KEY_ROWS ((HEAD_DIM / 2 + 15) / 16 * 16)
+#define HOST_KEY_WORDS (KEY_ROWS * HOST_TOKENS)
+#define HOST_HEAD_WORDS (HOST_KEY_WORDS + HOST_TOKENS / 2 * HEAD_DIM)
+
+struct Draw { float temperature, topP, minP, uniform; int topK, row, unused0, unused1; };
+
+// Rows in flight: decode rows whose attention the CPU computes. The last rows of a step, from `firstSlot` on, are slots: at
+// each layer rows that are ready board them, take the post-projection and the next pre-projection, and leave again.
+// A row keeps its residual and angles here. slotMaps[layer] says who sits in the slots before layer's pre-projection.
+#define MOST_SLOTS 64
+struct Flights {
+    float *residual;          // [flights][HIDDEN]
+    float2 *angles;           // [flights][HEAD_DIM / 2]
+    Draw *draws;              // [flights]
+    half16 *leaving;          // [MOST_SLOTS][2][KV_HEADS][HEAD_WIDTH] k and v of the rows that leave at this layer
+    int *slotMaps;            // [layers + 1][MOST_SLOTS] flight or -1
+    wide *taken;              // [layers] entries of `ready` that have boarded
+    wide *pushed;             // tasks so far
+    // pinned host memory
+    volatile wide *tasks;     // ring of (number + 1) << 24 | layer << 16 | flight
+    volatile wide *ready;     // [layers] rings of (number + 1) << 16 | flight
+    half16 *sent;             // [flights][HEADS + 2 KV_HEADS][HEAD_DIM]
+    const float *results;     // [flights][HEADS][HEAD_DIM]
+    int ringMask;             // of all rings
+};
+
+__device__ __forceinline__ int slotted(const Flights *flights, int layer, int slot) {
+    return flights->slotMaps[layer * MOST_SLOTS + slot];
+}

@@ -1,28 +1,47 @@
 // Row-wise operations between the products. One block a row unless said otherwise.
 
-// residual[row] = table[tokens[row]]; angles[row][i] = (cos, sin) of position times frequency
+// residual[row] = table[tokens[row]]; angles[row][i] = (cos, sin) of position times frequency. Rows from firstSlot on are
+// slots: those that enter layer 0 (admitted[slot] >= 0, with what their token is drawn by) keep theirs in `flights`.
 extern "C" __global__ void embed(const int *tokens, const int *positions, const half16 *table, const float *frequencies,
-                                 float *residual, float2 *angles) {
+                                 float *residual, float2 *angles, int firstSlot, Flights *flights, const int *admitted,
+                                 const Draw *draws) {
     dependentsLaunch();
     dependencyWait();
     int row = blockIdx.x;
+    float *to = residual + (size_t)row * HIDDEN;
+    float2 *turns = angles + (size_t)row * (HEAD_DIM / 2);
+    if (row >= firstSlot) {
+        int slot = row - firstSlot, flight = admitted[slot];
+        if (threadIdx.x == 0) flights->slotMaps[slot] = flight;
+        for (int i = threadIdx.x; i < HIDDEN; i += blockDim.x) to[i] = 0;
+        if (flight < 0) return;
+        to = flights->residual + (size_t)flight * HIDDEN;
+        turns = flights->angles + (size_t)flight * (HEAD_DIM / 2);
+        if (threadIdx.x == 0) flights->draws[flight] = draws[slot];
+    }
     const half16 *from = table + (size_t)tokens[row] * HIDDEN;
-    for (int i = threadIdx.x; i < HIDDEN; i += blockDim.x) residual[(size_t)row * HIDDEN + i] = widen(from[i]);
+    for (int i = threadIdx.x; i < HIDDEN; i += blockDim.x) to[i] = widen(from[i]);
     for (int i = threadIdx.x; i < HEAD_DIM / 2; i += blockDim.x) {
         float s, c;
         sincosf(positions[row] * frequencies[i], &s, &c);
-        angles[(size_t)row * (HEAD_DIM / 2) + i] = make_float2(c, s);
+        turns[i] = make_float2(c, s);
     }
 }
 
 // residual[row] += sum of the product's partials [splits][partialRows][HIDDEN]; out[block] = its RMS norm.
 // rowMap picks the rows whose norm is wanted; with it the residual is left as it was.
+// The residual of a slot's row is in `flights`; what products have added since is in the slot's own place, and becomes zero.
 extern "C" __global__ void __launch_bounds__(1024) add_norm(float *residual, const float *partials, int splits, int partialRows,
-                                                          const float *weight, const int *rowMap, half16 *out, float epsilon) {
+                                                          const float *weight, const int *rowMap, half16 *out, float epsilon,
+                                                          int firstSlot, const Flights *flights, int mapLayer) {
     dependentsLaunch();
     dependencyWait();
     int row = rowMap ? rowMap[blockIdx.x] : blockIdx.x;
-    float4 *mine = (float4 *)(residual + (size_t)row * HIDDEN);
+    float4 *mine = (float4 *)(residual + (size_t)row * HIDDEN), *home = nullptr;
+    if (row >= firstSlot) {
+        int flight = slotted(flights, mapLayer, row - firstSlot);
+        if (flight >= 0) home = (float4 *)(flights->residual + (size_t)flight * HIDDEN);
+    }
     const int PER = (HIDDEN / 4 + 1023) / 1024;
     float4 v[PER];
     float squares = 0;
@@ -36,7 +55,14 @@ extern "C" __global__ void __launch_bounds__(1024) add_norm(float *residual, con
             float4 p = ((const float4 *)(partials + ((size_t)s * partialRows + row) * HIDDEN))[i];
             v[j].x += p.x; v[j].y += p.y; v[j].z += p.z; v[j].w += p.w;
         }
-        if (splits && !rowMap) mine[i] = v[j];
+        if (row >= firstSlot) {
+            float4 before = home ? home[i] : make_float4(0, 0, 0, 0);
+            v[j].x += before.x; v[j].y += before.y; v[j].z += before.z; v[j].w += before.w;
+            if (home && !rowMap) home[i] = v[j];
+            if (!rowMap) mine[i] = make_float4(0, 0, 0, 0);
+        } else if (splits && !rowMap) {
+            mine[i] = v[j];
+        }
         squares += v[j].x * v[j].x + v[j].y * v[j].y + v[j].z * v[j].z + v[j].w * v[j].w;
     }
     float scale = rsqrtf(blockSum(squares) / HIDDEN_REAL + epsilon);
@@ -50,16 +76,41 @@ extern "C" __global__ void __launch_bounds__(1024) add_norm(float *residual, con
     }
 }
 
+// a warp: the next entries of the layer's ring, in order, take the slots
+__device__ __forceinline__ void choosePassengers(const Flights *flights, int layer, int slots) {
+    int lane = threadIdx.x % 32;
+    wide taken = flights->taken[layer];
+    int boarded = 0;
+    bool more = true;
+    for (int from = 0; from < slots; from += 32) {
+        int slot = from + lane;
+        wide entry = more && slot < slots ? flights->ready[(size_t)layer * (flights->ringMask + 1) + ((taken + slot) & flights->ringMask)] : 0;
+        word there = __ballot_sync(~0u, entry >> 16 == taken + slot + 1);
+        int run = there == ~0u ? 32 : __ffs(~there) - 1;
+        if (slot < slots) flights->slotMaps[(layer + 1) * MOST_SLOTS + slot] = lane < run ? (int)(entry & 0xffff) : -1;
+        boarded += min(run, slots - from);
+        more = run == 32;
+    }
+    if (lane == 0) flights->taken[layer] = taken + boarded;
+}
+
 // q, k and v of a row: sum of partials (splits > 0) or the finished product, bias, norm of q and k heads, rotation.
-// q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot < 0: nowhere).
-// A warp a head; grid (rows, heads / 4).
+// q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot < 0: nowhere); blocks
+// from poolBlocks on are staging, stagingShift blocks further. K and V of rows in flight go to `flights`.
+// A warp a head; grid (rows, heads / 4), with slots a row of blocks more, which chooses who boards at this layer.
 extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows, const half16 *product,
         const float *bias, const float *queryNorm, const float *keyNorm, float epsilon, const float2 *angles,
-        const int *slots, half16 *queries, half16 *blocks) {
+        const int *slots, half16 *queries, half16 *blocks, int poolBlocks, int stagingShift, int firstSlot, const Flights *flights, int layer,
+        int rows) {
     dependentsLaunch();
-    dependencyWait();
     int row = blockIdx.x, head = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (head >= HEADS + 2 * KV_HEADS) return;
+    // nobody but the step before touched what this reads: the link's latency passes while the product still runs
+    if (row == rows && head == 0) choosePassengers(flights, layer, rows - firstSlot);
+    dependencyWait();
+    if (row == rows || head >= HEADS + 2 * KV_HEADS) return;
+    int flight = row >= firstSlot ? slotted(flights, layer, row - firstSlot) : -1;
+    if (row >= firstSlot && flight < 0) return;
+    const float2 *turns = flight >= 0 ? flights->angles + (size_t)flight * (HEAD_DIM / 2) : angles + (size_t)row * (HEAD_DIM / 2);
     int column = head * HEAD_WIDTH;
     const int PER = HEAD_WIDTH / 32;
     // lane holds dimensions lane + 32 i: rotation needs both halves of the head, so they go through shared memory
@@ -93,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
             int d = lane + 32 * i;
             if (d < HEAD_DIM) {
                 bool first = d < HEAD_DIM / 2;
-                float2 a = angles[(size_t)row * (HEAD_DIM / 2) + (first ? d : d - HEAD_DIM / 2)];
+                float2 a = turns[first ? d : d - HEAD_DIM / 2];
                 float other = mine[first ? d + HEAD_DIM / 2 : d - HEAD_DIM / 2];
                 x[i] = first ? x[i] * a.x - other * a.y : x[i] * a.x + other * a.y;
             }
@@ -103,10 +154,17 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
         for (int i = 0; i < PER; i++) queries[((size_t)row * HEADS + head) * HEAD_WIDTH + lane + 32 * i] = narrow(x[i]);
         return;
     }
+    int kvHead = (head - HEADS) % KV_HEADS;
+    if (flight >= 0) {
+        half16 *to = flights->leaving + ((size_t)((row - firstSlot) * 2 + !isKey) * KV_HEADS + kvHead) * HEAD_WIDTH;
+        for (int i = 0; i < PER; i++) to[lane + 32 * i] = narrow(x[i]);
+        return;
+    }
     int slot = slots[row];
     if (slot < 0) return;
-    int kvHead = (head - HEADS) % KV_HEADS, token = slot % BLOCK_TOKENS;
-    half16 *tile = blocks + ((size_t)(slot / BLOCK_TOKENS) * KV_HEADS + kvHead) * 2 * KV_TILE;
+    int token = slot % BLOCK_TOKENS, block = slot / BLOCK_TOKENS;
+    if (block >= poolBlocks) block += stagingShift;
+    half16 *tile = blocks + ((size_t)block * KV_HEADS + kvHead) * 2 * KV_TILE;
     for (int i = 0; i < PER; i++) {
         int d = lane + 32 * i;
         if (isKey) tile[token * HEAD_WIDTH + d] = narrow(x[i]);
@@ -134,14 +192,73 @@ extern "C" __global__ void __launch_bounds__(256) swiglu(const half16 *gateUp, h
     *(uint4 *)(out + at) = r;
 }
 
-// whole blocks of all layers from one pool to another; a pool may be pinned host memory.
-// Pools are [layers][blocks]{block}; pairs holds (from, to). grid (pairs, layers)
-extern "C" __global__ void copy_blocks(const uint4 *from, uint4 *to, long fromLayer, long toLayer, const int2 *pairs) {
-    const int WORDS = KV_HEADS * 2 * KV_TILE / 8;
-    int2 pair = pairs[blockIdx.x];
-    const uint4 *source = from + blockIdx.y * fromLayer + (long)pair.x * WORDS;
-    uint4 *target = to + blockIdx.y * toLayer + (long)pair.y * WORDS;
-    for (int i = threadIdx.x; i < WORDS; i += blockDim.x) target[i] = source[i];
+// One host block and the GPU blocks of its tokens.
+struct Move { int host, tokens, gpu[4], unused0, unused1; };
+
+// KV of `layers` layers from GPU blocks to host blocks; items are (layer, move, KV head), which the thread blocks take in turn.
+// gpu and host point at the first layer; gpuLayer and hostLayer are words to the next one. V of tokens that are not there is
+// zero, and so are the rows that pad K.
+extern "C" __global__ void __launch_bounds__(256) move_out(const word *gpu, word *host, long gpuLayer, long hostLayer, const Move *moves, int count, int layers) {
+    __shared__ word keys[HOST_TOKENS][HEAD_WIDTH / 2 + 1];
+    for (int item = blockIdx.x; item < layers * count * KV_HEADS; item += gridDim.x) {
+        int head = item % KV_HEADS, layer = item / KV_HEADS / count;
+        Move move = moves[item / KV_HEADS % count];
+        const word *source = gpu + layer * gpuLayer;
+        word *target = host + layer * hostLayer + ((long)move.host * KV_HEADS + head) * HOST_HEAD_WORDS;
+        __syncthreads();
+        for (int i = threadIdx.x; i < HOST_TOKENS * HEAD_WIDTH / 8; i += 256) {
+            int token = i / (HEAD_WIDTH / 8), at = i % (HEAD_WIDTH / 8) * 4;
+            uint4 v = make_uint4(0, 0, 0, 0);
+            if (token < move.tokens) v = *(const uint4 *)(source + ((long)move.gpu[token / BLOCK_TOKENS] * KV_HEADS + head) * KV_TILE + token % BLOCK_TOKENS * (HEAD_WIDTH / 2) + at);
+            keys[token][at] = v.x; keys[token][at + 1] = v.y; keys[token][at + 2] = v.z; keys[token][at + 3] = v.w;
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < HOST_KEY_WORDS / 4; i += 256) {
+            int pair = i / (HOST_TOKENS / 4), token = i % (HOST_TOKENS / 4) * 4;
+            bool real = pair < HEAD_DIM / 2;
+            ((uint4 *)target)[i] = real ? make_uint4(keys[token][pair], keys[token + 1][pair], keys[token + 2][pair], keys[token + 3][pair])
+                                        : make_uint4(0, 0, 0, 0);
+        }
+        for (int i = threadIdx.x; i < HOST_TOKENS / 2 * HEAD_DIM / 4; i += 256) {
+            int pair = i / (HEAD_DIM / 4), dim = i % (HEAD_DIM / 4) * 4, token = pair * 2;
+            uint4 v = make_uint4(0, 0, 0, 0);
+            if (token < move.tokens) {
+                v = *(const uint4 *)(source + ((long)move.gpu[token / BLOCK_TOKENS] * KV_HEADS + head) * KV_TILE + KV_TILE / 2 + token % BLOCK_TOKENS / 2 * HEAD_WIDTH + dim);
+                if (token + 1 == move.tokens) v = make_uint4(v.x & 0xffff, v.y & 0xffff, v.z & 0xffff, v.w & 0xffff);
+            }
+            ((uint4 *)(target + HOST_KEY_WORDS))[i] = v;
+        }
+    }
+}
+
+// the other way
+extern "C" __global__ void __launch_bounds__(256) move_in(word *gpu, const word *host, long gpuLayer, long hostLayer, const Move *moves, int count, int layers) {
+    __shared__ word keys[HOST_TOKENS][HEAD_WIDTH / 2 + 1];
+    for (int item = blockIdx.x; item < layers * count * KV_HEADS; item += gridDim.x) {
+        int head = item % KV_HEADS, layer = item / KV_HEADS / count;
+        Move move = moves[item / KV_HEADS % count];
+        word *target = gpu + layer * gpuLayer;
+        const word *source = host + layer * hostLayer + ((long)move.host * KV_HEADS + head) * HOST_HEAD_WORDS;
+        __syncthreads();
+        for (int i = threadIdx.x; i < HEAD_WIDTH / 2 * HOST_TOKENS / 4; i += 256) {
+            int pair = i / (HOST_TOKENS / 4), token = i % (HOST_TOKENS / 4) * 4;
+            uint4 v = pair < HEAD_DIM / 2 ? ((const uint4 *)source)[i] : make_uint4(0, 0, 0, 0);
+            keys[token][pair] = v.x; keys[token + 1][pair] = v.y; keys[token + 2][pair] = v.z; keys[token + 3][pair] = v.w;
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < HOST_TOKENS * HEAD_WIDTH / 8; i += 256) {
+            int token = i / (HEAD_WIDTH / 8), at = i % (HEAD_WIDTH / 8) * 4;
+            if (token >= move.tokens) break;
+            *(uint4 *)(target + ((long)move.gpu[token / BLOCK_TOKENS] * KV_HEADS + head) * KV_TILE + token % BLOCK_TOKENS * (HEAD_WIDTH / 2) + at) =
+                make_uint4(keys[token][at], keys[token][at + 1], keys[token][at + 2], keys[token][at + 3]);
+        }
+        for (int i = threadIdx.x; i < HOST_TOKENS / 2 * HEAD_WIDTH / 4; i += 256) {
+            int pair = i / (HEAD_WIDTH / 4), dim = i % (HEAD_WIDTH / 4) * 4, token = pair * 2;
+            if (token >= move.tokens) break;
+            *(uint4 *)(target + ((long)move.gpu[token / BLOCK_TOKENS] * KV_HEADS + head) * KV_TILE + KV_TILE / 2 + token % BLOCK_TOKENS / 2 * HEAD_WIDTH + dim) =
+                dim < HEAD_DIM ? *(const uint4 *)(source + HOST_KEY_WORDS + pair * HEAD_DIM + dim) : make_uint4(0, 0, 0, 0);
+        }
+    }
 }
 
 // seeded values, uniform around `centre`, for weights of which only the shape matters; columns beyond `real` are zero

@@ -60,8 +60,6 @@ extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wi
     }
 }
 
-struct Draw { float temperature, topP, minP, uniform; int topK, row, unused0, unused1; };
-
 // the key at which the running total of `what` over descending keys reaches `wanted`, by histograms of 11, 11 and 10 bits
 template <class Weight> __device__ word threshold(const float *logits, double wanted, Weight what) {
     __shared__ wide totals[BINS];   // in units of 2^-32: sums of integers do not depend on their order
@@ -106,11 +104,21 @@ template <class Weight> __device__ word threshold(const float *logits, double wa
 }
 
 // tokens[d.row]: temperature, min-p, top-k, then top-p of what top-k left, and one draw by d.uniform in ascending order
-// of ids. Tokens as probable as the last one kept are kept too. `tokens` already holds the most probable. A block a draw.
-extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, const Draw *draws, int *tokens) {
+// of ids. Tokens as probable as the last one kept are kept too. `tokens` already holds the most probable. A block a draw;
+// from `count` on, blocks take the slots' rows in flight, sampled from row firstSample on, where these are drawn at all.
+extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, const Draw *draws, int *tokens, int count, int firstSample,
+        const Flights *flights, int layers) {
     __shared__ double partial[32];
     dependencyWait();
-    Draw d = draws[blockIdx.x];
+    Draw d;
+    if (blockIdx.x < count) {
+        d = draws[blockIdx.x];
+    } else {
+        int flight = slotted(flights, layers, blockIdx.x - count);
+        if (flight < 0 || flights->draws[flight].temperature == 0) return;
+        d = flights->draws[flight];
+        d.row = firstSample + blockIdx.x - count;
+    }
     int best = tokens[d.row];
     if (best < 0) return;
     const float *logits = all + (size_t)d.row * VOCABULARY;

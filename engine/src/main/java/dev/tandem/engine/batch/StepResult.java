@@ -9,16 +9,28 @@ import java.util.List;
  * @param sampled next tokens, of chunks with a sampler and of rows in flight that left the last layer
  * @param trace which row in flight continued at which layer, in order; replaying it repeats the step
  * @param parked rows in flight that the executor has let go of
+ * @param lost rows whose host attention failed; their requests end with the message
  */
 public record StepResult(
-        long step, List<Sampled> sampled, List<RowProgress> trace, List<Long> parked, StepTimes times) {
+        long step, List<Sampled> sampled, List<RowProgress> trace, List<Long> parked, List<Lost> lost, StepTimes times) {
     public record Sampled(long sequence, Choice choice) {}
 
     public record RowProgress(int layer, long sequence) {}
+
+    /**
+     * @param stillInUse whether somebody may yet write the row's blocks, which must then never be granted again
+     */
+    public record Lost(long sequence, String message, boolean stillInUse) {}
+
+    /** A step in which nothing was lost. */
+    public StepResult(long step, List<Sampled> sampled, List<RowProgress> trace, List<Long> parked, StepTimes times) {
+        this(step, sampled, trace, parked, List.of(), times);
+    }
 
     public StepResult {
         sampled = List.copyOf(sampled);
         trace = List.copyOf(trace);
         parked = List.copyOf(parked);
+        lost = List.copyOf(lost);
     }
 }

@@ -3,12 +3,15 @@ package dev.tandem.engine.execute;
 /**
  * @param vocabulary number of token ids, all below it
  * @param contextTokens longest sequence the model allows
- * @param blockTokens tokens a KV block
+ * @param blockTokens tokens a GPU KV block
+ * @param hostBlockTokens tokens a host KV block
  * @param maxBatchTokens most rows a step may have
  * @param layers that rows in flight pass
  * @param kvBytesPerToken of all layers
+ * @param slotsPerLayer most rows in flight that a layer can pick up, and most admissions a step
+ * @param mostInFlight most rows that may be in flight at a time; 0 where there is no host tier that computes
  * @param overlaps whether CPU attention runs beside the GPU's work, rather than on the same cores
  */
 public record ExecutorLimits(
-        int vocabulary, int contextTokens, int blockTokens, int gpuBlocks, int hostBlocks, int maxBatchTokens,
-        int layers, long kvBytesPerToken, boolean overlaps) {}
+        int vocabulary, int contextTokens, int blockTokens, int hostBlockTokens, int gpuBlocks, int hostBlocks,
+        int maxBatchTokens, int layers, long kvBytesPerToken, boolean overlaps, int slotsPerLayer, int mostInFlight) {}

@@ -10,11 +10,14 @@ import java.util.Arrays;
  */
 public final class BlockPool {
     private static final long FREE = -1;
+    /** Never granted again: somebody may still write it. */
+    private static final long QUARANTINED = -2;
 
     private final Place place;
     private final long[] owner;
     private final int[] free;
     private int freeCount;
+    private int quarantined;
 
     public BlockPool(Place place, int blocks) {
         if (blocks < 0) {
@@ -43,7 +46,25 @@ public final class BlockPool {
     }
 
     public int used() {
-        return owner.length - freeCount;
+        return owner.length - freeCount - quarantined;
+    }
+
+    /** Blocks that will never be granted again. */
+    public int quarantined() {
+        return quarantined;
+    }
+
+    void quarantine(int block, long sequence) {
+        requireOwner(block, sequence);
+        owner[block] = QUARANTINED;
+        quarantined++;
+    }
+
+    private void requireOwner(int block, long sequence) {
+        if (owner[block] != sequence) {
+            throw new IllegalStateException(
+                    place + " block " + block + " is owned by " + owner[block] + ", not by sequence " + sequence);
+        }
     }
 
     int take(long sequence) {
@@ -53,10 +74,7 @@ public final class BlockPool {
     }
 
     void give(int block, long sequence) {
-        if (owner[block] != sequence) {
-            throw new IllegalStateException(
-                    place + " block " + block + " is owned by " + owner[block] + ", not by sequence " + sequence);
-        }
+        requireOwner(block, sequence);
         owner[block] = FREE;
         free[freeCount++] = block;
     }

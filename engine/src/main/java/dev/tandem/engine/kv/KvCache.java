@@ -13,19 +13,25 @@ import java.util.Optional;
  * <p>Owned by: engine thread.
  */
 public final class KvCache {
-    private final int blockTokens;
+    private final int gpuBlockTokens;
+    private final int hostBlockTokens;
     private final BlockPool gpu;
     private final BlockPool host;
 
-    /** @param blockTokens tokens a block */
+    /** Blocks of the same number of tokens in both places. */
     public KvCache(int blockTokens, int gpuBlocks, int hostBlocks) {
-        this.blockTokens = blockTokens;
-        this.gpu = new BlockPool(Place.GPU, gpuBlocks);
-        this.host = new BlockPool(Place.HOST, hostBlocks);
+        this(blockTokens, blockTokens, gpuBlocks, hostBlocks);
     }
 
-    public int blockTokens() {
-        return blockTokens;
+    /**
+     * @param gpuBlockTokens tokens a GPU block
+     * @param hostBlockTokens tokens a host block
+     */
+    public KvCache(int gpuBlockTokens, int hostBlockTokens, int gpuBlocks, int hostBlocks) {
+        this.gpuBlockTokens = gpuBlockTokens;
+        this.hostBlockTokens = hostBlockTokens;
+        this.gpu = new BlockPool(Place.GPU, gpuBlocks);
+        this.host = new BlockPool(Place.HOST, hostBlocks);
     }
 
     public BlockPool pool(Place place) {
@@ -35,13 +41,15 @@ public final class KvCache {
         };
     }
 
-    public int blocksFor(int tokens) {
-        return (tokens + blockTokens - 1) / blockTokens;
+    /** Blocks that hold so many tokens there. */
+    public int blocksFor(Place place, int tokens) {
+        int each = place == Place.GPU ? gpuBlockTokens : hostBlockTokens;
+        return (tokens + each - 1) / each;
     }
 
     /** Blocks the sequence lacks to hold {@code tokens} tokens where it is. */
     public int missing(Sequence sequence, int tokens) {
-        return Math.max(0, blocksFor(tokens) - sequence.table().count());
+        return Math.max(0, blocksFor(sequence.table().place(), tokens) - sequence.table().count());
     }
 
     /** Decides where a sequence without blocks will live. */
@@ -72,16 +80,25 @@ public final class KvCache {
         table.clear();
     }
 
+    /** Takes the sequence's blocks out of use for good: whoever computed on them may still do so. */
+    public void quarantine(Sequence sequence) {
+        BlockTable table = sequence.table();
+        for (int i = 0; i < table.count(); i++) {
+            pool(table.place()).quarantine(table.block(i), sequence.key());
+        }
+        table.clear();
+    }
+
     /** Moves the computed KV to the other place; empty when that has no room, and then nothing changed. */
     public Optional<Swap> move(Sequence sequence, Place to) {
         BlockTable table = sequence.table();
         Place from = table.place();
-        int needed = blocksFor(sequence.computed());
+        int needed = blocksFor(to, sequence.computed());
         if (from == to || needed > pool(to).free()) {
             return Optional.empty();
         }
         int[] all = table.toArray();
-        int[] source = Arrays.copyOf(all, needed);
+        int[] source = Arrays.copyOf(all, blocksFor(from, sequence.computed()));
         release(sequence);
         table.place(to);
         for (int i = 0; i < needed; i++) {
@@ -109,7 +126,7 @@ public final class KvCache {
                 }
             }
             held.merge(table.place(), table.count(), Integer::sum);
-            if (table.count() < blocksFor(sequence.computed())) {
+            if (table.count() < blocksFor(table.place(), sequence.computed())) {
                 throw new IllegalStateException(sequence + " has " + table.count() + " blocks, too few for its KV");
             }
         }

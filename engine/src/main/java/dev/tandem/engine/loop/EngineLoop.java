@@ -49,6 +49,7 @@ public final class EngineLoop {
     private final Map<Long, Long> lastTokenNanos = new HashMap<>();
     private final Queue<Untold> untold = new ArrayDeque<>();
     private long nextKey;
+    private String hostLost = "";
     private volatile EngineStats stats;
 
     /** A token that the engine has settled and its client not heard of. */
@@ -68,7 +69,7 @@ public final class EngineLoop {
         this.clock = clock;
         this.listener = listener;
         var limits = executor.limits();
-        this.state = new SchedulerState(new KvCache(limits.blockTokens(), limits.gpuBlocks(), limits.hostBlocks()));
+        this.state = new SchedulerState(new KvCache(limits.blockTokens(), limits.hostBlockTokens(), limits.gpuBlocks(), limits.hostBlocks()));
         this.seeds = new SplittableRandom(config.seed());
         this.stats = snapshot();
     }
@@ -95,6 +96,7 @@ public final class EngineLoop {
         long executed = clock.nanos();
         commit(plan);
         settleFlights(result);
+        failLost(result);
         emit(result, executed);
         scheduler.completed(result, executed - planned);
         listener.step(record(plan, result, planned - started, executed - planned));
@@ -182,6 +184,22 @@ public final class EngineLoop {
                     sequence.countHostToken();
                 }
             }
+        }
+    }
+
+    /** Requests whose host attention failed end with the reason. */
+    private void failLost(StepResult result) {
+        for (StepResult.Lost lost : result.lost()) {
+            hostLost = lost.message();
+            Sequence sequence = state.lose(lost.sequence(), lost.stillInUse());
+            if (sequence == null) {
+                continue; // cancelled before
+            }
+            tell();
+            sequence.state(new RequestState.Finished(FinishReason.ABORT));
+            forget(sequence);
+            sequence.request().sink().on(new TokenEvent.Failed(lost.message()));
+            listener.failed(sequence.request());
         }
     }
 
@@ -336,6 +354,7 @@ public final class EngineLoop {
                 host.size(),
                 host.used(),
                 state.preemptions(),
-                stats == null ? 0 : stats.steps() + 1);
+                stats == null ? 0 : stats.steps() + 1,
+                hostLost);
     }
 }

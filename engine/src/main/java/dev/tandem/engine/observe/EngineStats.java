@@ -1,5 +1,10 @@
 package dev.tandem.engine.observe;
 
-/** A snapshot of the queues and pools, taken after each step. */
+/**
+ * A snapshot of the queues and pools, taken after each step.
+ *
+ * @param hostLost why the host computes attention no longer; empty while it can
+ */
 public record EngineStats(
-        int waiting, int running, int swapped, int gpuBlocks, int gpuBlocksUsed, int hostBlocks, int hostBlocksUsed, long preemptions, long steps) {}
+        int waiting, int running, int swapped, int gpuBlocks, int gpuBlocksUsed, int hostBlocks, int hostBlocksUsed, long preemptions, long steps,
+        String hostLost) {}

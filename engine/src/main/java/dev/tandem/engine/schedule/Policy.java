@@ -7,4 +7,7 @@ public interface Policy {
 
     /** Told how many seconds a step made of its last draft took. */
     default void completed(double achieved) {}
+
+    /** Told that the host cannot compute attention any more. */
+    default void hostLost(String why) {}
 }

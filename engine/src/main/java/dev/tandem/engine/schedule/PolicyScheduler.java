@@ -55,5 +55,8 @@ public final class PolicyScheduler implements Scheduler {
         log.add(decision);
         calibration.observe(draft, result, decision.predicted(), seconds);
         policy.completed(seconds);
+        if (!result.lost().isEmpty()) {
+            policy.hostLost(result.lost().getFirst().message());
+        }
     }
 }

@@ -118,6 +118,26 @@ public final class SchedulerState {
         return sequence;
     }
 
+    /**
+     * A row in flight cannot go on.
+     *
+     * @param stillInUse whether its blocks may yet be written
+     * @return the sequence, or null when it had been cancelled
+     */
+    public Sequence lose(long key, boolean stillInUse) {
+        Sequence sequence = inFlight.remove(key);
+        if (sequence == null) {
+            throw new IllegalStateException("sequence " + key + " is not in flight");
+        }
+        park.remove(key);
+        if (stillInUse) {
+            kv.quarantine(sequence);
+        } else {
+            kv.release(sequence);
+        }
+        return sequence.state() instanceof RequestState.Finished ? null : sequence;
+    }
+
     /** Whether the sequence is between layers. */
     public boolean flies(long key) {
         return inFlight.containsKey(key);

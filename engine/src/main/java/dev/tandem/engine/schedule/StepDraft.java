@@ -140,19 +140,20 @@ public final class StepDraft {
     /** Blocks the sequence lacks for all of its known tokens, after the draft's moves. */
     public int missing(Sequence sequence) {
         if (!moved.isEmpty() && moved.contains(sequence)) {
-            return kv.blocksFor(sequence.length()) - kv.blocksFor(sequence.computed());
+            Place place = ins.contains(sequence) ? Place.GPU : Place.HOST;
+            return kv.blocksFor(place, sequence.length()) - kv.blocksFor(place, sequence.computed());
         }
         return kv.missing(sequence, sequence.length());
     }
 
     /** Whether a sequence may live on the host to its end. */
     public boolean fitsHost(Sequence sequence) {
-        return kv.blocksFor(sequence.limit()) <= kv.pool(Place.HOST).size();
+        return kv.blocksFor(Place.HOST, sequence.limit()) <= kv.pool(Place.HOST).size();
     }
 
     /** Whether the host has room for the sequence's computed KV and the block that its next token may need. */
     public boolean hostHasRoomFor(Sequence sequence) {
-        return kv.blocksFor(sequence.length()) <= freeHost;
+        return kv.blocksFor(Place.HOST, sequence.length()) <= freeHost;
     }
 
     /**
@@ -163,7 +164,7 @@ public final class StepDraft {
         gpuSequences--;
         freeGpu += sequence.table().count();
         if (toHost && sequence.remaining() == 1 && hostHasRoomFor(sequence)) {
-            freeHost -= kv.blocksFor(sequence.computed());
+            freeHost -= kv.blocksFor(Place.HOST, sequence.computed());
             outs.add(sequence);
             moved.add(sequence);
         } else {
@@ -184,7 +185,7 @@ public final class StepDraft {
 
     /** Brings a host sequence into GPU blocks, which the caller has seen to be there. */
     public void bringIn(Sequence sequence) {
-        freeGpu -= kv.blocksFor(sequence.computed());
+        freeGpu -= kv.blocksFor(Place.GPU, sequence.computed());
         freeHost += sequence.table().count();
         gpuSequences++;
         ins.add(sequence);
@@ -204,7 +205,7 @@ public final class StepDraft {
     /** Starts a waiting sequence; all of its known tokens get blocks where the reader expects them. */
     public void start(Sequence sequence, int rows, KvReader reader) {
         starts.add(sequence);
-        int blocks = kv.blocksFor(sequence.length());
+        int blocks = kv.blocksFor(reader.place(), sequence.length());
         if (reader.place() == Place.GPU) {
             freeGpu -= blocks;
             gpuSequences++;
@@ -224,7 +225,7 @@ public final class StepDraft {
         Row row = batches.get(0).remove(index);
         loads.get(0).add(row, -1);
         starts.remove(row.sequence());
-        freeHost += kv.blocksFor(row.sequence().length());
+        freeHost += kv.blocksFor(Place.HOST, row.sequence().length());
     }
 
     /** Adds rows of a sequence that holds KV, or is moved by this draft; takes the blocks they lack. */

@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.strategy.Strategy.InFlight;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -16,10 +17,11 @@ import java.util.List;
  * <p>Each row in flight asks the CPU for one layer's attention a step, so rows are admitted while all of them take the
  * CPU no longer than the step takes the GPU.
  *
+ * @param limits of the executor
  * @param cohort whether all host rows enter layer 0 together and no more enter until they are through, as in the paper;
  *     else some enter in each step, so that every layer has its share
  */
-record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort)
+record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort, InFlight limits)
         implements Policy {
     /** Row slots a layer: buckets, because a captured step is made for one of them. */
     private static final int[] BUCKETS = {8, 16, 32, 64, 128, 256};
@@ -81,7 +83,8 @@ record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boo
             return;
         }
         List<Sequence> queue = HostTier.decodable(draft);
-        int most = cohort ? queue.size() : share(queue.size() + flying);
+        int wanted = cohort ? queue.size() : share(queue.size() + flying);
+        int most = Math.min(Math.min(wanted, limits.slotsPerLayer()), limits.most() - flying);
         long tokens = 0;
         for (Sequence sequence : state.inFlight()) {
             tokens += sequence.length();
@@ -97,7 +100,8 @@ record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boo
                 tokens += sequence.length();
             }
         }
-        draft.slots(cohort ? draft.admissions().size() : bucket(flying + draft.admissions().size()));
+        int admitted = draft.admissions().size();
+        draft.slots(cohort ? admitted : Math.max(bucket(admitted), bucket(evenly(flying + admitted))));
     }
 
     /** An even share of all host rows for each layer, and at least as many as keeps the smallest bucket full. */
@@ -106,13 +110,16 @@ record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boo
     }
 
     /** Twice the mean a layer: rows do not come evenly. */
-    private int bucket(int flying) {
-        int wanted = 2 * ((flying + predictor.cost().layers() - 1) / predictor.cost().layers());
+    private int evenly(int flying) {
+        return 2 * ((flying + predictor.cost().layers() - 1) / predictor.cost().layers());
+    }
+
+    private int bucket(int wanted) {
         for (int bucket : BUCKETS) {
             if (bucket >= wanted) {
-                return bucket;
+                return Math.min(bucket, limits.slotsPerLayer());
             }
         }
-        return BUCKETS[BUCKETS.length - 1];
+        return Math.min(BUCKETS[BUCKETS.length - 1], limits.slotsPerLayer());
     }
 }

@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.StepDraft;
@@ -69,7 +70,7 @@ final class GpuTier {
 
     /** Room for all of its tokens, and a block for each sequence that is there to grow by; alone it needs no reserve. */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
-        int blocks = draft.state().kv().blocksFor(sequence.length());
+        int blocks = draft.state().kv().blocksFor(Place.GPU, sequence.length());
         return blocks + draft.gpuSequences() <= draft.freeGpu();
     }
 }

@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.StepDraft;
@@ -14,7 +15,7 @@ final class HostTier {
 
     /** Room for a new sequence's tokens, and a block for each host row to grow by. */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
-        int blocks = draft.state().kv().blocksFor(sequence.length());
+        int blocks = draft.state().kv().blocksFor(Place.HOST, sequence.length());
         int grow = draft.state().host().size() + draft.state().inFlight().size();
         return draft.fitsHost(sequence) && blocks + grow <= draft.freeHost();
     }

@@ -46,10 +46,25 @@ public enum Strategy {
     }
 
     /**
+     * What an executor takes of rows in flight.
+     *
+     * @param slotsPerLayer most that a layer picks up in a step, and most that enter in a step
+     * @param most that may be in flight at a time
+     */
+    public record InFlight(int slotsPerLayer, int most) {
+        public static final InFlight UNLIMITED = new InFlight(Integer.MAX_VALUE, Integer.MAX_VALUE);
+
+        public static InFlight of(ExecutorLimits limits) {
+            return new InFlight(limits.slotsPerLayer(), limits.mostInFlight());
+        }
+    }
+
+    /**
      * The options that the papers leave open.
      *
      * @param chunkedPrefill whether {@code neo}, {@code apex} and {@code async-overlap} cut prompts; the papers do not
      * @param apexLeastCpuRatio CPU requests for each GPU request below which {@code apex} leaves the CPU alone (§4.2: 8)
+     * @param inFlight limits of the executor
      * @param apexCohort whether {@code apex} moves its host rows through the layers together, as in the paper
      */
     public record Options(
@@ -59,10 +74,11 @@ public enum Strategy {
             boolean chunkedPrefill,
             double apexLeastCpuRatio,
             boolean apexCohort,
-            int overtakes) {
+            int overtakes,
+            InFlight inFlight) {
         /** As in the papers. */
         public static Options of(Budget budget) {
-            return new Options(budget, Preemption.SWAP, TierRules.neutral(), false, 0, true, 0);
+            return new Options(budget, Preemption.SWAP, TierRules.neutral(), false, 0, true, 0, InFlight.UNLIMITED);
         }
 
         public Options {
@@ -79,7 +95,7 @@ public enum Strategy {
      * @throws IllegalArgumentException that names the pool and the remedy
      */
     public void check(ExecutorLimits limits, int contextTokens) {
-        int needed = (contextTokens + limits.blockTokens() - 1) / limits.blockTokens();
+        int needed = (contextTokens + limits.hostBlockTokens() - 1) / limits.hostBlockTokens();
         if (allHost && needed > limits.hostBlocks()) {
             throw new IllegalArgumentException("--strategy " + flag + " keeps all KV on the host: a sequence of " + contextTokens
                     + " tokens needs " + needed + " blocks there and the host pool has " + limits.hostBlocks()
@@ -123,6 +139,6 @@ public enum Strategy {
     }
 
     private static AsyncOverlap async(Options options, CostModel cost, boolean cohort) {
-        return new AsyncOverlap(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), cohort);
+        return new AsyncOverlap(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), cohort, options.inFlight());
     }
 }

@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
@@ -120,7 +121,7 @@ public final class TierRules {
     }
 
     private static boolean fits(StepDraft draft, Sequence in, Sequence out) {
-        int needed = draft.state().kv().blocksFor(in.length());
+        int needed = draft.state().kv().blocksFor(Place.GPU, in.length());
         return draft.fitsHost(out) && draft.hostHasRoomFor(out) && needed <= draft.freeGpu() + out.table().count();
     }
 

@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.strategy.Strategy.InFlight;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.ContentExecutor;
@@ -141,6 +142,7 @@ class StrategyPropertyTest {
             int context = 16 + random.nextInt(40);
             int gpu = (context + 3) / 4 + random.nextInt(random.nextBoolean() ? 3 : 20);
             int host = strategy.allHost() ? (context + 3) / 4 + random.nextInt(40) : 1 + random.nextInt(80);
+            int hostBlock = 4 + 2 * random.nextInt(5);
             int sequences = 2 + random.nextInt(16);
             Budget budget = new Budget(sequences + random.nextInt(80), sequences, 1 + random.nextInt(40));
             Readiness readiness = switch (random.nextInt(3)) {
@@ -149,7 +151,7 @@ class StrategyPropertyTest {
                 default -> Readiness.random(seed + 1);
             };
             executor = new ContentExecutor(
-                    2 + random.nextInt(3), gpu, host, budget.maxBatchTokens(), context, recorded == null ? readiness : recorded);
+                    2 + random.nextInt(3), gpu, hostBlock, host, budget.maxBatchTokens(), context, recorded == null ? readiness : recorded);
             engine = new EngineHarness(executor, scheduler(strategy, budget), budget);
         }
 
@@ -159,9 +161,10 @@ class StrategyPropertyTest {
             TierRules rules = random.nextBoolean()
                     ? TierRules.neutral()
                     : new TierRules(new LatencyTargets(3_000_000, 2_000_000), 3, 2);
+            InFlight flights = random.nextBoolean() ? InFlight.UNLIMITED : new InFlight(1 + random.nextInt(4), 1 + random.nextInt(8));
             var options = new Strategy.Options(
                     budget, Preemption.values()[random.nextInt(2)], rules, random.nextBoolean(), random.nextInt(3),
-                    random.nextBoolean(), random.nextInt(4));
+                    random.nextBoolean(), random.nextInt(4), flights);
             Policy policy = new Claims(strategy, strategy.policy(options, cost), cost);
             StepPredictor predictor = new StepPredictor(cost, true, 8);
             if (random.nextInt(3) == 0) {

@@ -1,0 +1,216 @@
+package dev.tandem.cuda;
+
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.engine.batch.Admission;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.cost.Curve;
+import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.Swap;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sample.TokenSampler;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.stream.IntStream;
+
+/**
+ * Measures a {@link Profile}: GPU parts by the GPU's own clock, the CPU's attention while the GPU computes decode steps. KV of
+ * both pools is filled with random values first.
+ *
+ * <p>Owned by: the thread that drives the executor, before it serves.
+ */
+final class CudaProfiler {
+    private static final int REPEATS = 5;
+    private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 128, 192, 256, 320, 384, 448, 512};
+    private static final int[] CONTEXTS = {64, 512, 2048, 8192};
+    /** Host KV that is read: far more than any cache holds. */
+    private static final long HOST_BYTES = 6L << 30;
+    /** Tasks that wait for each worker. */
+    private static final int TASKS_A_WORKER = 3;
+    private static final long MEASURE_NANOS = 60_000_000;
+
+    private final StepTimer timer;
+    private final Stream stream;
+    private final KvPools pools;
+    private final ModelShape shape;
+    private final StepBuffer decodes;
+    private final StepBuffer prompts;
+    private final FlightDeck deck;
+    private final FlightWorkers workers;
+    private final Clock clock;
+    private final int gpuBlocks;
+    private final int layers;
+    private int decodeRows;
+    private int promptTokens;
+
+    CudaProfiler(
+            StepTimer timer, Stream stream, KvPools pools, ModelShape shape, StepBuffer decodes, StepBuffer prompts, FlightDeck deck,
+            FlightWorkers workers, Clock clock, int gpuBlocks) {
+        this.timer = timer;
+        this.stream = stream;
+        this.pools = pools;
+        this.shape = shape;
+        this.decodes = decodes;
+        this.prompts = prompts;
+        this.deck = deck;
+        this.workers = workers;
+        this.clock = clock;
+        this.gpuBlocks = gpuBlocks;
+        this.layers = shape.config().layers();
+    }
+
+    /**
+     * @param name of machine, model, dtype and threads: what the profile is good for
+     * @param decodeRows most rows of decode steps
+     * @param promptTokens most rows of a step
+     * @param stepOverhead seconds between steps
+     */
+    Profile measure(String name, int decodeRows, int promptTokens, double stepOverhead) {
+        this.decodeRows = decodeRows;
+        this.promptTokens = Math.min(promptTokens, gpuBlocks * ModelShape.BLOCK_TOKENS);
+        TreeMap<Double, Double> linear = new TreeMap<>();
+        TreeMap<Double, Double> postLayer = new TreeMap<>();
+        linear(linear, postLayer);
+        return new Profile(
+                name, layers, curve("linear", linear), curve("prefill-attention", prefillAttention()),
+                curve("gpu-attention", gpuAttention()), cpuAttention(), curve("transfer", transfers()),
+                new Curve("pre-layer", new double[] {1}, new double[] {1e-6}), curve("post-layer", postLayer), stepOverhead, 0);
+    }
+
+    private static Curve curve(String name, TreeMap<Double, Double> points) {
+        return new Curve(
+                name,
+                points.keySet().stream().mapToDouble(Double::doubleValue).toArray(),
+                points.values().stream().mapToDouble(Double::doubleValue).toArray());
+    }
+
+    private static void put(TreeMap<Double, Double> points, double size, double millis) {
+        points.merge(size, Math.max(1e-9, millis / 1e3), Math::min);
+    }
+
+    private void linear(TreeMap<Double, Double> linear, TreeMap<Double, Double> postLayer) {
+        for (int rows : ROWS) {
+            if (rows <= decodeRows) {
+                double inner = timer.decodeLayers(decodes, rows, REPEATS);
+                put(linear, rows, inner / layers);
+                put(postLayer, rows, timer.decode(decodes, rows, rows, 1, gpuBlocks, REPEATS).whole() - inner);
+            }
+        }
+        for (int rows = 1024; rows / 2 < promptTokens; rows *= 2) {
+            int tokens = Math.min(rows, promptTokens);
+            if (tokens > linear.lastKey()) {
+                put(linear, tokens, timer.promptLayers(prompts, tokens, gpuBlocks, REPEATS) / layers);
+            }
+        }
+    }
+
+    private TreeMap<Double, Double> prefillAttention() {
+        TreeMap<Double, Double> points = new TreeMap<>();
+        for (int tokens = 128; tokens / 2 < promptTokens && tokens <= 16_384; tokens *= 4) {
+            int count = Math.min(tokens, promptTokens);
+            put(points, count * (count + 1.0) / 2, timer.prefill(prompts, count, gpuBlocks, REPEATS).attention() / layers);
+        }
+        return points;
+    }
+
+    /** What context adds to steps of as many rows without any. */
+    private TreeMap<Double, Double> gpuAttention() {
+        TreeMap<Double, Double> points = new TreeMap<>();
+        for (int tokens = 512; tokens <= gpuBlocks * ModelShape.BLOCK_TOKENS; tokens *= 4) {
+            int rows = Math.min(Math.max(1, tokens / 1024), decodeRows);
+            int context = Math.min(tokens / rows, shape.config().usableContext());
+            double bare = timer.decodeLayers(decodes, rows, REPEATS);
+            double whole = timer.decode(decodes, rows, rows, context, gpuBlocks, REPEATS).whole();
+            double ends = timer.decode(decodes, rows, rows, 1, gpuBlocks, REPEATS).whole() - bare;
+            put(points, (double) rows * context, (whole - bare - ends) / layers);
+        }
+        return points;
+    }
+
+    private TreeMap<Double, Double> transfers() {
+        TreeMap<Double, Double> points = new TreeMap<>();
+        int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
+        for (int blocks = 1; blocks <= Math.min(pools.hostBlocks(), gpuBlocks / ratio); blocks *= 8) {
+            int[] gpu = IntStream.range(0, blocks * ratio).toArray();
+            int[] host = IntStream.range(0, blocks).toArray();
+            int tokens = blocks * HostFormat.BLOCK_TOKENS;
+            double millis = timer.time(REPEATS, () -> {
+                pools.beginStep();
+                pools.swap(new Swap(0, Place.GPU, gpu, Place.HOST, host, tokens));
+                pools.begin(stream);
+                pools.end(stream);
+            });
+            put(points, (double) HostFormat.bytesPerToken(shape) * tokens, millis);
+        }
+        pools.beginStep();
+        return points;
+    }
+
+    /** Tasks are handed to the workers as the GPU would, while it computes steps of one row. */
+    private TreeMap<Integer, Curve> cpuAttention() {
+        int filled = (int) Math.min(pools.hostBlocks(), HOST_BYTES / (HostFormat.blockBytes(shape) * layers));
+        pools.randomiseHost(filled, shape.type());
+        TreeMap<Double, Double> alone = new TreeMap<>();
+        TreeMap<Double, Double> together = new TreeMap<>();
+        int count = workers.count();
+        try (StepTimer.Busy busy = timer.keepBusy(decodes)) {
+            for (int context : CONTEXTS) {
+                int blocks = (context - 1) / BlockFormat.TOKENS + 1;
+                int rows = Math.min(Math.min(TASKS_A_WORKER * count, FlightDeck.MOST), filled / blocks);
+                if (rows == 0 || context > shape.config().usableContext()) {
+                    break;
+                }
+                put(alone, context, secondsATask(busy, 1, context, blocks) * 1e3);
+                put(together, context, secondsATask(busy, rows, context, blocks) * 1e3);
+            }
+        }
+        TreeMap<Integer, Curve> curves = new TreeMap<>();
+        curves.put(1, curve("cpu-attention/1", alone));
+        for (int rows : new int[] {count, 8 * count}) {
+            TreeMap<Double, Double> points = new TreeMap<>();
+            together.forEach((context, seconds) -> points.put(context, rows * seconds));
+            if (rows > 1) {
+                curves.put(rows, curve("cpu-attention/" + rows, points));
+            }
+        }
+        return curves;
+    }
+
+    /** Mean time from one finished task to the next with so many rows that each ask again at once. */
+    private double secondsATask(StepTimer.Busy busy, int rows, int context, int blocks) {
+        TokenSampler sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
+        List<Flight> flights = new ArrayList<>();
+        for (int row = 0; row < rows; row++) {
+            int first = row * blocks;
+            flights.add(deck.admit(new Admission(row, context - 1, 0, IntStream.range(first, first + blocks).toArray(), sampler)));
+        }
+        workers.wake();
+        flights.forEach(flight -> deck.push(0, flight.index));
+        long begin = 0;
+        long tasks = -rows; // the first round warms up
+        for (int outstanding = rows; outstanding > 0; ) {
+            busy.refill();
+            for (int layer = 0; layer < layers; layer++) {
+                int index = deck.nextResult(layer);
+                if (index < 0) {
+                    continue;
+                }
+                if (++tasks == 0) {
+                    begin = clock.nanos();
+                }
+                if (tasks < rows || clock.nanos() - begin < MEASURE_NANOS) {
+                    deck.push((layer + 1) % layers, index);
+                } else {
+                    outstanding--;
+                }
+            }
+        }
+        double seconds = (clock.nanos() - begin) / 1e9 / tasks;
+        flights.forEach(deck::end);
+        deck.reset();
+        return seconds;
+    }
+}

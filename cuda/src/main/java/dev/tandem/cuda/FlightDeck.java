@@ -1,0 +1,313 @@
+package dev.tandem.cuda;
+
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.PinnedBuffer;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.engine.batch.Admission;
+import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.model.config.ModelConfig;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.VarHandle;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReferenceArray;
+
+/**
+ * What GPU and CPU share of the rows in flight (ready slots, SCHEDULING.md §2; prelude.cu names the device side):
+ *
+ * <pre>
+ *  GPU, at each layer                                       CPU worker
+ *  a row leaves: q, k, v to {@code sent}, entry to {@code tasks}   takes the next entry, appends K and V, attends,
+ *  a row boards: next entry of {@code ready[layer]},               writes {@code results}, entry to {@code ready[layer]}
+ *    attention from {@code results}
+ * </pre>
+ *
+ * <p>Each ring entry carries its own number, so there is no separate tail to read. Nobody waits: the GPU takes what is ready
+ * when it comes by, workers take what is there. A flight has at most one entry in all rings together, so rings of as many
+ * entries as there may be flights cannot overflow.
+ *
+ * <p>Owned by: engine thread, but for {@link #take}, {@link #publish}, {@link #released} and {@link #failed}, which workers call.
+ */
+final class FlightDeck implements AutoCloseable {
+    /** Most rows in flight; prelude.cu keeps flight numbers in 16 bits. */
+    static final int MOST = 1024;
+    /** prelude.cu. */
+    static final int MOST_SLOTS = 64;
+    private static final int DRAW_BYTES = 32;
+    private static final VarHandle LONG = JAVA_LONG.varHandle();
+    private static final long NO_ENTRY = -1;
+
+    /** A row whose attention threw. */
+    record Failure(Flight flight, Throwable cause) {}
+
+    private final ModelConfig config;
+    private final int layers;
+    private final int rowBytes;
+    private final List<AutoCloseable> owned = new ArrayList<>();
+    private final DeviceBuffer residual;
+    private final DeviceBuffer slotMaps;
+    private final DeviceBuffer structure;
+    private final MemorySegment tasks;
+    private final MemorySegment ready;
+    private final PinnedBuffer sent;
+    private final PinnedBuffer results;
+    private final PinnedBuffer landed;
+    private final AtomicLong taken = new AtomicLong();
+    private final AtomicLong[] published;
+    private final AtomicReferenceArray<Flight> flights = new AtomicReferenceArray<>(MOST);
+    private final ArrayDeque<Integer> free = new ArrayDeque<>();
+    private final Map<Long, Flight> bySequence = new LinkedHashMap<>();
+    private final Queue<Flight> released = new ConcurrentLinkedQueue<>();
+    private final Queue<Failure> failures = new ConcurrentLinkedQueue<>();
+    private final long[] consumed;
+    private long pushed;
+    private int drawn;
+    private volatile boolean flying;
+
+    FlightDeck(Device device, Stream stream, ModelShape shape) {
+        this.config = shape.config();
+        this.layers = config.layers();
+        int half = shape.type().bytes();
+        this.rowBytes = (config.heads() + 2 * config.kvHeads()) * config.headDim() * half;
+        residual = buffer(device, 4L * MOST * shape.hidden(), "residuals of rows in flight");
+        DeviceBuffer angles = buffer(device, 4L * MOST * config.headDim(), "angles of rows in flight");
+        DeviceBuffer draws = buffer(device, (long) DRAW_BYTES * MOST, "draws of rows in flight");
+        DeviceBuffer leaving = buffer(device, 2L * MOST_SLOTS * config.kvHeads() * shape.headWidth() * half, "k and v of rows in flight");
+        slotMaps = buffer(device, 4L * (layers + 1) * MOST_SLOTS, "slots");
+        DeviceBuffer counters = buffer(device, 8L * (layers + 1), "ring counters");
+        PinnedBuffer taskRing = pinned(device, 8L * MOST, "the ring of attention tasks");
+        PinnedBuffer readyRings = pinned(device, 8L * MOST * layers, "rings of attention results");
+        tasks = taskRing.memory().fill((byte) 0);
+        ready = readyRings.memory().fill((byte) 0);
+        sent = pinned(device, (long) MOST * rowBytes, "q, k and v of rows in flight");
+        results = pinned(device, 4L * MOST * config.heads() * config.headDim(), "attention of rows in flight");
+        landed = pinned(device, 4L * MOST_SLOTS, "rows through all layers");
+        structure = buffer(device, 256, "addresses of rows in flight");
+        published = new AtomicLong[layers];
+        consumed = new long[layers];
+        for (int layer = 0; layer < layers; layer++) {
+            published[layer] = new AtomicLong();
+        }
+        for (int index = 0; index < MOST; index++) {
+            free.add(index);
+        }
+        long[] addresses = {
+            residual.address(), angles.address(), draws.address(), leaving.address(), slotMaps.address(), counters.address(),
+            counters.address() + 8L * layers, taskRing.address(), readyRings.address(), sent.address(), results.address(), MOST - 1
+        };
+        try (PinnedBuffer staging = device.pinned(8L * addresses.length, "addresses")) {
+            MemorySegment.copy(addresses, 0, staging.memory(), JAVA_LONG, 0, addresses.length);
+            stream.upload(structure, 0, staging.memory(), 8L * addresses.length);
+            stream.fill(residual, 0);
+            stream.fill(angles, 0);
+            stream.fill(draws, 0);
+            stream.fill(leaving, 0);
+            stream.fill(slotMaps, -1);
+            stream.fill(counters, 0);
+            stream.synchronise();
+        }
+    }
+
+    private DeviceBuffer buffer(Device device, long bytes, String label) {
+        DeviceBuffer buffer = device.allocate((bytes + 255) / 256 * 256, label);
+        owned.add(buffer);
+        return buffer;
+    }
+
+    private PinnedBuffer pinned(Device device, long bytes, String label) {
+        PinnedBuffer buffer = device.pinned(bytes, label);
+        owned.add(buffer);
+        return buffer;
+    }
+
+    /** Address of {@code struct Flights} on the GPU. */
+    long address() {
+        return structure.address();
+    }
+
+    long bytes() {
+        return residual.bytes();
+    }
+
+    /** Takes a row that enters layer 0 in the next step. */
+    Flight admit(Admission admission) {
+        Integer index = free.poll();
+        if (index == null) {
+            throw new ExecutorException("more than " + MOST + " rows are in flight");
+        }
+        Flight flight = new Flight(index, admission, admission.sampler().draw());
+        if (flight.draw.filter(draw -> !draw.greedy()).isPresent()) {
+            drawn++;
+        }
+        bySequence.put(flight.sequence(), flight);
+        flights.setRelease(index, flight);
+        flying = true;
+        return flight;
+    }
+
+    Collection<Flight> all() {
+        return bySequence.values();
+    }
+
+    Flight flight(int index) {
+        return flights.get(index);
+    }
+
+    /** Whether workers should look for tasks. */
+    boolean isFlying() {
+        return flying;
+    }
+
+    /** Whether some row in flight is sampled by a draw. */
+    boolean draws() {
+        return drawn > 0;
+    }
+
+    /** A row shall go no further: the worker that has it next lets it go. */
+    void park(long sequence) {
+        Flight flight = bySequence.get(sequence);
+        if (flight != null) {
+            flight.parked = true;
+        }
+    }
+
+    /** The row is through, let go, or lost: its number is free. */
+    void end(Flight flight) {
+        bySequence.remove(flight.sequence());
+        flights.set(flight.index, null);
+        free.add(flight.index);
+        if (flight.draw.filter(draw -> !draw.greedy()).isPresent()) {
+            drawn--;
+        }
+        flying = !bySequence.isEmpty();
+    }
+
+    /** Enqueues the copy that {@link #landed} reads once it has run. */
+    void download(Stream stream, int slots) {
+        stream.download(landed.memory(), slotMaps, 4L * layers * MOST_SLOTS, 4L * slots);
+    }
+
+    /** The flight that went through the last layer in this slot of the step that has just run; null when it was empty. */
+    Flight landed(int slot) {
+        int index = landed.memory().getAtIndex(JAVA_INT, slot);
+        return index < 0 ? null : flights.get(index);
+    }
+
+    Flight pollReleased() {
+        return released.poll();
+    }
+
+    Failure pollFailure() {
+        return failures.poll();
+    }
+
+    // the workers' side
+
+    /** The next task, or -1 when there is none now; {@link #layer} and {@link #row} read it. */
+    long take() {
+        long number = taken.get();
+        long entry = (long) LONG.getAcquire(tasks, (number & MOST - 1) * Long.BYTES);
+        return entry >>> 24 == number + 1 && taken.compareAndSet(number, number + 1) ? entry & 0xffffff : NO_ENTRY;
+    }
+
+    /** A task that is some places behind the next one, if it is there already; else -1. */
+    long peek(int places) {
+        long number = taken.get() + places;
+        long entry = (long) LONG.getOpaque(tasks, (number & MOST - 1) * Long.BYTES);
+        return entry >>> 24 == number + 1 ? entry & 0xffffff : NO_ENTRY;
+    }
+
+    static int layer(long task) {
+        return (int) (task >>> 16);
+    }
+
+    static int row(long task) {
+        return (int) (task & 0xffff);
+    }
+
+    long query(int index) {
+        return sent.address() + (long) index * rowBytes;
+    }
+
+    long key(int index) {
+        return query(index) + (long) rowBytes / (config.heads() + 2 * config.kvHeads()) * config.heads();
+    }
+
+    long value(int index) {
+        return key(index) + (long) rowBytes / (config.heads() + 2 * config.kvHeads()) * config.kvHeads();
+    }
+
+    long result(int index) {
+        return results.address() + 4L * index * config.heads() * config.headDim();
+    }
+
+    /** The row's attention of the layer is there. */
+    void publish(int layer, int index) {
+        long number = published[layer].getAndIncrement();
+        LONG.setRelease(ready, ((long) layer * MOST + (number & MOST - 1)) * Long.BYTES, number + 1 << 16 | index);
+    }
+
+    /** A parked row goes no further. */
+    void released(Flight flight) {
+        released.add(flight);
+    }
+
+    void failed(Flight flight, Throwable cause) {
+        failures.add(new Failure(flight, cause));
+    }
+
+    // what a profiler does in the GPU's stead
+
+    /** Asks for a row's attention as the GPU would. */
+    void push(int layer, int index) {
+        long number = pushed++;
+        LONG.setRelease(tasks, (number & MOST - 1) * Long.BYTES, number + 1 << 24 | (long) layer << 16 | index);
+    }
+
+    /** The row whose attention of the layer came next, -1 when none has come. */
+    int nextResult(int layer) {
+        long number = consumed[layer];
+        long entry = (long) LONG.getAcquire(ready, ((long) layer * MOST + (number & MOST - 1)) * Long.BYTES);
+        if (entry >>> 16 != number + 1) {
+            return -1;
+        }
+        consumed[layer]++;
+        return (int) (entry & 0xffff);
+    }
+
+    /** After a profiler, with no row in flight: the rings are as at the start. */
+    void reset() {
+        tasks.fill((byte) 0);
+        ready.fill((byte) 0);
+        taken.set(0);
+        pushed = 0;
+        for (int layer = 0; layer < layers; layer++) {
+            published[layer].set(0);
+            consumed[layer] = 0;
+        }
+    }
+
+    @Override
+    public void close() {
+        for (AutoCloseable buffer : owned) {
+            try {
+                buffer.close();
+            } catch (RuntimeException e) {
+                throw e;
+            } catch (Exception e) {
+                throw new IllegalStateException(e);
+            }
+        }
+    }
+}

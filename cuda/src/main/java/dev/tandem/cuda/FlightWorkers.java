@@ -1,0 +1,240 @@
+package dev.tandem.cuda;
+
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cpu.decode.DecodeTask;
+import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cpu.decode.Partial;
+import dev.tandem.cpu.topology.CpuTopology;
+import dev.tandem.cpu.topology.ThreadAffinity;
+import dev.tandem.engine.clock.Clock;
+import java.lang.foreign.Arena;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.atomic.AtomicLongArray;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * Pinned threads that compute the attention of rows in flight: whole (row, layer) tasks, in the order in which the GPU asked.
+ * They spin while rows are in flight and park while none is.
+ *
+ * <p>A task that throws loses its row alone. A worker that is gone, or has been at one task for longer than the watchdog's time,
+ * is for the engine thread to find ({@link #check}).
+ *
+ * <p>Owned by: each worker owns the row whose task it took; counters are written by their worker alone.
+ */
+final class FlightWorkers implements AutoCloseable {
+    /** Some tens of microseconds: then the core is offered to others. */
+    private static final int SPINS = 2_000;
+    /** Longs between the counters of two workers: a cache line and the one that is fetched with it. */
+    private static final int STRIDE = 16;
+    private static final int BUSY = 0;
+    private static final int STARTED = 1;
+    private static final int TOKENS = 2;
+
+    private final FlightDeck deck;
+    private final PagedDecodeAttention attention;
+    private final KvPools pools;
+    private final Clock clock;
+    private final long watchdogNanos;
+    private final Thread[] threads;
+    private final Flight[] current;
+    /** Of each worker: nanoseconds at work, when its task began or 0, tokens attended to. */
+    private final AtomicLongArray counters;
+    private final boolean pinned;
+    private volatile boolean closed;
+
+    /**
+     * @param leave cores left to the engine and the server
+     * @param watchdogNanos time after which a task counts as stalled
+     */
+    FlightWorkers(FlightDeck deck, PagedDecodeAttention attention, KvPools pools, Clock clock, int count, int leave, long watchdogNanos) {
+        this.deck = deck;
+        this.attention = attention;
+        this.pools = pools;
+        this.clock = clock;
+        this.watchdogNanos = watchdogNanos;
+        this.current = new Flight[count];
+        this.counters = new AtomicLongArray(STRIDE * (count + 1));
+        List<Integer> order = CpuTopology.find().order();
+        this.pinned = leave + count <= order.size();
+        this.threads = new Thread[count];
+        for (int i = 0; i < count; i++) {
+            int worker = i;
+            int core = pinned ? order.get(leave + i) : -1;
+            threads[i] = Thread.ofPlatform().daemon().name("tandem-attention-" + i).start(() -> work(worker, core));
+        }
+    }
+
+    int count() {
+        return threads.length;
+    }
+
+    /** The implementation of attention, as the log names it. */
+    String implementation() {
+        return attention.name();
+    }
+
+    boolean isPinned() {
+        return pinned;
+    }
+
+    /** Rows are in flight: tasks will follow. */
+    void wake() {
+        for (Thread thread : threads) {
+            LockSupport.unpark(thread);
+        }
+    }
+
+    /** Nanoseconds that the workers have been at work, as if all of them always worked together. */
+    long busyNanos() {
+        return sum(BUSY) / threads.length;
+    }
+
+    /** Tokens attended to so far, each layer's counted. */
+    long tokens() {
+        return sum(TOKENS);
+    }
+
+    private long sum(int what) {
+        long sum = 0;
+        for (int i = 0; i < threads.length; i++) {
+            sum += counters.getOpaque(i * STRIDE + what);
+        }
+        return sum;
+    }
+
+    /**
+     * A worker that cannot be counted on any more.
+     *
+     * @param held the row it may still write, null when it is gone or has none
+     */
+    record Trouble(String message, Flight held) {}
+
+    /** Looks for workers that are gone or stalled. */
+    Optional<Trouble> check() {
+        for (int i = 0; i < threads.length; i++) {
+            if (!threads[i].isAlive()) {
+                return Optional.of(new Trouble("the attention worker " + threads[i].getName() + " is gone", null));
+            }
+            long started = counters.getAcquire(i * STRIDE + STARTED);
+            if (started != 0 && clock.nanos() - started > watchdogNanos) {
+                return Optional.of(new Trouble(
+                        "the attention worker " + threads[i].getName() + " has been at one task for "
+                                + watchdogNanos / 1_000_000 + " ms",
+                        current[i]));
+            }
+        }
+        return Optional.empty();
+    }
+
+    /** Whether every worker has come to its end. */
+    boolean ended() {
+        for (Thread thread : threads) {
+            if (thread.isAlive()) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private void work(int worker, int core) {
+        if (core >= 0) {
+            ThreadAffinity.pin(core);
+        }
+        // memory of its own, first touched here: on this core's node
+        try (Arena own = Arena.ofConfined()) {
+            Desk desk = new Desk(attention, own);
+            for (int spins = 0; !closed; spins++) {
+                long task = deck.take();
+                if (task >= 0) {
+                    serve(worker, task, desk);
+                    spins = 0;
+                } else if (!deck.isFlying()) {
+                    LockSupport.park(this);
+                } else if (spins < SPINS) {
+                    Thread.onSpinWait();
+                } else {
+                    Thread.yield();
+                }
+            }
+        }
+    }
+
+    /** What one worker computes with. */
+    private static final class Desk {
+        final PagedDecodeAttention.Scratch scratch;
+        final Partial partial;
+        final Partial sum;
+        final DecodeTask task = new DecodeTask();
+        long[] blocks = new long[64];
+
+        Desk(PagedDecodeAttention attention, Arena arena) {
+            scratch = attention.scratch(arena);
+            partial = new Partial(attention.heads(), attention.format().headDim());
+            sum = new Partial(attention.heads(), attention.format().headDim());
+        }
+    }
+
+    private void serve(int worker, long task, Desk desk) {
+        Flight flight = deck.flight(FlightDeck.row(task));
+        if (flight.parked) {
+            deck.released(flight);
+            return;
+        }
+        current[worker] = flight;
+        long started = clock.nanos();
+        counters.setRelease(worker * STRIDE + STARTED, started);
+        try {
+            attend(flight, FlightDeck.layer(task), desk);
+            deck.publish(FlightDeck.layer(task), flight.index);
+        } catch (RuntimeException | Error e) {
+            deck.failed(flight, e);
+        }
+        counters.setRelease(worker * STRIDE + STARTED, 0);
+        add(worker, BUSY, clock.nanos() - started);
+        add(worker, TOKENS, flight.context());
+    }
+
+    private void add(int worker, int what, long value) {
+        counters.setOpaque(worker * STRIDE + what, counters.getPlain(worker * STRIDE + what) + value);
+    }
+
+    private void attend(Flight flight, int layer, Desk desk) {
+        int[] blocks = flight.admission.blocks();
+        int count = (flight.context() - 1) / BlockFormat.TOKENS + 1;
+        if (desk.blocks.length < count) {
+            desk.blocks = new long[2 * count];
+        }
+        for (int i = 0; i < count; i++) {
+            desk.blocks[i] = pools.hostBlock(layer, blocks[i]);
+        }
+        int row = flight.index;
+        desk.task.set(deck.query(row), deck.key(row), deck.value(row), desk.blocks, flight.context(), deck.result(row));
+        attention.run(desk.task, next(), desk.scratch, desk.partial, desk.sum);
+    }
+
+    /** The first block of what this worker will take next, if all are equally fast; 0 when nobody knows. */
+    private long next() {
+        long task = deck.peek(threads.length - 1);
+        Flight flight = task < 0 ? null : deck.flight(FlightDeck.row(task));
+        return flight == null ? 0 : pools.hostBlock(FlightDeck.layer(task), flight.admission.blocks()[0]);
+    }
+
+    /** Waits for workers at work, but not for one that is stalled: it never touches what is freed, for it holds the process's memory. */
+    @Override
+    public void close() {
+        closed = true;
+        boolean interrupted = false;
+        for (Thread thread : threads) {
+            LockSupport.unpark(thread);
+            try {
+                thread.join(java.time.Duration.ofNanos(watchdogNanos));
+            } catch (InterruptedException e) {
+                interrupted = true;
+            }
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

@@ -1,0 +1,31 @@
+package dev.tandem.cuda;
+
+import dev.tandem.cpu.decode.BlockFormat;
+
+/** Sizes of host KV blocks as the kernels know them (prelude.cu); the CPU's attention must agree. */
+final class HostFormat {
+    static final int BLOCK_TOKENS = BlockFormat.TOKENS;
+    private static final int KEY_ROW_STEP = 16;
+
+    private HostFormat() {}
+
+    /** @throws CudaException when the CPU's attention does not know the head size */
+    static void check(ModelShape shape) {
+        if (shape.config().headDim() % KEY_ROW_STEP != 0) {
+            throw new CudaException("the CPU's attention needs heads of a multiple of " + KEY_ROW_STEP + ", this model's have "
+                    + shape.config().headDim() + "; use --strategy gpu-only");
+        }
+    }
+
+    /** Bytes of a host block in one layer. */
+    static long blockBytes(ModelShape shape) {
+        int headDim = shape.config().headDim();
+        long keyRows = (headDim / 2 + KEY_ROW_STEP - 1) / KEY_ROW_STEP * KEY_ROW_STEP;
+        return shape.config().kvHeads() * (keyRows * BLOCK_TOKENS * Integer.BYTES + (long) BLOCK_TOKENS * headDim * Short.BYTES);
+    }
+
+    /** KV bytes of a token over all layers. */
+    static long bytesPerToken(ModelShape shape) {
+        return blockBytes(shape) / BLOCK_TOKENS * shape.config().layers();
+    }
+}

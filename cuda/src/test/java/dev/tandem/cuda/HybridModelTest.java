@@ -1,0 +1,227 @@
+package dev.tandem.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.cuda.CudaModelTest.Golden;
+import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.batch.Admission;
+import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.batch.SubBatch;
+import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.Swap;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.TierRules;
+import dev.tandem.model.config.DataType;
+import java.io.IOException;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Optional;
+import java.util.SplittableRandom;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.api.Test;
+
+/** Rows whose attention the CPU computes, in every placement, against transformers and against the GPU alone. */
+@Tag("gpu")
+class HybridModelTest {
+    private static final int MOST_STEPS = 5_000;
+    private long step;
+
+    private StepPlan plan(List<Swap> swaps, List<Chunk> chunks, List<Admission> admissions) {
+        return new StepPlan(
+                step++, swaps, chunks.isEmpty() ? List.of() : List.of(new SubBatch(chunks)), admissions, 8, List.of(), List.of());
+    }
+
+    private static StepResult run(CudaExecutor executor, StepPlan plan) {
+        executor.submit(plan);
+        return executor.poll();
+    }
+
+    /** Sends one token through all layers on the host; its logits. */
+    private float[] fly(CudaExecutor executor, int[] tokens, int position, int[] hostBlocks, List<Swap> swaps) {
+        Admission admission = new Admission(1, position, tokens[position], hostBlocks, CudaModelTest.greedy(tokens));
+        StepResult result = run(executor, plan(swaps, List.of(), List.of(admission)));
+        for (int steps = 0; result.sampled().isEmpty(); steps++) {
+            assertThat(steps).as("the row does not arrive").isLessThan(MOST_STEPS);
+            result = run(executor, plan(List.of(), List.of(), List.of()));
+        }
+        return executor.logits(0);
+    }
+
+    private static Chunk prompt(int[] tokens, int to, int[] blocks, KvReader reader) {
+        return new Chunk(1, 0, Arrays.copyOf(tokens, to), blocks, reader, Optional.of(CudaModelTest.greedy(tokens)));
+    }
+
+    static Stream<Arguments> families() {
+        return Stream.of("llama2", "llama31", "qwen2", "qwen3")
+                .flatMap(family -> Stream.of(DataType.BFLOAT16, DataType.FLOAT16).map(type -> Arguments.of(family, type)));
+    }
+
+    @Test
+    void headSizesThatTheCpuDoesNotKnowAreRefused() {
+        assertThatThrownBy(() -> CudaModelTest.executor("mistral", DataType.BFLOAT16, 8, true, 2, 10_000))
+                .isInstanceOf(CudaException.class)
+                .hasMessageContaining("--strategy gpu-only");
+    }
+
+    @ParameterizedTest
+    @MethodSource("families")
+    void teacherForcedLogitsMatchTransformersInEveryPlacement(String family, DataType type) throws IOException {
+        Golden golden = Golden.of(family);
+        int[] tokens = golden.prompt();
+        int[] host = {2, 0, 3};
+        int[] gpu = {5, 0, 3, 7, 1, 6};
+        double bound = CudaModelTest.bound(type);
+        try (CudaExecutor executor = CudaModelTest.executor(family, type, 8, true, 2, 10_000)) {
+            double sum = 0;
+            for (int i = 1; i < tokens.length; i++) {
+                if (i == 1) {
+                    fly(executor, tokens, 0, host, List.of());
+                }
+                double error = CudaModelTest.error(fly(executor, tokens, i, host, List.of()), golden, i);
+                assertThat(error).as("%s %s, position %d on the host", family, type, i).isLessThan(bound);
+                sum += error;
+            }
+            assertThat(sum / tokens.length).as("%s %s, mean over positions on the host", family, type).isLessThan(bound / 2);
+            int half = tokens.length / 2;
+            run(executor, plan(List.of(), List.of(prompt(tokens, half, host, KvReader.GPU_WHILE_LANDING)), List.of()));
+            double landed = CudaModelTest.error(fly(executor, tokens, half, host, List.of()), golden, half);
+            assertThat(landed).as("%s %s, a prompt that landed on the host", family, type).isLessThan(bound);
+            run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, KvReader.GPU_FROM_GPU)), List.of()));
+            Swap out = new Swap(1, Place.GPU, gpu, Place.HOST, host, half);
+            double migrated = CudaModelTest.error(fly(executor, tokens, half, host, List.of(out)), golden, half);
+            assertThat(migrated).as("%s %s, swapped out and flown in one step", family, type).isLessThan(bound);
+            int[] others = {4, 2, 0, 1, 3, 7};
+            Swap in = new Swap(1, Place.HOST, host, Place.GPU, others, half + 1);
+            Chunk next = new Chunk(
+                    1, half + 1, new int[] {tokens[half + 1]}, others, KvReader.GPU_FROM_GPU, Optional.of(CudaModelTest.greedy(tokens)));
+            run(executor, plan(List.of(in), List.of(next), List.of()));
+            double returned = CudaModelTest.error(executor.logits(0), golden, half + 1);
+            assertThat(returned).as("%s %s, back on the GPU", family, type).isLessThan(bound);
+        }
+    }
+
+    /** Where decode rows live. */
+    enum Placement {
+        HOST,
+        MIXED,
+        MIGRATING
+    }
+
+    private static Policy policy(Placement placement, Budget budget) {
+        return switch (placement) {
+            case HOST -> new HostOnly(budget);
+            case MIXED -> Strategy.ASYNC_OVERLAP.policy(options(budget, TierRules.neutral()), TestProfile.withCpu(100));
+            case MIGRATING -> new Shuffling(budget, 7);
+        };
+    }
+
+    private static Strategy.Options options(Budget budget, TierRules rules) {
+        return new Strategy.Options(budget, Preemption.SWAP, rules, true, 0, false, 0, new Strategy.InFlight(64, 1024));
+    }
+
+    @ParameterizedTest
+    @EnumSource(Placement.class)
+    void greedyTokensMatchTransformersAmongNeighbours(Placement placement) throws IOException {
+        Golden golden = Golden.of("llama31");
+        List<Integer> expected = Arrays.stream(golden.greedy()).boxed().toList();
+        SplittableRandom random = new SplittableRandom(3);
+        Budget budget = new Budget(200, 100, 200);
+        CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 60, true, 3, 10_000);
+        try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy(placement, budget)), budget)) {
+            for (int i = 0; i < 80; i++) {
+                int[] prompt = i % 10 == 0 ? golden.prompt() : random.ints(1 + random.nextInt(60), 3, 301).toArray();
+                engine.submit("r" + i, prompt, EngineHarness.greedy(golden.greedy().length));
+            }
+            engine.run();
+            int onHost = 0;
+            for (int i = 0; i < 80; i++) {
+                onHost += engine.answers.get("r" + i).usage.hostTokens();
+            }
+            assertThat(onHost).as("tokens decoded on the host").isPositive();
+            for (int i = 0; i < 80; i += 10) {
+                List<Integer> actual = engine.tokens("r" + i);
+                assertThat(actual).hasSize(expected.size());
+                int agreed = 0;
+                while (agreed < expected.size() && actual.get(agreed).equals(expected.get(agreed))) {
+                    agreed++;
+                }
+                if (agreed < expected.size()) {
+                    assertThat(CudaModelTest.gap("llama31", golden, actual, agreed))
+                            .as("%s, request %d, token %d", placement, i, agreed)
+                            .isLessThan(0.05);
+                }
+            }
+        }
+    }
+
+    @Test
+    void everyKindOfSamplingIsServedOnTheHostAndCancelledRowsAreFreed() {
+        Budget budget = new Budget(256, 64, 64);
+        CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 100, true, 2, 10_000);
+        try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(new HostOnly(budget)), budget)) {
+            int[] prompt = {5, 9, 200, 31};
+            var plain = SamplingParams.builder().temperature(0.9).topP(0.8).maxTokens(20).ignoreEos(true);
+            engine.submit("a", prompt, plain.seed(4L).build());
+            engine.submit("b", prompt, plain.seed(4L).build());
+            engine.submit("penalised", prompt, SamplingParams.builder().temperature(0).repetitionPenalty(1.3).maxTokens(20).ignoreEos(true).build());
+            engine.submit("logprobs", prompt, SamplingParams.builder().temperature(0).logprobs(3).maxTokens(20).ignoreEos(true).build());
+            engine.submit("greedy", prompt, EngineHarness.greedy(20));
+            engine.submit("left", prompt, EngineHarness.greedy(60));
+            for (int i = 0; i < 12; i++) {
+                engine.step();
+            }
+            engine.cancel("left");
+            engine.run();
+            assertThat(engine.tokens("a")).hasSize(20).isEqualTo(engine.tokens("b"));
+            assertThat(engine.tokens("penalised")).hasSize(20);
+            assertThat(engine.tokens("logprobs")).isEqualTo(engine.tokens("greedy"));
+            assertThat(engine.tokens("left").size()).isLessThan(60);
+            assertThat(engine.loop.stats().hostBlocksUsed()).isZero();
+            assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
+        }
+    }
+
+    /** Random load with aborts under ever changing placements: nothing hangs, leaks or changes a text. */
+    @Test
+    void soak() {
+        long seed = Long.getLong("tandem.soak.seed", 11);
+        long end = System.nanoTime() + Long.getLong("tandem.soak.seconds", 10) * 1_000_000_000L;
+        SplittableRandom random = new SplittableRandom(seed);
+        Budget budget = new Budget(200, 80, 200);
+        for (int round = 0; System.nanoTime() < end; round++) {
+            CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 40 + random.nextInt(40), true, 1 + random.nextInt(6), 10_000);
+            try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(new Shuffling(budget, seed + round)), budget)) {
+                int requests = 100;
+                for (int i = 0; i < requests; i++) {
+                    engine.submit("r" + i, random.ints(1 + random.nextInt(60), 3, 301).toArray(), EngineHarness.greedy(1 + random.nextInt(40)));
+                }
+                while (!engine.loop.isIdle()) {
+                    if (random.nextInt(20) == 0) {
+                        engine.cancel("r" + random.nextInt(requests));
+                    }
+                    engine.step();
+                }
+                assertThat(engine.loop.stats().hostBlocksUsed()).as("seed %d", seed).isZero();
+                assertThat(engine.loop.stats().gpuBlocksUsed()).as("seed %d", seed).isZero();
+                for (int i = 0; i < requests; i++) {
+                    assertThat(engine.answers.get("r" + i).usage).as("seed %d, r%d ended", seed, i).isNotNull();
+                }
+            }
+        }
+    }
+}
