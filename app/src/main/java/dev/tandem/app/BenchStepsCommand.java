@@ -39,6 +39,12 @@ final class BenchStepsCommand implements Callable<Integer> {
     @Option(names = "--prefill", split = ",", description = "Prompts of so many tokens, each in a step of its own.")
     List<Integer> prompts = List.of();
 
+    @Option(
+            names = "--slots",
+            defaultValue = "0",
+            description = "Empty slots for rows in flight beside the rows, with a strategy that has them (${DEFAULT-VALUE}).")
+    int slots;
+
     @Option(names = "--rounds", defaultValue = "21", description = "Replays, of which the median counts (${DEFAULT-VALUE}).")
     int rounds;
 
@@ -54,7 +60,7 @@ final class BenchStepsCommand implements Callable<Integer> {
             }
             for (int batch : batches) {
                 double kv = (double) batch * context * executor.limits().kvBytesPerToken();
-                write(executor.timeDecode(batch, context, rounds), "step", backend.weightBytes() + kv, backend.model());
+                write(executor.timeDecode(batch, context, slots, rounds), slots == 0 ? "step" : "step with " + slots + " slots", backend.weightBytes() + kv, backend.model());
             }
         }
         return 0;

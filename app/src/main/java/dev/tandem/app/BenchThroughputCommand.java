@@ -102,8 +102,9 @@ final class BenchThroughputCommand implements Callable<Integer> {
 
     /** Requests that keep the pools full: those they hold and two more, at most --max-num-seqs. */
     private int concurrency(ExecutorLimits limits, Workload work) {
-        int tiers = options.strategy.chosen() == Strategy.GPU_ONLY ? limits.gpuBlocks() : limits.gpuBlocks() + limits.hostBlocks();
-        double held = (double) tiers * limits.blockTokens() / work.meanTokensHeld();
+        long gpu = (long) limits.gpuBlocks() * limits.blockTokens();
+        long host = options.strategy.chosen() == Strategy.GPU_ONLY ? 0 : (long) limits.hostBlocks() * limits.hostBlockTokens();
+        double held = (gpu + host) / work.meanTokensHeld();
         return (int) Math.min(options.maxNumSeqs(), Math.ceil(held) + 2);
     }
 

@@ -31,7 +31,7 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
             ModelOptions options, Budget budget, boolean guarded, ExecutorLimits limits, Supplier<Profile> profile, PrintStream out) {
         Strategy strategy = options.strategy.chosen();
         DecisionLog log = new DecisionLog(LOGGED);
-        Strategy.Options decided = options.strategy.decide(budget, options.preemption, Strategy.InFlight.of(limits));
+        Strategy.Options decided = options.strategy.decide(budget, options.preemption, Strategy.InFlight.of(limits), limits.ridingRows());
         if (strategy == Strategy.GPU_ONLY) {
             out.println("strategy: gpu-only");
             Policy policy = strategy.policy(decided, null);
@@ -44,7 +44,7 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
         if (!limits.overlaps()) {
             out.println("given up: on this executor both tiers share the same cores, so offloading cannot gain");
         }
-        GpuOnly gpuOnly = new GpuOnly(budget, options.preemption, decided.overtakes());
+        GpuOnly gpuOnly = new GpuOnly(budget, options.preemption, decided.overtakes(), decided.ridingRows());
         if (guarded) {
             policy = new Guard(policy, gpuOnly, predictor, Guard.Limits.DEFAULT);
         }

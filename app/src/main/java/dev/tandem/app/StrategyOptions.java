@@ -85,7 +85,7 @@ final class StrategyOptions {
         return Strategy.of(strategy);
     }
 
-    Strategy.Options decide(Budget budget, Preemption preemption, Strategy.InFlight inFlight) {
+    Strategy.Options decide(Budget budget, Preemption preemption, Strategy.InFlight inFlight, int ridingRows) {
         return new Strategy.Options(
                 budget,
                 preemption,
@@ -97,7 +97,8 @@ final class StrategyOptions {
                 apexLeastCpuRatio,
                 true,
                 maxOvertakes,
-                inFlight);
+                inFlight,
+                ridingRows);
     }
 
     private static long nanos(String flag, double millis) {

@@ -78,7 +78,8 @@ public final class CpuExecutor implements Executor {
                     config.kvBytesPerToken(options.kvType()),
                     false,
                     MOST_SLOTS,
-                    Integer.MAX_VALUE);
+                    Integer.MAX_VALUE,
+                    0);
             stores.put(Place.GPU, store(Place.GPU, options.gpuBlocks(), config, options.kvType()));
             stores.put(Place.HOST, store(Place.HOST, options.hostBlocks(), config, options.kvType()));
             LlamaWeights weights = loadWeights(config, options.weightType());

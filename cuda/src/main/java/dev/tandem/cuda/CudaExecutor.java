@@ -64,6 +64,9 @@ public final class CudaExecutor implements Executor {
     private static final int LEAST_SLOTS = 8;
     /** Seconds between the steps of a busy engine, as measured on an H200. */
     private static final double STEP_OVERHEAD = 60e-6;
+    /** Prompt tokens ride in decode steps up to as many rows as make the products this much slower. */
+    private static final double RIDING_COST = 1.4;
+    private static final int[] RIDING_STEPS = {16, 32, 48, 64, 128, 192, 256};
     /** Cores for the engine and the server. */
     private static final int CORES_LEFT = 2;
     private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
@@ -167,13 +170,14 @@ public final class CudaExecutor implements Executor {
             chosen = own(device.pinned(4L * GpuClock.RING * sampled, "sampled tokens"));
             logitsRow = own(device.pinned(4L * shape.vocabulary(), "a row of logits"));
             logits = new float[shape.vocabulary()];
-            limits = new ExecutorLimits(
-                    checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
-                    pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
-                    hybrid ? FlightDeck.MOST : 0);
             long beforeGraphs = device.memory().free();
             warmUp();
             timer.chooseMethods(decodeInputs);
+            int riding = timer.rowsWithin(decodeInputs, RIDING_COST, RIDING_STEPS);
+            limits = new ExecutorLimits(
+                    checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
+                    pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
+                    hybrid ? FlightDeck.MOST : 0, riding);
             if (options.graphs()) {
                 captureGraphs();
             }
@@ -316,11 +320,15 @@ public final class CudaExecutor implements Executor {
         return new GpuTime(clock.busyMillis(), clock.idleMillis());
     }
 
-    /** Times decode steps on random KV. For measurements before serving. */
-    public StepTimer.StepTime timeDecode(int rows, int context, int repeats) {
+    /**
+     * Times decode steps on random KV. For measurements before serving.
+     *
+     * @param slots for rows in flight, empty, beside the rows; 0 without attention threads
+     */
+    public StepTimer.StepTime timeDecode(int rows, int context, int slots, int repeats) {
         device.makeCurrent();
         randomiseGpu();
-        return timer.decode(decodeInputs, rows, nextBucket(rows), context, limits.gpuBlocks(), repeats);
+        return timer.decode(decodeInputs, rows, nextBucket(rows + slots), context, slots, limits.gpuBlocks(), repeats);
     }
 
     /** Times a step that prefills one prompt of so many tokens. */

@@ -96,7 +96,7 @@ final class CudaProfiler {
             if (rows <= decodeRows) {
                 double inner = timer.decodeLayers(decodes, rows, REPEATS);
                 put(linear, rows, inner / layers);
-                put(postLayer, rows, timer.decode(decodes, rows, rows, 1, gpuBlocks, REPEATS).whole() - inner);
+                put(postLayer, rows, timer.decode(decodes, rows, rows, 1, 0, gpuBlocks, REPEATS).whole() - inner);
             }
         }
         for (int rows = 1024; rows / 2 < promptTokens; rows *= 2) {
@@ -122,10 +122,9 @@ final class CudaProfiler {
         for (int tokens = 512; tokens <= gpuBlocks * ModelShape.BLOCK_TOKENS; tokens *= 4) {
             int rows = Math.min(Math.max(1, tokens / 1024), decodeRows);
             int context = Math.min(tokens / rows, shape.config().usableContext());
-            double bare = timer.decodeLayers(decodes, rows, REPEATS);
-            double whole = timer.decode(decodes, rows, rows, context, gpuBlocks, REPEATS).whole();
-            double ends = timer.decode(decodes, rows, rows, 1, gpuBlocks, REPEATS).whole() - bare;
-            put(points, (double) rows * context, (whole - bare - ends) / layers);
+            double whole = timer.decode(decodes, rows, rows, context, 0, gpuBlocks, REPEATS).whole();
+            double bare = timer.decode(decodes, rows, rows, 1, 0, gpuBlocks, REPEATS).whole();
+            put(points, (double) rows * context, (whole - bare) / layers);
         }
         return points;
     }
@@ -157,11 +156,12 @@ final class CudaProfiler {
         TreeMap<Double, Double> together = new TreeMap<>();
         int count = workers.count();
         try (StepTimer.Busy busy = timer.keepBusy(decodes)) {
+            secondsATask(busy, 1, CONTEXTS[0], 1); // compiles
             for (int context : CONTEXTS) {
                 int blocks = (context - 1) / BlockFormat.TOKENS + 1;
                 int rows = Math.min(Math.min(TASKS_A_WORKER * count, FlightDeck.MOST), filled / blocks);
-                if (rows == 0 || context > shape.config().usableContext()) {
-                    break;
+                if (context > CONTEXTS[0] && rows < count || rows == 0 || context > shape.config().usableContext()) {
+                    break; // too few to keep all workers busy
                 }
                 put(alone, context, secondsATask(busy, 1, context, blocks) * 1e3);
                 put(together, context, secondsATask(busy, rows, context, blocks) * 1e3);

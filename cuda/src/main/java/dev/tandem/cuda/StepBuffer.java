@@ -110,10 +110,14 @@ final class StepBuffer implements AutoCloseable {
         units += blocks * kvHeads;
     }
 
-    /** Over how many thread blocks decode attention is spread: none should have less than {@code leastUnits}. */
-    void spread(int residentBlocks, int leastUnits) {
+    /**
+     * Over how many thread blocks decode attention is spread: none should have less than {@code leastUnits}, unless it could
+     * leave a whole (row, KV head) to another.
+     */
+    void spread(int residentBlocks, int leastUnits, int kvHeads) {
+        int wanted = Math.max(units / leastUnits, sequenceCount * kvHeads);
         set(1, units);
-        set(2, Math.max(1, Math.min(residentBlocks, units / leastUnits)));
+        set(2, Math.max(1, Math.min(residentBlocks, wanted)));
     }
 
     void tile(int row, int count, int position, int table) {

@@ -89,7 +89,7 @@ final class StepLayout {
     /** Leaves room for the thread blocks of slots, if they would not displace much: they end long before the others. */
     void spread(StepBuffer inputs, int slots) {
         int resident = attentionBlocks - Math.min(slots, attentionBlocks / MOST_DISPLACED);
-        inputs.spread(resident, BLOCKS_A_WARP * shape.decodeWarps());
+        inputs.spread(resident, BLOCKS_A_WARP * shape.decodeWarps(), shape.config().kvHeads());
     }
 
     /** The last tile of a chunk sees the longest context: it begins first. */

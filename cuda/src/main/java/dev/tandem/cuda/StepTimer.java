@@ -10,6 +10,7 @@ import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
 import java.util.Arrays;
 import java.util.EnumSet;
+import java.util.List;
 import java.util.Set;
 import java.util.stream.IntStream;
 
@@ -38,6 +39,23 @@ public final class StepTimer implements AutoCloseable {
         this.shape = shape;
         this.begin = device.event();
         this.end = device.event();
+    }
+
+    /**
+     * The largest step, in rows, whose products take at most {@code most} times as long as those of a few rows.
+     *
+     * @param steps candidates in ascending order
+     */
+    int rowsWithin(StepBuffer inputs, double most, int[] steps) {
+        double few = time(inputs, new Extent(8, 8, true, 0, 0, LINEAR), CHOICE_REPEATS);
+        int rows = 8;
+        for (int step : steps) {
+            if (step > inputs.rowCapacity() || time(inputs, new Extent(step, step, true, 0, 0, LINEAR), CHOICE_REPEATS) > most * few) {
+                break;
+            }
+            rows = step;
+        }
+        return rows;
     }
 
     /** GPU milliseconds of a step, whole and by kind of kernel, each replayed from a graph of its own. */
@@ -70,8 +88,9 @@ public final class StepTimer implements AutoCloseable {
      *
      * @param bucket rows of the graph that such a step is replayed from
      * @param context tokens of each row, the new one included
+     * @param slots for rows in flight, all empty, among the bucket's rows
      */
-    StepTime decode(StepBuffer inputs, int rows, int bucket, int context, int gpuBlocks, int repeats) {
+    StepTime decode(StepBuffer inputs, int rows, int bucket, int context, int slots, int gpuBlocks, int repeats) {
         int blocks = (context - 1) / ModelShape.BLOCK_TOKENS + 1;
         if (rows > inputs.rowCapacity() || (long) rows * blocks > gpuBlocks) {
             throw new IllegalArgumentException(rows + " rows of " + context + " tokens need " + (long) rows * blocks
@@ -87,10 +106,11 @@ public final class StepTimer implements AutoCloseable {
             inputs.decode(context, inputs.table(table, blocks), shape.config().kvHeads());
             inputs.sample(row, row);
         }
-        StepLayout.pad(inputs, rows, bucket);
-        layout.spread(inputs, 0);
+        StepLayout.pad(inputs, rows, bucket - slots);
+        StepLayout.slots(inputs, bucket - slots, slots, bucket - slots, List.of());
+        layout.spread(inputs, slots);
         inputs.upload(stream);
-        return times(rows, context, inputs, new Extent(bucket, bucket, true, 0, 0), repeats);
+        return times(rows, context, inputs, new Extent(bucket, bucket, true, 0, slots), repeats);
     }
 
     StepTime prefill(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {

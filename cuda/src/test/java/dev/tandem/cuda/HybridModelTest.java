@@ -131,7 +131,7 @@ class HybridModelTest {
     }
 
     private static Strategy.Options options(Budget budget, TierRules rules) {
-        return new Strategy.Options(budget, Preemption.SWAP, rules, true, 0, false, 0, new Strategy.InFlight(64, 1024));
+        return new Strategy.Options(budget, Preemption.SWAP, rules, true, 0, false, 0, new Strategy.InFlight(64, 1024), 64);
     }
 
     @ParameterizedTest

@@ -65,7 +65,7 @@ public final class ContentExecutor implements Executor {
             int layers, int gpuBlocks, int hostBlock, int hostBlocks, int maxBatchTokens, int context, Readiness readiness) {
         this.hostBlock = hostBlock;
         this.limits = new ExecutorLimits(
-                1000, context, BLOCK, hostBlock, gpuBlocks, hostBlocks, maxBatchTokens, layers, 8, true, 256, Integer.MAX_VALUE);
+                1000, context, BLOCK, hostBlock, gpuBlocks, hostBlocks, maxBatchTokens, layers, 8, true, 256, Integer.MAX_VALUE, 0);
         this.readiness = readiness;
         slots.put(Place.GPU, new Written[layers][gpuBlocks * BLOCK]);
         slots.put(Place.HOST, new Written[layers][hostBlocks * hostBlock]);

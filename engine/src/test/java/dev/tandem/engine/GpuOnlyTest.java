@@ -119,7 +119,7 @@ class GpuOnlyTest {
     }
 
     private static PolicyScheduler overtaking(int overtakes) {
-        return PolicyScheduler.of(new GpuOnly(new Budget(32, 8, 32), Preemption.SWAP, overtakes));
+        return PolicyScheduler.of(new GpuOnly(new Budget(32, 8, 32), Preemption.SWAP, overtakes, 0));
     }
 
     @Test

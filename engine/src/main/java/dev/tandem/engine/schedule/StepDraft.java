@@ -192,11 +192,16 @@ public final class StepDraft {
         moved.add(sequence);
     }
 
-    /** A GPU row's sequence leaves for the host, and a host sequence takes its place; the caller has seen both fit. */
-    public void replace(int index, Sequence out, Sequence in, KvReader reader) {
+    /** Undoes {@link #add} of a GPU row to batch 0. */
+    public void remove(int index) {
         Row row = batches.get(0).remove(index);
         loads.get(0).add(row, -1);
-        freeGpu += missing(out);
+        freeGpu += missing(row.sequence());
+    }
+
+    /** A GPU row's sequence leaves for the host, and a host sequence takes its place; the caller has seen both fit. */
+    public void replace(int index, Sequence out, Sequence in, KvReader reader) {
+        remove(index);
         evict(out, true);
         bringIn(in);
         add(0, in, 1, reader);

@@ -15,8 +15,9 @@ import dev.tandem.engine.schedule.StepDraft;
  *
  * @param preemption what happens to preempted KV
  * @param overtakes later requests that may start before one that does not fit; 0 keeps the order of arrival
+ * @param ridingRows rows of a step up to which prompts ride almost for free; 0 where each row costs the same
  */
-public record GpuOnly(Budget budget, Preemption preemption, int overtakes) implements Policy {
+public record GpuOnly(Budget budget, Preemption preemption, int overtakes, int ridingRows) implements Policy {
     public GpuOnly {
         if (overtakes < 0) {
             throw new IllegalArgumentException("--max-overtakes " + overtakes + " must be 0 or more");
@@ -25,7 +26,7 @@ public record GpuOnly(Budget budget, Preemption preemption, int overtakes) imple
 
     /** In the order of arrival. */
     public GpuOnly(Budget budget, Preemption preemption) {
-        this(budget, preemption, 0);
+        this(budget, preemption, 0, 0);
     }
 
     @Override
@@ -35,10 +36,11 @@ public record GpuOnly(Budget budget, Preemption preemption, int overtakes) imple
         if (!kept.evicted()) {
             GpuTier.swapIn(draft);
         }
-        Prefills prefills = new Prefills(true, true, sequence -> false);
-        prefills.resume(draft, kept.unfinished());
+        Prefills prefills = new Prefills(true, true, sequence -> false, ridingRows);
+        int mostRows = prefills.mostRows(draft, kept.unfinished(), 0);
+        prefills.resume(draft, kept.unfinished(), mostRows);
         if (!kept.evicted() && draft.ins().size() == state.host().size() && state.inFlight().isEmpty()) {
-            prefills.start(draft, draft.gpuSequences(), overtakes);
+            prefills.start(draft, draft.gpuSequences(), overtakes, mostRows);
         }
         why.because("gpu-only, as configured");
         return draft;

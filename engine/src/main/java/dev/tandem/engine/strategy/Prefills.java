@@ -1,6 +1,7 @@
 package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.StepDraft;
 import java.util.ArrayList;
@@ -14,14 +15,67 @@ import java.util.function.Predicate;
  * @param chunked whether a prompt may be cut to fill what is left of the batch; else only one that is longer than any
  *     batch is
  * @param gpu whether new KV may stay on the GPU
+ * @param ridingRows rows of a step up to which prompts ride almost for free; 0 where each row costs the same
  * @param host which sequences' KV may go to the host when the GPU is full, or always when {@code gpu} is false
  */
-record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host) {
+record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridingRows) {
+    /** Decode rows from which prompts ride. */
+    private static final int LEAST_DECODES = 8;
+    /** Steps over which prompts that have room are spread at most. */
+    private static final int SPREAD = 8;
+    /** Rows of products are computed in multiples of this. */
+    private static final int ROW_STEP = 64;
+
+    /** Prompts take whatever the batch has left. */
+    Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host) {
+        this(chunked, gpu, host, 0);
+    }
+
+    /**
+     * Rows that a step should have at most. When requests wait because KV is short, throughput is all that counts, and prompt
+     * tokens cost least where they ride in decode steps: few enough that products hardly notice, but so many that what has
+     * room is computed within {@link #SPREAD} steps. When nobody waits for KV, prompts are computed at once.
+     *
+     * @param unfinished prompts that have begun
+     * @param otherRows rows that the step will have besides decodes and prompts
+     */
+    int mostRows(StepDraft draft, List<Sequence> unfinished, int otherRows) {
+        int all = draft.budget().maxBatchTokens();
+        int decodes = draft.totalRows() + otherRows;
+        if (ridingRows == 0 || decodes < LEAST_DECODES || decodes >= ridingRows) {
+            return all;
+        }
+        long tokens = 0;
+        for (Sequence sequence : unfinished) {
+            tokens += sequence.remaining();
+        }
+        int blocks = draft.freeGpu() - draft.gpuSequences();
+        int places = draft.budget().maxSequences() - draft.gpuSequences();
+        boolean someoneWaits = false;
+        for (Sequence sequence : draft.state().waiting().view()) {
+            blocks -= draft.state().kv().blocksFor(Place.GPU, sequence.length());
+            if (blocks < 0 || --places < 0) {
+                someoneWaits = true;
+                break;
+            }
+            tokens += sequence.length();
+        }
+        if (!someoneWaits) {
+            return all;
+        }
+        long wanted = (decodes + tokens / SPREAD + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
+        return (int) Math.min(all, Math.max(ridingRows, wanted)) - otherRows;
+    }
 
     /** Goes on with prompts that have begun. */
     void resume(StepDraft draft, List<Sequence> unfinished) {
+        resume(draft, unfinished, draft.budget().maxBatchTokens());
+    }
+
+    /** @param mostRows of the step */
+    void resume(StepDraft draft, List<Sequence> unfinished, int mostRows) {
         for (Sequence sequence : unfinished) {
-            int rows = Math.min(Math.min(sequence.remaining(), left(draft)), draft.budget().maxChunkTokens());
+            int rows = Math.min(Math.min(sequence.remaining(), mostRows - draft.totalRows()), draft.budget().maxChunkTokens());
             if (rows > 0) {
                 draft.add(0, sequence, rows, KvReader.GPU_FROM_GPU);
             }
@@ -34,7 +88,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host) {
      * @param live sequences that already run, wherever
      */
     void start(StepDraft draft, int live) {
-        start(draft, live, 0);
+        start(draft, live, 0, draft.budget().maxBatchTokens());
     }
 
     /**
@@ -43,14 +97,15 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host) {
      * used.
      *
      * @param live sequences that already run, wherever
+     * @param mostRows of the step
      */
-    void start(StepDraft draft, int live, int overtakes) {
+    void start(StepDraft draft, int live, int overtakes, int mostRows) {
         int running = live;
         List<Sequence> passed = new ArrayList<>();
         List<Integer> startsBefore = new ArrayList<>();
         int starts = 0;
         for (Sequence sequence : draft.state().waiting().view()) {
-            int rows = rows(draft, sequence);
+            int rows = rows(draft, sequence, mostRows);
             if (rows == 0 || running >= draft.budget().maxSequences()) {
                 return;
             }
@@ -92,17 +147,13 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host) {
                 : Optional.empty();
     }
 
-    private int rows(StepDraft draft, Sequence sequence) {
-        int left = left(draft);
+    private int rows(StepDraft draft, Sequence sequence, int mostRows) {
+        int left = Math.max(0, mostRows - draft.totalRows());
         int length = sequence.length();
         boolean cut = chunked || length > draft.budget().maxBatchTokens();
         if (!cut) {
             return length <= left ? length : 0;
         }
         return Math.min(Math.min(length, left), draft.budget().maxChunkTokens());
-    }
-
-    private static int left(StepDraft draft) {
-        return draft.budget().maxBatchTokens() - draft.totalRows();
     }
 }

@@ -65,6 +65,7 @@ public enum Strategy {
      * @param chunkedPrefill whether {@code neo}, {@code apex} and {@code async-overlap} cut prompts; the papers do not
      * @param apexLeastCpuRatio CPU requests for each GPU request below which {@code apex} leaves the CPU alone (§4.2: 8)
      * @param inFlight limits of the executor
+     * @param ridingRows of the executor, 0 to compute prompts at once
      * @param apexCohort whether {@code apex} moves its host rows through the layers together, as in the paper
      */
     public record Options(
@@ -75,10 +76,11 @@ public enum Strategy {
             double apexLeastCpuRatio,
             boolean apexCohort,
             int overtakes,
-            InFlight inFlight) {
+            InFlight inFlight,
+            int ridingRows) {
         /** As in the papers. */
         public static Options of(Budget budget) {
-            return new Options(budget, Preemption.SWAP, TierRules.neutral(), false, 0, true, 0, InFlight.UNLIMITED);
+            return new Options(budget, Preemption.SWAP, TierRules.neutral(), false, 0, true, 0, InFlight.UNLIMITED, 0);
         }
 
         public Options {
@@ -112,7 +114,7 @@ public enum Strategy {
         Budget budget = options.budget();
         GpuOnly gpuOnly = new GpuOnly(budget, options.preemption());
         return switch (this) {
-            case GPU_ONLY -> new GpuOnly(budget, options.preemption(), options.overtakes());
+            case GPU_ONLY -> new GpuOnly(budget, options.preemption(), options.overtakes(), options.ridingRows());
             case SIMPLE_OFFLOAD -> new SimpleOffload(budget);
             case SYMMETRIC -> new Symmetric(budget);
             case FASTDECODE_PLUS -> new Asymmetric(flag, pipeline(options, cost, false));
@@ -139,6 +141,6 @@ public enum Strategy {
     }
 
     private static AsyncOverlap async(Options options, CostModel cost, boolean cohort) {
-        return new AsyncOverlap(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), cohort, options.inFlight());
+        return new AsyncOverlap(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), cohort, options.inFlight(), options.ridingRows());
     }
 }

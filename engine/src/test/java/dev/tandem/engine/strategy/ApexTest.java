@@ -21,7 +21,7 @@ class ApexTest {
 
     private static Apex apex(double leastCpuRatio) {
         var options = new Strategy.Options(
-                BUDGET, Preemption.SWAP, TierRules.neutral(), false, leastCpuRatio, true, 0, Strategy.InFlight.UNLIMITED);
+                BUDGET, Preemption.SWAP, TierRules.neutral(), false, leastCpuRatio, true, 0, Strategy.InFlight.UNLIMITED, 0);
         return (Apex) Strategy.APEX.policy(options, TestProfile.model());
     }
 

@@ -26,7 +26,7 @@ class OtherStrategiesTest {
 
     private static Policy ruled(Strategy strategy, TierRules rules) {
         return strategy.policy(
-                new Strategy.Options(BUDGET, Preemption.SWAP, rules, false, 0, true, 0, InFlight.UNLIMITED), TestProfile.model());
+                new Strategy.Options(BUDGET, Preemption.SWAP, rules, false, 0, true, 0, InFlight.UNLIMITED, 0), TestProfile.model());
     }
 
     @Test
@@ -91,7 +91,7 @@ class OtherStrategiesTest {
         scene.flying(20);
         scene.host(20);
         AsyncOverlap cohort =
-                new AsyncOverlap(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, InFlight.UNLIMITED);
+                new AsyncOverlap(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, InFlight.UNLIMITED, 0);
         assertThat(scene.draft(cohort)).isEqualTo("[r0]");
     }
 
@@ -158,14 +158,14 @@ class OtherStrategiesTest {
         assertThatThrownBy(() -> Strategy.of("neoo"))
                 .hasMessage("--strategy neoo is not known; known are gpu-only, simple-offload, symmetric, fastdecode-plus,"
                         + " asymmetric, async-overlap, neo, apex");
-        ExecutorLimits limits = new ExecutorLimits(10, 1000, 4, 4, 500, 20, 64, 2, 8, true, 8, 100);
+        ExecutorLimits limits = new ExecutorLimits(10, 1000, 4, 4, 500, 20, 64, 2, 8, true, 8, 100, 0);
         assertThatThrownBy(() -> Strategy.SYMMETRIC.check(limits, 100))
                 .hasMessageContaining("--strategy symmetric keeps all KV on the host: a sequence of 100 tokens needs 25 blocks"
                         + " there and the host pool has 20; raise --host-kv");
-        ExecutorLimits none = new ExecutorLimits(10, 1000, 4, 4, 500, 0, 64, 2, 8, true, 8, 100);
+        ExecutorLimits none = new ExecutorLimits(10, 1000, 4, 4, 500, 0, 64, 2, 8, true, 8, 100, 0);
         assertThatThrownBy(() -> Strategy.NEO.check(none, 100)).hasMessageContaining("raise --host-kv");
         assertThatThrownBy(() -> new TierRules(LatencyTargets.NONE, -1, 0)).hasMessageContaining("--rotate-after -1");
-        assertThatThrownBy(() -> new Strategy.Options(BUDGET, Preemption.SWAP, TierRules.neutral(), false, Double.NaN, true, 0, InFlight.UNLIMITED))
+        assertThatThrownBy(() -> new Strategy.Options(BUDGET, Preemption.SWAP, TierRules.neutral(), false, Double.NaN, true, 0, InFlight.UNLIMITED, 0))
                 .hasMessageContaining("--apex-least-cpu-ratio NaN");
     }
 }

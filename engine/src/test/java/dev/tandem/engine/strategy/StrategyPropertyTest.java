@@ -164,12 +164,12 @@ class StrategyPropertyTest {
             InFlight flights = random.nextBoolean() ? InFlight.UNLIMITED : new InFlight(1 + random.nextInt(4), 1 + random.nextInt(8));
             var options = new Strategy.Options(
                     budget, Preemption.values()[random.nextInt(2)], rules, random.nextBoolean(), random.nextInt(3),
-                    random.nextBoolean(), random.nextInt(4), flights);
+                    random.nextBoolean(), random.nextInt(4), flights, random.nextInt(40));
             Policy policy = new Claims(strategy, strategy.policy(options, cost), cost);
             StepPredictor predictor = new StepPredictor(cost, true, 8);
             if (random.nextInt(3) == 0) {
                 policy = new Guard(
-                        policy, new GpuOnly(budget, options.preemption(), options.overtakes()), predictor, new Guard.Limits(0, 0, 0.01, 2, 8, 4, 64));
+                        policy, new GpuOnly(budget, options.preemption(), options.overtakes(), options.ridingRows()), predictor, new Guard.Limits(0, 0, 0.01, 2, 8, 4, 64));
             }
             return new PolicyScheduler(policy, predictor::of, new Calibrator(cost, 8), new DecisionLog(4));
         }
