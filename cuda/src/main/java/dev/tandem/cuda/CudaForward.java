@@ -2,6 +2,7 @@ package dev.tandem.cuda;
 
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.Event;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
@@ -38,6 +39,9 @@ final class CudaForward implements AutoCloseable {
     private long layerBytes;
     private int gpuBlocks;
     private long flights;
+    private final Stream link;
+    private final Event left;
+    private final Event carried;
     private final List<DeviceBuffer> buffers = new ArrayList<>();
     private final Linear linear;
     private final DeviceBuffer frequencies;
@@ -101,6 +105,9 @@ final class CudaForward implements AutoCloseable {
         this.config = shape.config();
         this.epsilon = (float) config.normEpsilon();
         this.attentionBlocks = device.multiprocessors() * kernels.decodeAttention.residentBlocks();
+        this.link = device.stream("rows in flight");
+        this.left = device.event();
+        this.carried = device.event();
         int rows = Linear.roundUp(Math.max(maxRows, Linear.ROW_STEP));
         int sampled = Linear.roundUp(Math.max(maxSampled, Linear.ROW_STEP));
         long half = shape.type().bytes();
@@ -187,12 +194,30 @@ final class CudaForward implements AutoCloseable {
             rotate(stream, step, extent, i, splits);
             pools.afterStore(stream, i);
             attend(stream, step, extent, i);
+            carry(stream, extent);
             pending = extent.has(Part.PRODUCTS) ? linear.output(stream, i, extent.rows()) : 0;
             norm(stream, extent, pending, layer.attentionNorm(), i + 1);
             pending = feedForward(stream, extent, i);
         }
         if (extent.sampled() > 0) {
             choose(stream, step, extent, pending);
+        }
+        if (carries(extent)) {
+            link.record(carried);
+            stream.waitFor(carried);
+        }
+    }
+
+    private static boolean carries(Extent extent) {
+        return extent.slots() > 0 && extent.has(Part.ATTENTION);
+    }
+
+    /** A pass of the courier beside what follows the layer's attention. */
+    private void carry(Stream stream, Extent extent) {
+        if (carries(extent)) {
+            stream.record(left);
+            link.waitFor(left);
+            kernels.courier.launch(link, 1, 1, flights);
         }
     }
 
@@ -285,6 +310,9 @@ final class CudaForward implements AutoCloseable {
     @Override
     public void close() {
         linear.close();
+        link.close();
+        left.close();
+        carried.close();
         buffers.forEach(DeviceBuffer::close);
     }
 }

@@ -193,19 +193,17 @@ final class CudaProfiler {
         long tasks = -rows; // the first round warms up
         for (int outstanding = rows; outstanding > 0; ) {
             busy.refill();
-            for (int layer = 0; layer < layers; layer++) {
-                int index = deck.nextResult(layer);
-                if (index < 0) {
-                    continue;
-                }
-                if (++tasks == 0) {
-                    begin = clock.nanos();
-                }
-                if (tasks < rows || clock.nanos() - begin < MEASURE_NANOS) {
-                    deck.push((layer + 1) % layers, index);
-                } else {
-                    outstanding--;
-                }
+            long task = deck.nextResult();
+            if (task < 0) {
+                continue;
+            }
+            if (++tasks == 0) {
+                begin = clock.nanos();
+            }
+            if (tasks < rows || clock.nanos() - begin < MEASURE_NANOS) {
+                deck.push((FlightDeck.layer(task) + 1) % layers, FlightDeck.row(task));
+            } else {
+                outstanding--;
             }
         }
         double seconds = (clock.nanos() - begin) / 1e9 / tasks;

@@ -24,18 +24,18 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 
 /**
- * What GPU and CPU share of the rows in flight (ready slots, SCHEDULING.md §2; prelude.cu names the device side):
+ * What GPU and CPU share of the rows in flight (ready slots; prelude.cu names the device side):
  *
  * <pre>
- *  GPU, at each layer                                       CPU worker
- *  a row leaves: q, k, v to {@code sent}, entry to {@code tasks}   takes the next entry, appends K and V, attends,
- *  a row boards: next entry of {@code ready[layer]},               writes {@code results}, entry to {@code ready[layer]}
- *    attention from {@code results}
+ *  the step's kernels             courier, beside them             a worker on the CPU
+ *  a row leaves a layer ────────► q, k, v to {@code sent},  ─────► takes the next entry, appends K and V,
+ *    in its slot                  entry to {@code tasks}           attends, writes {@code results},
+ *  a row boards a layer ◄──────── {@code arrivals[layer]} ◄──────  entry to {@code ready}
  * </pre>
  *
- * <p>Each ring entry carries its own number, so there is no separate tail to read. Nobody waits: the GPU takes what is ready
- * when it comes by, workers take what is there. A flight has at most one entry in all rings together, so rings of as many
- * entries as there may be flights cannot overflow.
+ * <p>Each ring entry carries its own number, so there is no separate tail to read. Nobody waits: a layer takes what has arrived
+ * when it comes by, the courier what is ready, workers what is there. A flight has at most one entry in all rings together, so
+ * rings of as many entries as there may be flights cannot overflow.
  *
  * <p>Owned by: engine thread, but for {@link #take}, {@link #publish}, {@link #released} and {@link #failed}, which workers call.
  */
@@ -64,13 +64,13 @@ final class FlightDeck implements AutoCloseable {
     private final PinnedBuffer results;
     private final PinnedBuffer landed;
     private final AtomicLong taken = new AtomicLong();
-    private final AtomicLong[] published;
+    private final AtomicLong published = new AtomicLong();
     private final AtomicReferenceArray<Flight> flights = new AtomicReferenceArray<>(MOST);
     private final ArrayDeque<Integer> free = new ArrayDeque<>();
     private final Map<Long, Flight> bySequence = new LinkedHashMap<>();
     private final Queue<Flight> released = new ConcurrentLinkedQueue<>();
     private final Queue<Failure> failures = new ConcurrentLinkedQueue<>();
-    private final long[] consumed;
+    private long consumed;
     private long pushed;
     private int drawn;
     private volatile boolean flying;
@@ -85,26 +85,26 @@ final class FlightDeck implements AutoCloseable {
         DeviceBuffer draws = buffer(device, (long) DRAW_BYTES * MOST, "draws of rows in flight");
         DeviceBuffer leaving = buffer(device, 2L * MOST_SLOTS * config.kvHeads() * shape.headWidth() * half, "k and v of rows in flight");
         slotMaps = buffer(device, 4L * (layers + 1) * MOST_SLOTS, "slots");
-        DeviceBuffer counters = buffer(device, 8L * (layers + 1), "ring counters");
+        DeviceBuffer outgoing = buffer(device, (long) MOST * rowBytes, "rows in flight on their way out");
+        DeviceBuffer incoming = buffer(device, (long) MOST * config.heads() * config.headDim() * half, "attention that has arrived");
+        DeviceBuffer departures = buffer(device, 8L * MOST, "departures");
+        DeviceBuffer arrivals = buffer(device, 8L * MOST * layers, "arrivals");
+        DeviceBuffer counters = buffer(device, 8L * (2 * layers + 3), "ring counters");
         PinnedBuffer taskRing = pinned(device, 8L * MOST, "the ring of attention tasks");
-        PinnedBuffer readyRings = pinned(device, 8L * MOST * layers, "rings of attention results");
+        PinnedBuffer readyRing = pinned(device, 8L * MOST, "the ring of attention results");
         tasks = taskRing.memory().fill((byte) 0);
-        ready = readyRings.memory().fill((byte) 0);
+        ready = readyRing.memory().fill((byte) 0);
         sent = pinned(device, (long) MOST * rowBytes, "q, k and v of rows in flight");
         results = pinned(device, 4L * MOST * config.heads() * config.headDim(), "attention of rows in flight");
         landed = pinned(device, 4L * MOST_SLOTS, "rows through all layers");
         structure = buffer(device, 256, "addresses of rows in flight");
-        published = new AtomicLong[layers];
-        consumed = new long[layers];
-        for (int layer = 0; layer < layers; layer++) {
-            published[layer] = new AtomicLong();
-        }
         for (int index = 0; index < MOST; index++) {
             free.add(index);
         }
         long[] addresses = {
-            residual.address(), angles.address(), draws.address(), leaving.address(), slotMaps.address(), counters.address(),
-            counters.address() + 8L * layers, taskRing.address(), readyRings.address(), sent.address(), results.address(), MOST - 1
+            residual.address(), angles.address(), draws.address(), leaving.address(), slotMaps.address(), outgoing.address(),
+            incoming.address(), departures.address(), arrivals.address(), counters.address(), counters.address() + 8L * layers,
+            counters.address() + 16L * layers, taskRing.address(), readyRing.address(), sent.address(), results.address(), MOST - 1
         };
         try (PinnedBuffer staging = device.pinned(8L * addresses.length, "addresses")) {
             MemorySegment.copy(addresses, 0, staging.memory(), JAVA_LONG, 0, addresses.length);
@@ -115,6 +115,8 @@ final class FlightDeck implements AutoCloseable {
             stream.fill(leaving, 0);
             stream.fill(slotMaps, -1);
             stream.fill(counters, 0);
+            stream.fill(arrivals, 0);
+            stream.fill(incoming, 0);
             stream.synchronise();
         }
     }
@@ -254,8 +256,8 @@ final class FlightDeck implements AutoCloseable {
 
     /** The row's attention of the layer is there. */
     void publish(int layer, int index) {
-        long number = published[layer].getAndIncrement();
-        LONG.setRelease(ready, ((long) layer * MOST + (number & MOST - 1)) * Long.BYTES, number + 1 << 16 | index);
+        long number = published.getAndIncrement();
+        LONG.setRelease(ready, (number & MOST - 1) * Long.BYTES, number + 1 << 24 | (long) layer << 16 | index);
     }
 
     /** A parked row goes no further. */
@@ -275,15 +277,14 @@ final class FlightDeck implements AutoCloseable {
         LONG.setRelease(tasks, (number & MOST - 1) * Long.BYTES, number + 1 << 24 | (long) layer << 16 | index);
     }
 
-    /** The row whose attention of the layer came next, -1 when none has come. */
-    int nextResult(int layer) {
-        long number = consumed[layer];
-        long entry = (long) LONG.getAcquire(ready, ((long) layer * MOST + (number & MOST - 1)) * Long.BYTES);
-        if (entry >>> 16 != number + 1) {
-            return -1;
+    /** The task whose result came next, -1 when none has come. */
+    long nextResult() {
+        long entry = (long) LONG.getAcquire(ready, (consumed & MOST - 1) * Long.BYTES);
+        if (entry >>> 24 != consumed + 1) {
+            return NO_ENTRY;
         }
-        consumed[layer]++;
-        return (int) (entry & 0xffff);
+        consumed++;
+        return entry & 0xffffff;
     }
 
     /** After a profiler, with no row in flight: the rings are as at the start. */
@@ -291,11 +292,9 @@ final class FlightDeck implements AutoCloseable {
         tasks.fill((byte) 0);
         ready.fill((byte) 0);
         taken.set(0);
+        published.set(0);
         pushed = 0;
-        for (int layer = 0; layer < layers; layer++) {
-            published[layer].set(0);
-            consumed[layer] = 0;
-        }
+        consumed = 0;
     }
 
     @Override

@@ -36,11 +36,11 @@ public final class KernelCatalogue {
         };
     }
 
-    /** Sources in a fixed order: row-wise, decode, prefill, sample, then products by ascending rows. */
+    /** Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows. */
     public static List<Unit> units(ModelShape shape, int capability, int sharedMemory) {
         List<String> common = shape.defines(sharedMemory);
         List<Unit> units = new ArrayList<>();
-        for (String source : List.of("rows", "decode", "prefill", "sample")) {
+        for (String source : List.of("rows", "decode", "prefill", "sample", "flights")) {
             units.add(new Unit(source, common));
         }
         for (int tiles : Kernels.TILES) {

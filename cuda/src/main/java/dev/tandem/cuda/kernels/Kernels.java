@@ -35,6 +35,7 @@ public final class Kernels implements AutoCloseable {
     public final Kernel prefillAttention;
     public final Kernel argmax;
     public final Kernel sample;
+    public final Kernel courier;
     public final Kernel randomFill;
     private final SequencedMap<Integer, Kernel> stream = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> streamSwiglu = new LinkedHashMap<>();
@@ -62,17 +63,18 @@ public final class Kernels implements AutoCloseable {
                 .waitingKernel("prefill_attention", 256, shape.prefillStages(device.sharedMemoryPerBlock()) * shape.stageBytes());
         argmax = modules.get(3).waitingKernel("argmax", 256, 0);
         randomFill = rows.kernel("random_fill", 256, 0);
+        courier = modules.get(4).kernel("courier", 512, 0);
         sample = modules.get(3).waitingKernel("sample", 1024, 0);
         for (int i = 0; i < TILES.size(); i++) {
             int shared = 2 * SKINNY_CHUNK_BYTES * TILES.get(i);
-            skinny.put(TILES.get(i), modules.get(4 + i).waitingKernel("skinny", 256, shared));
-            skinnySwiglu.put(TILES.get(i), modules.get(4 + i).waitingKernel("skinny_swiglu", 256, shared));
+            skinny.put(TILES.get(i), modules.get(5 + i).waitingKernel("skinny", 256, shared));
+            skinnySwiglu.put(TILES.get(i), modules.get(5 + i).waitingKernel("skinny_swiglu", 256, shared));
         }
         for (int i = 0; device.capability() >= KernelCatalogue.COPY_ENGINE && i < TILES.size(); i++) {
             int tiles = TILES.get(i);
             int stage = KernelCatalogue.stageBytes(tiles);
             int shared = KernelCatalogue.RING_BYTES / stage * stage;
-            CudaModule module = modules.get(4 + TILES.size() + i);
+            CudaModule module = modules.get(5 + TILES.size() + i);
             stream.put(tiles, module.waitingKernel("stream_plain", 160, shared));
             streamSwiglu.put(tiles, module.waitingKernel("stream_swiglu", 160, shared));
         }

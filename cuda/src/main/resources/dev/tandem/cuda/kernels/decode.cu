@@ -58,46 +58,33 @@ __device__ __forceinline__ void merge(const float *parts, const float2 *partNorm
     }
 }
 
-// A slot of rows in flight: the row that leaves sends its q, k and v to the host and asks for its attention of this layer; the
-// row that boards brings its attention's result.
+// A slot of rows in flight: the row that leaves hands its q, k and v to the courier and asks for its attention of this layer;
+// the row that boards takes its attention's result.
 __device__ __noinline__ void exchange(Flights *flights, int layer, int slot, const half16 *queries, half16 *out) {
-    const int EIGHTS = HEAD_DIM / 8, QUADS = HEADS * HEAD_DIM / 4, AHEAD = 8, THREADS = WARPS * 32;
+    const int EIGHTS = HEAD_DIM / 8, THREADS = WARPS * 32;
     int leaves = slotted(flights, layer, slot), boards = slotted(flights, layer + 1, slot);
-    uint4 result[AHEAD];
-    const float *from = flights->results + (size_t)boards * HEADS * HEAD_DIM;
-    auto load = [&](int first) {
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
-            int at = first + i * THREADS + threadIdx.x;
-            if (boards >= 0 && at < QUADS) asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(result[i].x), "=r"(result[i].y), "=r"(result[i].z), "=r"(result[i].w) : "l"(from + 4 * at));
+    if (boards >= 0) {
+        const uint4 *from = (const uint4 *)(flights->incoming + (size_t)boards * HEADS * HEAD_DIM);
+#pragma unroll 4
+        for (int i = threadIdx.x; i < HEADS * EIGHTS; i += THREADS) {
+            *(uint4 *)(out + i / EIGHTS * HEAD_WIDTH + i % EIGHTS * 8) = __ldcg(from + i);
         }
-    };
-    load(0);
+    }
     if (leaves >= 0) {
-        uint4 *to = (uint4 *)(flights->sent + (size_t)leaves * (HEADS + 2 * KV_HEADS) * HEAD_DIM);
+        uint4 *to = (uint4 *)(flights->outgoing + (size_t)leaves * (HEADS + 2 * KV_HEADS) * HEAD_DIM);
         const half16 *kv = flights->leaving + (size_t)slot * 2 * KV_HEADS * HEAD_WIDTH;
+#pragma unroll 4
         for (int i = threadIdx.x; i < (HEADS + 2 * KV_HEADS) * EIGHTS; i += THREADS) {
             int head = i / EIGHTS;
             const half16 *row = head < HEADS ? queries + head * HEAD_WIDTH : kv + (head - HEADS) * HEAD_WIDTH;
             to[i] = *(const uint4 *)(row + i % EIGHTS * 8);
         }
-        __threadfence_system();
+        __threadfence();
         __syncthreads();
         if (threadIdx.x == 0) {
-            wide number = atomicAdd(flights->pushed, 1ull);
-            flights->tasks[number & flights->ringMask] = (number + 1) << 24 | (wide)layer << 16 | leaves;
-        }
-    }
-    for (int first = 0; first < QUADS; first += AHEAD * THREADS) {
-        if (first > 0) load(first);
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
-            int at = first + i * THREADS + threadIdx.x;
-            if (boards >= 0 && at < QUADS) {
-                int value = at * 4;
-                *(uint2 *)(out + value / HEAD_DIM * HEAD_WIDTH + value % HEAD_DIM) = make_uint2(
-                    pack(__uint_as_float(result[i].x), __uint_as_float(result[i].y)), pack(__uint_as_float(result[i].z), __uint_as_float(result[i].w)));
-            }
+            __threadfence();
+            wide number = atomicAdd(flights->departed, 1ull);
+            *(volatile wide *)&flights->departures[number & flights->ringMask] = (number + 1) << 24 | (wide)layer << 16 | leaves;
         }
     }
 }

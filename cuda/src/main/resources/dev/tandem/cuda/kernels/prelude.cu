@@ -140,6 +140,7 @@ struct Draw { float temperature, topP, minP, uniform; int topK, row, unused0, un
 // Rows in flight: decode rows whose attention the CPU computes. The last rows of a step, from `firstSlot` on, are slots: at
 // each layer rows that are ready board them, take the post-projection and the next pre-projection, and leave again.
 // A row keeps its residual and angles here. slotMaps[layer] says who sits in the slots before layer's pre-projection.
+// The step's own kernels touch GPU memory alone; `courier` carries rows over the link beside them (flights.cu).
 #define MOST_SLOTS 64
 struct Flights {
     float *residual;          // [flights][HIDDEN]
@@ -147,11 +148,16 @@ struct Flights {
     Draw *draws;              // [flights]
     half16 *leaving;          // [MOST_SLOTS][2][KV_HEADS][HEAD_WIDTH] k and v of the rows that leave at this layer
     int *slotMaps;            // [layers + 1][MOST_SLOTS] flight or -1
-    wide *taken;              // [layers] entries of `ready` that have boarded
-    wide *pushed;             // tasks so far
+    half16 *outgoing;         // [flights][HEADS + 2 KV_HEADS][HEAD_DIM] q, k and v on their way to the host
+    half16 *incoming;         // [flights][HEADS][HEAD_DIM] attention that has come from it
+    wide *departures;         // ring of (number + 1) << 24 | layer << 16 | flight
+    wide *arrivals;           // [layers] rings of (number + 1) << 16 | flight
+    wide *boarded;            // [layers] arrivals that have boarded
+    wide *arrived;            // [layers] arrivals so far
+    wide *departed;           // departures so far; then those sent, then results received
     // pinned host memory
     volatile wide *tasks;     // ring of (number + 1) << 24 | layer << 16 | flight
-    volatile wide *ready;     // [layers] rings of (number + 1) << 16 | flight
+    volatile wide *ready;     // likewise
     half16 *sent;             // [flights][HEADS + 2 KV_HEADS][HEAD_DIM]
     const float *results;     // [flights][HEADS][HEAD_DIM]
     int ringMask;             // of all rings

@@ -79,19 +79,20 @@ extern "C" __global__ void __launch_bounds__(1024) add_norm(float *residual, con
 // a warp: the next entries of the layer's ring, in order, take the slots
 __device__ __forceinline__ void choosePassengers(const Flights *flights, int layer, int slots) {
     int lane = threadIdx.x % 32;
-    wide taken = flights->taken[layer];
+    wide taken = flights->boarded[layer];
     int boarded = 0;
     bool more = true;
     for (int from = 0; from < slots; from += 32) {
         int slot = from + lane;
-        wide entry = more && slot < slots ? flights->ready[(size_t)layer * (flights->ringMask + 1) + ((taken + slot) & flights->ringMask)] : 0;
+        const volatile wide *ring = flights->arrivals + (size_t)layer * (flights->ringMask + 1);
+        wide entry = more && slot < slots ? ring[(taken + slot) & flights->ringMask] : 0;
         word there = __ballot_sync(~0u, entry >> 16 == taken + slot + 1);
         int run = there == ~0u ? 32 : __ffs(~there) - 1;
         if (slot < slots) flights->slotMaps[(layer + 1) * MOST_SLOTS + slot] = lane < run ? (int)(entry & 0xffff) : -1;
         boarded += min(run, slots - from);
         more = run == 32;
     }
-    if (lane == 0) flights->taken[layer] = taken + boarded;
+    if (lane == 0) flights->boarded[layer] = taken + boarded;
 }
 
 // q, k and v of a row: sum of partials (splits > 0) or the finished product, bias, norm of q and k heads, rotation.
@@ -104,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
         int rows) {
     dependentsLaunch();
     int row = blockIdx.x, head = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
-    // nobody but the step before touched what this reads: the link's latency passes while the product still runs
+    // the courier beside this fills what it reads: no need to wait for the product
     if (row == rows && head == 0) choosePassengers(flights, layer, rows - firstSlot);
     dependencyWait();
     if (row == rows || head >= HEADS + 2 * KV_HEADS) return;

@@ -80,7 +80,7 @@ record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boo
         if (helps
                 && rules.mayLiveOnHost(out)
                 && draft.fitsHost(out)
-                && draft.hostHasRoomFor(out)
+                && HostTier.hasRoom(draft, out)
                 && cpuKeepsUp(draft, hostRows + 1, hostTokens + out.length())) {
             draft.remove(last);
             draft.evict(out, true);
