@@ -27,6 +27,9 @@ import java.util.Set;
  */
 final class CudaForward implements AutoCloseable {
 
+    /** The courier goes on until the last layer says so; a step ends before so many passes whatever happens. */
+    private static final int WHOLE_STEP = 1_000_000;
+
     private final Device device;
     private final Kernels kernels;
     private final CudaWeights weights;
@@ -185,6 +188,11 @@ final class CudaForward implements AutoCloseable {
                     stream, extent.rows(), 1, step.tokens(), step.positions(), weights.embeddings, frequencies.address(),
                     residual.address(), angles.address(), extent.firstSlot(), flights, step.admitted(), step.admittedDraws());
         }
+        // own products leave room for a block beside them, and lose by every fork; cublasLt's may need whole multiprocessors
+        boolean together = carries(extent) && !linear.finishes(extent.rows());
+        if (together) {
+            carry(stream, WHOLE_STEP);
+        }
         int pending = 0;
         for (int i = 0; i < weights.layers.size(); i++) {
             CudaWeights.Layer layer = weights.layers.get(i);
@@ -194,7 +202,9 @@ final class CudaForward implements AutoCloseable {
             rotate(stream, step, extent, i, splits);
             pools.afterStore(stream, i);
             attend(stream, step, extent, i);
-            carry(stream, extent);
+            if (carries(extent) && !together) {
+                carry(stream, 1);
+            }
             pending = extent.has(Part.PRODUCTS) ? linear.output(stream, i, extent.rows()) : 0;
             norm(stream, extent, pending, layer.attentionNorm(), i + 1);
             pending = feedForward(stream, extent, i);
@@ -212,13 +222,11 @@ final class CudaForward implements AutoCloseable {
         return extent.slots() > 0 && extent.has(Part.ATTENTION);
     }
 
-    /** A pass of the courier beside what follows the layer's attention. */
-    private void carry(Stream stream, Extent extent) {
-        if (carries(extent)) {
-            stream.record(left);
-            link.waitFor(left);
-            kernels.courier.launch(link, 1, 1, flights);
-        }
+    /** The courier goes beside what follows. */
+    private void carry(Stream stream, int passes) {
+        stream.record(left);
+        link.waitFor(left);
+        kernels.courier.launch(link, 1, 1, flights, passes);
     }
 
     private void choose(Stream stream, StepBuffer step, Extent extent, int pending) {
@@ -293,7 +301,7 @@ final class CudaForward implements AutoCloseable {
             kernels.decodeAttention.launch(
                     stream, attentionBlocks + extent.slots(), 1, queries.address(), tiles, step.tables(), step.sequences(), step.header(),
                     shape.scoreScale(), attended.address(), partialOut.address(), partialNorm.address(), finished.address(),
-                    extent.slots(), extent.firstSlot(), flights, layer);
+                    extent.slots(), extent.firstSlot(), flights, layer, config.layers());
         }
         if (extent.tiles() > 0) {
             kernels.prefillAttention.launch(

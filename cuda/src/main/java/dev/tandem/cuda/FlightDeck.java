@@ -89,7 +89,7 @@ final class FlightDeck implements AutoCloseable {
         DeviceBuffer incoming = buffer(device, (long) MOST * config.heads() * config.headDim() * half, "attention that has arrived");
         DeviceBuffer departures = buffer(device, 8L * MOST, "departures");
         DeviceBuffer arrivals = buffer(device, 8L * MOST * layers, "arrivals");
-        DeviceBuffer counters = buffer(device, 8L * (2 * layers + 3), "ring counters");
+        DeviceBuffer counters = buffer(device, 8L * (2 * layers + 4), "ring counters");
         PinnedBuffer taskRing = pinned(device, 8L * MOST, "the ring of attention tasks");
         PinnedBuffer readyRing = pinned(device, 8L * MOST, "the ring of attention results");
         tasks = taskRing.memory().fill((byte) 0);

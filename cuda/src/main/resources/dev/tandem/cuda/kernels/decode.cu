@@ -60,9 +60,10 @@ __device__ __forceinline__ void merge(const float *parts, const float2 *partNorm
 
 // A slot of rows in flight: the row that leaves hands its q, k and v to the courier and asks for its attention of this layer;
 // the row that boards takes its attention's result.
-__device__ __noinline__ void exchange(Flights *flights, int layer, int slot, const half16 *queries, half16 *out) {
+__device__ __noinline__ void exchange(Flights *flights, int layer, int slot, const half16 *queries, half16 *out, bool last) {
     const int EIGHTS = HEAD_DIM / 8, THREADS = WARPS * 32;
     int leaves = slotted(flights, layer, slot), boards = slotted(flights, layer + 1, slot);
+    if (slot == 0 && last && threadIdx.x == 0) *(volatile wide *)(flights->departed + 3) = 1;
     if (boards >= 0) {
         const uint4 *from = (const uint4 *)(flights->incoming + (size_t)boards * HEADS * HEAD_DIM);
 #pragma unroll 4
@@ -95,7 +96,7 @@ __device__ __noinline__ void exchange(Flights *flights, int layer, int slot, con
 // partNorms (maximum, sum); finished [rows][KV_HEADS] zeroed
 extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(const half16 *queries, const half16 *blocks,
         const int *tables, const Sequence *sequences, const int *header, float scale, half16 *out, float *parts,
-        float2 *partNorms, int *finished, int slots, int firstSlot, Flights *flights, int layer) {
+        float2 *partNorms, int *finished, int slots, int firstSlot, Flights *flights, int layer, int layers) {
     __shared__ float merged[WARPS][GROUP][HEAD_WIDTH];
     __shared__ float maxima[WARPS][GROUP], totals[WARPS][GROUP];
     __shared__ int last, found;
@@ -105,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
     if (blockIdx.x < slots) {
         dependencyWait();
         exchange(flights, layer, blockIdx.x, queries + (size_t)(firstSlot + blockIdx.x) * HEADS * HEAD_WIDTH,
-                 out + (size_t)(firstSlot + blockIdx.x) * HEADS * HEAD_WIDTH);
+                 out + (size_t)(firstSlot + blockIdx.x) * HEADS * HEAD_WIDTH, layer + 1 == layers);
         return;
     }
     int stretch = blockIdx.x - slots;

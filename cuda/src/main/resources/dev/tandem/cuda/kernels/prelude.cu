@@ -154,7 +154,7 @@ struct Flights {
     wide *arrivals;           // [layers] rings of (number + 1) << 16 | flight
     wide *boarded;            // [layers] arrivals that have boarded
     wide *arrived;            // [layers] arrivals so far
-    wide *departed;           // departures so far; then those sent, then results received
+    wide *departed;           // departures so far; then those sent, results received, and whether the step nears its end
     // pinned host memory
     volatile wide *tasks;     // ring of (number + 1) << 24 | layer << 16 | flight
     volatile wide *ready;     // likewise

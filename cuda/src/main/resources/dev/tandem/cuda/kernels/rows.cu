@@ -13,6 +13,7 @@ extern "C" __global__ void embed(const int *tokens, const int *positions, const 
     if (row >= firstSlot) {
         int slot = row - firstSlot, flight = admitted[slot];
         if (threadIdx.x == 0) flights->slotMaps[slot] = flight;
+        if (threadIdx.x == 0 && slot == 0) *(volatile wide *)(flights->departed + 3) = 0;
         for (int i = threadIdx.x; i < HIDDEN; i += blockDim.x) to[i] = 0;
         if (flight < 0) return;
         to = flights->residual + (size_t)flight * HIDDEN;
