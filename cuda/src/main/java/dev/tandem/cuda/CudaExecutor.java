@@ -166,14 +166,14 @@ public final class CudaExecutor implements Executor {
             int tiles = options.maxBatchTokens() / shape.tileTokens() + maxSequences + 1;
             mixedInputs = own(new StepBuffer(
                     device, options.maxBatchTokens() + slots, maxSequences + slots, tiles, tables, "mixed steps"));
-            int sampled = Math.max(graphRows, maxSequences) + slots;
+            int sampled = Math.max(graphRows, maxSequences) + 2 * slots;
             chosen = own(device.pinned(4L * GpuClock.RING * sampled, "sampled tokens"));
             logitsRow = own(device.pinned(4L * shape.vocabulary(), "a row of logits"));
             logits = new float[shape.vocabulary()];
             long beforeGraphs = device.memory().free();
             warmUp();
             timer.chooseMethods(decodeInputs);
-            int riding = timer.rowsWithin(decodeInputs, RIDING_COST, RIDING_STEPS);
+            int riding = Boolean.getBoolean("x.riding") ? timer.rowsWithin(decodeInputs, RIDING_COST, RIDING_STEPS) : 0;
             limits = new ExecutorLimits(
                     checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
                     pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
@@ -366,6 +366,7 @@ public final class CudaExecutor implements Executor {
         if (user != Thread.currentThread()) {
             user = Thread.currentThread();
             device.makeCurrent();
+            workers.ifPresent(FlightWorkers::pinEngine);
         }
         List<Chunk> chunks = ordered(plan);
         try {
@@ -457,12 +458,7 @@ public final class CudaExecutor implements Executor {
         if (inputs.drawCount() > 0 || slotsDraw) {
             forward.sample(stream, inputs, inputs.drawCount(), slotsDraw ? slots : 0, firstSample + slots);
         }
-        if (firstSample + slots > 0) {
-            stream.download(chosenTokens(clockSlot), forward.chosen(), 0, 4L * (firstSample + slots));
-        }
-        if (slots > 0) {
-            deck.orElseThrow().download(stream, slots);
-        }
+        forward.report(stream, firstSample + slots, slots, chosenTokens(clockSlot).address());
         return new Outstanding(plan, sampled, draws, firstSample, slots, clockSlot);
     }
 
@@ -522,14 +518,15 @@ public final class CudaExecutor implements Executor {
     /** Rows in flight that went through the last layer. */
     private void land(Outstanding step, MemorySegment tokens, List<StepResult.Sampled> sampled, List<Long> parked) {
         for (int slot = 0; slot < step.slots(); slot++) {
-            Flight flight = deck.orElseThrow().landed(slot);
-            if (flight == null) {
+            int row = step.firstSample() + slot;
+            int index = tokens.getAtIndex(JAVA_INT, step.firstSample() + step.slots() + slot);
+            if (index < 0) {
                 continue;
             }
+            Flight flight = deck.orElseThrow().flight(index);
             if (flight.parked) {
                 parked.add(flight.sequence());
             } else {
-                int row = step.firstSample() + slot;
                 Choice choice = choice(flight.admission.sampler(), flight.draw, row, tokens.getAtIndex(JAVA_INT, row));
                 sampled.add(new StepResult.Sampled(flight.sequence(), choice));
             }

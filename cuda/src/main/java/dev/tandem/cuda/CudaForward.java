@@ -27,8 +27,9 @@ import java.util.Set;
  */
 final class CudaForward implements AutoCloseable {
 
-    /** The courier goes on until the last layer says so; a step ends before so many passes whatever happens. */
-    private static final int WHOLE_STEP = 1_000_000;
+    /** Flags of decode.cu. */
+    private static final int CARRIES = 1;
+    private static final int LAST_LAYER = 2;
 
     private final Device device;
     private final Kernels kernels;
@@ -172,10 +173,6 @@ final class CudaForward implements AutoCloseable {
         return logits;
     }
 
-    DeviceBuffer chosen() {
-        return chosen;
-    }
-
     /** The products, to choose algorithms. */
     Linear linear() {
         return linear;
@@ -188,10 +185,13 @@ final class CudaForward implements AutoCloseable {
                     stream, extent.rows(), 1, step.tokens(), step.positions(), weights.embeddings, frequencies.address(),
                     residual.address(), angles.address(), extent.firstSlot(), flights, step.admitted(), step.admittedDraws());
         }
-        // own products leave room for a block beside them, and lose by every fork; cublasLt's may need whole multiprocessors
-        boolean together = carries(extent) && !linear.finishes(extent.rows());
-        if (together) {
-            carry(stream, WHOLE_STEP);
+        // own products leave room for a block beside them, cublasLt's may want whole multiprocessors
+        boolean courier = extent.slots() > 0 && extent.has(Part.ATTENTION) && !linear.finishes(extent.rows());
+        if (courier) {
+            stream.record(left);
+            link.waitFor(left);
+            kernels.courier.launch(link, 1, 1, flights);
+            link.record(carried);
         }
         int pending = 0;
         for (int i = 0; i < weights.layers.size(); i++) {
@@ -201,10 +201,7 @@ final class CudaForward implements AutoCloseable {
             pools.beforeStore(stream, i);
             rotate(stream, step, extent, i, splits);
             pools.afterStore(stream, i);
-            attend(stream, step, extent, i);
-            if (carries(extent) && !together) {
-                carry(stream, 1);
-            }
+            attend(stream, step, extent, i, !courier);
             pending = extent.has(Part.PRODUCTS) ? linear.output(stream, i, extent.rows()) : 0;
             norm(stream, extent, pending, layer.attentionNorm(), i + 1);
             pending = feedForward(stream, extent, i);
@@ -212,21 +209,14 @@ final class CudaForward implements AutoCloseable {
         if (extent.sampled() > 0) {
             choose(stream, step, extent, pending);
         }
-        if (carries(extent)) {
-            link.record(carried);
+        if (courier) {
             stream.waitFor(carried);
         }
     }
 
-    private static boolean carries(Extent extent) {
-        return extent.slots() > 0 && extent.has(Part.ATTENTION);
-    }
-
-    /** The courier goes beside what follows. */
-    private void carry(Stream stream, int passes) {
-        stream.record(left);
-        link.waitFor(left);
-        kernels.courier.launch(link, 1, 1, flights, passes);
+    /** What the step tells the host, after {@link #sample}: {@code out} holds tokens, then flights that landed. */
+    void report(Stream stream, int sampled, int slots, long out) {
+        kernels.report.launch(stream, 1, 1, chosen.address(), sampled, flights, config.layers(), slots, out);
     }
 
     private void choose(Stream stream, StepBuffer step, Extent extent, int pending) {
@@ -292,16 +282,19 @@ final class CudaForward implements AutoCloseable {
                 extent.slots() > 0 ? extent.rows() : Integer.MAX_VALUE);
     }
 
-    private void attend(Stream stream, StepBuffer step, Extent extent, int layer) {
+    /** @param carries whether a block carries rows in flight over the link, where no courier does */
+    private void attend(Stream stream, StepBuffer step, Extent extent, int layer, boolean carries) {
         if (!extent.has(Part.ATTENTION)) {
             return;
         }
         long tiles = blocks + layer * layerBytes;
         if (extent.decodes() || extent.slots() > 0) {
+            int serving = extent.slots() > 0 && carries ? extent.slots() + 1 : extent.slots();
+            int place = (carries ? CARRIES : 0) | (layer == config.layers() - 1 ? LAST_LAYER : 0);
             kernels.decodeAttention.launch(
-                    stream, attentionBlocks + extent.slots(), 1, queries.address(), tiles, step.tables(), step.sequences(), step.header(),
+                    stream, StepLayout.stretches(attentionBlocks, extent.slots()) + serving, 1, queries.address(), tiles, step.tables(), step.sequences(), step.header(),
                     shape.scoreScale(), attended.address(), partialOut.address(), partialNorm.address(), finished.address(),
-                    extent.slots(), extent.firstSlot(), flights, layer, config.layers());
+                    serving, extent.firstSlot(), flights, layer, place);
         }
         if (extent.tiles() > 0) {
             kernels.prefillAttention.launch(

@@ -1,6 +1,5 @@
 package dev.tandem.cuda;
 
-import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import dev.tandem.cuda.device.Device;
@@ -62,7 +61,6 @@ final class FlightDeck implements AutoCloseable {
     private final MemorySegment ready;
     private final PinnedBuffer sent;
     private final PinnedBuffer results;
-    private final PinnedBuffer landed;
     private final AtomicLong taken = new AtomicLong();
     private final AtomicLong published = new AtomicLong();
     private final AtomicReferenceArray<Flight> flights = new AtomicReferenceArray<>(MOST);
@@ -96,7 +94,6 @@ final class FlightDeck implements AutoCloseable {
         ready = readyRing.memory().fill((byte) 0);
         sent = pinned(device, (long) MOST * rowBytes, "q, k and v of rows in flight");
         results = pinned(device, 4L * MOST * config.heads() * config.headDim(), "attention of rows in flight");
-        landed = pinned(device, 4L * MOST_SLOTS, "rows through all layers");
         structure = buffer(device, 256, "addresses of rows in flight");
         for (int index = 0; index < MOST; index++) {
             free.add(index);
@@ -193,17 +190,6 @@ final class FlightDeck implements AutoCloseable {
             drawn--;
         }
         flying = !bySequence.isEmpty();
-    }
-
-    /** Enqueues the copy that {@link #landed} reads once it has run. */
-    void download(Stream stream, int slots) {
-        stream.download(landed.memory(), slotMaps, 4L * layers * MOST_SLOTS, 4L * slots);
-    }
-
-    /** The flight that went through the last layer in this slot of the step that has just run; null when it was empty. */
-    Flight landed(int slot) {
-        int index = landed.memory().getAtIndex(JAVA_INT, slot);
-        return index < 0 ? null : flights.get(index);
     }
 
     Flight pollReleased() {

@@ -36,6 +36,7 @@ final class FlightWorkers implements AutoCloseable {
     private final KvPools pools;
     private final Clock clock;
     private final long watchdogNanos;
+    private final int leave;
     private final Thread[] threads;
     private final Flight[] current;
     /** Of each worker: nanoseconds at work, when its task began or 0, tokens attended to. */
@@ -53,6 +54,7 @@ final class FlightWorkers implements AutoCloseable {
         this.pools = pools;
         this.clock = clock;
         this.watchdogNanos = watchdogNanos;
+        this.leave = leave;
         this.current = new Flight[count];
         this.counters = new AtomicLongArray(STRIDE * (count + 1));
         List<Integer> order = CpuTopology.find().order();
@@ -76,6 +78,13 @@ final class FlightWorkers implements AutoCloseable {
 
     boolean isPinned() {
         return pinned;
+    }
+
+    /** Binds the calling thread, the engine's, to the first of the cores that are left to it: no worker is there. */
+    void pinEngine() {
+        if (pinned && leave > 0) {
+            ThreadAffinity.pin(CpuTopology.find().order().getFirst());
+        }
     }
 
     /** Rows are in flight: tasks will follow. */

@@ -13,6 +13,8 @@ final class StepLayout {
     /** KV blocks below which spreading decode attention further costs more in merging than it saves. */
     private static final int BLOCKS_A_WARP = 2;
 
+    /** Blocks of attention that the courier may take the place of. */
+    private static final int COURIER = 3;
     /** Slots may take one in so many thread blocks of attention. */
     private static final int MOST_DISPLACED = 8;
 
@@ -86,10 +88,16 @@ final class StepLayout {
         }
     }
 
-    /** Leaves room for the thread blocks of slots, if they would not displace much: they end long before the others. */
+    /**
+     * Thread blocks of decode attention's own beside those of slots and the courier, so that all are resident: unless that
+     * displaced too much, for they end long before the others.
+     */
+    static int stretches(int attentionBlocks, int slots) {
+        return slots == 0 ? attentionBlocks : attentionBlocks - Math.min(slots + COURIER, attentionBlocks / MOST_DISPLACED);
+    }
+
     void spread(StepBuffer inputs, int slots) {
-        int resident = attentionBlocks - Math.min(slots, attentionBlocks / MOST_DISPLACED);
-        inputs.spread(resident, BLOCKS_A_WARP * shape.decodeWarps(), shape.config().kvHeads());
+        inputs.spread(stretches(attentionBlocks, slots), BLOCKS_A_WARP * shape.decodeWarps(), shape.config().kvHeads());
     }
 
     /** The last tile of a chunk sees the longest context: it begins first. */

@@ -36,6 +36,7 @@ public final class Kernels implements AutoCloseable {
     public final Kernel argmax;
     public final Kernel sample;
     public final Kernel courier;
+    public final Kernel report;
     public final Kernel randomFill;
     private final SequencedMap<Integer, Kernel> stream = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> streamSwiglu = new LinkedHashMap<>();
@@ -63,7 +64,8 @@ public final class Kernels implements AutoCloseable {
                 .waitingKernel("prefill_attention", 256, shape.prefillStages(device.sharedMemoryPerBlock()) * shape.stageBytes());
         argmax = modules.get(3).waitingKernel("argmax", 256, 0);
         randomFill = rows.kernel("random_fill", 256, 0);
-        courier = modules.get(4).kernel("courier", 512, 0);
+        courier = modules.get(4).kernel("courier", 256, 0);
+        report = modules.get(4).waitingKernel("report", 256, 0);
         sample = modules.get(3).waitingKernel("sample", 1024, 0);
         for (int i = 0; i < TILES.size(); i++) {
             int shared = 2 * SKINNY_CHUNK_BYTES * TILES.get(i);

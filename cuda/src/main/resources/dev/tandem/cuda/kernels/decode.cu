@@ -60,7 +60,7 @@ __device__ __forceinline__ void merge(const float *parts, const float2 *partNorm
 
 // A slot of rows in flight: the row that leaves hands its q, k and v to the courier and asks for its attention of this layer;
 // the row that boards takes its attention's result.
-__device__ __noinline__ void exchange(Flights *flights, int layer, int slot, const half16 *queries, half16 *out, bool last) {
+__device__ __forceinline__ void exchange(Flights *flights, int layer, int slot, const half16 *queries, half16 *out, bool last) {
     const int EIGHTS = HEAD_DIM / 8, THREADS = WARPS * 32;
     int leaves = slotted(flights, layer, slot), boards = slotted(flights, layer + 1, slot);
     if (slot == 0 && last && threadIdx.x == 0) *(volatile wide *)(flights->departed + 3) = 1;
@@ -90,26 +90,46 @@ __device__ __noinline__ void exchange(Flights *flights, int layer, int slot, con
     }
 }
 
-// The first `slots` thread blocks serve rows in flight, the others the step's own rows.
+__device__ __forceinline__ void carry(Flights *flights) {
+    wide sent = flights->departed[1], received = flights->departed[2];
+    carryRows<WARPS>(flights, sent, received);
+    if (threadIdx.x == 0) {
+        flights->departed[1] = sent;
+        flights->departed[2] = received;
+    }
+}
+
+#define CARRIES 1
+#define LAST_LAYER 2
+__device__ __noinline__ void serve(Flights *flights, int layer, int place, int serving, int firstSlot, const half16 *queries, half16 *out) {
+    if (place & CARRIES && blockIdx.x == serving - 1) {
+        carry(flights);
+        return;
+    }
+    size_t row = (size_t)(firstSlot + blockIdx.x) * HEADS * HEAD_WIDTH;
+    exchange(flights, layer, blockIdx.x, queries + row, out + row, place & LAST_LAYER);
+}
+
+// The first `serving` thread blocks serve rows in flight: one a slot, and one that carries them where no courier does
+// (place & CARRIES). The others take the step's own rows.
 // queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them
 // parts [thread blocks][2][GROUP][HEAD_WIDTH] of a pair that began in an earlier stretch (0) or goes on in the next (1), with
 // partNorms (maximum, sum); finished [rows][KV_HEADS] zeroed
 extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(const half16 *queries, const half16 *blocks,
         const int *tables, const Sequence *sequences, const int *header, float scale, half16 *out, float *parts,
-        float2 *partNorms, int *finished, int slots, int firstSlot, Flights *flights, int layer, int layers) {
+        float2 *partNorms, int *finished, int serving, int firstSlot, Flights *flights, int layer, int place) {
     __shared__ float merged[WARPS][GROUP][HEAD_WIDTH];
     __shared__ float maxima[WARPS][GROUP], totals[WARPS][GROUP];
     __shared__ int last, found;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     int rows = header[0], units = header[1], sharing = header[2];
     dependentsLaunch();
-    if (blockIdx.x < slots) {
+    if (blockIdx.x < serving) {
         dependencyWait();
-        exchange(flights, layer, blockIdx.x, queries + (size_t)(firstSlot + blockIdx.x) * HEADS * HEAD_WIDTH,
-                 out + (size_t)(firstSlot + blockIdx.x) * HEADS * HEAD_WIDTH, layer + 1 == layers);
+        serve(flights, layer, place, serving, firstSlot, queries, out);
         return;
     }
-    int stretch = blockIdx.x - slots;
+    int stretch = blockIdx.x - serving;
     if (stretch >= sharing) return;
     int unit = (int)((long)units * stretch / sharing), endUnit = (int)((long)units * (stretch + 1) / sharing);
     for (int r = threadIdx.x; r < rows; r += WARPS * 32) {
