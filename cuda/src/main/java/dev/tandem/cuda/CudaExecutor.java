@@ -43,9 +43,8 @@ import java.util.Map;
 import java.util.Optional;
 
 /**
- * Runs step plans of one unified batch on an NVIDIA GPU. Steps of decode rows alone are replayed from CUDA graphs, one for each
- * bucket of row counts; steps with prompt tokens or swaps are enqueued kernel by kernel while the GPU works on them. Tokens are
- * chosen on the GPU; requests with penalties, biases or log-probabilities have their row of logits brought to the host.
+ * Runs step plans of one unified batch on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one for each bucket of
+ * row counts; large steps, and steps with swaps, are enqueued kernel by kernel while the GPU works on them. Tokens are chosen on the GPU; requests with penalties, biases or log-probabilities have their row of logits brought to the host.
  *
  * <p>With attention threads, the host pool's rows decode too (async overlap by ready slots): the last rows of a step are slots,
  * which rows in flight board and leave at every layer as {@link FlightDeck} has it, and {@link FlightWorkers} attend. Nothing
@@ -56,10 +55,14 @@ import java.util.Optional;
  * <p>Owned by: engine thread. Construction may happen on another thread.
  */
 public final class CudaExecutor implements Executor {
+    /** Steps of prompts and decodes are graphs up to so many rows even where fewer sequences decode. */
+    private static final int LEAST_GRAPH_ROWS = 256;
     /** Rows up to which decode steps are graphs. */
     private static final int MOST_GRAPH_ROWS = 512;
     /** Above {@link Kernels#SKINNY_ROWS}, products are rounded up to so many rows anyway. */
     private static final int BUCKET_STEP = 64;
+    /** Tiles of prompts in a graph's step beyond those of one long chunk. */
+    private static final int MORE_TILES = 4;
     /** Slots for rows in flight of a step that has any. */
     private static final int LEAST_SLOTS = 8;
     /** Seconds between the steps of a busy engine, as measured on an H200. */
@@ -97,6 +100,8 @@ public final class CudaExecutor implements Executor {
     private final SamplingScratch scratch = new SamplingScratch();
     private final ExecutorLimits limits;
     private final Map<Replay, Graph> graphs = new HashMap<>();
+    /** Most rows of decode steps, and of all steps that are replayed from graphs; slots come on top. */
+    private final int decodeRows;
     private final int graphRows;
     /** Empty without attention threads. */
     private final Optional<FlightDeck> deck;
@@ -114,8 +119,13 @@ public final class CudaExecutor implements Executor {
      */
     private record Outstanding(StepPlan plan, List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSample, int slots, int clock) {}
 
-    /** @param rows slots included */
-    private record Replay(int rows, int slots) {}
+    /**
+     * What a graph is made for. Rows, samples and tiles that a step lacks are filled up.
+     *
+     * @param rows slots included
+     * @param sampled likewise
+     */
+    private record Replay(int rows, int sampled, int tiles, int slots) {}
 
     /**
      * Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's.
@@ -148,7 +158,9 @@ public final class CudaExecutor implements Executor {
             int slots = hybrid ? FlightDeck.MOST_SLOTS : 0;
             forward = own(new CudaForward(
                     device, stream, kernels, products, weights, shape, options.maxBatchTokens() + slots, maxSequences + slots));
-            measureProducts();
+            decodeRows = roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
+            graphRows = Math.max(decodeRows, Math.min(LEAST_GRAPH_ROWS, options.maxBatchTokens() / BUCKET_STEP * BUCKET_STEP));
+            measureProducts(graphRows + slots);
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
             pools = own(new KvPools(
@@ -160,9 +172,10 @@ public final class CudaExecutor implements Executor {
             layout = new StepLayout(shape, forward.attentionBlocks());
             timer = own(new StepTimer(device, stream, forward, layout, shape));
             clock = own(new GpuClock(device));
-            graphRows = roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
             int tables = gpuBlocks + maxSequences + (hybrid ? stagingBlocks() : 0);
-            decodeInputs = own(new StepBuffer(device, graphRows + slots, graphRows + slots, 1, tables, "decode steps"));
+            int graphTiles = roundUp((graphRows + slots) / shape.tileTokens() + MORE_TILES + maxSequences);
+            decodeInputs = own(new StepBuffer(
+                    device, graphRows + slots, graphRows + slots, graphTiles, tables, "steps replayed from graphs"));
             int tiles = options.maxBatchTokens() / shape.tileTokens() + maxSequences + 1;
             mixedInputs = own(new StepBuffer(
                     device, options.maxBatchTokens() + slots, maxSequences + slots, tiles, tables, "mixed steps"));
@@ -173,7 +186,7 @@ public final class CudaExecutor implements Executor {
             long beforeGraphs = device.memory().free();
             warmUp();
             timer.chooseMethods(decodeInputs);
-            int riding = Boolean.getBoolean("x.riding") ? timer.rowsWithin(decodeInputs, RIDING_COST, RIDING_STEPS) : 0;
+            int riding = timer.rowsWithin(decodeInputs, RIDING_COST, RIDING_STEPS);
             limits = new ExecutorLimits(
                     checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
                     pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
@@ -219,9 +232,9 @@ public final class CudaExecutor implements Executor {
         return rows <= Kernels.SKINNY_ROWS ? Kernels.SKINNY_ROWS : (rows + BUCKET_STEP - 1) / BUCKET_STEP * BUCKET_STEP;
     }
 
-    private void measureProducts() {
-        int most = Math.min(MOST_GRAPH_ROWS, options.maxSequences());
-        for (int rows = Kernels.SKINNY_ROWS; rows <= roundUp(most); rows += BUCKET_STEP) {
+    /** @param most rows of steps that are replayed from graphs */
+    private void measureProducts(int most) {
+        for (int rows = Kernels.SKINNY_ROWS; rows <= most; rows += BUCKET_STEP) {
             forward.linear().measure(stream, rows);
             forward.linear().measureHead(stream, rows);
         }
@@ -254,7 +267,7 @@ public final class CudaExecutor implements Executor {
 
     /** Every kernel once, so that nothing is loaded while a graph is captured. */
     private void warmUp() {
-        for (int bucket = 1; bucket <= graphRows; bucket = nextBucket(bucket + 1)) {
+        for (int bucket = 1; bucket <= decodeRows; bucket = nextBucket(bucket + 1)) {
             decodeInputs.clear();
             StepLayout.pad(decodeInputs, 0, bucket);
             layout.spread(decodeInputs, 0);
@@ -265,15 +278,26 @@ public final class CudaExecutor implements Executor {
     }
 
     private void captureGraphs() {
-        for (int bucket = 1; bucket <= graphRows; bucket = nextBucket(bucket + 1)) {
-            graph(new Replay(bucket, 0));
+        for (int bucket = 1; bucket <= decodeRows; bucket = nextBucket(bucket + 1)) {
+            graph(new Replay(bucket, bucket, 0, 0));
         }
     }
 
-    /** Those with slots are captured when they are first needed: a few milliseconds, once. */
+    /** Those with slots or prompt tokens are captured when they are first needed: some milliseconds, once. */
     private Graph graph(Replay replay) {
         return graphs.computeIfAbsent(replay, key -> own(stream.capture(() -> forward.run(
-                stream, decodeInputs, new Extent(key.rows(), key.rows(), true, 0, key.slots())))));
+                stream, decodeInputs, new Extent(key.rows(), key.sampled(), true, key.tiles(), key.slots())))));
+    }
+
+    /** A graph's shape for a step, if there is one that is not much larger. */
+    private Replay replay(int rows, int sampled, int tiles, int slots) {
+        int bucket = nextBucket(rows + slots);
+        if (tiles == 0 && sampled == rows) {
+            return new Replay(bucket, bucket, 0, slots);
+        }
+        int tilesOfAll = bucket / shape.tileTokens() + MORE_TILES;
+        int samples = nextBucket(sampled + slots);
+        return new Replay(Math.max(bucket, samples), samples, Math.max(tilesOfAll, roundUp(tiles)), slots);
     }
 
     private static int nextBucket(int rows) {
@@ -350,7 +374,7 @@ public final class CudaExecutor implements Executor {
         randomiseGpu();
         CudaProfiler profiler = new CudaProfiler(
                 timer, stream, pools, shape, decodeInputs, mixedInputs, deck.orElseThrow(), workers.get(), time, limits.gpuBlocks());
-        return profiler.measure(name, graphRows, options.maxBatchTokens(), STEP_OVERHEAD);
+        return profiler.measure(name, decodeRows, options.maxBatchTokens(), STEP_OVERHEAD);
     }
 
     private void randomiseGpu() {
@@ -431,24 +455,27 @@ public final class CudaExecutor implements Executor {
             return new Outstanding(plan, sampled, draws, 0, 0, clockSlot);
         }
         int rows = chunks.stream().mapToInt(Chunk::rows).sum();
-        boolean replay = options.graphs()
+        boolean replays = options.graphs()
                 && rows <= graphRows
                 && plan.swaps().isEmpty()
-                && chunks.stream().allMatch(chunk -> sharesDecodeKernel(chunk) && chunk.sampler().isPresent());
-        StepBuffer inputs = replay ? decodeInputs : mixedInputs;
+                && chunks.stream().allMatch(chunk -> chunk.reader() == KvReader.GPU_FROM_GPU);
+        StepBuffer inputs = replays ? decodeInputs : mixedInputs;
         int decodes = layout.fill(inputs, chunks, pools, sampled);
         layout.spread(inputs, slots);
         drawn(inputs, sampled, draws);
-        // a graph's rows are padded: slots come after
-        int first = replay ? nextBucket(rows + slots) - slots : rows;
-        int firstSample = replay ? first : sampled.size();
+        Replay replay = replay(rows, sampled.size(), inputs.tileCount(), slots);
+        // a graph's rows and samples are filled up: slots come after
+        int first = replays ? replay.rows() - slots : rows;
+        int firstSample = replays ? replay.sampled() - slots : sampled.size();
         if (slots > 0) {
             StepLayout.slots(inputs, first, slots, firstSample, admit(plan));
         }
-        if (replay) {
-            StepLayout.pad(inputs, rows, first);
+        if (replays) {
+            StepLayout.padRows(inputs, rows, first);
+            StepLayout.padSamples(inputs, sampled.size(), firstSample);
+            inputs.fillTiles(replay.tiles());
             inputs.upload(stream);
-            stream.launch(graph(new Replay(first + slots, slots)));
+            stream.launch(graph(replay));
         } else {
             pools.begin(stream);
             inputs.upload(stream);

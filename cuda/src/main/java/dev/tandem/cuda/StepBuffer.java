@@ -163,6 +163,13 @@ final class StepBuffer implements AutoCloseable {
         memory.set(JAVA_FLOAT, 4L * at, value);
     }
 
+    /** Appends tiles without rows. */
+    void fillTiles(int count) {
+        while (tileCount < count) {
+            tile(0, 0, 0, 0);
+        }
+    }
+
     int tileCount() {
         return tileCount;
     }

@@ -82,9 +82,20 @@ final class StepLayout {
 
     /** Fills a decode step up to the rows of its graph: rows that store nothing and that nobody looks at. */
     static void pad(StepBuffer inputs, int rows, int bucket) {
+        padRows(inputs, rows, bucket);
+        padSamples(inputs, rows, bucket);
+    }
+
+    static void padRows(StepBuffer inputs, int rows, int bucket) {
         for (int row = rows; row < bucket; row++) {
             inputs.row(row, 0, 0, -1);
-            inputs.sample(row, row);
+        }
+    }
+
+    /** Results that nobody looks at. */
+    static void padSamples(StepBuffer inputs, int sampled, int bucket) {
+        for (int sample = sampled; sample < bucket; sample++) {
+            inputs.sample(sample, sample);
         }
     }
 

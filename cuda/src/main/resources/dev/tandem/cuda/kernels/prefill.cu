@@ -43,6 +43,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
     dependentsLaunch();
     dependencyWait();
     Tile tile = tiles[blockIdx.x];
+    if (tile.rows == 0) return; // fills up a graph's tiles
     const int *table = tables + tile.table;
     int kvHead = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     int end = tile.position + tile.rows;

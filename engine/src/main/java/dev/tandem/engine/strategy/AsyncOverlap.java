@@ -26,6 +26,7 @@ import java.util.List;
 record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort, InFlight limits, int ridingRows)
         implements Policy {
     /** Row slots a layer: buckets, because a captured step is made for one of them. */
+    private static final double SLOTS_TO_MEAN = 1.4;
     private static final int[] BUCKETS = {8, 16, 32, 64, 128, 256};
 
     @Override
@@ -143,9 +144,9 @@ record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boo
         return Math.max(BUCKETS[0], (rows + predictor.cost().layers() - 1) / predictor.cost().layers());
     }
 
-    /** Twice the mean a layer: rows do not come evenly. */
+    /** Somewhat more than the mean a layer: rows do not come evenly, and one that finds no slot comes a step later. */
     private int evenly(int flying) {
-        return 2 * ((flying + predictor.cost().layers() - 1) / predictor.cost().layers());
+        return (int) Math.ceil(SLOTS_TO_MEAN * flying / predictor.cost().layers());
     }
 
     private int bucket(int wanted) {

@@ -42,7 +42,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
     int mostRows(StepDraft draft, List<Sequence> unfinished, int otherRows) {
         int all = draft.budget().maxBatchTokens();
         int decodes = draft.totalRows() + otherRows;
-        if (ridingRows == 0 || decodes < LEAST_DECODES || decodes >= ridingRows) {
+        if (ridingRows == 0 || draft.totalRows() < LEAST_DECODES || decodes >= ridingRows) {
             return all;
         }
         long tokens = 0;
