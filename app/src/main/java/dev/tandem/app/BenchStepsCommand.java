@@ -45,6 +45,12 @@ final class BenchStepsCommand implements Callable<Integer> {
             description = "Empty slots for rows in flight beside the rows, with a strategy that has them (${DEFAULT-VALUE}).")
     int slots;
 
+    @Option(
+            names = "--riding",
+            defaultValue = "0",
+            description = "Tokens of a prompt's end that each decode step computes beside its rows (${DEFAULT-VALUE}).")
+    int riding;
+
     @Option(names = "--rounds", defaultValue = "21", description = "Replays, of which the median counts (${DEFAULT-VALUE}).")
     int rounds;
 
@@ -60,7 +66,10 @@ final class BenchStepsCommand implements Callable<Integer> {
             }
             for (int batch : batches) {
                 double kv = (double) batch * context * executor.limits().kvBytesPerToken();
-                write(executor.timeDecode(batch, context, slots, rounds), slots == 0 ? "step" : "step with " + slots + " slots", backend.weightBytes() + kv, backend.model());
+                StepTimer.StepTime time = riding == 0
+                        ? executor.timeDecode(batch, context, slots, rounds)
+                        : executor.timeRiding(batch, riding, context, slots, rounds);
+                write(time, slots == 0 ? "step" : "step with " + slots + " slots", backend.weightBytes() + kv, backend.model());
             }
         }
         return 0;

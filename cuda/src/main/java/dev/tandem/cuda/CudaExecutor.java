@@ -186,7 +186,7 @@ public final class CudaExecutor implements Executor {
             long beforeGraphs = device.memory().free();
             warmUp();
             timer.chooseMethods(decodeInputs);
-            int riding = timer.rowsWithin(decodeInputs, RIDING_COST, RIDING_STEPS);
+            int riding = Boolean.getBoolean("x.noride") ? 0 : timer.rowsWithin(decodeInputs, RIDING_COST, RIDING_STEPS);
             limits = new ExecutorLimits(
                     checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
                     pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
@@ -353,6 +353,13 @@ public final class CudaExecutor implements Executor {
         device.makeCurrent();
         randomiseGpu();
         return timer.decode(decodeInputs, rows, nextBucket(rows + slots), context, slots, limits.gpuBlocks(), repeats);
+    }
+
+    /** Times decode steps in which the end of a prompt rides. */
+    public StepTimer.StepTime timeRiding(int rows, int riding, int context, int slots, int repeats) {
+        device.makeCurrent();
+        randomiseGpu();
+        return timer.riding(decodeInputs, rows, riding, nextBucket(rows + riding + slots), context, slots, limits.gpuBlocks(), repeats);
     }
 
     /** Times a step that prefills one prompt of so many tokens. */

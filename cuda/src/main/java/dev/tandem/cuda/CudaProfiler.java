@@ -96,7 +96,7 @@ final class CudaProfiler {
             if (rows <= decodeRows) {
                 double inner = timer.decodeLayers(decodes, rows, REPEATS);
                 put(linear, rows, inner / layers);
-                put(postLayer, rows, timer.decode(decodes, rows, rows, 1, 0, gpuBlocks, REPEATS).whole() - inner);
+                put(postLayer, rows, timer.decodeWhole(decodes, rows, REPEATS) - inner);
             }
         }
         for (int rows = 1024; rows / 2 < promptTokens; rows *= 2) {

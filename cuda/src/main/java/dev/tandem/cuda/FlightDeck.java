@@ -53,6 +53,7 @@ final class FlightDeck implements AutoCloseable {
     private final ModelConfig config;
     private final int layers;
     private final int rowBytes;
+    private final int resultBytes;
     private final List<AutoCloseable> owned = new ArrayList<>();
     private final DeviceBuffer residual;
     private final DeviceBuffer slotMaps;
@@ -93,7 +94,8 @@ final class FlightDeck implements AutoCloseable {
         tasks = taskRing.memory().fill((byte) 0);
         ready = readyRing.memory().fill((byte) 0);
         sent = pinned(device, (long) MOST * rowBytes, "q, k and v of rows in flight");
-        results = pinned(device, 4L * MOST * config.heads() * config.headDim(), "attention of rows in flight");
+        resultBytes = config.heads() * config.headDim() * half;
+        results = pinned(device, (long) MOST * resultBytes, "attention of rows in flight");
         structure = buffer(device, 256, "addresses of rows in flight");
         for (int index = 0; index < MOST; index++) {
             free.add(index);
@@ -236,8 +238,9 @@ final class FlightDeck implements AutoCloseable {
         return key(index) + (long) rowBytes / (config.heads() + 2 * config.kvHeads()) * config.kvHeads();
     }
 
+    /** Address of [heads, headDim] in the model's type. */
     long result(int index) {
-        return results.address() + 4L * index * config.heads() * config.headDim();
+        return results.address() + (long) index * resultBytes;
     }
 
     /** The row's attention of the layer is there. */

@@ -8,6 +8,8 @@ import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cpu.topology.ThreadAffinity;
 import dev.tandem.engine.clock.Clock;
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLongArray;
@@ -27,6 +29,7 @@ final class FlightWorkers implements AutoCloseable {
     private static final int SPINS = 2_000;
     /** Longs between the counters of two workers: a cache line and the one that is fetched with it. */
     private static final int STRIDE = 16;
+    private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
     private static final int BUSY = 0;
     private static final int STARTED = 1;
     private static final int TOKENS = 2;
@@ -175,12 +178,20 @@ final class FlightWorkers implements AutoCloseable {
         final Partial partial;
         final Partial sum;
         final DecodeTask task = new DecodeTask();
+        /** [heads, headDim], as attention leaves it and on the way to the model's type. */
+        final MemorySegment out;
+        final float[] wide;
+        final short[] half;
         long[] blocks = new long[64];
 
         Desk(PagedDecodeAttention attention, Arena arena) {
             scratch = attention.scratch(arena);
             partial = new Partial(attention.heads(), attention.format().headDim());
             sum = new Partial(attention.heads(), attention.format().headDim());
+            int count = attention.heads() * attention.format().headDim();
+            out = arena.allocate((long) count * Float.BYTES, 64);
+            wide = new float[count];
+            half = new short[count];
         }
     }
 
@@ -218,8 +229,11 @@ final class FlightWorkers implements AutoCloseable {
             desk.blocks[i] = pools.hostBlock(layer, blocks[i]);
         }
         int row = flight.index;
-        desk.task.set(deck.query(row), deck.key(row), deck.value(row), desk.blocks, flight.context(), deck.result(row));
+        desk.task.set(deck.query(row), deck.key(row), deck.value(row), desk.blocks, flight.context(), desk.out.address());
         attention.run(desk.task, next(), desk.scratch, desk.partial, desk.sum);
+        MemorySegment.copy(desk.out, ValueLayout.JAVA_FLOAT, 0, desk.wide, 0, desk.wide.length);
+        HalfFloats.narrow(desk.wide, desk.half, attention.format().type());
+        MemorySegment.copy(desk.half, 0, MEMORY, ValueLayout.JAVA_SHORT, deck.result(row), desk.half.length);
     }
 
     /** The first block of what this worker will take next, if all are equally fast; 0 when nobody knows. */

@@ -91,6 +91,31 @@ public final class StepTimer implements AutoCloseable {
      * @param slots for rows in flight, all empty, among the bucket's rows
      */
     StepTime decode(StepBuffer inputs, int rows, int bucket, int context, int slots, int gpuBlocks, int repeats) {
+        decodes(inputs, rows, context, gpuBlocks);
+        StepLayout.pad(inputs, rows, bucket - slots);
+        StepLayout.slots(inputs, bucket - slots, slots, bucket - slots, List.of());
+        layout.spread(inputs, slots);
+        inputs.upload(stream);
+        return times(rows, context, inputs, new Extent(bucket, bucket, true, 0, slots), repeats);
+    }
+
+    /** Likewise, with the last {@code riding} tokens of a prompt of {@code context} tokens beside them. */
+    StepTime riding(StepBuffer inputs, int rows, int riding, int bucket, int context, int slots, int gpuBlocks, int repeats) {
+        int blocks = decodes(inputs, rows, context, gpuBlocks);
+        int[] table = IntStream.range(0, blocks).toArray();
+        for (int i = 0; i < riding; i++) {
+            inputs.row(rows + i, i, context - riding + i, -1);
+        }
+        StepLayout.tiles(inputs, rows, riding, context - riding, inputs.table(table, blocks), shape.tileTokens());
+        StepLayout.padRows(inputs, rows + riding, bucket - slots);
+        StepLayout.slots(inputs, bucket - slots, slots, rows, List.of());
+        layout.spread(inputs, slots);
+        inputs.upload(stream);
+        return times(rows + riding, context, inputs, new Extent(bucket, rows + slots, true, inputs.tileCount(), slots), repeats);
+    }
+
+    /** Rows over blocks of their own; returns the blocks of each. */
+    private int decodes(StepBuffer inputs, int rows, int context, int gpuBlocks) {
         int blocks = (context - 1) / ModelShape.BLOCK_TOKENS + 1;
         if (rows > inputs.rowCapacity() || (long) rows * blocks > gpuBlocks) {
             throw new IllegalArgumentException(rows + " rows of " + context + " tokens need " + (long) rows * blocks
@@ -106,11 +131,7 @@ public final class StepTimer implements AutoCloseable {
             inputs.decode(context, inputs.table(table, blocks), shape.config().kvHeads());
             inputs.sample(row, row);
         }
-        StepLayout.pad(inputs, rows, bucket - slots);
-        StepLayout.slots(inputs, bucket - slots, slots, bucket - slots, List.of());
-        layout.spread(inputs, slots);
-        inputs.upload(stream);
-        return times(rows, context, inputs, new Extent(bucket, bucket, true, 0, slots), repeats);
+        return blocks;
     }
 
     StepTime prefill(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {
@@ -135,11 +156,20 @@ public final class StepTimer implements AutoCloseable {
 
     /** Milliseconds of all layers of a decode step without context, without what follows them. */
     double decodeLayers(StepBuffer inputs, int rows, int repeats) {
+        return bare(inputs, rows, 0, repeats);
+    }
+
+    /** With logits and choice of all rows. */
+    double decodeWhole(StepBuffer inputs, int rows, int repeats) {
+        return bare(inputs, rows, rows, repeats);
+    }
+
+    private double bare(StepBuffer inputs, int rows, int sampled, int repeats) {
         inputs.clear();
         StepLayout.pad(inputs, 0, rows);
         layout.spread(inputs, 0);
         inputs.upload(stream);
-        return time(inputs, new Extent(rows, 0, true, 0, 0), repeats);
+        return time(inputs, new Extent(rows, sampled, true, 0, 0), repeats);
     }
 
     /** Milliseconds of all layers' linear stages of a step with so many prompt tokens. */

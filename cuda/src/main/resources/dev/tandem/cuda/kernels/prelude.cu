@@ -159,7 +159,7 @@ struct Flights {
     volatile wide *tasks;     // ring of (number + 1) << 24 | layer << 16 | flight
     volatile wide *ready;     // likewise
     half16 *sent;             // [flights][HEADS + 2 KV_HEADS][HEAD_DIM]
-    const float *results;     // [flights][HEADS][HEAD_DIM]
+    const half16 *results;    // [flights][HEADS][HEAD_DIM]
     int ringMask;             // of all rings
 };
 
@@ -169,7 +169,7 @@ __device__ __forceinline__ int slotted(const Flights *flights, int layer, int sl
 
 // The link between GPU and host for rows in flight: sends what has departed with a task each, and brings results that are
 // ready. Nobody waits for it.
-#define AHEAD 8
+#define AHEAD 16
 
 __device__ __forceinline__ void sendRow(Flights *flights, wide number, wide departure) {
     const int EIGHTS = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
@@ -184,22 +184,22 @@ __device__ __forceinline__ void sendRow(Flights *flights, wide number, wide depa
 }
 
 __device__ __forceinline__ void bringRow(Flights *flights, int layer, int flight) {
-    const int QUADS = HEADS * HEAD_DIM / 4;
+    const int EIGHTS = HEADS * HEAD_DIM / 8;
     int lane = threadIdx.x % 32;
-    const float *from = flights->results + (size_t)flight * QUADS * 4;
-    uint2 *to = (uint2 *)(flights->incoming + (size_t)flight * QUADS * 4);
+    const uint4 *from = (const uint4 *)(flights->results + (size_t)flight * EIGHTS * 8);
+    uint4 *to = (uint4 *)(flights->incoming + (size_t)flight * EIGHTS * 8);
 #pragma unroll 1
-    for (int first = 0; first < QUADS; first += AHEAD * 32) {
+    for (int first = 0; first < EIGHTS; first += AHEAD * 32) {
         uint4 v[AHEAD];
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             int at = first + i * 32 + lane;
-            if (at < QUADS) asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v[i].x), "=r"(v[i].y), "=r"(v[i].z), "=r"(v[i].w) : "l"(from + 4 * at));
+            if (at < EIGHTS) asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v[i].x), "=r"(v[i].y), "=r"(v[i].z), "=r"(v[i].w) : "l"(from + at));
         }
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             int at = first + i * 32 + lane;
-            if (at < QUADS) to[at] = make_uint2(pack(__uint_as_float(v[i].x), __uint_as_float(v[i].y)), pack(__uint_as_float(v[i].z), __uint_as_float(v[i].w)));
+            if (at < EIGHTS) to[at] = v[i];
         }
     }
     __threadfence();
@@ -227,8 +227,10 @@ template <int WARPS_HERE> __device__ __forceinline__ int carryRows(Flights *flig
     departures[threadIdx.x] = departing & 0xffffff;
     __syncthreads();
     __threadfence();
-    for (int i = warp; i < leaving; i += WARPS_HERE) sendRow(flights, sent + i, departures[i]);
-    for (int i = warp; i < coming; i += WARPS_HERE) bringRow(flights, (int)(entries[i] >> 16 & 0xff), (int)(entries[i] & 0xffff));
+    for (int i = warp; i < coming + leaving; i += WARPS_HERE) {
+        if (i < coming) bringRow(flights, (int)(entries[i] >> 16 & 0xff), (int)(entries[i] & 0xffff));
+        else sendRow(flights, sent + i - coming, departures[i - coming]);
+    }
     sent += leaving;
     received += coming;
     return leaving + coming;
