@@ -65,6 +65,22 @@ class StrategyServeTest {
         return answers.stream().map(CompletableFuture::join).toList();
     }
 
+    @Test
+    void usageSaysHowManyTokensTheHostDecodedWhenAsked() throws Exception {
+        String body = "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": true";
+        try (TestServer server = server("simple-offload", "--no-guard")) {
+            JsonNode plain = JSON.readTree(server.post("/v1/completions", body + "}").body());
+            assertThat(plain.at("/usage/completion_tokens_details").isMissingNode()).isTrue();
+            JsonNode asked = JSON.readTree(server.post("/v1/completions", body + ", \"host_usage\": true}").body());
+            // the first token comes from the prompt, which the GPU computes
+            assertThat(asked.at("/usage/completion_tokens_details/host_tokens").asInt()).isEqualTo(9);
+        }
+        try (TestServer server = server("gpu-only")) {
+            JsonNode asked = JSON.readTree(server.post("/v1/completions", body + ", \"host_usage\": true}").body());
+            assertThat(asked.at("/usage/completion_tokens_details/host_tokens").asInt(-1)).isZero();
+        }
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {"simple-offload", "symmetric", "fastdecode-plus", "asymmetric", "async-overlap", "neo", "apex"})
     void everyStrategyGivesTheSameAnswersAndSaysWhy(String strategy) throws Exception {

@@ -186,11 +186,11 @@ public final class CudaExecutor implements Executor {
             long beforeGraphs = device.memory().free();
             warmUp();
             timer.chooseMethods(decodeInputs);
-            int riding = Boolean.getBoolean("x.noride") ? 0 : timer.rowsWithin(decodeInputs, RIDING_COST, RIDING_STEPS);
+            int riding = timer.rowsWithin(decodeInputs, RIDING_COST, RIDING_STEPS);
             limits = new ExecutorLimits(
                     checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
                     pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
-                    hybrid ? FlightDeck.MOST : 0, riding);
+                    hybrid ? FlightRings.MOST : 0, riding);
             if (options.graphs()) {
                 captureGraphs();
             }
@@ -199,7 +199,7 @@ public final class CudaExecutor implements Executor {
                     Math.max(0, beforeGraphs - device.memory().free()), pools.gpu().bytes(), pools.hostBytes(),
                     device.memory().free(), device.memory().total());
             this.time = time;
-            workers = deck.map(d -> own(startWorkers(d)));
+            workers = deck.map(d -> own(startWorkers(d.rings())));
         } catch (RuntimeException | Error e) {
             closeOwned();
             throw e;
@@ -216,12 +216,12 @@ public final class CudaExecutor implements Executor {
         return options.maxBatchTokens() / ModelShape.BLOCK_TOKENS + options.maxSequences();
     }
 
-    private FlightWorkers startWorkers(FlightDeck rows) {
+    private FlightWorkers startWorkers(FlightRings rows) {
         ModelConfig config = shape.config();
         PagedDecodeAttention attention = DecodeImplementations.all(
                         new BlockFormat(config.kvHeads(), config.headDim(), shape.type()), config.heads())
                 .getFirst();
-        return new FlightWorkers(rows, attention, pools, time, options.attentionThreads(), CORES_LEFT, options.watchdogNanos());
+        return new FlightWorkers(rows, attention, pools::hostBlock, time, options.attentionThreads(), CORES_LEFT, options.watchdogNanos());
     }
 
     private int layers() {
@@ -380,7 +380,7 @@ public final class CudaExecutor implements Executor {
         device.makeCurrent();
         randomiseGpu();
         CudaProfiler profiler = new CudaProfiler(
-                timer, stream, pools, shape, decodeInputs, mixedInputs, deck.orElseThrow(), workers.get(), time, limits.gpuBlocks());
+                timer, stream, pools, shape, decodeInputs, mixedInputs, deck.orElseThrow().rings(), workers.get(), time, limits.gpuBlocks());
         return profiler.measure(name, decodeRows, options.maxBatchTokens(), STEP_OVERHEAD);
     }
 
@@ -407,7 +407,7 @@ public final class CudaExecutor implements Executor {
             int slot = clock.begin(stream);
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
-            plan.park().forEach(sequence -> deck.ifPresent(d -> d.park(sequence)));
+            plan.park().forEach(sequence -> deck.ifPresent(d -> d.rings().park(sequence)));
             outstanding.add(enqueue(plan, chunks, slot));
             pools.end(stream);
             clock.end(stream, slot);
@@ -488,7 +488,7 @@ public final class CudaExecutor implements Executor {
             inputs.upload(stream);
             forward.run(stream, inputs, new Extent(rows + slots, firstSample + slots, decodes > 0, inputs.tileCount(), slots));
         }
-        boolean slotsDraw = slots > 0 && deck.orElseThrow().draws();
+        boolean slotsDraw = slots > 0 && deck.orElseThrow().rings().draws();
         if (inputs.drawCount() > 0 || slotsDraw) {
             forward.sample(stream, inputs, inputs.drawCount(), slotsDraw ? slots : 0, firstSample + slots);
         }
@@ -505,7 +505,7 @@ public final class CudaExecutor implements Executor {
     }
 
     private List<Flight> admit(StepPlan plan) {
-        List<Flight> admitted = plan.admissions().stream().map(deck.orElseThrow()::admit).toList();
+        List<Flight> admitted = plan.admissions().stream().map(deck.orElseThrow().rings()::admit).toList();
         if (!admitted.isEmpty()) {
             workers.orElseThrow().wake();
         }
@@ -557,25 +557,25 @@ public final class CudaExecutor implements Executor {
             if (index < 0) {
                 continue;
             }
-            Flight flight = deck.orElseThrow().flight(index);
+            Flight flight = deck.orElseThrow().rings().flight(index);
             if (flight.parked) {
                 parked.add(flight.sequence());
             } else {
                 Choice choice = choice(flight.admission.sampler(), flight.draw, row, tokens.getAtIndex(JAVA_INT, row));
                 sampled.add(new StepResult.Sampled(flight.sequence(), choice));
             }
-            deck.orElseThrow().end(flight);
+            deck.orElseThrow().rings().end(flight);
         }
     }
 
     /** What the workers let go of, or lost. */
     private void collect(List<Long> parked, List<StepResult.Lost> lost) {
-        FlightDeck rows = deck.orElseThrow();
+        FlightRings rows = deck.orElseThrow().rings();
         for (Flight flight = rows.pollReleased(); flight != null; flight = rows.pollReleased()) {
             parked.add(flight.sequence());
             rows.end(flight);
         }
-        for (FlightDeck.Failure failure = rows.pollFailure(); failure != null; failure = rows.pollFailure()) {
+        for (FlightRings.Failure failure = rows.pollFailure(); failure != null; failure = rows.pollFailure()) {
             lost.add(new StepResult.Lost(
                     failure.flight().sequence(), "its attention on the CPU failed: " + failure.cause(), false));
             rows.end(failure.flight());

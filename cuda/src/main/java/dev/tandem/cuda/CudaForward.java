@@ -186,7 +186,7 @@ final class CudaForward implements AutoCloseable {
                     residual.address(), angles.address(), extent.firstSlot(), flights, step.admitted(), step.admittedDraws());
         }
         // own products leave room for a block beside them, cublasLt's may want whole multiprocessors
-        boolean courier = extent.slots() > 0 && extent.has(Part.ATTENTION) && (!linear.finishes(extent.rows()) || Boolean.getBoolean("x.courier") && extent.rows() <= 512);
+        boolean courier = extent.slots() > 0 && extent.has(Part.ATTENTION) && !linear.finishes(extent.rows());
         if (courier) {
             stream.record(left);
             link.waitFor(left);

@@ -24,6 +24,8 @@ import java.util.stream.IntStream;
  */
 final class CudaProfiler {
     private static final int REPEATS = 5;
+    /** Prompt tokens of the largest step that is measured. */
+    private static final int MOST_PROMPT = 4096;
     private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 128, 192, 256, 320, 384, 448, 512};
     private static final int[] CONTEXTS = {64, 512, 2048, 8192};
     /** Host KV that is read: far more than any cache holds. */
@@ -38,7 +40,7 @@ final class CudaProfiler {
     private final ModelShape shape;
     private final StepBuffer decodes;
     private final StepBuffer prompts;
-    private final FlightDeck deck;
+    private final FlightRings rings;
     private final FlightWorkers workers;
     private final Clock clock;
     private final int gpuBlocks;
@@ -47,7 +49,7 @@ final class CudaProfiler {
     private int promptTokens;
 
     CudaProfiler(
-            StepTimer timer, Stream stream, KvPools pools, ModelShape shape, StepBuffer decodes, StepBuffer prompts, FlightDeck deck,
+            StepTimer timer, Stream stream, KvPools pools, ModelShape shape, StepBuffer decodes, StepBuffer prompts, FlightRings rings,
             FlightWorkers workers, Clock clock, int gpuBlocks) {
         this.timer = timer;
         this.stream = stream;
@@ -55,7 +57,7 @@ final class CudaProfiler {
         this.shape = shape;
         this.decodes = decodes;
         this.prompts = prompts;
-        this.deck = deck;
+        this.rings = rings;
         this.workers = workers;
         this.clock = clock;
         this.gpuBlocks = gpuBlocks;
@@ -99,8 +101,9 @@ final class CudaProfiler {
                 put(postLayer, rows, timer.decodeWhole(decodes, rows, REPEATS) - inner);
             }
         }
-        for (int rows = 1024; rows / 2 < promptTokens; rows *= 2) {
-            int tokens = Math.min(rows, promptTokens);
+        int most = Math.min(promptTokens, MOST_PROMPT); // beyond it each row costs the same
+        for (int rows = 1024; rows / 2 < most; rows *= 2) {
+            int tokens = Math.min(rows, most);
             if (tokens > linear.lastKey()) {
                 put(linear, tokens, timer.promptLayers(prompts, tokens, gpuBlocks, REPEATS) / layers);
             }
@@ -109,7 +112,7 @@ final class CudaProfiler {
 
     private TreeMap<Double, Double> prefillAttention() {
         TreeMap<Double, Double> points = new TreeMap<>();
-        for (int tokens = 128; tokens / 2 < promptTokens && tokens <= 16_384; tokens *= 4) {
+        for (int tokens = 128; tokens / 2 < promptTokens && tokens <= MOST_PROMPT; tokens *= 4) {
             int count = Math.min(tokens, promptTokens);
             put(points, count * (count + 1.0) / 2, timer.prefill(prompts, count, gpuBlocks, REPEATS).attention() / layers);
         }
@@ -159,7 +162,7 @@ final class CudaProfiler {
             secondsATask(busy, 1, CONTEXTS[0], 1); // compiles
             for (int context : CONTEXTS) {
                 int blocks = (context - 1) / BlockFormat.TOKENS + 1;
-                int rows = Math.min(Math.min(TASKS_A_WORKER * count, FlightDeck.MOST), filled / blocks);
+                int rows = Math.min(Math.min(TASKS_A_WORKER * count, FlightRings.MOST), filled / blocks);
                 if (context > CONTEXTS[0] && rows < count || rows == 0 || context > shape.config().usableContext()) {
                     break; // too few to keep all workers busy
                 }
@@ -185,15 +188,15 @@ final class CudaProfiler {
         List<Flight> flights = new ArrayList<>();
         for (int row = 0; row < rows; row++) {
             int first = row * blocks;
-            flights.add(deck.admit(new Admission(row, context - 1, 0, IntStream.range(first, first + blocks).toArray(), sampler)));
+            flights.add(rings.admit(new Admission(row, context - 1, 0, IntStream.range(first, first + blocks).toArray(), sampler)));
         }
         workers.wake();
-        flights.forEach(flight -> deck.push(0, flight.index));
+        flights.forEach(flight -> rings.push(0, flight.index));
         long begin = 0;
         long tasks = -rows; // the first round warms up
         for (int outstanding = rows; outstanding > 0; ) {
             busy.refill();
-            long task = deck.nextResult();
+            long task = rings.nextResult();
             if (task < 0) {
                 continue;
             }
@@ -201,14 +204,14 @@ final class CudaProfiler {
                 begin = clock.nanos();
             }
             if (tasks < rows || clock.nanos() - begin < MEASURE_NANOS) {
-                deck.push((FlightDeck.layer(task) + 1) % layers, FlightDeck.row(task));
+                rings.push((FlightRings.layer(task) + 1) % layers, FlightRings.row(task));
             } else {
                 outstanding--;
             }
         }
         double seconds = (clock.nanos() - begin) / 1e9 / tasks;
-        flights.forEach(deck::end);
-        deck.reset();
+        flights.forEach(rings::end);
+        rings.reset();
         return seconds;
     }
 }

@@ -7,7 +7,7 @@ import java.util.Optional;
 /**
  * A row in flight: one token of one sequence on its way through the layers, a layer a step or faster.
  *
- * <p>Owned by: the engine thread; workers read it, and tell what they did with it through {@link FlightDeck}.
+ * <p>Owned by: the engine thread; workers read it, and tell what they did with it through {@link FlightRings}.
  */
 final class Flight {
     final int index;

@@ -34,9 +34,14 @@ final class FlightWorkers implements AutoCloseable {
     private static final int STARTED = 1;
     private static final int TOKENS = 2;
 
-    private final FlightDeck deck;
+    /** Where host KV is. */
+    interface HostBlocks {
+        long address(int layer, int block);
+    }
+
+    private final FlightRings rings;
     private final PagedDecodeAttention attention;
-    private final KvPools pools;
+    private final HostBlocks blocks;
     private final Clock clock;
     private final long watchdogNanos;
     private final int leave;
@@ -51,10 +56,10 @@ final class FlightWorkers implements AutoCloseable {
      * @param leave cores left to the engine and the server
      * @param watchdogNanos time after which a task counts as stalled
      */
-    FlightWorkers(FlightDeck deck, PagedDecodeAttention attention, KvPools pools, Clock clock, int count, int leave, long watchdogNanos) {
-        this.deck = deck;
+    FlightWorkers(FlightRings rings, PagedDecodeAttention attention, HostBlocks blocks, Clock clock, int count, int leave, long watchdogNanos) {
+        this.rings = rings;
         this.attention = attention;
-        this.pools = pools;
+        this.blocks = blocks;
         this.clock = clock;
         this.watchdogNanos = watchdogNanos;
         this.leave = leave;
@@ -157,11 +162,11 @@ final class FlightWorkers implements AutoCloseable {
         try (Arena own = Arena.ofConfined()) {
             Desk desk = new Desk(attention, own);
             for (int spins = 0; !closed; spins++) {
-                long task = deck.take();
+                long task = rings.take();
                 if (task >= 0) {
                     serve(worker, task, desk);
                     spins = 0;
-                } else if (!deck.isFlying()) {
+                } else if (!rings.isFlying()) {
                     LockSupport.park(this);
                 } else if (spins < SPINS) {
                     Thread.onSpinWait();
@@ -196,19 +201,19 @@ final class FlightWorkers implements AutoCloseable {
     }
 
     private void serve(int worker, long task, Desk desk) {
-        Flight flight = deck.flight(FlightDeck.row(task));
+        Flight flight = rings.flight(FlightRings.row(task));
         if (flight.parked) {
-            deck.released(flight);
+            rings.released(flight);
             return;
         }
         current[worker] = flight;
         long started = clock.nanos();
         counters.setRelease(worker * STRIDE + STARTED, started);
         try {
-            attend(flight, FlightDeck.layer(task), desk);
-            deck.publish(FlightDeck.layer(task), flight.index);
+            attend(flight, FlightRings.layer(task), desk);
+            rings.publish(FlightRings.layer(task), flight.index);
         } catch (RuntimeException | Error e) {
-            deck.failed(flight, e);
+            rings.failed(flight, e);
         }
         counters.setRelease(worker * STRIDE + STARTED, 0);
         add(worker, BUSY, clock.nanos() - started);
@@ -220,27 +225,27 @@ final class FlightWorkers implements AutoCloseable {
     }
 
     private void attend(Flight flight, int layer, Desk desk) {
-        int[] blocks = flight.admission.blocks();
+        int[] table = flight.admission.blocks();
         int count = (flight.context() - 1) / BlockFormat.TOKENS + 1;
         if (desk.blocks.length < count) {
             desk.blocks = new long[2 * count];
         }
         for (int i = 0; i < count; i++) {
-            desk.blocks[i] = pools.hostBlock(layer, blocks[i]);
+            desk.blocks[i] = blocks.address(layer, table[i]);
         }
         int row = flight.index;
-        desk.task.set(deck.query(row), deck.key(row), deck.value(row), desk.blocks, flight.context(), desk.out.address());
+        desk.task.set(rings.query(row), rings.key(row), rings.value(row), desk.blocks, flight.context(), desk.out.address());
         attention.run(desk.task, next(), desk.scratch, desk.partial, desk.sum);
         MemorySegment.copy(desk.out, ValueLayout.JAVA_FLOAT, 0, desk.wide, 0, desk.wide.length);
         HalfFloats.narrow(desk.wide, desk.half, attention.format().type());
-        MemorySegment.copy(desk.half, 0, MEMORY, ValueLayout.JAVA_SHORT, deck.result(row), desk.half.length);
+        MemorySegment.copy(desk.half, 0, MEMORY, ValueLayout.JAVA_SHORT, rings.result(row), desk.half.length);
     }
 
     /** The first block of what this worker will take next, if all are equally fast; 0 when nobody knows. */
     private long next() {
-        long task = deck.peek(threads.length - 1);
-        Flight flight = task < 0 ? null : deck.flight(FlightDeck.row(task));
-        return flight == null ? 0 : pools.hostBlock(FlightDeck.layer(task), flight.admission.blocks()[0]);
+        long task = rings.peek(threads.length - 1);
+        Flight flight = task < 0 ? null : rings.flight(FlightRings.row(task));
+        return flight == null ? 0 : blocks.address(FlightRings.layer(task), flight.admission.blocks()[0]);
     }
 
     /** Waits for workers at work, but not for one that is stalled: it never touches what is freed, for it holds the process's memory. */

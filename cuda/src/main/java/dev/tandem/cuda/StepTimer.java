@@ -24,6 +24,7 @@ public final class StepTimer implements AutoCloseable {
     private static final Set<Part> LINEAR = EnumSet.of(Part.PRODUCTS, Part.ROW_WISE);
     private static final int WARM_UPS = 2;
     private static final int CHOICE_REPEATS = 3;
+    private static final float LONG_MILLIS = 200;
 
     private final Stream stream;
     private final CudaForward forward;
@@ -178,18 +179,23 @@ public final class StepTimer implements AutoCloseable {
         return time(inputs, new Extent(tokens, 0, false, 0, 0, LINEAR), repeats);
     }
 
-    /** The median of what {@code work} enqueues, in milliseconds. */
+    /** The median of what {@code work} enqueues, in milliseconds; what takes long is timed once. */
     double time(int repeats, Runnable work) {
         double[] times = new double[repeats];
+        int count = 0;
         for (int i = -WARM_UPS; i < repeats; i++) {
             stream.record(begin);
             work.run();
             stream.record(end);
             stream.synchronise();
-            times[Math.max(0, i)] = end.millisecondsSince(begin);
+            count = Math.max(0, i);
+            times[count] = end.millisecondsSince(begin);
+            if (times[count] > LONG_MILLIS) {
+                break; // what takes so long needs no second look
+            }
         }
-        Arrays.sort(times);
-        return times[repeats / 2];
+        Arrays.sort(times, 0, count + 1);
+        return times[count / 2 + count % 2];
     }
 
     /** Keeps the GPU at decode steps until it is closed. */

@@ -27,6 +27,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Queue;
 import java.util.Set;
+import java.util.function.LongPredicate;
 
 /**
  * An executor without a model: each KV slot of each layer holds the name of the token that was written there, and each
@@ -54,6 +55,9 @@ public final class ContentExecutor implements Executor {
     private final Map<Long, Flight> flights = new LinkedHashMap<>();
     private final Queue<StepResult> results = new ArrayDeque<>();
     public final List<StepPlan> plans = new ArrayList<>();
+    /** Rows in flight that are lost at the end of a step, with or without their blocks. */
+    public LongPredicate losing = key -> false;
+    public boolean losingForGood;
     public final List<StepResult> history = new ArrayList<>();
 
     public ContentExecutor(int layers, int gpuBlocks, int hostBlocks, int maxBatchTokens, int context, Readiness readiness) {
@@ -110,7 +114,9 @@ public final class ContentExecutor implements Executor {
                 }
             }
         }
-        StepResult result = new StepResult(plan.step(), sampled, trace, parked, StepTimes.NONE);
+        List<StepResult.Lost> lost = new ArrayList<>();
+        flights.keySet().removeIf(key -> losing.test(key) && lost.add(new StepResult.Lost(key, "the worker is gone", losingForGood)));
+        StepResult result = new StepResult(plan.step(), sampled, trace, parked, lost, StepTimes.NONE);
         results.add(result);
         history.add(result);
     }

@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(1024) add_norm(float *residual, con
 }
 
 // a warp: the next entries of the layer's ring, in order, take the slots
-__device__ __forceinline__ void choosePassengers(const Flights *flights, int layer, int slots) {
+__device__ __noinline__ void choosePassengers(const Flights *flights, int layer, int slots) {
     int lane = threadIdx.x % 32;
     wide taken = flights->boarded[layer];
     int boarded = 0;

@@ -29,6 +29,9 @@ public final class Engine implements AutoCloseable {
     public sealed interface Health {
         record Serving() implements Health {}
 
+        /** It serves, without the host's help. */
+        record Degraded(String reason) implements Health {}
+
         record Draining() implements Health {}
 
         record Dead(String reason) implements Health {}
@@ -87,7 +90,8 @@ public final class Engine implements AutoCloseable {
     }
 
     public Health health() {
-        return health;
+        String hostLost = loop.stats().hostLost();
+        return health instanceof Health.Serving && !hostLost.isEmpty() ? new Health.Degraded(hostLost) : health;
     }
 
     /**

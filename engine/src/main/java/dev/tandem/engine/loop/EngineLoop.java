@@ -355,6 +355,7 @@ public final class EngineLoop {
                 host.used(),
                 state.preemptions(),
                 stats == null ? 0 : stats.steps() + 1,
+                state.inFlight().size(),
                 hostLost);
     }
 }

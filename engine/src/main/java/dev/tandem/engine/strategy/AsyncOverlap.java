@@ -1,6 +1,5 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.strategy.Strategy.InFlight;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -19,11 +18,10 @@ import java.util.List;
  * CPU no longer than the step takes the GPU.
  *
  * @param limits of the executor
- * @param ridingRows of the executor
  * @param cohort whether all host rows enter layer 0 together and no more enter until they are through, as in the paper;
  *     else some enter in each step, so that every layer has its share
  */
-record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort, InFlight limits, int ridingRows)
+record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort, InFlight limits)
         implements Policy {
     /** Row slots a layer: buckets, because a captured step is made for one of them. */
     private static final double SLOTS_TO_MEAN = 1.4;
@@ -51,41 +49,12 @@ record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boo
             if (state.waiting().isEmpty() || !cpuKeepsUp(draft, hostRows, hostTokens)) {
                 GpuTier.swapIn(draft);
             }
-            makeRoom(draft, kept.unfinished(), hostRows, hostTokens);
         }
         Prefills prefills = new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(sequence)
-                && cpuKeepsUp(draft, hostRows + 1, hostTokens + sequence.length()), ridingRows);
-        int slots = bucket(evenly(hostRows));
-        int mostRows = prefills.mostRows(draft, kept.unfinished(), slots);
-        prefills.resume(draft, kept.unfinished(), mostRows);
-        prefills.start(draft, draft.gpuSequences() + hostRows, 0, mostRows);
+                && cpuKeepsUp(draft, hostRows + 1, hostTokens + sequence.length()));
+        prefills.resume(draft, kept.unfinished());
+        prefills.start(draft, draft.gpuSequences() + hostRows);
         return draft;
-    }
-
-    /**
-     * A prompt waits for GPU blocks while the CPU could attend for more: the sequence that deserves its place least goes on
-     * from the host. A prompt in GPU blocks can ride in decode steps, one that lands on the host takes a step by itself.
-     */
-    private void makeRoom(StepDraft draft, List<Sequence> unfinished, int hostRows, long hostTokens) {
-        SchedulerState state = draft.state();
-        boolean backlog = !unfinished.isEmpty() || !draft.ins().isEmpty() || state.waiting().isEmpty();
-        if (ridingRows == 0 || backlog || draft.rows(0).size() < 2 || hostRows >= limits.most()) {
-            return;
-        }
-        Sequence next = state.waiting().view().iterator().next();
-        int last = draft.rows(0).size() - 1;
-        Sequence out = draft.rows(0).get(last).sequence();
-        int freed = out.table().count() + draft.missing(out);
-        int needed = state.kv().blocksFor(Place.GPU, next.length()) + draft.gpuSequences();
-        boolean helps = needed > draft.freeGpu() && needed <= draft.freeGpu() + freed;
-        if (helps
-                && rules.mayLiveOnHost(out)
-                && draft.fitsHost(out)
-                && HostTier.hasRoom(draft, out)
-                && cpuKeepsUp(draft, hostRows + 1, hostTokens + out.length())) {
-            draft.remove(last);
-            draft.evict(out, true);
-        }
     }
 
     private static long hostTokens(SchedulerState state) {

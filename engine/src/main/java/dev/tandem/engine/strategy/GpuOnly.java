@@ -37,7 +37,7 @@ public record GpuOnly(Budget budget, Preemption preemption, int overtakes, int r
             GpuTier.swapIn(draft);
         }
         Prefills prefills = new Prefills(true, true, sequence -> false, ridingRows);
-        int mostRows = prefills.mostRows(draft, kept.unfinished(), 0);
+        int mostRows = prefills.mostRows(draft, kept.unfinished());
         prefills.resume(draft, kept.unfinished(), mostRows);
         if (!kept.evicted() && draft.ins().size() == state.host().size() && state.inFlight().isEmpty()) {
             prefills.start(draft, draft.gpuSequences(), overtakes, mostRows);

@@ -37,12 +37,11 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
      * room is computed within {@link #SPREAD} steps. When nobody waits for KV, prompts are computed at once.
      *
      * @param unfinished prompts that have begun
-     * @param otherRows rows that the step will have besides decodes and prompts
      */
-    int mostRows(StepDraft draft, List<Sequence> unfinished, int otherRows) {
+    int mostRows(StepDraft draft, List<Sequence> unfinished) {
         int all = draft.budget().maxBatchTokens();
-        int decodes = draft.totalRows() + otherRows;
-        if (ridingRows == 0 || draft.totalRows() < LEAST_DECODES || decodes >= ridingRows) {
+        int decodes = draft.totalRows();
+        if (ridingRows == 0 || decodes < LEAST_DECODES || decodes >= ridingRows) {
             return all;
         }
         long tokens = 0;
@@ -64,7 +63,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
             return all;
         }
         long wanted = (decodes + tokens / SPREAD + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
-        return (int) Math.min(all, Math.max(ridingRows, wanted)) - otherRows;
+        return (int) Math.min(all, Math.max(ridingRows, wanted));
     }
 
     /** Goes on with prompts that have begun. */

@@ -141,6 +141,6 @@ public enum Strategy {
     }
 
     private static AsyncOverlap async(Options options, CostModel cost, boolean cohort) {
-        return new AsyncOverlap(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), cohort, options.inFlight(), options.ridingRows());
+        return new AsyncOverlap(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), cohort, options.inFlight());
     }
 }

@@ -91,7 +91,7 @@ class OtherStrategiesTest {
         scene.flying(20);
         scene.host(20);
         AsyncOverlap cohort =
-                new AsyncOverlap(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, InFlight.UNLIMITED, 0);
+                new AsyncOverlap(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, InFlight.UNLIMITED);
         assertThat(scene.draft(cohort)).isEqualTo("[r0]");
     }
 

@@ -106,6 +106,8 @@ public final class ServerMetrics implements EngineListener {
                 .callback(callback -> callback.call(waiting.get() + stats.get().swapped(), model, "0"))
                 .register(registry);
         gauge("vllm:kv_cache_usage_perc", "Share of the GPU pool's blocks in use; 1 is all.", stats, s -> share(s.gpuBlocksUsed(), s.gpuBlocks()));
+        gauge("tandem:rows_in_flight", "Host rows between layers, whose attention the CPU computes.", stats, s -> s.inFlight());
+        gauge("tandem:host_lost", "1 when the CPU computes attention no longer and the GPU serves alone.", stats, s -> s.hostLost().isEmpty() ? 0 : 1);
         gauge("tandem:host_kv_cache_usage_perc", "Share of the host pool's blocks in use; 1 is all.", stats, s -> share(s.hostBlocksUsed(), s.hostBlocks()));
         CounterWithCallback.builder()
                 .name("vllm:num_preemptions")

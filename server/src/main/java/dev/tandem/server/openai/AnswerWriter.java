@@ -38,7 +38,7 @@ final class AnswerWriter {
     }
 
     /** What a request wants to see. */
-    record Wishes(boolean stream, boolean includeUsage, boolean continuousUsage, boolean logprobs) {}
+    record Wishes(boolean stream, boolean includeUsage, boolean continuousUsage, boolean logprobs, boolean hostUsage) {}
 
     private final String id;
     private final long created;
@@ -48,6 +48,7 @@ final class AnswerWriter {
     private final Choice[] choices;
     private final int promptTokens;
     private int completionTokens;
+    private int hostTokens;
 
     private static final class Choice {
         final StringBuilder text = new StringBuilder();
@@ -172,6 +173,7 @@ final class AnswerWriter {
     }
 
     private void finish(Choice choice, TokenEvent.Finished finished) {
+        hostTokens += finished.usage().hostTokens();
         choice.text.append(finished.text());
         choice.finishReason = finished.reason().wire();
         choice.stopReason = finished.stopReason();
@@ -238,5 +240,8 @@ final class AnswerWriter {
                 .put("prompt_tokens", promptTokens)
                 .put("completion_tokens", completionTokens)
                 .put("total_tokens", promptTokens + completionTokens);
+        if (wishes.hostUsage()) {
+            root.withObject("usage").putObject("completion_tokens_details").put("host_tokens", hostTokens);
+        }
     }
 }

@@ -133,6 +133,9 @@ public final class OpenAiApi implements Router {
     private void health(Exchange exchange) {
         switch (model.engine().health()) {
             case Engine.Health.Serving serving -> answer(exchange, JSON.createObjectNode().put("status", "ok"));
+            case Engine.Health.Degraded degraded -> answer(
+                    exchange,
+                    JSON.createObjectNode().put("status", "degraded").put("reason", "GPU only: " + degraded.reason()));
             case Engine.Health.Draining draining -> refuse(exchange, 503, "the server is shutting down");
             case Engine.Health.Dead dead -> refuse(exchange, 503, "the engine has stopped: " + dead.reason());
         }

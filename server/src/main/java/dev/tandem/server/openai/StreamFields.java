@@ -3,7 +3,7 @@ package dev.tandem.server.openai;
 import dev.tandem.engine.request.RequestException;
 import tools.jackson.databind.JsonNode;
 
-/** {@code stream} and {@code stream_options}. */
+/** {@code stream}, {@code stream_options} and {@code host_usage}. */
 final class StreamFields {
     private StreamFields() {}
 
@@ -23,6 +23,6 @@ final class StreamFields {
             usage = node.path("include_usage").asBoolean(false);
             continuous = node.path("continuous_usage_stats").asBoolean(false);
         }
-        return new AnswerWriter.Wishes(stream, usage, continuous, logprobs);
+        return new AnswerWriter.Wishes(stream, usage, continuous, logprobs, fields.flag("host_usage", false));
     }
 }

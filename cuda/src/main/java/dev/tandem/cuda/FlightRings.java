@@ -1,0 +1,229 @@
+package dev.tandem.cuda;
+
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import dev.tandem.engine.batch.Admission;
+import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.model.config.ModelConfig;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.VarHandle;
+import java.util.ArrayDeque;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReferenceArray;
+
+/**
+ * Rows in flight as the host sees them: which there are, the ring of tasks that the GPU's courier fills and workers empty, and
+ * the ring of results that goes the other way.
+ *
+ * <p>Each ring entry carries its own number, so there is no separate tail to read, and nobody waits: workers take what is there.
+ * A flight has at most one entry in all rings together, so rings of as many entries as there may be flights cannot overflow.
+ *
+ * <p>Owned by: engine thread, but for {@link #take}, {@link #peek}, {@link #publish}, {@link #released} and {@link #failed}, which
+ * workers call.
+ */
+final class FlightRings {
+    /** Most rows in flight; prelude.cu keeps their numbers in 16 bits. */
+    static final int MOST = 1024;
+    private static final VarHandle LONG = JAVA_LONG.varHandle();
+    private static final long NO_ENTRY = -1;
+
+    /** A row whose attention threw. */
+    record Failure(Flight flight, Throwable cause) {}
+
+    /**
+     * @param tasks [{@link #MOST}] (number + 1) &lt;&lt; 24 | layer &lt;&lt; 16 | flight; zeros at first, like {@code ready}
+     * @param ready likewise
+     * @param sent [{@link #MOST}, heads + 2 kvHeads, headDim] q, k and v in the model's type
+     * @param results [{@link #MOST}, heads, headDim] in the model's type
+     */
+    record Memory(MemorySegment tasks, MemorySegment ready, MemorySegment sent, MemorySegment results) {}
+
+    private final Memory memory;
+    private final int keyOffset;
+    private final int valueOffset;
+    private final int rowBytes;
+    private final int resultBytes;
+    private final AtomicLong taken = new AtomicLong();
+    private final AtomicLong published = new AtomicLong();
+    private final AtomicReferenceArray<Flight> flights = new AtomicReferenceArray<>(MOST);
+    private final ArrayDeque<Integer> free = new ArrayDeque<>();
+    private final Map<Long, Flight> bySequence = new LinkedHashMap<>();
+    private final Queue<Flight> released = new ConcurrentLinkedQueue<>();
+    private final Queue<Failure> failures = new ConcurrentLinkedQueue<>();
+    private long consumed;
+    private long pushed;
+    private int drawn;
+    private volatile boolean flying;
+
+    /** @param bytes of a value of the model's type */
+    FlightRings(ModelConfig config, int bytes, Memory memory) {
+        this.memory = memory;
+        int headBytes = config.headDim() * bytes;
+        this.resultBytes = config.heads() * headBytes;
+        this.keyOffset = resultBytes;
+        this.valueOffset = keyOffset + config.kvHeads() * headBytes;
+        this.rowBytes = valueOffset + config.kvHeads() * headBytes;
+        for (int index = 0; index < MOST; index++) {
+            free.add(index);
+        }
+    }
+
+    static int sentBytes(ModelConfig config, int bytes) {
+        return (config.heads() + 2 * config.kvHeads()) * config.headDim() * bytes;
+    }
+
+    static int resultBytes(ModelConfig config, int bytes) {
+        return config.heads() * config.headDim() * bytes;
+    }
+
+    /** Takes a row that enters layer 0 in the next step. */
+    Flight admit(Admission admission) {
+        Integer index = free.poll();
+        if (index == null) {
+            throw new ExecutorException("more than " + MOST + " rows are in flight");
+        }
+        Flight flight = new Flight(index, admission, admission.sampler().draw());
+        if (flight.draw.filter(draw -> !draw.greedy()).isPresent()) {
+            drawn++;
+        }
+        bySequence.put(flight.sequence(), flight);
+        flights.setRelease(index, flight);
+        flying = true;
+        return flight;
+    }
+
+    Collection<Flight> all() {
+        return bySequence.values();
+    }
+
+    Flight flight(int index) {
+        return flights.get(index);
+    }
+
+    /** Whether workers should look for tasks. */
+    boolean isFlying() {
+        return flying;
+    }
+
+    /** Whether some row in flight is sampled by a draw. */
+    boolean draws() {
+        return drawn > 0;
+    }
+
+    /** A row shall go no further: the worker that has it next lets it go. */
+    void park(long sequence) {
+        Flight flight = bySequence.get(sequence);
+        if (flight != null) {
+            flight.parked = true;
+        }
+    }
+
+    /** The row is through, let go, or lost: its number is free. */
+    void end(Flight flight) {
+        bySequence.remove(flight.sequence());
+        flights.set(flight.index, null);
+        free.add(flight.index);
+        if (flight.draw.filter(draw -> !draw.greedy()).isPresent()) {
+            drawn--;
+        }
+        flying = !bySequence.isEmpty();
+    }
+
+    Flight pollReleased() {
+        return released.poll();
+    }
+
+    Failure pollFailure() {
+        return failures.poll();
+    }
+
+    // the workers' side
+
+    /** The next task, or -1 when there is none now; {@link #layer} and {@link #row} read it. */
+    long take() {
+        long number = taken.get();
+        long entry = (long) LONG.getAcquire(memory.tasks(), (number & MOST - 1) * Long.BYTES);
+        return entry >>> 24 == number + 1 && taken.compareAndSet(number, number + 1) ? entry & 0xffffff : NO_ENTRY;
+    }
+
+    /** A task that is some places behind the next one, if it is there already; else -1. */
+    long peek(int places) {
+        long number = taken.get() + places;
+        long entry = (long) LONG.getOpaque(memory.tasks(), (number & MOST - 1) * Long.BYTES);
+        return entry >>> 24 == number + 1 ? entry & 0xffffff : NO_ENTRY;
+    }
+
+    static int layer(long task) {
+        return (int) (task >>> 16);
+    }
+
+    static int row(long task) {
+        return (int) (task & 0xffff);
+    }
+
+    /** Addresses of the row's q, k and v. */
+    long query(int index) {
+        return memory.sent().address() + (long) index * rowBytes;
+    }
+
+    long key(int index) {
+        return query(index) + keyOffset;
+    }
+
+    long value(int index) {
+        return query(index) + valueOffset;
+    }
+
+    /** Address of [heads, headDim] in the model's type. */
+    long result(int index) {
+        return memory.results().address() + (long) index * resultBytes;
+    }
+
+    /** The row's attention of the layer is there. */
+    void publish(int layer, int index) {
+        long number = published.getAndIncrement();
+        LONG.setRelease(memory.ready(), (number & MOST - 1) * Long.BYTES, number + 1 << 24 | (long) layer << 16 | index);
+    }
+
+    /** A parked row goes no further. */
+    void released(Flight flight) {
+        released.add(flight);
+    }
+
+    void failed(Flight flight, Throwable cause) {
+        failures.add(new Failure(flight, cause));
+    }
+
+    // what a profiler does in the GPU's stead
+
+    /** Asks for a row's attention as the GPU would. */
+    void push(int layer, int index) {
+        long number = pushed++;
+        LONG.setRelease(memory.tasks(), (number & MOST - 1) * Long.BYTES, number + 1 << 24 | (long) layer << 16 | index);
+    }
+
+    /** The task whose result came next, -1 when none has come. */
+    long nextResult() {
+        long entry = (long) LONG.getAcquire(memory.ready(), (consumed & MOST - 1) * Long.BYTES);
+        if (entry >>> 24 != consumed + 1) {
+            return NO_ENTRY;
+        }
+        consumed++;
+        return entry & 0xffffff;
+    }
+
+    /** After a profiler, with no row in flight: the rings are as at the start. */
+    void reset() {
+        memory.tasks().fill((byte) 0);
+        memory.ready().fill((byte) 0);
+        taken.set(0);
+        published.set(0);
+        pushed = 0;
+        consumed = 0;
+    }
+}
