@@ -75,6 +75,7 @@ final class FlightDeck implements AutoCloseable {
             stream.fill(leaving, 0);
             stream.fill(slotMaps, -1);
             stream.fill(counters, 0);
+            stream.fill(departures, 0);
             stream.fill(arrivals, 0);
             stream.fill(incoming, 0);
             stream.synchronise();

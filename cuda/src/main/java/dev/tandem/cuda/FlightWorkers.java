@@ -10,6 +10,7 @@ import dev.tandem.engine.clock.Clock;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLongArray;
@@ -30,6 +31,8 @@ final class FlightWorkers implements AutoCloseable {
     /** Longs between the counters of two workers: a cache line and the one that is fetched with it. */
     private static final int STRIDE = 16;
     private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
+    /** A task that is under way at the end takes no longer, unless it is stalled. */
+    private static final Duration LAST_TASK = Duration.ofSeconds(1);
     private static final int BUSY = 0;
     private static final int STARTED = 1;
     private static final int TOKENS = 2;
@@ -256,7 +259,7 @@ final class FlightWorkers implements AutoCloseable {
         for (Thread thread : threads) {
             LockSupport.unpark(thread);
             try {
-                thread.join(java.time.Duration.ofNanos(watchdogNanos));
+                thread.join(Duration.ofNanos(watchdogNanos).plus(LAST_TASK));
             } catch (InterruptedException e) {
                 interrupted = true;
             }

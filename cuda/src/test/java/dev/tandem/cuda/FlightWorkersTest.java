@@ -1,0 +1,293 @@
+package dev.tandem.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cpu.decode.DecodeImplementations;
+import dev.tandem.cpu.decode.DecodeTask;
+import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cpu.decode.Partial;
+import dev.tandem.cpu.reference.ReferenceOps;
+import dev.tandem.engine.batch.Admission;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.ModelConfig;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.concurrent.CountDownLatch;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** Workers of rows in flight, with the test in the GPU's place: it asks for attention and takes the results. */
+@Timeout(60)
+class FlightWorkersTest {
+    private static final long SEED = 5;
+    private static final int LAYERS = 3;
+    private static final int BLOCKS = 40;
+    private static final long WATCHDOG = 1_000_000;
+
+    /** The real implementation, until it is told to misbehave. */
+    private static final class Moody implements PagedDecodeAttention {
+        private final PagedDecodeAttention real;
+        volatile int poisoned = -1;
+        final CountDownLatch stuck = new CountDownLatch(1);
+        final CountDownLatch release = new CountDownLatch(1);
+        volatile boolean stalls;
+
+        Moody(PagedDecodeAttention real) {
+            this.real = real;
+        }
+
+        @Override
+        public String name() {
+            return real.name();
+        }
+
+        @Override
+        public BlockFormat format() {
+            return real.format();
+        }
+
+        @Override
+        public int heads() {
+            return real.heads();
+        }
+
+        @Override
+        public Scratch scratch(Arena arena) {
+            return real.scratch(arena);
+        }
+
+        @Override
+        public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
+            if (task.context() == poisoned) {
+                throw new IllegalStateException("poisoned");
+            }
+            if (stalls) {
+                stuck.countDown();
+                try {
+                    release.await();
+                } catch (InterruptedException e) {
+                    throw new IllegalStateException(e);
+                }
+            }
+            real.partial(task, first, last, next, scratch, partial);
+        }
+    }
+
+    /** Rings, host KV and workers as the executor has them. */
+    private static final class Rig implements AutoCloseable {
+        final Arena arena = Arena.ofShared();
+        final SplittableRandom random = new SplittableRandom(SEED);
+        final ModelConfig config;
+        final DataType type;
+        final BlockFormat format;
+        final MemorySegment pool;
+        final FlightRings.Memory memory;
+        final FlightRings rings;
+        final Moody attention;
+        final VirtualClock clock = new VirtualClock();
+        final FlightWorkers workers;
+        /** By layer and sequence: K and V of all tokens, [tokens][kvHeads * headDim] each. */
+        final Map<List<Integer>, List<float[]>> keys = new HashMap<>();
+        final Map<List<Integer>, List<float[]>> values = new HashMap<>();
+        final Map<Integer, float[]> queries = new HashMap<>();
+
+        Rig(DataType type, int threads, Clock time) {
+            this.type = type;
+            config = GpuRig.shape(6, 2, 32, 192, 64, 100, type).config();
+            format = new BlockFormat(config.kvHeads(), config.headDim(), type);
+            pool = arena.allocate(LAYERS * BLOCKS * format.blockBytes(), 64);
+            int half = type.bytes();
+            memory = new FlightRings.Memory(
+                    arena.allocate(8L * FlightRings.MOST, 64), arena.allocate(8L * FlightRings.MOST, 64),
+                    arena.allocate((long) FlightRings.MOST * FlightRings.sentBytes(config, half), 64),
+                    arena.allocate((long) FlightRings.MOST * FlightRings.resultBytes(config, half), 64));
+            rings = new FlightRings(config, half, memory);
+            attention = new Moody(DecodeImplementations.all(format, config.heads()).getLast());
+            workers = new FlightWorkers(
+                    rings, attention, (layer, block) -> pool.address() + ((long) layer * BLOCKS + block) * format.blockBytes(),
+                    time == null ? clock : time, threads, 0, WATCHDOG);
+        }
+
+        Flight admit(int sequence, int position, int... blocks) {
+            TokenSampler sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
+            Flight flight = rings.admit(new Admission(sequence, position, 0, blocks, sampler));
+            workers.wake();
+            return flight;
+        }
+
+        private float[] values(int count) {
+            float[] values = new float[count];
+            for (int i = 0; i < count; i++) {
+                values[i] = HalfFloats.widen(HalfFloats.narrow((float) random.nextDouble(-1, 1), type), type);
+            }
+            return values;
+        }
+
+        private void put(long address, float[] from) {
+            MemorySegment target = MemorySegment.ofAddress(address).reinterpret(2L * from.length);
+            for (int i = 0; i < from.length; i++) {
+                target.setAtIndex(ValueLayout.JAVA_SHORT, i, HalfFloats.narrow(from[i], type));
+            }
+        }
+
+        /** As the courier: q, k and v, then the task. */
+        void send(Flight flight, int layer) {
+            int width = config.kvHeads() * config.headDim();
+            float[] k = values(width);
+            float[] v = values(width);
+            float[] q = values(config.heads() * config.headDim());
+            List<Integer> place = List.of(layer, (int) flight.sequence());
+            keys.computeIfAbsent(place, key -> new ArrayList<>()).add(k);
+            values.computeIfAbsent(place, key -> new ArrayList<>()).add(v);
+            queries.put((int) flight.sequence(), q);
+            put(rings.query(flight.index), q);
+            put(rings.key(flight.index), k);
+            put(rings.value(flight.index), v);
+            rings.push(layer, flight.index);
+        }
+
+        long receive() {
+            for (;;) {
+                long task = rings.nextResult();
+                if (task >= 0) {
+                    return task;
+                }
+                Thread.onSpinWait();
+            }
+        }
+
+        void check(Flight flight, int layer) {
+            int dim = config.headDim();
+            List<Integer> place = List.of(layer, (int) flight.sequence());
+            float[] q = queries.get((int) flight.sequence());
+            double[] expected = new double[q.length];
+            for (int head = 0; head < config.heads(); head++) {
+                int kv = head / config.group();
+                double[] one = ReferenceOps.attention(
+                        Arrays.copyOfRange(q, head * dim, (head + 1) * dim), head(keys.get(place), kv), head(values.get(place), kv));
+                System.arraycopy(one, 0, expected, head * dim, dim);
+            }
+            float[] actual = new float[q.length];
+            MemorySegment result = MemorySegment.ofAddress(rings.result(flight.index)).reinterpret(2L * q.length);
+            for (int i = 0; i < q.length; i++) {
+                actual[i] = HalfFloats.widen(result.getAtIndex(ValueLayout.JAVA_SHORT, i), type);
+            }
+            assertThat(GpuRig.error(actual, expected)).as("seed %d, %d tokens, layer %d", SEED, flight.context(), layer).isLessThan(5e-3);
+        }
+
+        private float[][] head(List<float[]> rows, int kvHead) {
+            int dim = config.headDim();
+            return rows.stream().map(row -> Arrays.copyOfRange(row, kvHead * dim, (kvHead + 1) * dim)).toArray(float[][]::new);
+        }
+
+        @Override
+        public void close() {
+            attention.release.countDown();
+            workers.close();
+            assertThat(workers.ended()).isTrue();
+            arena.close();
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(value = DataType.class, names = {"BFLOAT16", "FLOAT16"})
+    void resultsAreThoseOfAttentionOverEverythingThatWasAppended(DataType type) {
+        try (Rig rig = new Rig(type, 3, Clock.system())) {
+            int rows = 5;
+            // 130 tokens: three blocks; sequences advance at their own pace, layers in order
+            for (int position = 0; position < 130; position++) {
+                List<Flight> flights = new ArrayList<>();
+                for (int row = 0; row < rows; row++) {
+                    flights.add(rig.admit(row, position, 7 * row, 7 * row + 3, 7 * row + 1)); // blocks not in order
+                }
+                flights.forEach(flight -> rig.send(flight, 0));
+                for (int left = rows * LAYERS; left > 0; left--) {
+                    long task = rig.receive();
+                    Flight flight = rig.rings.flight(FlightRings.row(task));
+                    int layer = FlightRings.layer(task);
+                    if (position % 10 == 9 || position > 125) {
+                        rig.check(flight, layer);
+                    }
+                    if (layer + 1 < LAYERS) {
+                        rig.send(flight, layer + 1);
+                    }
+                }
+                flights.forEach(rig.rings::end);
+                assertThat(rig.rings.isFlying()).isFalse();
+            }
+            assertThat(rig.workers.tokens()).isEqualTo((long) rows * LAYERS * 130 * 131 / 2);
+            assertThat(rig.workers.busyNanos()).isPositive();
+        }
+    }
+
+    @Test
+    void aTaskThatThrowsLosesItsRowAlone() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 2, null)) {
+            Flight bad = rig.admit(1, 6, 0);
+            Flight good = rig.admit(2, 0, 1);
+            rig.attention.poisoned = 7;
+            rig.send(bad, 0);
+            FlightRings.Failure failure = null;
+            while (failure == null) {
+                failure = rig.rings.pollFailure();
+                Thread.onSpinWait();
+            }
+            assertThat(failure.flight()).isSameAs(bad);
+            assertThat(failure.cause()).hasMessage("poisoned");
+            rig.send(good, 2);
+            assertThat(FlightRings.row(rig.receive())).isEqualTo(good.index);
+            assertThat(rig.workers.check()).isEmpty();
+        }
+    }
+
+    @Test
+    void aParkedRowIsLetGo() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            Flight flight = rig.admit(1, 0, 0);
+            rig.rings.park(1);
+            rig.rings.park(99); // not in flight
+            rig.send(flight, 1);
+            Flight released = null;
+            while (released == null) {
+                released = rig.rings.pollReleased();
+                Thread.onSpinWait();
+            }
+            assertThat(released).isSameAs(flight);
+            rig.rings.end(released);
+            assertThat(rig.rings.isFlying()).isFalse();
+        }
+    }
+
+    @Test
+    void aStalledWorkerIsFoundWithTheRowItHolds() throws InterruptedException {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 2, null)) {
+            Flight flight = rig.admit(1, 0, 0);
+            rig.clock.advance(1);
+            rig.attention.stalls = true;
+            rig.send(flight, 0);
+            rig.attention.stuck.await();
+            assertThat(rig.workers.check()).isEmpty();
+            rig.clock.advance(2 * WATCHDOG);
+            Optional<FlightWorkers.Trouble> trouble = rig.workers.check();
+            assertThat(trouble).isPresent();
+            assertThat(trouble.get().held()).isSameAs(flight);
+            assertThat(trouble.get().message()).contains("tandem-attention-").contains("1 ms");
+        }
+    }
+}
