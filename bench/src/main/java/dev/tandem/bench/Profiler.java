@@ -102,7 +102,8 @@ public final class Profiler {
                 curve("pre-layer", preLayer),
                 curve("post-layer", postLayer),
                 stepOverhead,
-                stage);
+                stage,
+                1);
     }
 
     private static Curve curve(String name, TreeMap<Double, Double> points) {

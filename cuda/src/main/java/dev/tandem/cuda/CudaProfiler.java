@@ -33,6 +33,8 @@ final class CudaProfiler {
     /** Tasks that wait for each worker. */
     private static final int TASKS_A_WORKER = 3;
     private static final long MEASURE_NANOS = 60_000_000;
+    /** Of the step whose slowing down by the CPU's reading is measured. */
+    private static final int LOADED_ROWS = 24;
 
     private final StepTimer timer;
     private final Stream stream;
@@ -46,6 +48,8 @@ final class CudaProfiler {
     private final int gpuBlocks;
     private final int layers;
     private int decodeRows;
+    /** Host blocks with values. */
+    private int filled;
     private int promptTokens;
 
     CudaProfiler(
@@ -79,7 +83,8 @@ final class CudaProfiler {
         return new Profile(
                 name, layers, curve("linear", linear), curve("prefill-attention", prefillAttention()),
                 curve("gpu-attention", gpuAttention()), cpuAttention(), curve("transfer", transfers()),
-                new Curve("pre-layer", new double[] {1}, new double[] {1e-6}), curve("post-layer", postLayer), stepOverhead, 0);
+                new Curve("pre-layer", new double[] {1}, new double[] {1e-6}), curve("post-layer", postLayer), stepOverhead, 0,
+                hostLoad());
     }
 
     private static Curve curve(String name, TreeMap<Double, Double> points) {
@@ -151,23 +156,21 @@ final class CudaProfiler {
         return points;
     }
 
-    /** Tasks are handed to the workers as the GPU would, while it computes steps of one row. */
     private TreeMap<Integer, Curve> cpuAttention() {
-        int filled = (int) Math.min(pools.hostBlocks(), HOST_BYTES / (HostFormat.blockBytes(shape) * layers));
+        filled = (int) Math.min(pools.hostBlocks(), HOST_BYTES / (HostFormat.blockBytes(shape) * layers));
         pools.randomiseHost(filled, shape.type());
         TreeMap<Double, Double> alone = new TreeMap<>();
         TreeMap<Double, Double> together = new TreeMap<>();
         int count = workers.count();
         try (StepTimer.Busy busy = timer.keepBusy(decodes)) {
-            secondsATask(busy, 1, CONTEXTS[0], 1); // compiles
+            secondsATask(busy, 1, CONTEXTS[0]); // compiles
             for (int context : CONTEXTS) {
-                int blocks = (context - 1) / BlockFormat.TOKENS + 1;
-                int rows = Math.min(Math.min(TASKS_A_WORKER * count, FlightRings.MOST), filled / blocks);
+                int rows = rowsOf(context);
                 if (context > CONTEXTS[0] && rows < count || rows == 0 || context > shape.config().usableContext()) {
                     break; // too few to keep all workers busy
                 }
-                put(alone, context, secondsATask(busy, 1, context, blocks) * 1e3);
-                put(together, context, secondsATask(busy, rows, context, blocks) * 1e3);
+                put(alone, context, secondsATask(busy, 1, context) * 1e3);
+                put(together, context, secondsATask(busy, rows, context) * 1e3);
             }
         }
         TreeMap<Integer, Curve> curves = new TreeMap<>();
@@ -182,36 +185,74 @@ final class CudaProfiler {
         return curves;
     }
 
-    /** Mean time from one finished task to the next with so many rows that each ask again at once. */
-    private double secondsATask(StepTimer.Busy busy, int rows, int context, int blocks) {
-        TokenSampler sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
-        List<Flight> flights = new ArrayList<>();
-        for (int row = 0; row < rows; row++) {
-            int first = row * blocks;
-            flights.add(rings.admit(new Admission(row, context - 1, 0, IntStream.range(first, first + blocks).toArray(), sampler)));
+    /** Rows of so many tokens that keep the workers busy, as far as the filled blocks go. */
+    private int rowsOf(int context) {
+        int blocks = (context - 1) / BlockFormat.TOKENS + 1;
+        return Math.min(Math.min(TASKS_A_WORKER * workers.count(), FlightRings.MOST), filled / blocks);
+    }
+
+    /** Mean time from one finished task to the next, while the GPU computes steps of one row. */
+    private double secondsATask(StepTimer.Busy busy, int rows, int context) {
+        try (HostLoad load = new HostLoad(rows, context)) {
+            long end = 0;
+            while (load.tasks < 2L * rows || clock.nanos() < end) { // the first round warms up
+                busy.refill();
+                load.pump();
+                if (end == 0 && load.tasks >= rows) {
+                    load.restart();
+                    end = clock.nanos() + MEASURE_NANOS;
+                }
+            }
+            return (clock.nanos() - load.began) / 1e9 / (load.tasks - rows);
         }
-        workers.wake();
-        flights.forEach(flight -> rings.push(0, flight.index));
-        long begin = 0;
-        long tasks = -rows; // the first round warms up
-        for (int outstanding = rows; outstanding > 0; ) {
-            busy.refill();
+    }
+
+    /** What a decode step takes while all workers attend, to what it takes while they rest. */
+    private double hostLoad() {
+        int rows = Math.min(LOADED_ROWS, decodeRows);
+        double rested = timer.decodeWhole(decodes, rows, REPEATS);
+        try (HostLoad load = new HostLoad(Math.max(1, rowsOf(CONTEXTS[1])), CONTEXTS[1])) {
+            return Math.max(1, timer.decodeWhole(decodes, rows, 2 * REPEATS, load::pump) / rested);
+        }
+    }
+
+    /** Rows whose attention is asked for again as soon as it is there: the profiler hands tasks to the workers as the GPU would. */
+    private final class HostLoad implements AutoCloseable {
+        private final List<Flight> flights = new ArrayList<>();
+        private long tasks;
+        private long began;
+
+        HostLoad(int rows, int context) {
+            TokenSampler sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
+            int blocks = (context - 1) / BlockFormat.TOKENS + 1;
+            for (int row = 0; row < rows; row++) {
+                int first = row * blocks;
+                flights.add(rings.admit(new Admission(row, context - 1, 0, IntStream.range(first, first + blocks).toArray(), sampler)));
+            }
+            workers.wake();
+            flights.forEach(flight -> rings.push(0, flight.index));
+        }
+
+        void restart() {
+            began = clock.nanos();
+        }
+
+        /** Takes one result, if there is one, and asks for the row's next layer. */
+        void pump() {
             long task = rings.nextResult();
-            if (task < 0) {
-                continue;
-            }
-            if (++tasks == 0) {
-                begin = clock.nanos();
-            }
-            if (tasks < rows || clock.nanos() - begin < MEASURE_NANOS) {
+            if (task >= 0) {
+                tasks++;
                 rings.push((FlightRings.layer(task) + 1) % layers, FlightRings.row(task));
-            } else {
-                outstanding--;
             }
         }
-        double seconds = (clock.nanos() - begin) / 1e9 / tasks;
-        flights.forEach(rings::end);
-        rings.reset();
-        return seconds;
+
+        @Override
+        public void close() {
+            for (int left = flights.size(); left > 0; ) {
+                left -= rings.nextResult() >= 0 ? 1 : 0;
+            }
+            flights.forEach(rings::end);
+            rings.reset();
+        }
     }
 }

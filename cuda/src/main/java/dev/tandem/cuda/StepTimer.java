@@ -157,20 +157,29 @@ public final class StepTimer implements AutoCloseable {
 
     /** Milliseconds of all layers of a decode step without context, without what follows them. */
     double decodeLayers(StepBuffer inputs, int rows, int repeats) {
-        return bare(inputs, rows, 0, repeats);
+        return bare(inputs, rows, 0, repeats, Thread::onSpinWait);
     }
 
     /** With logits and choice of all rows. */
     double decodeWhole(StepBuffer inputs, int rows, int repeats) {
-        return bare(inputs, rows, rows, repeats);
+        return decodeWhole(inputs, rows, repeats, Thread::onSpinWait);
     }
 
-    private double bare(StepBuffer inputs, int rows, int sampled, int repeats) {
+    /** @param meanwhile what the calling thread does, over and over, while the GPU computes */
+    double decodeWhole(StepBuffer inputs, int rows, int repeats, Runnable meanwhile) {
+        return bare(inputs, rows, rows, repeats, meanwhile);
+    }
+
+    private double bare(StepBuffer inputs, int rows, int sampled, int repeats, Runnable meanwhile) {
         inputs.clear();
         StepLayout.pad(inputs, 0, rows);
         layout.spread(inputs, 0);
         inputs.upload(stream);
-        return time(inputs, new Extent(rows, sampled, true, 0, 0), repeats);
+        Extent extent = new Extent(rows, sampled, true, 0, 0);
+        forward.run(stream, inputs, extent);
+        try (Graph graph = stream.capture(() -> forward.run(stream, inputs, extent))) {
+            return time(repeats, () -> stream.launch(graph), meanwhile);
+        }
     }
 
     /** Milliseconds of all layers' linear stages of a step with so many prompt tokens. */
@@ -181,13 +190,19 @@ public final class StepTimer implements AutoCloseable {
 
     /** The median of what {@code work} enqueues, in milliseconds; what takes long is timed once. */
     double time(int repeats, Runnable work) {
+        return time(repeats, work, Thread::onSpinWait);
+    }
+
+    private double time(int repeats, Runnable work, Runnable meanwhile) {
         double[] times = new double[repeats];
         int count = 0;
         for (int i = -WARM_UPS; i < repeats; i++) {
             stream.record(begin);
             work.run();
             stream.record(end);
-            stream.synchronise();
+            while (!end.reached()) {
+                meanwhile.run();
+            }
             count = Math.max(0, i);
             times[count] = end.millisecondsSince(begin);
             if (times[count] > LONG_MILLIS) {

@@ -102,6 +102,11 @@ public final class CostModel {
         return profile.stepOverhead();
     }
 
+    /** How much longer a GPU step takes while the CPU attends, as a factor. */
+    public double hostLoad() {
+        return profile.hostLoad();
+    }
+
     public double stageOverhead() {
         return profile.stageOverhead();
     }

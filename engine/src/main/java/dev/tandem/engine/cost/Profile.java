@@ -21,6 +21,7 @@ import java.util.TreeMap;
  * @param postLayer logits and sampling, by outputs
  * @param stepOverhead once a step
  * @param stageOverhead once a stage of each layer when sub-batches alternate
+ * @param hostLoad how much longer a GPU step takes while the CPU attends: 1.05 is five per cent; 1 where nothing overlaps
  */
 public record Profile(
         String name,
@@ -33,7 +34,8 @@ public record Profile(
         Curve preLayer,
         Curve postLayer,
         double stepOverhead,
-        double stageOverhead) {
+        double stageOverhead,
+        double hostLoad) {
     private static final List<String> CURVES =
             List.of("linear", "prefill-attention", "gpu-attention", "transfer", "pre-layer", "post-layer");
 
@@ -47,6 +49,9 @@ public record Profile(
         }
         checkOverhead("step-overhead", stepOverhead);
         checkOverhead("stage-overhead", stageOverhead);
+        if (!(hostLoad >= 1) || hostLoad == Double.POSITIVE_INFINITY) {
+            throw new ProfileException("host-load is " + hostLoad + "; it must be 1 or more. Measure again with tandem profile");
+        }
     }
 
     private static void checkOverhead(String what, double seconds) {
@@ -74,6 +79,7 @@ public record Profile(
         });
         text.append(String.format(Locale.ROOT, "step-overhead %.4g%n", stepOverhead));
         text.append(String.format(Locale.ROOT, "stage-overhead %.4g%n", stageOverhead));
+        text.append(String.format(Locale.ROOT, "host-load %.4g%n", hostLoad));
         return text.toString();
     }
 
@@ -123,7 +129,8 @@ public record Profile(
                 curves[4],
                 curves[5],
                 real(single.getOrDefault("step-overhead", "0"), origin),
-                real(single.getOrDefault("stage-overhead", "0"), origin));
+                real(single.getOrDefault("stage-overhead", "0"), origin),
+                real(single.getOrDefault("host-load", "1"), origin));
     }
 
     private static Curve curve(String name, List<double[]> points) {

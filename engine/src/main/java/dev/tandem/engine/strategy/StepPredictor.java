@@ -73,16 +73,18 @@ public final class StepPredictor {
 
     /**
      * One batch with host rows passing through (APEX §3.3): each host row takes part in one layer a step, so a layer
-     * has a share of them.
+     * has a share of them; where tiers overlap it computes all its slots, taken or not.
      *
      * @param flying rows in flight, those just admitted included
      * @param flyingTokens their context
+     * @param slots of each layer
      */
-    double async(Load load, int flying, long flyingTokens) {
-        int aLayer = (flying + cost.layers() - 1) / cost.layers();
+    double async(Load load, int flying, long flyingTokens, int slots) {
+        int share = (flying + cost.layers() - 1) / cost.layers();
+        int aLayer = overlaps ? Math.max(share, slots) : share;
         double gpu = ends(load.rows() + aLayer, load.outputs() + aLayer)
                 + cost.layers() * (cost.linear(load.rows() + aLayer) + gpuAttention(load));
-        return overlaps ? gpu : gpu + cost.cpuAttention(flying, flyingTokens);
+        return overlaps ? gpu * cost.hostLoad() : gpu + cost.cpuAttention(flying, flyingTokens);
     }
 
     private double ends(int rows, int outputs) {
@@ -101,7 +103,7 @@ public final class StepPredictor {
                 for (Sequence sequence : draft.state().inFlight()) {
                     tokens += sequence.length();
                 }
-                yield async(draft.load(0), flying, tokens);
+                yield async(draft.load(0), flying, tokens, flying == 0 ? 0 : draft.slots());
             }
         };
         return seconds + swaps(draft);
