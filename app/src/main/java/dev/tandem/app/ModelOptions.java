@@ -93,7 +93,8 @@ final class ModelOptions {
 
     @Option(
             names = "--attention-threads",
-            description = "The CPU executor's threads that take the attention that a plan gives to the CPU. Default: all --threads.")
+            description = "Threads that attend for rows whose KV is on the host. Default: on the CPU executor all --threads, beside a GPU all"
+                    + " cores but two; none under gpu-only.")
     Optional<Integer> attentionThreads = Optional.empty();
 
     @Mixin
