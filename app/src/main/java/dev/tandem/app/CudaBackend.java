@@ -8,6 +8,7 @@ import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.fetch.IndexLocation;
 import dev.tandem.fetch.WheelSource;
@@ -28,7 +29,7 @@ final class CudaBackend {
     private CudaBackend() {}
 
     /** Takes ownership of the checkpoint unless it throws. */
-    static Backend start(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
+    static Backend start(ModelOptions options, Checkpoint checkpoint, Timeline timeline, PrintStream log) {
         Strategy strategy = options.strategy.chosen();
         if (strategy != Strategy.GPU_ONLY && strategy != Strategy.ASYNC_OVERLAP) {
             throw new IllegalArgumentException("--strategy " + strategy.flag()
@@ -37,7 +38,7 @@ final class CudaBackend {
         ModelConfig config = checkpoint.config();
         CudaLibraries libraries = libraries(options.gpu.libraries);
         KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels"));
-        CudaExecutor executor = new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system());
+        CudaExecutor executor = new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system(), timeline);
         ExecutorLimits limits = executor.limits();
         log.printf(
                 Locale.ROOT,

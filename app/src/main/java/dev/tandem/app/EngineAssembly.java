@@ -6,6 +6,7 @@ import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.model.Checkpoint;
@@ -35,6 +36,8 @@ final class EngineAssembly implements AutoCloseable {
     private final Engine engine;
     private final Scheduling scheduling;
     private final Backend backend;
+    private final Optional<Trace> trace;
+    private final PrintStream log;
 
     private EngineAssembly(
             Checkpoint checkpoint,
@@ -42,13 +45,17 @@ final class EngineAssembly implements AutoCloseable {
             Optional<ChatTemplate> template,
             Engine engine,
             Scheduling scheduling,
-            Backend backend) {
+            Backend backend,
+            Optional<Trace> trace,
+            PrintStream log) {
         this.checkpoint = checkpoint;
         this.tokenizer = tokenizer;
         this.template = template;
         this.engine = engine;
         this.scheduling = scheduling;
         this.backend = backend;
+        this.trace = trace;
+        this.log = log;
     }
 
     /**
@@ -65,7 +72,8 @@ final class EngineAssembly implements AutoCloseable {
         try {
             tokenizer = tokenizer(checkpoint, needText);
             Optional<ChatTemplate> template = template(checkpoint);
-            Backend backend = backend(options, checkpoint, log);
+            Optional<Trace> trace = options.trace.map(Trace::new);
+            Backend backend = backend(options, checkpoint, trace.map(Trace::timeline).orElse(Timeline.OFF), log);
             owner = backend.executor()::close; // of the model from here on, until the engine takes it
             EngineConfig config = new EngineConfig(
                     options.budget(),
@@ -81,8 +89,8 @@ final class EngineAssembly implements AutoCloseable {
                     backend.executor().limits(),
                     () -> profiles(log).find(options.strategy.profile, backend),
                     log);
-            Engine engine = new Engine(config, scheduling.scheduler(), backend.executor(), Clock.system(), listener).start();
-            return new EngineAssembly(checkpoint, tokenizer, template, engine, scheduling, backend);
+            Engine engine = new Engine(config, scheduling.scheduler(), backend.executor(), Clock.system(), trace.map(listener::and).orElse(listener)).start();
+            return new EngineAssembly(checkpoint, tokenizer, template, engine, scheduling, backend, trace, log);
         } catch (RuntimeException | Error e) {
             tokenizer.ifPresent(Tokenizer::close);
             owner.close();
@@ -117,17 +125,17 @@ final class EngineAssembly implements AutoCloseable {
     static Backend backend(ModelOptions options, PrintStream log) {
         Checkpoint checkpoint = open(options);
         try {
-            return backend(options, checkpoint, log);
+            return backend(options, checkpoint, Timeline.OFF, log);
         } catch (RuntimeException | Error e) {
             checkpoint.close();
             throw e;
         }
     }
 
-    private static Backend backend(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
+    private static Backend backend(ModelOptions options, Checkpoint checkpoint, Timeline timeline, PrintStream log) {
         report(checkpoint, log);
         Backend backend = options.gpu.chosen()
-                ? CudaBackend.start(options, checkpoint, log)
+                ? CudaBackend.start(options, checkpoint, timeline, log)
                 : CpuBackend.start(options, checkpoint, log);
         reportContext(options, checkpoint.config(), backend.contextTokens(), log);
         return backend;
@@ -239,6 +247,7 @@ final class EngineAssembly implements AutoCloseable {
     @Override
     public void close() {
         engine.close();
+        trace.ifPresent(t -> t.write(log));
         tokenizer.ifPresent(Tokenizer::close);
     }
 }

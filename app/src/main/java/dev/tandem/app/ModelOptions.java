@@ -100,6 +100,12 @@ final class ModelOptions {
     @Mixin
     StrategyOptions strategy = new StrategyOptions();
 
+    @Option(
+            names = "--trace",
+            paramLabel = "FILE",
+            description = "Write what ran when (steps, GPU layers, CPU attention) to this file at the end, for Perfetto.")
+    Optional<Path> trace = Optional.empty();
+
     @Option(names = "--seed", defaultValue = "0", description = "Seed of sampling and of dummy weights (${DEFAULT-VALUE}).")
     long seed;
 

@@ -2,6 +2,7 @@ package dev.tandem.cuda;
 
 import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.device.CudaLibraries;
@@ -26,6 +27,7 @@ import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.SamplingScratch;
 import dev.tandem.engine.sample.TokenSampler;
@@ -107,6 +109,11 @@ public final class CudaExecutor implements Executor {
     private final Optional<FlightDeck> deck;
     private final Optional<FlightWorkers> workers;
     private final Clock time;
+    private final Timeline timeline;
+    private final Timeline.Lane gpuSteps;
+    private final Timeline.Lane gpuLayers;
+    /** [layers + 1] by the GPU's clock. */
+    private final PinnedBuffer stamps;
     private long busyBefore;
     private final ArrayDeque<Outstanding> outstanding = new ArrayDeque<>();
     private final ArrayDeque<StepResult> finished = new ArrayDeque<>();
@@ -133,7 +140,8 @@ public final class CudaExecutor implements Executor {
      * @throws CudaException when the machine, its libraries or its memory do not suffice
      */
     public CudaExecutor(
-            Checkpoint checkpoint, CudaOptions options, CudaLibraries libraries, KernelCompiler compiler, Clock time) {
+            Checkpoint checkpoint, CudaOptions options, CudaLibraries libraries, KernelCompiler compiler, Clock time,
+            Timeline timeline) {
         this.options = options;
         this.checkpoint = checkpoint;
         this.shape = new ModelShape(checkpoint.config(), options.type());
@@ -180,6 +188,9 @@ public final class CudaExecutor implements Executor {
             mixedInputs = own(new StepBuffer(
                     device, options.maxBatchTokens() + slots, maxSequences + slots, tiles, tables, "mixed steps"));
             int sampled = Math.max(graphRows, maxSequences) + 2 * slots;
+            stamps = own(device.pinned(8L * (layers() + 1), "times of layers"));
+            gpuSteps = timeline.lane("GPU steps");
+            gpuLayers = timeline.lane("GPU layers");
             chosen = own(device.pinned(4L * GpuClock.RING * sampled, "sampled tokens"));
             logitsRow = own(device.pinned(4L * shape.vocabulary(), "a row of logits"));
             logits = new float[shape.vocabulary()];
@@ -199,6 +210,7 @@ public final class CudaExecutor implements Executor {
                     Math.max(0, beforeGraphs - device.memory().free()), pools.gpu().bytes(), pools.hostBytes(),
                     device.memory().free(), device.memory().total());
             this.time = time;
+            this.timeline = timeline;
             workers = deck.map(d -> own(startWorkers(d.rings())));
         } catch (RuntimeException | Error e) {
             closeOwned();
@@ -221,7 +233,8 @@ public final class CudaExecutor implements Executor {
         PagedDecodeAttention attention = DecodeImplementations.all(
                         new BlockFormat(config.kvHeads(), config.headDim(), shape.type()), config.heads())
                 .getFirst();
-        return new FlightWorkers(rows, attention, pools::hostBlock, time, options.attentionThreads(), CORES_LEFT, options.watchdogNanos());
+        return new FlightWorkers(
+                rows, attention, pools::hostBlock, time, timeline, options.attentionThreads(), CORES_LEFT, options.watchdogNanos());
     }
 
     private int layers() {
@@ -492,7 +505,7 @@ public final class CudaExecutor implements Executor {
         if (inputs.drawCount() > 0 || slotsDraw) {
             forward.sample(stream, inputs, inputs.drawCount(), slotsDraw ? slots : 0, firstSample + slots);
         }
-        forward.report(stream, firstSample + slots, slots, chosenTokens(clockSlot).address());
+        forward.report(stream, firstSample + slots, slots, chosenTokens(clockSlot).address(), stamps.address());
         return new Outstanding(plan, sampled, draws, firstSample, slots, clockSlot);
     }
 
@@ -529,7 +542,8 @@ public final class CudaExecutor implements Executor {
 
     private StepResult complete(Outstanding step) {
         try {
-            clock.await(step.clock());
+            float millis = clock.await(step.clock());
+            record(step, millis);
             List<StepResult.Sampled> sampled = new ArrayList<>(step.sampled().size() + step.slots());
             MemorySegment tokens = chosenTokens(step.clock());
             for (int i = 0; i < step.sampled().size(); i++) {
@@ -546,6 +560,22 @@ public final class CudaExecutor implements Executor {
             return new StepResult(step.plan().step(), sampled, List.of(), parked, lost, times());
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
+        }
+    }
+
+    /** The GPU's lanes: by its own clock, the step's end as the engine saw it. */
+    private void record(Outstanding step, float millis) {
+        long now = time.nanos();
+        gpuSteps.add(Timeline.Kind.GPU_STEP, now - (long) (millis * 1e6), now, step.plan().step());
+        if (step.slots() == 0) {
+            return;
+        }
+        MemorySegment times = stamps.memory();
+        long shift = now - times.getAtIndex(JAVA_LONG, layers());
+        for (int layer = 0; layer < layers(); layer++) {
+            gpuLayers.add(
+                    Timeline.Kind.GPU_LAYER, times.getAtIndex(JAVA_LONG, layer) + shift, times.getAtIndex(JAVA_LONG, layer + 1) + shift,
+                    layer);
         }
     }
 

@@ -214,9 +214,9 @@ final class CudaForward implements AutoCloseable {
         }
     }
 
-    /** What the step tells the host, after {@link #sample}: {@code out} holds tokens, then flights that landed. */
-    void report(Stream stream, int sampled, int slots, long out) {
-        kernels.report.launch(stream, 1, 1, chosen.address(), sampled, flights, config.layers(), slots, out);
+    /** What the step tells the host, after {@link #sample}: {@code out} holds tokens, then flights that landed; with slots {@code stamps} when layers were. */
+    void report(Stream stream, int sampled, int slots, long out, long stamps) {
+        kernels.report.launch(stream, 1, 1, chosen.address(), sampled, flights, config.layers(), slots, out, stamps);
     }
 
     private void choose(Stream stream, StepBuffer step, Extent extent, int pending) {

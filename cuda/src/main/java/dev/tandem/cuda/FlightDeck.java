@@ -51,6 +51,7 @@ final class FlightDeck implements AutoCloseable {
         DeviceBuffer incoming = buffer(device, (long) MOST * resultBytes, "attention that has arrived");
         DeviceBuffer departures = buffer(device, 8L * MOST, "departures");
         DeviceBuffer arrivals = buffer(device, 8L * MOST * layers, "arrivals");
+        DeviceBuffer stamps = buffer(device, 8L * (layers + 1), "times of layers");
         DeviceBuffer counters = buffer(device, 8L * (2 * layers + 4), "ring counters");
         PinnedBuffer taskRing = pinned(device, 8L * MOST, "the ring of attention tasks");
         PinnedBuffer readyRing = pinned(device, 8L * MOST, "the ring of attention results");
@@ -64,7 +65,8 @@ final class FlightDeck implements AutoCloseable {
         long[] addresses = {
             residual.address(), angles.address(), draws.address(), leaving.address(), slotMaps.address(), outgoing.address(),
             incoming.address(), departures.address(), arrivals.address(), counters.address(), counters.address() + 8L * layers,
-            counters.address() + 16L * layers, taskRing.address(), readyRing.address(), sent.address(), results.address(), MOST - 1
+            counters.address() + 16L * layers, taskRing.address(), readyRing.address(), sent.address(), results.address(), MOST - 1,
+            stamps.address()
         };
         try (PinnedBuffer staging = device.pinned(8L * addresses.length, "addresses")) {
             MemorySegment.copy(addresses, 0, staging.memory(), JAVA_LONG, 0, addresses.length);

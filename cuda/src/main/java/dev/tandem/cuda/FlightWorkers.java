@@ -7,6 +7,7 @@ import dev.tandem.cpu.decode.Partial;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cpu.topology.ThreadAffinity;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.observe.Timeline;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -49,6 +50,7 @@ final class FlightWorkers implements AutoCloseable {
     private final long watchdogNanos;
     private final int leave;
     private final Thread[] threads;
+    private final Timeline.Lane[] lanes;
     private final Flight[] current;
     /** Of each worker: nanoseconds at work, when its task began or 0, tokens attended to. */
     private final AtomicLongArray counters;
@@ -59,7 +61,7 @@ final class FlightWorkers implements AutoCloseable {
      * @param leave cores left to the engine and the server
      * @param watchdogNanos time after which a task counts as stalled
      */
-    FlightWorkers(FlightRings rings, PagedDecodeAttention attention, HostBlocks blocks, Clock clock, int count, int leave, long watchdogNanos) {
+    FlightWorkers(FlightRings rings, PagedDecodeAttention attention, HostBlocks blocks, Clock clock, Timeline timeline, int count, int leave, long watchdogNanos) {
         this.rings = rings;
         this.attention = attention;
         this.blocks = blocks;
@@ -70,9 +72,11 @@ final class FlightWorkers implements AutoCloseable {
         this.counters = new AtomicLongArray(STRIDE * (count + 1));
         List<Integer> order = CpuTopology.find().order();
         this.pinned = leave + count <= order.size();
+        this.lanes = new Timeline.Lane[count];
         this.threads = new Thread[count];
         for (int i = 0; i < count; i++) {
             int worker = i;
+            lanes[i] = timeline.lane("attention " + i);
             int core = pinned ? order.get(leave + i) : -1;
             threads[i] = Thread.ofPlatform().daemon().name("tandem-attention-" + i).start(() -> work(worker, core));
         }
@@ -219,7 +223,9 @@ final class FlightWorkers implements AutoCloseable {
             rings.failed(flight, e);
         }
         counters.setRelease(worker * STRIDE + STARTED, 0);
-        add(worker, BUSY, clock.nanos() - started);
+        long ended = clock.nanos();
+        lanes[worker].add(Timeline.Kind.CPU_ATTENTION, started, ended, Timeline.place(FlightRings.layer(task), flight.sequence()));
+        add(worker, BUSY, ended - started);
         add(worker, TOKENS, flight.context());
     }
 

@@ -39,16 +39,18 @@ final class GpuClock implements AutoCloseable {
         stream.record(ends[slot]);
     }
 
-    /** Spins until the step has run: nothing wakes the engine thread sooner. */
-    void await(int slot) {
+    /** Spins until the step has run: nothing wakes the engine thread sooner. Returns its milliseconds. */
+    float await(int slot) {
         while (!ends[slot].reached()) {
             Thread.onSpinWait();
         }
-        busyMillis += ends[slot].millisecondsSince(begins[slot]);
+        float millis = ends[slot].millisecondsSince(begins[slot]);
+        busyMillis += millis;
         if (steps > 1) {
             float gap = begins[slot].millisecondsSince(ends[(slot + RING - 1) % RING]);
             idleMillis += gap < REST_MILLIS ? Math.max(0, gap) : 0;
         }
+        return millis;
     }
 
     double busyMillis() {

@@ -7,6 +7,7 @@ import dev.tandem.cpu.CpuOptions;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.request.SamplingParams;
@@ -59,7 +60,7 @@ class CudaModelTest {
             String family, DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
         Checkpoint checkpoint = Checkpoint.open(FAMILIES.resolve(family), LoadFormat.AUTO, 0);
         CudaOptions options = new CudaOptions(0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 8 << 20, 256, 128, graphs, attentionThreads, watchdogMillis * 1_000_000);
-        return new CudaExecutor(checkpoint, options, GpuRig.libraries(), GpuRig.compiler(), Clock.system());
+        return new CudaExecutor(checkpoint, options, GpuRig.libraries(), GpuRig.compiler(), Clock.system(), Timeline.OFF);
     }
 
     record Golden(int[] prompt, int[] greedy, float[] logits) {

@@ -11,10 +11,12 @@ import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -101,6 +103,7 @@ class FlightWorkersTest {
         final FlightRings rings;
         final Moody attention;
         final VirtualClock clock = new VirtualClock();
+        final Timeline timeline = new Timeline(10_000);
         final FlightWorkers workers;
         /** By layer and sequence: K and V of all tokens, [tokens][kvHeads * headDim] each. */
         final Map<List<Integer>, List<float[]>> keys = new HashMap<>();
@@ -121,7 +124,7 @@ class FlightWorkersTest {
             attention = new Moody(DecodeImplementations.all(format, config.heads()).getLast());
             workers = new FlightWorkers(
                     rings, attention, (layer, block) -> pool.address() + ((long) layer * BLOCKS + block) * format.blockBytes(),
-                    time == null ? clock : time, threads, 0, WATCHDOG);
+                    time == null ? clock : time, timeline, threads, 0, WATCHDOG);
         }
 
         Flight admit(int sequence, int position, int... blocks) {
@@ -207,7 +210,7 @@ class FlightWorkersTest {
 
     @ParameterizedTest
     @EnumSource(value = DataType.class, names = {"BFLOAT16", "FLOAT16"})
-    void resultsAreThoseOfAttentionOverEverythingThatWasAppended(DataType type) {
+    void resultsAreThoseOfAttentionOverEverythingThatWasAppended(DataType type) throws IOException {
         try (Rig rig = new Rig(type, 3, Clock.system())) {
             int rows = 5;
             // 130 tokens: three blocks; sequences advance at their own pace, layers in order
@@ -233,6 +236,9 @@ class FlightWorkersTest {
             }
             assertThat(rig.workers.tokens()).isEqualTo((long) rows * LAYERS * 130 * 131 / 2);
             assertThat(rig.workers.busyNanos()).isPositive();
+            StringBuilder trace = new StringBuilder();
+            rig.timeline.write(trace);
+            assertThat(trace.toString().lines().filter(line -> line.contains("cpu attention"))).hasSize(rows * LAYERS * 130);
         }
     }
 

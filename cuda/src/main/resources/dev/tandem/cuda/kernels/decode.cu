@@ -63,6 +63,7 @@ __device__ __forceinline__ void merge(const float *parts, const float2 *partNorm
 __device__ __forceinline__ void exchange(Flights *flights, int layer, int slot, const half16 *queries, half16 *out, bool last) {
     const int EIGHTS = HEAD_DIM / 8, THREADS = WARPS * 32;
     int leaves = slotted(flights, layer, slot), boards = slotted(flights, layer + 1, slot);
+    if (slot == 0 && threadIdx.x == 0) flights->stamps[layer] = nanos();
     if (slot == 0 && last && threadIdx.x == 0) *(volatile wide *)(flights->departed + 3) = 1;
     if (boards >= 0) {
         const uint4 *from = (const uint4 *)(flights->incoming + (size_t)boards * HEADS * HEAD_DIM);

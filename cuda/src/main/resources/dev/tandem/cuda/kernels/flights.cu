@@ -17,8 +17,11 @@ extern "C" __global__ void __launch_bounds__(COURIER_WARPS * 32, 2) courier(Flig
     }
 }
 
-// What a step tells the host: chosen tokens and who sits in the slots after the last layer; straight to pinned memory
-extern "C" __global__ void report(const int *tokens, int count, const Flights *flights, int layers, int slots, int *out) {
+// What a step tells the host: chosen tokens, who sits in the slots after the last layer, and with slots when each layer was;
+// straight to pinned memory
+extern "C" __global__ void report(const int *tokens, int count, const Flights *flights, int layers, int slots, int *out, wide *stamps) {
+    dependencyWait();
     for (int i = threadIdx.x; i < count; i += blockDim.x) out[i] = tokens[i];
     for (int i = threadIdx.x; i < slots; i += blockDim.x) out[count + i] = slotted(flights, layers, i);
+    for (int i = threadIdx.x; slots && i <= layers; i += blockDim.x) stamps[i] = i == layers ? nanos() : flights->stamps[i];
 }

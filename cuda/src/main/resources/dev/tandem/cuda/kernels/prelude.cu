@@ -161,7 +161,14 @@ struct Flights {
     half16 *sent;             // [flights][HEADS + 2 KV_HEADS][HEAD_DIM]
     const half16 *results;    // [flights][HEADS][HEAD_DIM]
     int ringMask;             // of all rings
+    wide *stamps;             // [layers + 1] when each layer's attention began, and when the step reported
 };
+
+__device__ __forceinline__ wide nanos() {
+    wide t;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    return t;
+}
 
 __device__ __forceinline__ int slotted(const Flights *flights, int layer, int slot) {
     return flights->slotMaps[layer * MOST_SLOTS + slot];

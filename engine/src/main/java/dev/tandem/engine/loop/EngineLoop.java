@@ -99,7 +99,7 @@ public final class EngineLoop {
         failLost(result);
         emit(result, executed);
         scheduler.completed(result, executed - planned);
-        listener.step(record(plan, result, planned - started, executed - planned));
+        listener.step(record(plan, result, started, planned - started, executed - planned));
         stats = snapshot();
         return true;
     }
@@ -321,7 +321,7 @@ public final class EngineLoop {
         stats = snapshot();
     }
 
-    private static StepRecord record(StepPlan plan, StepResult result, long planNanos, long executeNanos) {
+    private static StepRecord record(StepPlan plan, StepResult result, long started, long planNanos, long executeNanos) {
         int prefill = 0;
         int decode = 0;
         int host = 0;
@@ -339,7 +339,7 @@ public final class EngineLoop {
         }
         int landed = result.sampled().size() - chunkSamples;
         return new StepRecord(
-                plan.step(), prefill, decode + landed, host + landed, plan.swaps().size(), planNanos, executeNanos);
+                plan.step(), started, prefill, decode + landed, host + landed, plan.swaps().size(), planNanos, executeNanos);
     }
 
     private EngineStats snapshot() {

@@ -20,4 +20,40 @@ public interface EngineListener {
     default void failed(Request request) {}
 
     EngineListener NONE = new EngineListener() {};
+
+    /** Tells this one, then another. */
+    default EngineListener and(EngineListener next) {
+        EngineListener first = this;
+        return new EngineListener() {
+            @Override
+            public void step(StepRecord record) {
+                first.step(record);
+                next.step(record);
+            }
+
+            @Override
+            public void firstToken(Request request, long sinceArrival) {
+                first.firstToken(request, sinceArrival);
+                next.firstToken(request, sinceArrival);
+            }
+
+            @Override
+            public void nextToken(Request request, long sincePrevious) {
+                first.nextToken(request, sincePrevious);
+                next.nextToken(request, sincePrevious);
+            }
+
+            @Override
+            public void finished(Request request, FinishReason reason, Usage usage) {
+                first.finished(request, reason, usage);
+                next.finished(request, reason, usage);
+            }
+
+            @Override
+            public void failed(Request request) {
+                first.failed(request);
+                next.failed(request);
+            }
+        };
+    }
 }

@@ -1,0 +1,45 @@
+package dev.tandem.app;
+
+import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.observe.StepRecord;
+import dev.tandem.engine.observe.Timeline;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.io.Writer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/** {@code --trace}: the engine's lane of the timeline, and the file that all lanes go to at the end. */
+final class Trace implements EngineListener {
+    /** Events a lane keeps: some minutes of steps, some seconds of layers and of a worker's tasks. */
+    private static final int EVENTS = 200_000;
+
+    private final Path file;
+    private final Timeline timeline = new Timeline(EVENTS);
+    private final Timeline.Lane engine = timeline.lane("engine");
+
+    Trace(Path file) {
+        this.file = file;
+    }
+
+    Timeline timeline() {
+        return timeline;
+    }
+
+    @Override
+    public void step(StepRecord record) {
+        long planned = record.startedNanos() + record.planNanos();
+        engine.add(Timeline.Kind.PLAN, record.startedNanos(), planned, record.step());
+        engine.add(Timeline.Kind.EXECUTE, planned, planned + record.executeNanos(), record.step());
+    }
+
+    /** When nothing records any more. */
+    void write(PrintStream log) {
+        try (Writer out = Files.newBufferedWriter(file)) {
+            timeline.write(out);
+            log.println("trace: " + file + ", to be opened in Perfetto");
+        } catch (IOException e) {
+            log.println("given up: the trace could not be written to " + file + ": " + e.getMessage());
+        }
+    }
+}
