@@ -23,6 +23,11 @@ record Apex(
 
     /** Algorithm 1. */
     @Override
+    public void completed(double achieved) {
+        async.completed(achieved);
+    }
+
+    @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         int cpuRequests = state.host().size() + state.inFlight().size();
         StepDraft pipelined = pipeline.draft(state);

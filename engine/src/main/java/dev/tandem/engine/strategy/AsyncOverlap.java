@@ -1,6 +1,5 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.strategy.Strategy.InFlight;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -8,6 +7,7 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.Strategy.InFlight;
 import java.util.List;
 
 /**
@@ -15,28 +15,60 @@ import java.util.List;
  * attention is there, and the GPU never waits.
  *
  * <p>Each row in flight asks the CPU for one layer's attention a step, so rows are admitted while all of them take the
- * CPU no longer than the step takes the GPU.
+ * CPU no longer than a step takes the GPU: the step at hand or, where host rows are spread over the layers, the mean step, which
+ * prompts make longer. In short steps the CPU then falls behind, in long ones it catches up, and is never idle.
  *
- * @param limits of the executor
- * @param cohort whether all host rows enter layer 0 together and no more enter until they are through, as in the paper;
- *     else some enter in each step, so that every layer has its share
+ * <p>Owned by: engine thread.
  */
-record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort, InFlight limits)
-        implements Policy {
+final class AsyncOverlap implements Policy {
+    /** Slots are somewhat more than the mean a layer: rows do not come evenly, and one that finds no slot comes a step later. */
+    private static final double SLOTS_TO_MEAN = 1.25;
     /** Row slots a layer: buckets, because a captured step is made for one of them. */
-    private static final double SLOTS_TO_MEAN = 1.4;
     private static final int[] BUCKETS = {8, 16, 32, 64, 128, 256};
+    /** Weight of the newest step in the mean: prompts come every ten steps or so. */
+    private static final double NEWEST = 1 / 64.0;
+
+    private final Budget budget;
+    private final StepPredictor predictor;
+    private final TierRules rules;
+    private final boolean chunked;
+    private final boolean cohort;
+    private final InFlight limits;
+    /** Seconds the GPU needs for the last draft without host rows, and for the mean step that was made of one. */
+    private double lastStep;
+    private double meanStep;
+
+    /**
+     * @param chunked whether prompts may be cut
+     * @param cohort whether all host rows enter layer 0 together and no more enter until they are through, as in the paper;
+     *     else some enter in each step, so that every layer has its share
+     * @param limits of the executor
+     */
+    AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort, InFlight limits) {
+        this.budget = budget;
+        this.predictor = predictor;
+        this.rules = rules;
+        this.chunked = chunked;
+        this.cohort = cohort;
+        this.limits = limits;
+    }
 
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = gpuSide(state);
         admit(draft);
+        lastStep = predictor.gpuOnly(draft.load(0));
         int flying = state.inFlight().size() + draft.admissions().size();
         draft.shape(flying > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
         why.because(
                 "async-overlap: %d rows on the GPU, %d in flight, %d of them admitted now",
                 draft.load(0).rows(), flying, draft.admissions().size());
         return draft;
+    }
+
+    @Override
+    public void completed(double achieved) {
+        meanStep += (meanStep == 0 ? 1 : NEWEST) * (lastStep - meanStep);
     }
 
     private StepDraft gpuSide(SchedulerState state) {
@@ -68,9 +100,10 @@ record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boo
         return tokens;
     }
 
-    /** One layer's attention of all rows in flight within the GPU's time for the step. */
+    /** One layer's attention of all rows in flight within the GPU's time for a step. */
     private boolean cpuKeepsUp(StepDraft draft, int rows, long tokens) {
-        return predictor.cost().cpuAttention(rows, tokens) <= Math.max(predictor.gpuOnly(draft.load(0)), leastStep());
+        double step = Math.max(predictor.gpuOnly(draft.load(0)), leastStep());
+        return predictor.cost().cpuAttention(rows, tokens) <= (cohort ? step : Math.max(step, meanStep));
     }
 
     /** A step without a GPU row still reads the weights. */
@@ -113,7 +146,6 @@ record AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boo
         return Math.max(BUCKETS[0], (rows + predictor.cost().layers() - 1) / predictor.cost().layers());
     }
 
-    /** Somewhat more than the mean a layer: rows do not come evenly, and one that finds no slot comes a step later. */
     private int evenly(int flying) {
         return (int) Math.ceil(SLOTS_TO_MEAN * flying / predictor.cost().layers());
     }

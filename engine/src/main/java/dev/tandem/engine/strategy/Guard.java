@@ -115,6 +115,7 @@ public final class Guard implements Policy {
 
     @Override
     public void completed(double achieved) {
+        strategy.completed(achieved);
         if (baselineRate == 0 || !(achieved > 0)) {
             return;
         }

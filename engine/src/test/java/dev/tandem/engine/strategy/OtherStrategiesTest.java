@@ -68,7 +68,24 @@ class OtherStrategiesTest {
         }
         StepDraft draft = policy(Strategy.ASYNC_OVERLAP).draft(scene.state, new Decision());
         assertThat(Scene.text(draft)).isEqualTo("[r0] admit r1 admit r2 admit r3 admit r4");
-        assertThat(draft.slots()).as("two of four rows a layer, doubled, the least bucket").isEqualTo(8);
+        assertThat(draft.slots()).as("two of four rows a layer, and some more, the least bucket").isEqualTo(8);
+    }
+
+    @Test
+    void asyncOverlapAdmitsByTheMeanStepWhichPromptsMakeLonger() {
+        Policy policy = policy(Strategy.ASYNC_OVERLAP);
+        Scene prompts = new Scene(50, 200, BUDGET).limit(101);
+        prompts.gpu(9);
+        prompts.waiting(99); // 2 * (10 + 0.09 + 4.95) = 30.08: six rows of 50
+        policy.draft(prompts.state, new Decision());
+        policy.completed(1);
+        Scene scene = new Scene(3, 200, BUDGET).limit(100);
+        scene.gpu(9);
+        for (int i = 0; i < 6; i++) {
+            scene.host(50);
+        }
+        // by the step at hand it would be four
+        assertThat(scene.draft(policy)).isEqualTo("[r0] admit r1 admit r2 admit r3 admit r4 admit r5 admit r6");
     }
 
     @Test
