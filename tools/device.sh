@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU: unpacks the bundle, then runs what is asked for.
-# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [presets] [steady] [sanitizer]
+# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [presets] [steady] [hybrid] [sanitizer]
 #   test       every kernel against its scalar twin, small models against transformers
 #   steps      decode and prefill steps, and time to first token, of Llama-3.1-8B
 #   start      seconds to a model that is ready, with and without compiled kernels
 #   presets    whole runs of the presets
 #   steady     steady windows of two of them
+#   hybrid     gpu-only beside async-overlap in steady windows (PAIRS="preset:workload ...", STEADY seconds), steps with slots,
+#              and a trace of rows in flight
 #   sanitizer  compute-sanitizer over a small model
 # Run it in the repository: the small models are read from there. JSON lines go to RESULT_FOLDER/cuda.jsonl.
 set -uo pipefail
@@ -32,7 +34,7 @@ latency() { # batch, prompt, output, iterations, more
 
 throughput() {
   "$tandem" bench throughput --result-file "$lines" "$@" 2>>"$result/log" |
-    grep -E "^(preset|workload|window|duration|requests_per|output_tokens_per|total_tokens_per|gpu_idle)" | tr -s ' ' | tr '\n' ' '
+    grep -E "^(preset|workload|strategy|window|duration|requests_per|output_tokens_per|total_tokens_per|gpu_idle|host_token|prefill_balance|prediction)" | tr -s ' ' | tr '\n' ' '
   echo
 }
 
@@ -66,6 +68,23 @@ for what in "$@"; do
     steady)
       throughput --preset h200-tight --workload synthetic:1000/200 --steady 20
       throughput --preset a10g-class --workload synthetic:1000/200 --steady 20
+      ;;
+    hybrid)
+      for slots in 0 8 16; do
+        "$tandem" bench steps --preset h200 --host-kv 1GiB --strategy async-overlap --batch 24 --slots "$slots" \
+          --result-file "$lines" 2>>"$result/log" | grep -E "^(window|step_ms)" | tr '\n' ' '
+      done
+      echo
+      for pair in ${PAIRS:-h200-tight:synthetic:1000/200 t4-tight:osc}; do
+        preset=${pair%%:*}
+        workload=${pair#*:}
+        throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}"
+        throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}" --warm-up "${WARM_UP:-30}" \
+          --strategy async-overlap --no-guard --trace "$result/$preset.trace.json" --explain
+        grep -E "^step" "$result/log" | tail -3
+      done
+      cp "${TANDEM_CACHE:-$HOME/.cache/tandem}"/profiles/*.txt "$result/" 2>/dev/null
+      xz -f "$result"/*.trace.json 2>/dev/null
       ;;
     sanitizer)
       for tool in ${SANITIZERS:-memcheck racecheck}; do

@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.model.Checkpoint.LoadFormat;
+import dev.tandem.engine.strategy.Strategy;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -16,24 +17,29 @@ import java.util.Optional;
  * smaller GPU, and the KV pools are those of NEO's artifact. Weights are dummies of the models' true shapes.
  */
 enum Preset {
-    H200("Llama-3.1-8B", 0, Optional.empty(), 20_480, 512),
-    H200_TIGHT("Llama-3.1-8B", 0, Optional.of(1650), 20_480, 256),
-    A10G_CLASS("Llama-3.1-8B", 16, Optional.of(1650), 20_480, 256),
-    T4_CLASS("Llama-2-7B", 8, Optional.of(54), 832, 64),
-    T4_TIGHT("Llama-2-7B", 0, Optional.of(54), 832, 64);
+    H200("Llama-3.1-8B", 0, Optional.empty(), 20_480, 512, 0, "16GiB"),
+    H200_TIGHT("Llama-3.1-8B", 0, Optional.of(1650), 20_480, 256, 256, "36GiB"),
+    A10G_CLASS("Llama-3.1-8B", 16, Optional.of(1650), 20_480, 256, 512, "72GiB"),
+    T4_CLASS("Llama-2-7B", 8, Optional.of(54), 832, 64, 256, "60GiB"),
+    T4_TIGHT("Llama-2-7B", 0, Optional.of(54), 832, 64, 192, "44GiB");
 
     private final String model;
     private final int multiprocessors;
     private final Optional<Integer> gpuBlocks;
     private final int batchTokens;
     private final int sequences;
+    /** Sequences that may run beside those of the GPU, and their memory, with a host tier. */
+    private final int hostSequences;
+    private final ByteSize hostKv;
 
-    Preset(String model, int multiprocessors, Optional<Integer> gpuBlocks, int batchTokens, int sequences) {
+    Preset(String model, int multiprocessors, Optional<Integer> gpuBlocks, int batchTokens, int sequences, int hostSequences, String hostKv) {
         this.model = model;
         this.multiprocessors = multiprocessors;
         this.gpuBlocks = gpuBlocks;
         this.batchTokens = batchTokens;
         this.sequences = sequences;
+        this.hostSequences = hostSequences;
+        this.hostKv = ByteSize.parse(hostKv);
     }
 
     String flag() {
@@ -59,7 +65,9 @@ enum Preset {
         }
         options.gpuBlocks = options.gpuBlocks.or(() -> gpuBlocks);
         options.maxNumBatchedTokens = options.maxNumBatchedTokens.or(() -> Optional.of(batchTokens));
-        options.maxNumSeqs = options.maxNumSeqs.or(() -> Optional.of(sequences));
+        boolean host = options.strategy.chosen() != Strategy.GPU_ONLY;
+        options.maxNumSeqs = options.maxNumSeqs.or(() -> Optional.of(host ? sequences + hostSequences : sequences));
+        options.hostKv = options.hostKv.or(() -> host ? Optional.of(hostKv) : Optional.empty());
     }
 
     /** A model directory that holds the configuration alone. */
