@@ -7,7 +7,6 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
-import dev.tandem.cuda.device.Graph;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.KernelCompiler;
@@ -38,10 +37,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
-import java.util.Map;
 import java.util.Optional;
 
 /**
@@ -61,10 +58,6 @@ public final class CudaExecutor implements Executor {
     private static final int LEAST_GRAPH_ROWS = 256;
     /** Rows up to which decode steps are graphs. */
     private static final int MOST_GRAPH_ROWS = 512;
-    /** Above {@link Kernels#SKINNY_ROWS}, products are rounded up to so many rows anyway. */
-    private static final int BUCKET_STEP = 64;
-    /** Tiles of prompts in a graph's step beyond those of one long chunk. */
-    private static final int MORE_TILES = 4;
     /** Slots for rows in flight of a step that has any. */
     private static final int LEAST_SLOTS = 8;
     /** Seconds between the steps of a busy engine, as measured on an H200. */
@@ -74,7 +67,6 @@ public final class CudaExecutor implements Executor {
     private static final int[] RIDING_STEPS = {16, 32, 48, 64, 128, 192, 256};
     /** Cores for the engine and the server. */
     private static final int CORES_LEFT = 2;
-    private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
     /** Compute capability. */
     private static final int LEAST_WITH_BFLOAT16 = 80;
     /** Left for graphs and what the driver takes later. */
@@ -101,20 +93,18 @@ public final class CudaExecutor implements Executor {
     private final float[] logits;
     private final SamplingScratch scratch = new SamplingScratch();
     private final ExecutorLimits limits;
-    private final Map<Replay, Graph> graphs = new HashMap<>();
+    private final Replays replays;
     /** Most rows of decode steps, and of all steps that are replayed from graphs; slots come on top. */
     private final int decodeRows;
     private final int graphRows;
     /** Empty without attention threads. */
-    private final Optional<FlightDeck> deck;
-    private final Optional<FlightWorkers> workers;
+    private final Optional<HostRows> hostRows;
     private final Clock time;
     private final Timeline timeline;
     private final Timeline.Lane gpuSteps;
     private final Timeline.Lane gpuLayers;
     /** [layers + 1] by the GPU's clock. */
     private final PinnedBuffer stamps;
-    private long busyBefore;
     private final ArrayDeque<Outstanding> outstanding = new ArrayDeque<>();
     private final ArrayDeque<StepResult> finished = new ArrayDeque<>();
     private final MemoryLedger ledger;
@@ -125,14 +115,6 @@ public final class CudaExecutor implements Executor {
      * @param clock where its events are
      */
     private record Outstanding(StepPlan plan, List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSample, int slots, int clock) {}
-
-    /**
-     * What a graph is made for. Rows, samples and tiles that a step lacks are filled up.
-     *
-     * @param rows slots included
-     * @param sampled likewise
-     */
-    private record Replay(int rows, int sampled, int tiles, int slots) {}
 
     /**
      * Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's.
@@ -166,8 +148,8 @@ public final class CudaExecutor implements Executor {
             int slots = hybrid ? FlightDeck.MOST_SLOTS : 0;
             forward = own(new CudaForward(
                     device, stream, kernels, products, weights, shape, options.maxBatchTokens() + slots, maxSequences + slots));
-            decodeRows = roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
-            graphRows = Math.max(decodeRows, Math.min(LEAST_GRAPH_ROWS, options.maxBatchTokens() / BUCKET_STEP * BUCKET_STEP));
+            decodeRows = Replays.roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
+            graphRows = Math.max(decodeRows, Math.min(LEAST_GRAPH_ROWS, options.maxBatchTokens() / Replays.BUCKET_STEP * Replays.BUCKET_STEP));
             measureProducts(graphRows + slots);
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
@@ -175,15 +157,16 @@ public final class CudaExecutor implements Executor {
                     device, kernels, shape, gpuBlocks, hybrid ? stagingBlocks() : 0, options.hostBytes(), maxSequences));
             stream.fill(pools.gpu(), 0);
             forward.pools(pools, gpuBlocks);
-            deck = hybrid ? Optional.of(own(new FlightDeck(device, stream, shape))) : Optional.empty();
+            Optional<FlightDeck> deck = hybrid ? Optional.of(own(new FlightDeck(device, stream, shape))) : Optional.empty();
             deck.ifPresent(forward::flights);
             layout = new StepLayout(shape, forward.attentionBlocks());
             timer = own(new StepTimer(device, stream, forward, layout, shape));
             clock = own(new GpuClock(device));
             int tables = gpuBlocks + maxSequences + (hybrid ? stagingBlocks() : 0);
-            int graphTiles = roundUp((graphRows + slots) / shape.tileTokens() + MORE_TILES + maxSequences);
             decodeInputs = own(new StepBuffer(
-                    device, graphRows + slots, graphRows + slots, graphTiles, tables, "steps replayed from graphs"));
+                    device, graphRows + slots, graphRows + slots, Replays.mostTiles(graphRows + slots, maxSequences, shape), tables,
+                    "steps replayed from graphs"));
+            replays = own(new Replays(stream, forward, decodeInputs, shape));
             int tiles = options.maxBatchTokens() / shape.tileTokens() + maxSequences + 1;
             mixedInputs = own(new StepBuffer(
                     device, options.maxBatchTokens() + slots, maxSequences + slots, tiles, tables, "mixed steps"));
@@ -203,7 +186,7 @@ public final class CudaExecutor implements Executor {
                     pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
                     hybrid ? FlightRings.MOST : 0, riding);
             if (options.graphs()) {
-                captureGraphs();
+                replays.capture(decodeRows);
             }
             ledger = new MemoryLedger(
                     weights.bytes(), forward.bytes() + products.workspaceBytes() + decodeInputs.bytes() + mixedInputs.bytes(),
@@ -211,7 +194,7 @@ public final class CudaExecutor implements Executor {
                     device.memory().free(), device.memory().total());
             this.time = time;
             this.timeline = timeline;
-            workers = deck.map(d -> own(startWorkers(d.rings())));
+            hostRows = deck.map(d -> own(new HostRows(d.rings(), startWorkers(d.rings()))));
         } catch (RuntimeException | Error e) {
             closeOwned();
             throw e;
@@ -241,13 +224,9 @@ public final class CudaExecutor implements Executor {
         return shape.config().layers();
     }
 
-    private static int roundUp(int rows) {
-        return rows <= Kernels.SKINNY_ROWS ? Kernels.SKINNY_ROWS : (rows + BUCKET_STEP - 1) / BUCKET_STEP * BUCKET_STEP;
-    }
-
     /** @param most rows of steps that are replayed from graphs */
     private void measureProducts(int most) {
-        for (int rows = Kernels.SKINNY_ROWS; rows <= most; rows += BUCKET_STEP) {
+        for (int rows = Kernels.SKINNY_ROWS; rows <= most; rows += Replays.BUCKET_STEP) {
             forward.linear().measure(stream, rows);
             forward.linear().measureHead(stream, rows);
         }
@@ -280,7 +259,7 @@ public final class CudaExecutor implements Executor {
 
     /** Every kernel once, so that nothing is loaded while a graph is captured. */
     private void warmUp() {
-        for (int bucket = 1; bucket <= decodeRows; bucket = nextBucket(bucket + 1)) {
+        for (int bucket = 1; bucket <= decodeRows; bucket = Replays.bucket(bucket + 1)) {
             decodeInputs.clear();
             StepLayout.pad(decodeInputs, 0, bucket);
             layout.spread(decodeInputs, 0);
@@ -288,38 +267,6 @@ public final class CudaExecutor implements Executor {
             forward.run(stream, decodeInputs, new Extent(bucket, bucket, true, 0, 0));
             stream.synchronise();
         }
-    }
-
-    private void captureGraphs() {
-        for (int bucket = 1; bucket <= decodeRows; bucket = nextBucket(bucket + 1)) {
-            graph(new Replay(bucket, bucket, 0, 0));
-        }
-    }
-
-    /** Those with slots or prompt tokens are captured when they are first needed: some milliseconds, once. */
-    private Graph graph(Replay replay) {
-        return graphs.computeIfAbsent(replay, key -> own(stream.capture(() -> forward.run(
-                stream, decodeInputs, new Extent(key.rows(), key.sampled(), true, key.tiles(), key.slots())))));
-    }
-
-    /** A graph's shape for a step, if there is one that is not much larger. */
-    private Replay replay(int rows, int sampled, int tiles, int slots) {
-        int bucket = nextBucket(rows + slots);
-        if (tiles == 0 && sampled == rows) {
-            return new Replay(bucket, bucket, 0, slots);
-        }
-        int tilesOfAll = bucket / shape.tileTokens() + MORE_TILES;
-        int samples = nextBucket(sampled + slots);
-        return new Replay(Math.max(bucket, samples), samples, Math.max(tilesOfAll, roundUp(tiles)), slots);
-    }
-
-    private static int nextBucket(int rows) {
-        for (int bucket : SMALL_BUCKETS) {
-            if (rows <= bucket) {
-                return bucket;
-            }
-        }
-        return roundUp(rows);
     }
 
     @Override
@@ -338,7 +285,7 @@ public final class CudaExecutor implements Executor {
 
     /** Who attends on the CPU; empty without attention threads. */
     public Optional<String> hostAttention() {
-        return workers.map(w -> "host attention: " + w.count() + " threads" + (w.isPinned() ? " pinned" : "") + ", " + w.implementation());
+        return hostRows.map(HostRows::workers).map(w -> "host attention: " + w.count() + " threads" + (w.isPinned() ? " pinned" : "") + ", " + w.implementation());
     }
 
     /** Bytes of weights that a decoding step reads. */
@@ -365,14 +312,14 @@ public final class CudaExecutor implements Executor {
     public StepTimer.StepTime timeDecode(int rows, int context, int slots, int repeats) {
         device.makeCurrent();
         randomiseGpu();
-        return timer.decode(decodeInputs, rows, nextBucket(rows + slots), context, slots, limits.gpuBlocks(), repeats);
+        return timer.decode(decodeInputs, rows, Replays.bucket(rows + slots), context, slots, limits.gpuBlocks(), repeats);
     }
 
     /** Times decode steps in which the end of a prompt rides. */
     public StepTimer.StepTime timeRiding(int rows, int riding, int context, int slots, int repeats) {
         device.makeCurrent();
         randomiseGpu();
-        return timer.riding(decodeInputs, rows, riding, nextBucket(rows + riding + slots), context, slots, limits.gpuBlocks(), repeats);
+        return timer.riding(decodeInputs, rows, riding, Replays.bucket(rows + riding + slots), context, slots, limits.gpuBlocks(), repeats);
     }
 
     /** Times a step that prefills one prompt of so many tokens. */
@@ -387,13 +334,13 @@ public final class CudaExecutor implements Executor {
      * @throws CudaException without attention threads
      */
     public Profile profile(String name) {
-        if (workers.isEmpty()) {
+        if (hostRows.isEmpty()) {
             throw new CudaException("profiling needs threads for the CPU's attention: use a strategy with a host tier");
         }
         device.makeCurrent();
         randomiseGpu();
         CudaProfiler profiler = new CudaProfiler(
-                timer, stream, pools, shape, decodeInputs, mixedInputs, deck.orElseThrow().rings(), workers.get(), time, limits.gpuBlocks());
+                timer, stream, pools, shape, decodeInputs, mixedInputs, hostRows.get().rings(), hostRows.get().workers(), time, limits.gpuBlocks());
         return profiler.measure(name, decodeRows, options.maxBatchTokens(), STEP_OVERHEAD);
     }
 
@@ -410,7 +357,7 @@ public final class CudaExecutor implements Executor {
         if (user != Thread.currentThread()) {
             user = Thread.currentThread();
             device.makeCurrent();
-            workers.ifPresent(FlightWorkers::pinEngine);
+            hostRows.ifPresent(rows -> rows.workers().pinEngine());
         }
         List<Chunk> chunks = ordered(plan);
         try {
@@ -420,7 +367,7 @@ public final class CudaExecutor implements Executor {
             int slot = clock.begin(stream);
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
-            plan.park().forEach(sequence -> deck.ifPresent(d -> d.rings().park(sequence)));
+            hostRows.ifPresent(rows -> plan.park().forEach(rows.rings()::park));
             outstanding.add(enqueue(plan, chunks, slot));
             pools.end(stream);
             clock.end(stream, slot);
@@ -435,7 +382,7 @@ public final class CudaExecutor implements Executor {
         if (plan.subBatches().size() > 1 || !plan.resume().isEmpty()) {
             throw new ExecutorException("the CUDA executor runs one batch a step; this plan has two, or rows that finish in it");
         }
-        if (flies && deck.isEmpty() || plan.admissions().size() > FlightDeck.MOST_SLOTS) {
+        if (flies && hostRows.isEmpty() || plan.admissions().size() > FlightDeck.MOST_SLOTS) {
             throw new ExecutorException("this plan has rows in flight, or more than " + FlightDeck.MOST_SLOTS
                     + " that enter in one step; the CUDA executor has " + limits.slotsPerLayer() + " slots");
         }
@@ -445,7 +392,7 @@ public final class CudaExecutor implements Executor {
             batch.chunks().stream().filter(chunk -> !sharesDecodeKernel(chunk)).forEach(chunks::add);
         }
         for (Chunk chunk : chunks) {
-            boolean lands = chunk.reader() == KvReader.GPU_WHILE_LANDING && deck.isPresent() && chunk.start() == 0;
+            boolean lands = chunk.reader() == KvReader.GPU_WHILE_LANDING && hostRows.isPresent() && chunk.start() == 0;
             if (chunk.reader() != KvReader.GPU_FROM_GPU && !lands) {
                 throw new ExecutorException("the CUDA executor cannot run a row read by " + chunk.reader());
             }
@@ -475,33 +422,33 @@ public final class CudaExecutor implements Executor {
             return new Outstanding(plan, sampled, draws, 0, 0, clockSlot);
         }
         int rows = chunks.stream().mapToInt(Chunk::rows).sum();
-        boolean replays = options.graphs()
+        boolean fromGraph = options.graphs()
                 && rows <= graphRows
                 && plan.swaps().isEmpty()
                 && chunks.stream().allMatch(chunk -> chunk.reader() == KvReader.GPU_FROM_GPU);
-        StepBuffer inputs = replays ? decodeInputs : mixedInputs;
+        StepBuffer inputs = fromGraph ? decodeInputs : mixedInputs;
         int decodes = layout.fill(inputs, chunks, pools, sampled);
         layout.spread(inputs, slots);
         drawn(inputs, sampled, draws);
-        Replay replay = replay(rows, sampled.size(), inputs.tileCount(), slots);
+        Replays.Key replay = replays.key(rows, sampled.size(), inputs.tileCount(), slots);
         // a graph's rows and samples are filled up: slots come after
-        int first = replays ? replay.rows() - slots : rows;
-        int firstSample = replays ? replay.sampled() - slots : sampled.size();
+        int first = fromGraph ? replay.rows() - slots : rows;
+        int firstSample = fromGraph ? replay.sampled() - slots : sampled.size();
         if (slots > 0) {
-            StepLayout.slots(inputs, first, slots, firstSample, admit(plan));
+            StepLayout.slots(inputs, first, slots, firstSample, hostRows.orElseThrow().admit(plan.admissions()));
         }
-        if (replays) {
+        if (fromGraph) {
             StepLayout.padRows(inputs, rows, first);
             StepLayout.padSamples(inputs, sampled.size(), firstSample);
             inputs.fillTiles(replay.tiles());
             inputs.upload(stream);
-            stream.launch(graph(replay));
+            replays.launch(replay);
         } else {
             pools.begin(stream);
             inputs.upload(stream);
             forward.run(stream, inputs, new Extent(rows + slots, firstSample + slots, decodes > 0, inputs.tileCount(), slots));
         }
-        boolean slotsDraw = slots > 0 && deck.orElseThrow().rings().draws();
+        boolean slotsDraw = slots > 0 && hostRows.orElseThrow().rings().draws();
         if (inputs.drawCount() > 0 || slotsDraw) {
             forward.sample(stream, inputs, inputs.drawCount(), slotsDraw ? slots : 0, firstSample + slots);
         }
@@ -515,14 +462,6 @@ public final class CudaExecutor implements Executor {
             draw.filter(d -> !d.greedy()).ifPresent(d -> inputs.draw(draws.size(), d));
             draws.add(draw);
         }
-    }
-
-    private List<Flight> admit(StepPlan plan) {
-        List<Flight> admitted = plan.admissions().stream().map(deck.orElseThrow().rings()::admit).toList();
-        if (!admitted.isEmpty()) {
-            workers.orElseThrow().wake();
-        }
-        return admitted;
     }
 
     private MemorySegment chosenTokens(int slot) {
@@ -553,11 +492,15 @@ public final class CudaExecutor implements Executor {
             }
             List<Long> parked = new ArrayList<>();
             List<StepResult.Lost> lost = new ArrayList<>();
-            if (deck.isPresent()) {
-                land(step, tokens, sampled, parked);
-                collect(parked, lost);
-            }
-            return new StepResult(step.plan().step(), sampled, List.of(), parked, lost, times());
+            hostRows.ifPresent(rows -> {
+                MemorySegment landed = tokens.asSlice(4L * (step.firstSample() + step.slots()));
+                rows.land(
+                        landed, step.slots(), step.firstSample(),
+                        (sampler, draw, row) -> choice(sampler, draw, row, tokens.getAtIndex(JAVA_INT, row)), sampled, parked);
+                rows.collect(parked, lost);
+            });
+            StepTimes times = hostRows.map(HostRows::times).orElse(StepTimes.NONE);
+            return new StepResult(step.plan().step(), sampled, List.of(), parked, lost, times);
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
         }
@@ -579,57 +522,6 @@ public final class CudaExecutor implements Executor {
         }
     }
 
-    /** Rows in flight that went through the last layer. */
-    private void land(Outstanding step, MemorySegment tokens, List<StepResult.Sampled> sampled, List<Long> parked) {
-        for (int slot = 0; slot < step.slots(); slot++) {
-            int row = step.firstSample() + slot;
-            int index = tokens.getAtIndex(JAVA_INT, step.firstSample() + step.slots() + slot);
-            if (index < 0) {
-                continue;
-            }
-            Flight flight = deck.orElseThrow().rings().flight(index);
-            if (flight.parked) {
-                parked.add(flight.sequence());
-            } else {
-                Choice choice = choice(flight.admission.sampler(), flight.draw, row, tokens.getAtIndex(JAVA_INT, row));
-                sampled.add(new StepResult.Sampled(flight.sequence(), choice));
-            }
-            deck.orElseThrow().rings().end(flight);
-        }
-    }
-
-    /** What the workers let go of, or lost. */
-    private void collect(List<Long> parked, List<StepResult.Lost> lost) {
-        FlightRings rows = deck.orElseThrow().rings();
-        for (Flight flight = rows.pollReleased(); flight != null; flight = rows.pollReleased()) {
-            parked.add(flight.sequence());
-            rows.end(flight);
-        }
-        for (FlightRings.Failure failure = rows.pollFailure(); failure != null; failure = rows.pollFailure()) {
-            lost.add(new StepResult.Lost(
-                    failure.flight().sequence(), "its attention on the CPU failed: " + failure.cause(), false));
-            rows.end(failure.flight());
-        }
-        if (rows.isFlying()) {
-            workers.orElseThrow().check().ifPresent(trouble -> {
-                for (Flight flight : List.copyOf(rows.all())) {
-                    lost.add(new StepResult.Lost(flight.sequence(), trouble.message(), flight == trouble.held()));
-                    rows.end(flight);
-                }
-            });
-        }
-    }
-
-    private StepTimes times() {
-        if (workers.isEmpty()) {
-            return StepTimes.NONE;
-        }
-        long busy = workers.get().busyNanos();
-        long since = busy - busyBefore;
-        busyBefore = busy;
-        return new StepTimes(0, 0, 0, since, 0, 0, 0);
-    }
-
     private Choice choice(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int index, int token) {
         if (token < 0) {
             throw new ExecutorException("the model produced logits that are not numbers (NaN)");
@@ -639,6 +531,11 @@ public final class CudaExecutor implements Executor {
         }
         readLogits(index);
         return sampler.choose(logits, 0, limits.vocabulary(), scratch);
+    }
+
+    /** For tests: the workers end as if they had died. */
+    void endWorkers() {
+        hostRows.ifPresent(HostRows::close);
     }
 
     /** The logits of a row sampled in the last step. */
@@ -661,10 +558,10 @@ public final class CudaExecutor implements Executor {
     }
 
     private void closeOwned() {
-        if (!owned.isEmpty() && owned.peek() instanceof FlightWorkers running) {
+        if (!owned.isEmpty() && owned.peek() instanceof HostRows rows) {
             owned.pop();
-            running.close();
-            if (!running.ended()) {
+            rows.close();
+            if (!rows.workers().ended()) {
                 return; // a stalled worker may still use what would be freed; the process's end frees it
             }
         }

@@ -12,8 +12,10 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.concurrent.locks.LockSupport;
 
@@ -128,27 +130,34 @@ final class FlightWorkers implements AutoCloseable {
     }
 
     /**
-     * A worker that cannot be counted on any more.
+     * Workers that cannot be counted on any more.
      *
-     * @param held the row it may still write, null when it is gone or has none
+     * @param held rows that stalled workers may still write
      */
-    record Trouble(String message, Flight held) {}
+    record Trouble(String message, Set<Flight> held) {}
 
     /** Looks for workers that are gone or stalled. */
     Optional<Trouble> check() {
+        String message = "";
+        Set<Flight> held = new HashSet<>();
         for (int i = 0; i < threads.length; i++) {
-            if (!threads[i].isAlive()) {
-                return Optional.of(new Trouble("the attention worker " + threads[i].getName() + " is gone", null));
-            }
             long started = counters.getAcquire(i * STRIDE + STARTED);
-            if (started != 0 && clock.nanos() - started > watchdogNanos) {
-                return Optional.of(new Trouble(
-                        "the attention worker " + threads[i].getName() + " has been at one task for "
-                                + watchdogNanos / 1_000_000 + " ms",
-                        current[i]));
+            if (!threads[i].isAlive()) {
+                message = "the attention worker " + threads[i].getName() + " is gone";
+            } else if (started != 0 && clock.nanos() - started > watchdogNanos) {
+                message = "the attention worker " + threads[i].getName() + " has been at one task for " + watchdogNanos / 1_000_000 + " ms";
             }
         }
-        return Optional.empty();
+        if (message.isEmpty()) {
+            return Optional.empty();
+        }
+        // whoever is at work now may write its row after it has been given up
+        for (int i = 0; i < threads.length; i++) {
+            if (threads[i].isAlive() && counters.getAcquire(i * STRIDE + STARTED) != 0) {
+                held.add(current[i]);
+            }
+        }
+        return Optional.of(new Trouble(message, held));
     }
 
     /** Whether every worker has come to its end. */
@@ -209,6 +218,9 @@ final class FlightWorkers implements AutoCloseable {
 
     private void serve(int worker, long task, Desk desk) {
         Flight flight = rings.flight(FlightRings.row(task));
+        if (flight == null) {
+            return; // lost while it was on its way here
+        }
         if (flight.parked) {
             rings.released(flight);
             return;

@@ -292,7 +292,7 @@ class FlightWorkersTest {
             rig.clock.advance(2 * WATCHDOG);
             Optional<FlightWorkers.Trouble> trouble = rig.workers.check();
             assertThat(trouble).isPresent();
-            assertThat(trouble.get().held()).isSameAs(flight);
+            assertThat(trouble.get().held()).containsExactly(flight);
             assertThat(trouble.get().message()).contains("tandem-attention-").contains("1 ms");
         }
     }

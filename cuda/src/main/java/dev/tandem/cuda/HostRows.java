@@ -1,0 +1,117 @@
+package dev.tandem.cuda;
+
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+
+import dev.tandem.engine.batch.Admission;
+import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.batch.StepTimes;
+import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.sample.Choice;
+import dev.tandem.engine.sample.TokenSampler;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+
+/**
+ * The executor's side of rows in flight: who enters, who has gone through all layers, whom the workers let go of or lost.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class HostRows implements AutoCloseable {
+    private final FlightRings rings;
+    private final FlightWorkers workers;
+    private long busyBefore;
+    private String lost = "";
+
+    /** How the executor takes a sampled row's token. */
+    interface Chooser {
+        Choice choose(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int sampledRow);
+    }
+
+    HostRows(FlightRings rings, FlightWorkers workers) {
+        this.rings = rings;
+        this.workers = workers;
+    }
+
+    FlightRings rings() {
+        return rings;
+    }
+
+    FlightWorkers workers() {
+        return workers;
+    }
+
+    List<Flight> admit(List<Admission> admissions) {
+        if (!admissions.isEmpty() && !lost.isEmpty()) {
+            throw new ExecutorException("a row cannot enter: " + lost);
+        }
+        List<Flight> admitted = new ArrayList<>(admissions.size());
+        for (Admission admission : admissions) {
+            admitted.add(rings.admit(admission));
+        }
+        if (!admitted.isEmpty()) {
+            workers.wake();
+        }
+        return admitted;
+    }
+
+    /**
+     * Rows that went through the last layer.
+     *
+     * @param landed [slots] flights or -1, as the step reported
+     * @param firstSample sampled row of the first slot
+     */
+    void land(MemorySegment landed, int slots, int firstSample, Chooser chooser, List<StepResult.Sampled> sampled, List<Long> parked) {
+        for (int slot = 0; slot < slots; slot++) {
+            int index = landed.getAtIndex(JAVA_INT, slot);
+            Flight flight = index < 0 ? null : rings.flight(index);
+            if (flight == null) {
+                continue; // an empty slot, or a row that was lost on its way
+            }
+            if (flight.parked) {
+                parked.add(flight.sequence());
+            } else {
+                Choice choice = chooser.choose(flight.admission.sampler(), flight.draw, firstSample + slot);
+                sampled.add(new StepResult.Sampled(flight.sequence(), choice));
+            }
+            rings.end(flight);
+        }
+    }
+
+    /** What the workers let go of, or lost. When one of them is gone or stalled, every row in flight is lost, and none enters again. */
+    void collect(List<Long> parked, List<StepResult.Lost> rows) {
+        for (Flight flight = rings.pollReleased(); flight != null; flight = rings.pollReleased()) {
+            parked.add(flight.sequence());
+            rings.end(flight);
+        }
+        for (FlightRings.Failure failure = rings.pollFailure(); failure != null; failure = rings.pollFailure()) {
+            rows.add(new StepResult.Lost(
+                    failure.flight().sequence(), "its attention on the CPU failed: " + failure.cause(), false));
+            rings.end(failure.flight());
+        }
+        if (!rings.isFlying()) {
+            return;
+        }
+        workers.check().ifPresent(trouble -> {
+            lost = trouble.message();
+            for (Flight flight : List.copyOf(rings.all())) {
+                rows.add(new StepResult.Lost(flight.sequence(), trouble.message(), trouble.held().contains(flight)));
+                rings.end(flight);
+            }
+        });
+    }
+
+    /** How long the workers were busy since the last call. */
+    StepTimes times() {
+        long busy = workers.busyNanos();
+        long since = busy - busyBefore;
+        busyBefore = busy;
+        return new StepTimes(0, 0, 0, since, 0, 0, 0);
+    }
+
+    @Override
+    public void close() {
+        workers.close();
+    }
+}

@@ -1,0 +1,95 @@
+package dev.tandem.cuda;
+
+import dev.tandem.cuda.CudaForward.Extent;
+import dev.tandem.cuda.device.Graph;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.Kernels;
+import java.util.HashMap;
+import java.util.Map;
+
+/**
+ * Steps of few rows as CUDA graphs: one for each bucket of row counts. Those of decode steps are captured at the start, those
+ * with slots or prompt tokens when they are first needed: some milliseconds, once.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class Replays implements AutoCloseable {
+    /** Above {@link Kernels#SKINNY_ROWS}, products are rounded up to so many rows anyway. */
+    static final int BUCKET_STEP = 64;
+    private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
+    /** Tiles of prompts in a graph's step beyond those of one long chunk. */
+    private static final int MORE_TILES = 4;
+
+    /**
+     * What a graph is made for. Rows, samples and tiles that a step lacks are filled up.
+     *
+     * @param rows slots included
+     * @param sampled likewise
+     */
+    record Key(int rows, int sampled, int tiles, int slots) {}
+
+    private final Stream stream;
+    private final CudaForward forward;
+    private final StepBuffer inputs;
+    private final ModelShape shape;
+    private final Map<Key, Graph> graphs = new HashMap<>();
+
+    /** @param inputs of every step that is replayed */
+    Replays(Stream stream, CudaForward forward, StepBuffer inputs, ModelShape shape) {
+        this.stream = stream;
+        this.forward = forward;
+        this.inputs = inputs;
+        this.shape = shape;
+    }
+
+    static int roundUp(int rows) {
+        return rows <= Kernels.SKINNY_ROWS ? Kernels.SKINNY_ROWS : (rows + BUCKET_STEP - 1) / BUCKET_STEP * BUCKET_STEP;
+    }
+
+    /** The least number of rows that graphs exist for. */
+    static int bucket(int rows) {
+        for (int bucket : SMALL_BUCKETS) {
+            if (rows <= bucket) {
+                return bucket;
+            }
+        }
+        return roundUp(rows);
+    }
+
+    /** Most tiles of a step of at most so many rows and sequences. */
+    static int mostTiles(int rows, int sequences, ModelShape shape) {
+        return roundUp(rows / shape.tileTokens() + MORE_TILES + sequences);
+    }
+
+    /** A graph's shape for a step; rows and samples without slots. */
+    Key key(int rows, int sampled, int tiles, int slots) {
+        int bucket = bucket(rows + slots);
+        if (tiles == 0 && sampled == rows) {
+            return new Key(bucket, bucket, 0, slots);
+        }
+        int samples = bucket(sampled + slots);
+        int enoughTiles = Math.max(bucket / shape.tileTokens() + MORE_TILES, roundUp(tiles));
+        return new Key(Math.max(bucket, samples), samples, enoughTiles, slots);
+    }
+
+    void launch(Key key) {
+        stream.launch(graph(key));
+    }
+
+    /** Graphs of all decode steps without slots. */
+    void capture(int mostRows) {
+        for (int bucket = 1; bucket <= mostRows; bucket = bucket(bucket + 1)) {
+            graph(new Key(bucket, bucket, 0, 0));
+        }
+    }
+
+    private Graph graph(Key wanted) {
+        return graphs.computeIfAbsent(wanted, key -> stream.capture(
+                () -> forward.run(stream, inputs, new Extent(key.rows(), key.sampled(), true, key.tiles(), key.slots()))));
+    }
+
+    @Override
+    public void close() {
+        graphs.values().forEach(Graph::close);
+    }
+}

@@ -1,0 +1,54 @@
+package dev.tandem.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.UntilHostLost;
+import dev.tandem.model.config.DataType;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** The host fails while rows are in flight: their requests end with the reason, the GPU goes on, nothing hangs. */
+@Tag("gpu")
+@Timeout(120)
+class HybridFaultTest {
+    @Test
+    void workersThatAreGoneTakeTheirRowsWithThemAndNothingElse() {
+        Budget budget = new Budget(256, 64, 64);
+        CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 200, true, 2, 200);
+        UntilHostLost policy = new UntilHostLost(new HostOnly(budget), new GpuOnly(budget, Preemption.SWAP));
+        try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), budget)) {
+            engine.failuresExpected = true;
+            for (int i = 0; i < 20; i++) {
+                engine.submit("r" + i, new int[] {5, 9, 200, 31, i}, EngineHarness.greedy(40));
+            }
+            while (engine.loop.stats().inFlight() < 4) {
+                engine.step();
+            }
+            executor.endWorkers();
+            for (int i = 20; i < 30; i++) {
+                engine.submit("r" + i, new int[] {5, 9, 200, 31, i}, EngineHarness.greedy(40));
+            }
+            engine.run();
+            int failed = 0;
+            for (int i = 0; i < 30; i++) {
+                var answer = engine.answers.get("r" + i);
+                if (answer.failure == null) {
+                    assertThat(answer.tokens).hasSize(40);
+                } else {
+                    assertThat(answer.failure).contains("tandem-attention-").contains("is gone");
+                    failed++;
+                }
+            }
+            assertThat(failed).isBetween(4, 20);
+            assertThat(engine.loop.stats().hostLost()).contains("is gone");
+            assertThat(engine.loop.stats().hostBlocksUsed()).isZero();
+            assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
+        }
+    }
+}
