@@ -6,7 +6,7 @@
 #   start      seconds to a model that is ready, with and without compiled kernels
 #   presets    whole runs of the presets
 #   steady     steady windows of two of them
-#   hybrid     gpu-only beside async-overlap in steady windows (PAIRS="preset:workload ...", STEADY seconds), steps with slots,
+#   hybrid     gpu-only beside async-overlap in steady windows (PAIRS="preset:workload ...", STEADY and WARM_UP seconds, HYBRID_OPTIONS), steps with slots,
 #              and a trace of rows in flight
 #   sanitizer  compute-sanitizer over a small model
 # Run it in the repository: the small models are read from there. JSON lines go to RESULT_FOLDER/cuda.jsonl.
@@ -80,7 +80,7 @@ for what in "$@"; do
         workload=${pair#*:}
         throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}"
         throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}" --warm-up "${WARM_UP:-30}" \
-          --strategy async-overlap --no-guard --trace "$result/$preset.trace.json" --explain
+          --strategy async-overlap --no-guard --trace "$result/$preset.trace.json" --explain ${HYBRID_OPTIONS:-}
         grep -E "^step" "$result/log" | tail -3
       done
       cp "${TANDEM_CACHE:-$HOME/.cache/tandem}"/profiles/*.txt "$result/" 2>/dev/null

@@ -10,6 +10,7 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.Calibrator;
 import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.OffloadAdvice;
 import dev.tandem.engine.strategy.Guard;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.UntilHostLost;
@@ -20,6 +21,8 @@ import java.util.function.Supplier;
 
 /** A strategy with what it decides by, its guard and its log. */
 record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost) {
+    /** Tokens a sequence that the advice at the start is for. */
+    private static final int ADVICE_CONTEXT = 1000;
     /** Enough for a bench run to be explained; a few megabytes. */
     private static final int LOGGED = 10_000;
 
@@ -41,7 +44,10 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
         StepPredictor predictor = new StepPredictor(cost, limits.overlaps(), limits.kvBytesPerToken());
         Policy policy = strategy.policy(decided, cost);
         out.println("strategy: " + strategy.flag() + (guarded ? ", guarded: gpu-only unless offloading gains" : ", without guard"));
-        if (!limits.overlaps()) {
+        if (limits.overlaps()) {
+            int context = Math.min(ADVICE_CONTEXT, limits.gpuBlocks() * limits.blockTokens() / 2);
+            out.println(OffloadAdvice.of(cost, limits, context));
+        } else {
             out.println("given up: on this executor both tiers share the same cores, so offloading cannot gain");
         }
         GpuOnly gpuOnly = new GpuOnly(budget, options.preemption, decided.overtakes(), decided.ridingRows());

@@ -1,0 +1,34 @@
+package dev.tandem.engine.strategy;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.tandem.engine.execute.ExecutorLimits;
+import org.junit.jupiter.api.Test;
+
+class OffloadAdviceTest {
+    private static ExecutorLimits limits(int hostBlocks) {
+        return new ExecutorLimits(10, 1000, 4, 4, 25, hostBlocks, 64, 2, 8, true, 8, 100, 0);
+    }
+
+    @Test
+    void theCpuIsBusyForAsLongAsAStepTakes() {
+        // 2 GPU rows of 50: 2 * (10 + 1) = 22; the CPU takes 0.1 a token: 4 rows of 50 are 20, 5 are 25
+        OffloadAdvice advice = OffloadAdvice.of(TestProfile.model(), limits(100), 50);
+        assertThat(advice.gpuRows()).isEqualTo(2);
+        assertThat(advice.gpuTokens()).isCloseTo(2 / 22.0, within(1e-6));
+        assertThat(advice.hostRows()).isEqualTo(4);
+        // two of the four leave the last layer in each step, which takes no longer for 8 slots more
+        assertThat(advice.gain()).isCloseTo(1, within(1e-6));
+        assertThat(advice.hostBytes()).isCloseTo(4 * 50 * 8 / 2 / 22.0, within(1e-6));
+        assertThat(advice.toString()).contains("gains at most 100 %");
+    }
+
+    @Test
+    void hostMemoryMayHoldFewer() {
+        assertThat(OffloadAdvice.of(TestProfile.model(), limits(26), 50).hostRows()).isEqualTo(2);
+        OffloadAdvice none = OffloadAdvice.of(TestProfile.model(), limits(3), 50);
+        assertThat(none.hostRows()).isZero();
+        assertThat(none.toString()).contains("gains nothing");
+    }
+}
