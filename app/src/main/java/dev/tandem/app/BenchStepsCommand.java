@@ -62,13 +62,13 @@ final class BenchStepsCommand implements Callable<Integer> {
         Backend backend = EngineAssembly.backend(options, System.err);
         try (CudaExecutor executor = (CudaExecutor) backend.executor()) {
             for (int prompt : prompts) {
-                write(executor.timePrefill(prompt, rounds), "prefill", backend.weightBytes(), backend.model());
+                write(executor.timings().timePrefill(prompt, rounds), "prefill", backend.weightBytes(), backend.model());
             }
             for (int batch : batches) {
                 double kv = (double) batch * context * executor.limits().kvBytesPerToken();
                 StepTimer.StepTime time = riding == 0
-                        ? executor.timeDecode(batch, context, slots, rounds)
-                        : executor.timeRiding(batch, riding, context, slots, rounds);
+                        ? executor.timings().timeDecode(batch, context, slots, rounds)
+                        : executor.timings().timeRiding(batch, riding, context, slots, rounds);
                 write(time, slots == 0 ? "step" : "step with " + slots + " slots", backend.weightBytes() + kv, backend.model());
             }
         }

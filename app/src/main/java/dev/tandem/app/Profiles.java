@@ -2,7 +2,6 @@ package dev.tandem.app;
 
 import dev.tandem.bench.Profiler;
 import dev.tandem.cpu.probe.MachineProbe;
-import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.cost.ProfileException;
 import dev.tandem.engine.execute.Executor;

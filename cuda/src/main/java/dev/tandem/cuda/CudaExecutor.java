@@ -20,7 +20,6 @@ import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepTimes;
-import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.execute.Executor;
@@ -58,8 +57,6 @@ public final class CudaExecutor implements Executor {
     private static final int LEAST_GRAPH_ROWS = 256;
     /** Rows up to which decode steps are graphs. */
     private static final int MOST_GRAPH_ROWS = 512;
-    /** Slots for rows in flight of a step that has any. */
-    private static final int LEAST_SLOTS = 8;
     /** Seconds between the steps of a busy engine, as measured on an H200. */
     private static final double STEP_OVERHEAD = 60e-6;
     /** Prompt tokens ride in decode steps up to as many rows as make the products this much slower. */
@@ -85,6 +82,7 @@ public final class CudaExecutor implements Executor {
     private final KvPools pools;
     private final StepLayout layout;
     private final StepTimer timer;
+    private final CudaTimings timings;
     private final GpuClock clock;
     private final StepBuffer decodeInputs;
     private final StepBuffer mixedInputs;
@@ -192,6 +190,7 @@ public final class CudaExecutor implements Executor {
                     weights.bytes(), forward.bytes() + products.workspaceBytes() + decodeInputs.bytes() + mixedInputs.bytes(),
                     Math.max(0, beforeGraphs - device.memory().free()), pools.gpu().bytes(), pools.hostBytes(),
                     device.memory().free(), device.memory().total());
+            timings = new CudaTimings(device, stream, kernels, pools, timer, decodeInputs, mixedInputs, gpuBlocks);
             this.time = time;
             this.timeline = timeline;
             hostRows = deck.map(d -> own(new HostRows(d.rings(), startWorkers(d.rings()))));
@@ -304,28 +303,9 @@ public final class CudaExecutor implements Executor {
         return new GpuTime(clock.busyMillis(), clock.idleMillis());
     }
 
-    /**
-     * Times decode steps on random KV. For measurements before serving.
-     *
-     * @param slots for rows in flight, empty, beside the rows; 0 without attention threads
-     */
-    public StepTimer.StepTime timeDecode(int rows, int context, int slots, int repeats) {
-        device.makeCurrent();
-        randomiseGpu();
-        return timer.decode(decodeInputs, rows, Replays.bucket(rows + slots), context, slots, limits.gpuBlocks(), repeats);
-    }
-
-    /** Times decode steps in which the end of a prompt rides. */
-    public StepTimer.StepTime timeRiding(int rows, int riding, int context, int slots, int repeats) {
-        device.makeCurrent();
-        randomiseGpu();
-        return timer.riding(decodeInputs, rows, riding, Replays.bucket(rows + riding + slots), context, slots, limits.gpuBlocks(), repeats);
-    }
-
-    /** Times a step that prefills one prompt of so many tokens. */
-    public StepTimer.StepTime timePrefill(int tokens, int repeats) {
-        device.makeCurrent();
-        return timer.prefill(mixedInputs, tokens, limits.gpuBlocks(), repeats);
+    /** Times steps, before serving. */
+    public CudaTimings timings() {
+        return timings;
     }
 
     /**
@@ -338,15 +318,10 @@ public final class CudaExecutor implements Executor {
             throw new CudaException("profiling needs threads for the CPU's attention: use a strategy with a host tier");
         }
         device.makeCurrent();
-        randomiseGpu();
+        timings.randomise();
         CudaProfiler profiler = new CudaProfiler(
                 timer, stream, pools, shape, decodeInputs, mixedInputs, hostRows.get().rings(), hostRows.get().workers(), time, limits.gpuBlocks());
         return profiler.measure(name, decodeRows, options.maxBatchTokens(), STEP_OVERHEAD);
-    }
-
-    private void randomiseGpu() {
-        kernels.randomFill.launch(
-                stream, 4096, 1, pools.gpu().address(), pools.gpu().bytes() / 2, Integer.MAX_VALUE, Integer.MAX_VALUE, 1L, 0f, 1f);
     }
 
     @Override
@@ -359,7 +334,7 @@ public final class CudaExecutor implements Executor {
             device.makeCurrent();
             hostRows.ifPresent(rows -> rows.workers().pinEngine());
         }
-        List<Chunk> chunks = ordered(plan);
+        List<Chunk> chunks = PlanRows.ordered(plan, hostRows.isPresent());
         try {
             if (!outstanding.isEmpty()) {
                 finished.add(complete(outstanding.poll())); // its inputs and logits are about to be overwritten
@@ -376,47 +351,10 @@ public final class CudaExecutor implements Executor {
         }
     }
 
-    /** Rows that share the decode kernel first. */
-    private List<Chunk> ordered(StepPlan plan) {
-        boolean flies = !plan.admissions().isEmpty() || plan.slotsPerLayer() > 0;
-        if (plan.subBatches().size() > 1 || !plan.resume().isEmpty()) {
-            throw new ExecutorException("the CUDA executor runs one batch a step; this plan has two, or rows that finish in it");
-        }
-        if (flies && hostRows.isEmpty() || plan.admissions().size() > FlightDeck.MOST_SLOTS) {
-            throw new ExecutorException("this plan has rows in flight, or more than " + FlightDeck.MOST_SLOTS
-                    + " that enter in one step; the CUDA executor has " + limits.slotsPerLayer() + " slots");
-        }
-        List<Chunk> chunks = new ArrayList<>();
-        for (SubBatch batch : plan.subBatches()) {
-            batch.chunks().stream().filter(CudaExecutor::sharesDecodeKernel).forEach(chunks::add);
-            batch.chunks().stream().filter(chunk -> !sharesDecodeKernel(chunk)).forEach(chunks::add);
-        }
-        for (Chunk chunk : chunks) {
-            boolean lands = chunk.reader() == KvReader.GPU_WHILE_LANDING && hostRows.isPresent() && chunk.start() == 0;
-            if (chunk.reader() != KvReader.GPU_FROM_GPU && !lands) {
-                throw new ExecutorException("the CUDA executor cannot run a row read by " + chunk.reader());
-            }
-        }
-        return chunks;
-    }
-
-    private static boolean sharesDecodeKernel(Chunk chunk) {
-        return chunk.rows() == 1 && chunk.reader() == KvReader.GPU_FROM_GPU;
-    }
-
-    /** Slots of a step are one of few numbers, because graphs are made for them. */
-    private static int slots(StepPlan plan) {
-        int wanted = Math.min(Math.max(plan.slotsPerLayer(), plan.admissions().size()), FlightDeck.MOST_SLOTS);
-        if (wanted == 0) {
-            return 0;
-        }
-        return Math.max(LEAST_SLOTS, Integer.highestOneBit(2 * wanted - 1));
-    }
-
     private Outstanding enqueue(StepPlan plan, List<Chunk> chunks, int clockSlot) {
         List<Chunk> sampled = new ArrayList<>();
         List<Optional<TokenSampler.Draw>> draws = new ArrayList<>();
-        int slots = slots(plan);
+        int slots = PlanRows.slots(plan);
         if (chunks.isEmpty() && slots == 0) {
             pools.begin(stream);
             return new Outstanding(plan, sampled, draws, 0, 0, clockSlot);
