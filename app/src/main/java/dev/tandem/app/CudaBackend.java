@@ -23,8 +23,8 @@ import java.util.OptionalInt;
 
 /** The CUDA executor from the options: finds libraries, compiles kernels, and says what was found and chosen. */
 final class CudaBackend {
-    /** A task takes milliseconds; a machine that is suspended for so long has lost its clients anyway. */
-    private static final long WATCHDOG_NANOS = 10_000_000_000L;
+    /** Seconds. */
+    private static final int MOST_WATCHDOG = 86_400;
 
     private CudaBackend() {}
 
@@ -103,7 +103,15 @@ final class CudaBackend {
                 options.maxNumSeqs(),
                 !options.gpu.eager,
                 attentionThreads(options),
-                WATCHDOG_NANOS);
+                watchdogNanos(options));
+    }
+
+    private static long watchdogNanos(ModelOptions options) {
+        if (!(options.hostWatchdog > 0) || options.hostWatchdog > MOST_WATCHDOG) {
+            throw new IllegalArgumentException(
+                    "--host-watchdog " + options.hostWatchdog + " must be a number of seconds from above 0 to " + MOST_WATCHDOG);
+        }
+        return (long) (options.hostWatchdog * 1e9);
     }
 
     /** All cores but two, for the engine and the server; none where the host only keeps preempted KV. */

@@ -97,6 +97,13 @@ final class ModelOptions {
                     + " cores but two; none under gpu-only.")
     Optional<Integer> attentionThreads = Optional.empty();
 
+    @Option(
+            names = "--host-watchdog",
+            defaultValue = "10",
+            description = "Seconds after which a thread that attends for one row counts as stalled: the rows in flight fail, the GPU goes on"
+                    + " alone (${DEFAULT-VALUE}).")
+    double hostWatchdog = 10;
+
     @Mixin
     StrategyOptions strategy = new StrategyOptions();
 
