@@ -68,8 +68,8 @@ final class Replays implements AutoCloseable {
             return new Key(bucket, bucket, 0, slots);
         }
         int samples = bucket(sampled + slots);
-        int enoughTiles = Math.max(bucket / shape.tileTokens() + MORE_TILES, roundUp(tiles));
-        return new Key(Math.max(bucket, samples), samples, enoughTiles, slots);
+        int usual = bucket / shape.tileTokens() + MORE_TILES;
+        return new Key(Math.max(bucket, samples), samples, tiles <= usual ? usual : roundUp(tiles), slots);
     }
 
     void launch(Key key) {
