@@ -11,8 +11,8 @@ import java.nio.file.Path;
 
 /** {@code --trace}: the engine's lane of the timeline, and the file that all lanes go to at the end. */
 final class Trace implements EngineListener {
-    /** Events a lane keeps: some minutes of steps, some seconds of layers and of a worker's tasks. */
-    private static final int EVENTS = 200_000;
+    /** Events a lane keeps: some minutes of steps, some seconds of layers and of a worker's tasks; 2 MiB. */
+    private static final int EVENTS = 60_000;
 
     private final Path file;
     private final Timeline timeline = new Timeline(EVENTS);

@@ -49,11 +49,6 @@ public final class BlockPool {
         return owner.length - freeCount - quarantined;
     }
 
-    /** Blocks that will never be granted again. */
-    public int quarantined() {
-        return quarantined;
-    }
-
     void quarantine(int block, long sequence) {
         requireOwner(block, sequence);
         owner[block] = QUARANTINED;

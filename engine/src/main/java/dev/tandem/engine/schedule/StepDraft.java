@@ -193,7 +193,7 @@ public final class StepDraft {
     }
 
     /** Undoes {@link #add} of a GPU row to batch 0. */
-    public void remove(int index) {
+    private void remove(int index) {
         Row row = batches.get(0).remove(index);
         loads.get(0).add(row, -1);
         freeGpu += missing(row.sequence());

@@ -72,6 +72,24 @@ class OtherStrategiesTest {
     }
 
     @Test
+    void promptsRideInDecodeStepsOnlyWhenOthersWaitForKv() {
+        GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
+        Scene scene = new Scene(80, 0, BUDGET).limit(200);
+        for (int i = 0; i < 9; i++) {
+            scene.gpu(12);
+        }
+        scene.waiting(100);
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 decodes and the prompt at once").isEqualTo(109);
+        scene.waiting(100); // 25 blocks each; 80 - 27 are free, 9 of them to grow by
+        StepDraft draft = policy.draft(scene.state, new Decision());
+        assertThat(draft.load(0).rows()).as("9 and an eighth of 100, rounded up to 64").isEqualTo(64);
+        GpuOnly wide = new GpuOnly(BUDGET, Preemption.SWAP, 0, 96);
+        assertThat(wide.draft(scene.state, new Decision()).load(0).rows()).as("as many as ride for free").isEqualTo(96);
+        GpuOnly none = new GpuOnly(BUDGET, Preemption.SWAP, 0, 0);
+        assertThat(none.draft(scene.state, new Decision()).load(0).rows()).isEqualTo(109);
+    }
+
+    @Test
     void asyncOverlapAdmitsByTheMeanStepWhichPromptsMakeLonger() {
         Policy policy = policy(Strategy.ASYNC_OVERLAP);
         Scene prompts = new Scene(50, 200, BUDGET).limit(101);
