@@ -113,6 +113,9 @@ final class EngineAssembly implements AutoCloseable {
 
     /** Measures a profile, and keeps it. */
     static Profile profile(ModelOptions options, PrintStream log) {
+        if (options.gpu.chosen() && options.strategy.chosen() == Strategy.GPU_ONLY) {
+            options.strategy.strategy = Strategy.ASYNC_OVERLAP.flag(); // what decides by a profile beside a GPU
+        }
         Backend backend = backend(options, log);
         try {
             return profiles(log).measure(backend);
