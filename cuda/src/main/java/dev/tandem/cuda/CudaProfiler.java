@@ -24,6 +24,8 @@ import java.util.stream.IntStream;
  */
 final class CudaProfiler {
     private static final int REPEATS = 5;
+    /** Tokens of context of all rows together that are measured; beyond them each costs the same. */
+    private static final int MOST_CONTEXT = 131_072;
     /** Prompt tokens of the largest step that is measured. */
     private static final int MOST_PROMPT = 4096;
     private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 128, 192, 256, 320, 384, 448, 512};
@@ -127,9 +129,13 @@ final class CudaProfiler {
     /** What context adds to steps of as many rows without any. */
     private TreeMap<Double, Double> gpuAttention() {
         TreeMap<Double, Double> points = new TreeMap<>();
-        for (int tokens = 512; tokens <= gpuBlocks * ModelShape.BLOCK_TOKENS; tokens *= 4) {
+        int most = Math.min(gpuBlocks * ModelShape.BLOCK_TOKENS, MOST_CONTEXT);
+        for (int size = 512; size < 4 * most; size *= 4) {
+            int tokens = Math.min(size, most);
             int rows = Math.min(Math.max(1, tokens / 1024), decodeRows);
-            int context = Math.min(tokens / rows, shape.config().usableContext());
+            // whole blocks, of which the pool has no more
+            int blocks = Math.min(tokens / rows, shape.config().usableContext()) / ModelShape.BLOCK_TOKENS;
+            int context = Math.max(1, blocks) * ModelShape.BLOCK_TOKENS;
             double whole = timer.decode(decodes, rows, rows, context, 0, gpuBlocks, REPEATS).whole();
             double bare = timer.decode(decodes, rows, rows, 1, 0, gpuBlocks, REPEATS).whole();
             put(points, (double) rows * context, (whole - bare) / layers);
