@@ -153,6 +153,11 @@ class StrategyPropertyTest {
             executor = new ContentExecutor(
                     2 + random.nextInt(3), gpu, hostBlock, host, budget.maxBatchTokens(), context, recorded == null ? readiness : recorded);
             engine = new EngineHarness(executor, scheduler(strategy, budget), budget);
+            if (random.nextInt(4) == 0) {
+                SplittableRandom losses = new SplittableRandom(seed + 9);
+                executor.losing = key -> losses.nextInt(40) == 0;
+                engine.failuresExpected = true;
+            }
         }
 
         private Scheduler scheduler(Strategy strategy, Budget budget) {
@@ -213,6 +218,9 @@ class StrategyPropertyTest {
                 var answer = engine.answers.get(id);
                 if (answer.reason == FinishReason.ABORT) {
                     assertThat(aborted).contains(id);
+                    assertThat(answer.tokens).isEqualTo(expected.subList(0, answer.tokens.size()));
+                } else if (answer.failure != null) {
+                    assertThat(answer.failure).isEqualTo("the worker is gone");
                     assertThat(answer.tokens).isEqualTo(expected.subList(0, answer.tokens.size()));
                 } else {
                     assertThat(answer.tokens).as(id).isEqualTo(expected);
