@@ -78,9 +78,11 @@ for what in "$@"; do
       for pair in ${PAIRS:-h200-tight:synthetic:1000/200 t4-tight:osc}; do
         preset=${pair%%:*}
         workload=${pair#*:}
-        throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}"
-        throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}" --warm-up "${WARM_UP:-30}" \
-          --strategy async-overlap --no-guard --trace "$result/$preset.trace.json" --explain ${HYBRID_OPTIONS:-}
+        alone=$(throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}")
+        both=$(throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}" --warm-up "${WARM_UP:-30}" \
+          --strategy async-overlap --no-guard --trace "$result/$preset.trace.json" --explain ${HYBRID_OPTIONS:-})
+        printf '%s\n%s\n' "$alone" "$both" | awk '{for (i = 1; i < NF; i++) if ($i == "output_tokens_per_second") rate[NR] = $(i + 1); print}
+          END {if (rate[1] > 0) printf "async-overlap to gpu-only: %.3f\n", rate[2] / rate[1]}'
         grep -E "^step" "$result/log" | tail -3
       done
       cp "${TANDEM_CACHE:-$HOME/.cache/tandem}"/profiles/*.txt "$result/" 2>/dev/null
