@@ -42,7 +42,8 @@ import java.util.Optional;
 
 /**
  * Runs step plans of one unified batch on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one for each bucket of
- * row counts; large steps, and steps with swaps, are enqueued kernel by kernel while the GPU works on them. Tokens are chosen on the GPU; requests with penalties, biases or log-probabilities have their row of logits brought to the host.
+ * row counts; large steps, and steps with swaps, are enqueued kernel by kernel while the GPU works on them. Tokens are chosen
+ * on the GPU; requests with penalties, biases or log-probabilities have their row of logits brought to the host.
  *
  * <p>With attention threads, the host pool's rows decode too (async overlap by ready slots): the last rows of a step are slots,
  * which rows in flight board and leave at every layer as {@link FlightDeck} has it, and {@link FlightWorkers} attend. Nothing
@@ -311,11 +312,14 @@ public final class CudaExecutor implements Executor {
     /**
      * Measures what the strategies decide by; before serving. KV of both pools is overwritten.
      *
-     * @throws CudaException without attention threads
+     * @throws CudaException without attention threads or host blocks
      */
     public Profile profile(String name) {
         if (hostRows.isEmpty()) {
             throw new CudaException("profiling needs threads for the CPU's attention: use a strategy with a host tier");
+        }
+        if (pools.hostBlocks() == 0) {
+            throw new CudaException("profiling needs host KV and the host pool has no block; raise --host-kv");
         }
         device.makeCurrent();
         timings.randomise();
@@ -390,7 +394,9 @@ public final class CudaExecutor implements Executor {
         if (inputs.drawCount() > 0 || slotsDraw) {
             forward.sample(stream, inputs, inputs.drawCount(), slotsDraw ? slots : 0, firstSample + slots);
         }
-        forward.report(stream, firstSample + slots, slots, chosenTokens(clockSlot).address(), stamps.address());
+        if (firstSample + slots > 0) {
+            forward.report(stream, firstSample + slots, slots, chosenTokens(clockSlot).address(), stamps.address());
+        }
         return new Outstanding(plan, sampled, draws, firstSample, slots, clockSlot);
     }
 

@@ -227,6 +227,7 @@ final class CudaProfiler {
         private final List<Flight> flights = new ArrayList<>();
         private long tasks;
         private long began;
+        private int failed;
 
         HostLoad(int rows, int context) {
             TokenSampler sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
@@ -245,6 +246,7 @@ final class CudaProfiler {
 
         /** Takes one result, if there is one, and asks for the row's next layer. */
         void pump() {
+            failIfWorkersDo();
             long task = rings.nextResult();
             if (task >= 0) {
                 tasks++;
@@ -252,10 +254,28 @@ final class CudaProfiler {
             }
         }
 
+        private void failIfWorkersDo() {
+            FlightRings.Failure failure = rings.pollFailure();
+            if (failure != null) {
+                failed++;
+                throw new CudaException("attention on the CPU failed while it was measured: " + failure.cause());
+            }
+            workers.check().ifPresent(trouble -> {
+                failed = flights.size(); // nobody is waited for
+                throw new CudaException(trouble);
+            });
+        }
+
+        /** Waits for the tasks that are under way, but for those that failed. */
         @Override
         public void close() {
-            for (int left = flights.size(); left > 0; ) {
+            for (int left = flights.size() - failed; left > 0; ) {
                 left -= rings.nextResult() >= 0 ? 1 : 0;
+                if (rings.pollFailure() != null) {
+                    left--;
+                } else if (workers.check().isPresent()) {
+                    left = 0;
+                }
             }
             flights.forEach(rings::end);
             rings.reset();

@@ -129,35 +129,33 @@ final class FlightWorkers implements AutoCloseable {
         return sum;
     }
 
-    /**
-     * Workers that cannot be counted on any more.
-     *
-     * @param held rows that stalled workers may still write
-     */
-    record Trouble(String message, Set<Flight> held) {}
-
-    /** Looks for workers that are gone or stalled. */
-    Optional<Trouble> check() {
-        String message = "";
-        Set<Flight> held = new HashSet<>();
+    /** Looks for workers that are gone or stalled; what there is to say of one. */
+    Optional<String> check() {
         for (int i = 0; i < threads.length; i++) {
             long started = counters.getAcquire(i * STRIDE + STARTED);
             if (!threads[i].isAlive()) {
-                message = "the attention worker " + threads[i].getName() + " is gone";
-            } else if (started != 0 && clock.nanos() - started > watchdogNanos) {
-                message = "the attention worker " + threads[i].getName() + " has been at one task for " + watchdogNanos / 1_000_000 + " ms";
+                return Optional.of("the attention worker " + threads[i].getName() + " is gone");
+            }
+            if (started != 0 && clock.nanos() - started > watchdogNanos) {
+                return Optional.of("the attention worker " + threads[i].getName() + " has been at one task for "
+                        + watchdogNanos / 1_000_000 + " ms");
             }
         }
-        if (message.isEmpty()) {
-            return Optional.empty();
-        }
-        // whoever is at work now may write its row after it has been given up
+        return Optional.empty();
+    }
+
+    /**
+     * Rows that somebody is at work on and may yet write. Of rows that have ended ({@link FlightRings#end}) before this is
+     * called, no others will be.
+     */
+    Set<Flight> held() {
+        Set<Flight> held = new HashSet<>();
         for (int i = 0; i < threads.length; i++) {
-            if (threads[i].isAlive() && counters.getAcquire(i * STRIDE + STARTED) != 0) {
+            if (threads[i].isAlive() && counters.get(i * STRIDE + STARTED) != 0) {
                 held.add(current[i]);
             }
         }
-        return Optional.of(new Trouble(message, held));
+        return held;
     }
 
     /** Whether every worker has come to its end. */
@@ -227,7 +225,11 @@ final class FlightWorkers implements AutoCloseable {
         }
         current[worker] = flight;
         long started = clock.nanos();
-        counters.setRelease(worker * STRIDE + STARTED, started);
+        counters.set(worker * STRIDE + STARTED, started);
+        if (rings.flight(flight.index) != flight) {
+            counters.setRelease(worker * STRIDE + STARTED, 0);
+            return; // lost before it was seen that somebody holds it: its blocks are another's
+        }
         try {
             attend(flight, FlightRings.layer(task), desk);
             rings.publish(FlightRings.layer(task), flight.index);
@@ -269,15 +271,16 @@ final class FlightWorkers implements AutoCloseable {
         return flight == null ? 0 : blocks.address(FlightRings.layer(task), flight.admission.blocks()[0]);
     }
 
-    /** Waits for workers at work, but not for one that is stalled: it never touches what is freed, for it holds the process's memory. */
+    /** Waits for workers at work, but not for those that are stalled: see {@link #ended}. */
     @Override
     public void close() {
         closed = true;
+        wake();
         boolean interrupted = false;
+        long deadline = clock.nanos() + Duration.ofNanos(watchdogNanos).plus(LAST_TASK).toNanos();
         for (Thread thread : threads) {
-            LockSupport.unpark(thread);
             try {
-                thread.join(Duration.ofNanos(watchdogNanos).plus(LAST_TASK));
+                thread.join(Duration.ofNanos(Math.max(1, deadline - clock.nanos())));
             } catch (InterruptedException e) {
                 interrupted = true;
             }

@@ -12,6 +12,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 
 /**
  * The executor's side of rows in flight: who enters, who has gone through all layers, whom the workers let go of or lost.
@@ -94,11 +95,11 @@ final class HostRows implements AutoCloseable {
             return;
         }
         workers.check().ifPresent(trouble -> {
-            lost = trouble.message();
-            for (Flight flight : List.copyOf(rings.all())) {
-                rows.add(new StepResult.Lost(flight.sequence(), trouble.message(), trouble.held().contains(flight)));
-                rings.end(flight);
-            }
+            lost = trouble;
+            List<Flight> all = List.copyOf(rings.all());
+            all.forEach(rings::end);
+            Set<Flight> held = workers.held(); // after their end: whoever takes one up now sees that it is lost
+            all.forEach(flight -> rows.add(new StepResult.Lost(flight.sequence(), trouble, held.contains(flight))));
         });
     }
 

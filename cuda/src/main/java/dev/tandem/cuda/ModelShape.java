@@ -17,11 +17,17 @@ public record ModelShape(ModelConfig config, DataType type) {
     /** Tokens of K and V that prefill attention stages at a time; prefill.cu. */
     private static final int STAGE_TOKENS = 64;
     private static final int MOST_GROUP = 16;
+    /** {@code move_out} and {@code move_in} take so many dimensions of V at a time. */
+    private static final int HEAD_STEP = 4;
 
     /** @throws CudaException that names the flag or the shape that does not fit */
     public ModelShape {
         if (type == DataType.FLOAT32) {
             throw new CudaException("--dtype float32 is not available on the GPU; use bfloat16 or float16");
+        }
+        if (config.headDim() % HEAD_STEP != 0) {
+            throw new CudaException("heads of " + config.headDim() + " are no multiple of " + HEAD_STEP
+                    + ", which moving KV to the host needs; run on the CPU with --device cpu");
         }
         if (config.group() > MOST_GROUP || config.headDim() > 256) {
             throw new CudaException("heads of " + config.headDim() + " in groups of " + config.group()

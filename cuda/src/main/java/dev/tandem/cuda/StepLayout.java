@@ -28,7 +28,7 @@ final class StepLayout {
     }
 
     /**
-     * Writes a step's inputs.
+     * Writes a step's inputs; {@link #spread} and {@link #slots} complete them.
      *
      * @param chunks those of one row that the GPU reads from its pool first
      * @param pools gives staging to prompts that land on the host
@@ -62,7 +62,6 @@ final class StepLayout {
                 sampled.add(chunk);
             }
         }
-        spread(inputs, 0);
         return decodes;
     }
 

@@ -211,7 +211,9 @@ public final class Device implements AutoCloseable {
 
     /** Likewise, zeroed and in huge pages: for memory of many gigabytes that the CPU reads at full speed. */
     public PinnedBuffer pinnedHuge(long bytes, String label) {
-        return PinnedBuffer.huge(this, bytes, opened(label));
+        PinnedBuffer buffer = PinnedBuffer.huge(this, bytes, label);
+        opened(label);
+        return buffer;
     }
 
     static CudaException noPinnedMemory(long bytes, String label, int code) {
