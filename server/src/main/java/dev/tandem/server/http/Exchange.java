@@ -4,7 +4,7 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
-import io.netty.channel.ChannelFutureListener;
+import io.netty.channel.socket.DuplexChannel;
 import io.netty.handler.codec.http.DefaultFullHttpResponse;
 import io.netty.handler.codec.http.DefaultHttpContent;
 import io.netty.handler.codec.http.DefaultHttpResponse;
@@ -17,6 +17,7 @@ import io.netty.handler.codec.http.LastHttpContent;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 
 /**
  * One request and its answer. Answers exactly once, whole or as a stream of events.
@@ -24,6 +25,8 @@ import java.util.Map;
  * <p>Owned by: the virtual thread that serves it; {@link #onDisconnect} actions run on the event loop.
  */
 public final class Exchange {
+    private static final int LINGER_SECONDS = 2;
+
     private final Channel channel;
     private final String method;
     private final String path;
@@ -157,7 +160,17 @@ public final class Exchange {
 
     private void end(ChannelFuture written) {
         if (!keepAlive) {
-            written.addListener(ChannelFutureListener.CLOSE);
+            written.addListener(future -> closeGently());
+        }
+    }
+
+    /** A client that is still writing would lose its answer to a reset: what it writes is read for a while. */
+    private void closeGently() {
+        if (channel instanceof DuplexChannel duplex && channel.isActive()) {
+            duplex.shutdownOutput();
+            channel.eventLoop().schedule((Runnable) channel::close, LINGER_SECONDS, TimeUnit.SECONDS);
+        } else {
+            channel.close();
         }
     }
 }
