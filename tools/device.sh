@@ -6,8 +6,8 @@
 #   start      seconds to a model that is ready, with and without compiled kernels
 #   presets    whole runs of the presets
 #   steady     steady windows of two of them
-#   hybrid     gpu-only beside async-overlap in steady windows (PAIRS="preset:workload ...", STEADY and WARM_UP seconds, HYBRID_OPTIONS), steps with slots,
-#              and a trace of rows in flight
+#   hybrid     gpu-only beside others in steady windows (PAIRS="preset:workload ...", STRATEGIES, STEADY and WARM_UP seconds, HYBRID_OPTIONS), steps with
+#              slots, and traces
 #   sanitizer  compute-sanitizer over a small model
 # Run it in the repository: the small models are read from there. JSON lines go to RESULT_FOLDER/cuda.jsonl.
 set -uo pipefail
@@ -79,11 +79,15 @@ for what in "$@"; do
         preset=${pair%%:*}
         workload=${pair#*:}
         alone=$(throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}")
-        both=$(throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}" --warm-up "${WARM_UP:-30}" \
-          --strategy async-overlap --no-guard --trace "$result/$preset.trace.json" --explain ${HYBRID_OPTIONS:-})
-        printf '%s\n%s\n' "$alone" "$both" | awk '{for (i = 1; i < NF; i++) if ($i == "output_tokens_per_second") rate[NR] = $(i + 1); print}
-          END {if (rate[1] > 0) printf "async-overlap to gpu-only: %.3f\n", rate[2] / rate[1]}'
-        grep -E "^step" "$result/log" | tail -3
+        for strategy in ${STRATEGIES:-async-overlap}; do
+          both=$(throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}" --warm-up "${WARM_UP:-30}" \
+            --strategy "$strategy" --no-guard --trace "$result/$preset.$strategy.trace.json" --explain ${HYBRID_OPTIONS:-})
+          printf '%s\n%s\n' "$alone" "$both" | awk -v strategy="$strategy" '{
+              for (i = 1; i < NF; i++) if ($i == "output_tokens_per_second") rate[NR] = $(i + 1)
+              print
+            } END {if (rate[1] > 0) printf "%s to gpu-only: %.3f\n", strategy, rate[2] / rate[1]}'
+          grep -E "^step" "$result/log" | tail -3
+        done
       done
       cp "${TANDEM_CACHE:-$HOME/.cache/tandem}"/profiles/*.txt "$result/" 2>/dev/null
       xz -f "$result"/*.trace.json 2>/dev/null

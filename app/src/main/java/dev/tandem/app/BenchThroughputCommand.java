@@ -76,7 +76,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
             Optional<Double> before = cpuRead();
             Optional<double[]> gpuBefore = assembly.gpuTime();
             Map<String, Object> measured = steady.isPresent()
-                    ? run.steady(concurrency(assembly.engine().limits(), work), warmUp, steady.get())
+                    ? run.steady(concurrency(options, assembly.engine().limits(), work), warmUp, steady.get())
                     : run.whole(requests);
             result.putAll(measured);
             if (options.strategy.chosen() == Strategy.GPU_ONLY) {
@@ -101,7 +101,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
     }
 
     /** Requests that keep the pools full: those they hold and two more, at most --max-num-seqs. */
-    private int concurrency(ExecutorLimits limits, Workload work) {
+    static int concurrency(ModelOptions options, ExecutorLimits limits, Workload work) {
         long gpu = (long) limits.gpuBlocks() * limits.blockTokens();
         long host = options.strategy.chosen() == Strategy.GPU_ONLY ? 0 : (long) limits.hostBlocks() * limits.hostBlockTokens();
         double held = (gpu + host) / work.meanTokensHeld();

@@ -30,10 +30,10 @@ final class CudaBackend {
 
     /** Takes ownership of the checkpoint unless it throws. */
     static Backend start(ModelOptions options, Checkpoint checkpoint, Timeline timeline, PrintStream log) {
-        Strategy strategy = options.strategy.chosen();
-        if (strategy != Strategy.GPU_ONLY && strategy != Strategy.ASYNC_OVERLAP) {
-            throw new IllegalArgumentException("--strategy " + strategy.flag()
-                    + " runs on the CPU executor only as yet; use --strategy async-overlap or gpu-only, or --device cpu");
+        int most = CudaExecutor.mostHostRows();
+        if (options.strategy.chosen() != Strategy.GPU_ONLY && options.maxNumSeqs() > most) {
+            throw new IllegalArgumentException("--max-num-seqs " + options.maxNumSeqs() + " is more than the " + most
+                    + " rows that the CPU can have at a time; lower it, or use --strategy gpu-only");
         }
         ModelConfig config = checkpoint.config();
         CudaLibraries libraries = libraries(options.gpu.libraries);
@@ -81,7 +81,7 @@ final class CudaBackend {
         }
     }
 
-    private static DataType type(ModelOptions options, ModelConfig config) {
+    static DataType type(ModelOptions options, ModelConfig config) {
         DataType file = config.fileType() == DataType.FLOAT32 ? DataType.BFLOAT16 : config.fileType();
         return options.dtype.equals("auto") ? file : DataType.of(options.dtype);
     }

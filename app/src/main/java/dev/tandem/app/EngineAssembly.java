@@ -104,7 +104,7 @@ final class EngineAssembly implements AutoCloseable {
         void close();
     }
 
-    private static Checkpoint open(ModelOptions options) {
+    static Checkpoint open(ModelOptions options) {
         options.preset.ifPresent(preset -> preset.apply(options));
         Path path = options.model.orElseGet(() -> DefaultModel.fetch(
                 System.getenv(), Path.of(System.getProperty("user.home")), Terminal.standardError()));

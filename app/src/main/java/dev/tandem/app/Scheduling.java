@@ -40,7 +40,7 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
             Policy policy = strategy.policy(decided, null);
             return new Scheduling(new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, log), log, Optional.empty());
         }
-        CostModel cost = new CostModel(profile.get());
+        CostModel cost = new CostModel(options.strategy.decidedBy(profile.get()));
         StepPredictor predictor = new StepPredictor(cost, limits.overlaps(), limits.kvBytesPerToken());
         Policy policy = strategy.policy(decided, cost);
         out.println("strategy: " + strategy.flag() + (guarded ? ", guarded: gpu-only unless offloading gains" : ", without guard"));
@@ -52,7 +52,7 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
         }
         GpuOnly gpuOnly = new GpuOnly(budget, options.preemption, decided.overtakes(), decided.ridingRows());
         if (guarded) {
-            policy = new Guard(policy, gpuOnly, predictor, Guard.Limits.DEFAULT);
+            policy = new Guard(policy, strategy, gpuOnly, predictor, Guard.Limits.DEFAULT);
         }
         policy = new UntilHostLost(policy, gpuOnly);
         Scheduler scheduler =

@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
@@ -48,6 +49,11 @@ final class StrategyOptions {
     double apexLeastCpuRatio;
 
     @Option(
+            names = "--apex-cohort",
+            description = "apex moves its host rows through the layers together, as in the paper, rather than some at each layer.")
+    boolean apexCohort;
+
+    @Option(
             names = "--rotate-after",
             defaultValue = "256",
             description = "Tokens after which a request on the host may change places with one on the GPU, 0 for never"
@@ -76,6 +82,13 @@ final class StrategyOptions {
     double perTokenTarget;
 
     @Option(
+            names = "--stage-overhead",
+            paramLabel = "MS",
+            description = "What predictions add for each stage of a layer while sub-batches take turns, instead of what was"
+                    + " measured. NEO's artifact: 0.8.")
+    Optional<Double> stageOverhead = Optional.empty();
+
+    @Option(
             names = "--profile",
             paramLabel = "FILE",
             description = "A profile written by tandem profile. Default: this machine's, measured once and kept in the cache.")
@@ -95,10 +108,22 @@ final class StrategyOptions {
                         maxHostSlowdown),
                 chunkedPrefill,
                 apexLeastCpuRatio,
-                true,
+                apexCohort,
                 maxOvertakes,
                 inFlight,
                 ridingRows);
+    }
+
+    /** The profile that decides. */
+    Profile decidedBy(Profile measured) {
+        if (stageOverhead.isEmpty()) {
+            return measured;
+        }
+        double millis = stageOverhead.get();
+        if (!(millis >= 0) || millis == Double.POSITIVE_INFINITY) {
+            throw new IllegalArgumentException("--stage-overhead " + millis + " must be a number of milliseconds, 0 or more");
+        }
+        return measured.withStageOverhead(millis / 1e3);
     }
 
     private static long nanos(String flag, double millis) {

@@ -75,6 +75,8 @@ class ArchitectureTest {
         noClasses()
                 .that()
                 .resideInAnyPackage("dev.tandem.server..", "dev.tandem.bench..", "dev.tandem.app..", "dev.tandem.text..")
+                .and()
+                .doNotHaveFullyQualifiedName("dev.tandem.bench.SimulatedRun") // its thread is the engine's
                 .should()
                 .dependOnClassesThat()
                 .haveFullyQualifiedName("dev.tandem.engine.request.Sequence")

@@ -79,6 +79,7 @@ public final class CpuExecutor implements Executor {
                     false,
                     MOST_SLOTS,
                     Integer.MAX_VALUE,
+                    true,
                     0);
             stores.put(Place.GPU, store(Place.GPU, options.gpuBlocks(), config, options.kvType()));
             stores.put(Place.HOST, store(Place.HOST, options.hostBlocks(), config, options.kvType()));

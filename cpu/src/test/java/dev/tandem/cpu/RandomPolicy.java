@@ -61,7 +61,19 @@ final class RandomPolicy implements Policy {
         }
     }
 
+    /** The next chunk of a prompt of which some are on the host. */
+    private void land(StepDraft draft, Sequence sequence) {
+        int most = Math.min(Math.min(sequence.remaining(), left(draft)), draft.landingRoom() - sequence.computed());
+        if (most > 0) {
+            draft.add(0, sequence, 1 + random.nextInt(most), KvReader.GPU_WHILE_LANDING);
+        }
+    }
+
     private void host(StepDraft draft, Sequence sequence) {
+        if (sequence.remaining() > 1) {
+            land(draft, sequence);
+            return;
+        }
         int blocks = draft.state().kv().blocksFor(Place.GPU, sequence.length());
         if (chance(5) && blocks <= draft.freeGpu() && left(draft) > 0) {
             draft.bringIn(sequence);
@@ -81,8 +93,9 @@ final class RandomPolicy implements Policy {
     private void start(StepDraft draft, Sequence sequence) {
         int length = sequence.length();
         int blocks = draft.state().kv().blocksFor(Place.GPU, length);
-        if (left(draft) >= length && draft.state().kv().blocksFor(Place.HOST, length) <= draft.freeHost() && chance(2)) {
-            draft.start(sequence, length, KvReader.GPU_WHILE_LANDING);
+        int most = Math.min(Math.min(length, left(draft)), draft.landingRoom());
+        if (most > 0 && length <= budget.maxBatchTokens() && draft.state().kv().blocksFor(Place.HOST, length) <= draft.freeHost() && chance(2)) {
+            draft.start(sequence, 1 + random.nextInt(most), KvReader.GPU_WHILE_LANDING);
         } else if (left(draft) > 0 && blocks <= draft.freeGpu() && chance(2)) {
             draft.start(sequence, 1 + random.nextInt(Math.min(length, left(draft))), KvReader.GPU_FROM_GPU);
         }

@@ -5,6 +5,7 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import dev.tandem.cuda.CudaForward.Extent;
+import dev.tandem.cuda.StepLauncher.Launched;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.PinnedBuffer;
@@ -16,7 +17,6 @@ import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepTimes;
@@ -29,6 +29,7 @@ import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.SamplingScratch;
 import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.strategy.RidingRows;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
@@ -41,13 +42,14 @@ import java.util.Locale;
 import java.util.Optional;
 
 /**
- * Runs step plans of one unified batch on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one for each bucket of
- * row counts; large steps, and steps with swaps, are enqueued kernel by kernel while the GPU works on them. Tokens are chosen
+ * Runs step plans on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one for each bucket of
+ * row counts; large steps, and those of two sub-batches, are enqueued kernel by kernel while the GPU works on them. Tokens are chosen
  * on the GPU; requests with penalties, biases or log-probabilities have their row of logits brought to the host.
  *
  * <p>With attention threads, the host pool's rows decode too (async overlap by ready slots): the last rows of a step are slots,
  * which rows in flight board and leave at every layer as {@link FlightDeck} has it, and {@link FlightWorkers} attend. Nothing
- * here happens once a layer, and the GPU waits for nobody.
+ * here happens once a layer, and the GPU waits for nobody. In steps with host rows of their own (simple offload, NEO's
+ * sub-batches) it waits, in each layer, until the CPU has attended to them; the other sub-batch is what hides that.
  *
  * <p>A second plan waits in {@link #submit} for the first, whose inputs and logits it overwrites.
  *
@@ -60,9 +62,6 @@ public final class CudaExecutor implements Executor {
     private static final int MOST_GRAPH_ROWS = 512;
     /** Seconds between the steps of a busy engine, as measured on an H200. */
     private static final double STEP_OVERHEAD = 60e-6;
-    /** Prompt tokens ride in decode steps up to as many rows as make the products this much slower. */
-    private static final double RIDING_COST = 1.4;
-    private static final int[] RIDING_STEPS = {16, 32, 48, 64, 128, 192, 256};
     /** Cores for the engine and the server. */
     private static final int CORES_LEFT = 2;
     /** Compute capability. */
@@ -87,12 +86,14 @@ public final class CudaExecutor implements Executor {
     private final GpuClock clock;
     private final StepBuffer decodeInputs;
     private final StepBuffer mixedInputs;
+    private final Optional<StepBuffer> secondInputs;
     private final PinnedBuffer chosen;
     private final PinnedBuffer logitsRow;
     private final float[] logits;
     private final SamplingScratch scratch = new SamplingScratch();
     private final ExecutorLimits limits;
     private final Replays replays;
+    private final StepLauncher launcher;
     /** Most rows of decode steps, and of all steps that are replayed from graphs; slots come on top. */
     private final int decodeRows;
     private final int graphRows;
@@ -102,18 +103,16 @@ public final class CudaExecutor implements Executor {
     private final Timeline timeline;
     private final Timeline.Lane gpuSteps;
     private final Timeline.Lane gpuLayers;
-    /** [layers + 1] by the GPU's clock. */
+    private final Timeline.Lane gpuWaits;
+    /** [layers + 1], then [2 sub-batches, layers, 2] of waits for host rows, by the GPU's clock. */
     private final PinnedBuffer stamps;
     private final ArrayDeque<Outstanding> outstanding = new ArrayDeque<>();
     private final ArrayDeque<StepResult> finished = new ArrayDeque<>();
     private final MemoryLedger ledger;
     private Thread user;
 
-    /**
-     * @param firstSample sampled row of the first slot
-     * @param clock where its events are
-     */
-    private record Outstanding(StepPlan plan, List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSample, int slots, int clock) {}
+    /** @param clock where its events are */
+    private record Outstanding(StepPlan plan, Launched launched, int clock) {}
 
     /**
      * Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's.
@@ -146,10 +145,11 @@ public final class CudaExecutor implements Executor {
             }
             int slots = hybrid ? FlightDeck.MOST_SLOTS : 0;
             forward = own(new CudaForward(
-                    device, stream, kernels, products, weights, shape, options.maxBatchTokens() + slots, maxSequences + slots));
+                    device, stream, kernels, products, weights, shape, options.maxBatchTokens() + slots,
+                    hybrid ? maxSequences + slots : 0, maxSequences + slots));
             decodeRows = Replays.roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
             graphRows = Math.max(decodeRows, Math.min(LEAST_GRAPH_ROWS, options.maxBatchTokens() / Replays.BUCKET_STEP * Replays.BUCKET_STEP));
-            measureProducts(graphRows + slots);
+            measureProducts(graphRows + slots, maxSequences + slots);
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
             pools = own(new KvPools(
@@ -165,25 +165,30 @@ public final class CudaExecutor implements Executor {
             decodeInputs = own(new StepBuffer(
                     device, graphRows + slots, graphRows + slots, Replays.mostTiles(graphRows + slots, maxSequences, shape), tables,
                     "steps replayed from graphs"));
-            replays = own(new Replays(stream, forward, decodeInputs, shape));
+            replays = own(new Replays(stream, forward, decodeInputs, pools, shape));
             int tiles = options.maxBatchTokens() / shape.tileTokens() + maxSequences + 1;
             mixedInputs = own(new StepBuffer(
                     device, options.maxBatchTokens() + slots, maxSequences + slots, tiles, tables, "mixed steps"));
+            secondInputs = hybrid
+                    ? Optional.of(own(new StepBuffer(
+                            device, maxSequences + slots, maxSequences + slots, tiles, tables, "second sub-batches")))
+                    : Optional.empty();
             int sampled = Math.max(graphRows, maxSequences) + 2 * slots;
-            stamps = own(device.pinned(8L * (layers() + 1), "times of layers"));
+            stamps = own(device.pinned(8L * (5 * layers() + 1), "times of layers"));
             gpuSteps = timeline.lane("GPU steps");
             gpuLayers = timeline.lane("GPU layers");
+            gpuWaits = timeline.lane("GPU waits");
             chosen = own(device.pinned(4L * GpuClock.RING * sampled, "sampled tokens"));
             logitsRow = own(device.pinned(4L * shape.vocabulary(), "a row of logits"));
             logits = new float[shape.vocabulary()];
             long beforeGraphs = device.memory().free();
             warmUp();
             timer.chooseMethods(decodeInputs);
-            int riding = timer.rowsWithin(decodeInputs, RIDING_COST, RIDING_STEPS);
+            int riding = RidingRows.of(rows -> timer.products(decodeInputs, rows), graphRows);
             limits = new ExecutorLimits(
                     checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
                     pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
-                    hybrid ? FlightRings.MOST : 0, riding);
+                    hybrid ? FlightRings.MOST : 0, false, riding);
             if (options.graphs()) {
                 replays.capture(decodeRows);
             }
@@ -195,6 +200,8 @@ public final class CudaExecutor implements Executor {
             this.time = time;
             this.timeline = timeline;
             hostRows = deck.map(d -> own(new HostRows(d.rings(), startWorkers(d.rings()))));
+            StepLauncher.Inputs inputs = new StepLauncher.Inputs(decodeInputs, options.graphs() ? graphRows : 0, mixedInputs, secondInputs);
+            launcher = new StepLauncher(stream, forward, pools, layout, replays, inputs, hostRows, layers());
         } catch (RuntimeException | Error e) {
             closeOwned();
             throw e;
@@ -213,28 +220,38 @@ public final class CudaExecutor implements Executor {
 
     private FlightWorkers startWorkers(FlightRings rows) {
         ModelConfig config = shape.config();
-        PagedDecodeAttention attention = DecodeImplementations.all(
-                        new BlockFormat(config.kvHeads(), config.headDim(), shape.type()), config.heads())
-                .getFirst();
+        FlightWorkers.Attention attention =
+                new FlightWorkers.Attention(attention(config, 1), attention(config, FlightRings.parts(config)));
         return new FlightWorkers(
                 rows, attention, pools::hostBlock, time, timeline, options.attentionThreads(), CORES_LEFT, options.watchdogNanos());
+    }
+
+    /** The fastest for one in so many KV heads. */
+    private PagedDecodeAttention attention(ModelConfig config, int parts) {
+        BlockFormat format = new BlockFormat(config.kvHeads() / parts, config.headDim(), shape.type());
+        return DecodeImplementations.all(format, config.heads() / parts).getFirst();
     }
 
     private int layers() {
         return shape.config().layers();
     }
 
-    /** @param most rows of steps that are replayed from graphs */
-    private void measureProducts(int most) {
+    /**
+     * @param most rows of steps that are replayed from graphs
+     * @param mostSampled rows that there are logits for
+     */
+    private void measureProducts(int most, int mostSampled) {
         for (int rows = Kernels.SKINNY_ROWS; rows <= most; rows += Replays.BUCKET_STEP) {
-            forward.linear().measure(stream, rows);
-            forward.linear().measureHead(stream, rows);
+            forward.linear().measure(stream, forward.activations(), rows);
+            if (rows <= Linear.roundUp(mostSampled)) {
+                forward.linear().measureHead(stream, forward.activations(), rows);
+            }
         }
         for (int rows = 1024; rows < options.maxBatchTokens(); rows *= 2) {
-            forward.linear().measure(stream, rows);
+            forward.linear().measure(stream, forward.activations(), rows);
         }
         // prompts that wait fill steps to the last token
-        forward.linear().measure(stream, options.maxBatchTokens());
+        forward.linear().measure(stream, forward.activations(), options.maxBatchTokens());
     }
 
     /** Which products decode steps use. */
@@ -272,6 +289,16 @@ public final class CudaExecutor implements Executor {
     @Override
     public ExecutorLimits limits() {
         return limits;
+    }
+
+    /** Rows in flight that a layer can pick up. */
+    public static int mostSlots() {
+        return FlightDeck.MOST_SLOTS;
+    }
+
+    /** Sequences that may decode on the host. */
+    public static int mostHostRows() {
+        return FlightRings.MOST;
     }
 
     /** Where the memory went. */
@@ -338,7 +365,7 @@ public final class CudaExecutor implements Executor {
             device.makeCurrent();
             hostRows.ifPresent(rows -> rows.workers().pinEngine());
         }
-        List<Chunk> chunks = PlanRows.ordered(plan, hostRows.isPresent());
+        List<List<Chunk>> batches = PlanRows.ordered(plan, hostRows.isPresent());
         try {
             if (!outstanding.isEmpty()) {
                 finished.add(complete(outstanding.poll())); // its inputs and logits are about to be overwritten
@@ -347,64 +374,11 @@ public final class CudaExecutor implements Executor {
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
             hostRows.ifPresent(rows -> plan.park().forEach(rows.rings()::park));
-            outstanding.add(enqueue(plan, chunks, slot));
-            pools.end(stream);
+            StepLauncher.Report report = new StepLauncher.Report(chosenTokens(slot).address(), stamps.address());
+            outstanding.add(new Outstanding(plan, launcher.launch(plan, batches, report), slot));
             clock.end(stream, slot);
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
-        }
-    }
-
-    private Outstanding enqueue(StepPlan plan, List<Chunk> chunks, int clockSlot) {
-        List<Chunk> sampled = new ArrayList<>();
-        List<Optional<TokenSampler.Draw>> draws = new ArrayList<>();
-        int slots = PlanRows.slots(plan);
-        if (chunks.isEmpty() && slots == 0) {
-            pools.begin(stream);
-            return new Outstanding(plan, sampled, draws, 0, 0, clockSlot);
-        }
-        int rows = chunks.stream().mapToInt(Chunk::rows).sum();
-        boolean fromGraph = options.graphs()
-                && rows <= graphRows
-                && plan.swaps().isEmpty()
-                && chunks.stream().allMatch(chunk -> chunk.reader() == KvReader.GPU_FROM_GPU);
-        StepBuffer inputs = fromGraph ? decodeInputs : mixedInputs;
-        int decodes = layout.fill(inputs, chunks, pools, sampled);
-        layout.spread(inputs, slots);
-        drawn(inputs, sampled, draws);
-        Replays.Key replay = replays.key(rows, sampled.size(), inputs.tileCount(), slots);
-        // a graph's rows and samples are filled up: slots come after
-        int first = fromGraph ? replay.rows() - slots : rows;
-        int firstSample = fromGraph ? replay.sampled() - slots : sampled.size();
-        if (slots > 0) {
-            StepLayout.slots(inputs, first, slots, firstSample, hostRows.orElseThrow().admit(plan.admissions()));
-        }
-        if (fromGraph) {
-            StepLayout.padRows(inputs, rows, first);
-            StepLayout.padSamples(inputs, sampled.size(), firstSample);
-            inputs.fillTiles(replay.tiles());
-            inputs.upload(stream);
-            replays.launch(replay);
-        } else {
-            pools.begin(stream);
-            inputs.upload(stream);
-            forward.run(stream, inputs, new Extent(rows + slots, firstSample + slots, decodes > 0, inputs.tileCount(), slots));
-        }
-        boolean slotsDraw = slots > 0 && hostRows.orElseThrow().rings().draws();
-        if (inputs.drawCount() > 0 || slotsDraw) {
-            forward.sample(stream, inputs, inputs.drawCount(), slotsDraw ? slots : 0, firstSample + slots);
-        }
-        if (firstSample + slots > 0) {
-            forward.report(stream, firstSample + slots, slots, chosenTokens(clockSlot).address(), stamps.address());
-        }
-        return new Outstanding(plan, sampled, draws, firstSample, slots, clockSlot);
-    }
-
-    private static void drawn(StepBuffer inputs, List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws) {
-        for (Chunk chunk : sampled) {
-            Optional<TokenSampler.Draw> draw = chunk.sampler().orElseThrow().draw();
-            draw.filter(d -> !d.greedy()).ifPresent(d -> inputs.draw(draws.size(), d));
-            draws.add(draw);
         }
     }
 
@@ -425,24 +399,29 @@ public final class CudaExecutor implements Executor {
 
     private StepResult complete(Outstanding step) {
         try {
-            float millis = clock.await(step.clock());
+            Launched launched = step.launched();
+            float millis = clock.await(step.clock(), launched.passes() > 0 ? hostRows.orElseThrow()::watch : () -> {});
             record(step, millis);
-            List<StepResult.Sampled> sampled = new ArrayList<>(step.sampled().size() + step.slots());
             MemorySegment tokens = chosenTokens(step.clock());
-            for (int i = 0; i < step.sampled().size(); i++) {
-                Chunk chunk = step.sampled().get(i);
-                Choice choice = choice(chunk.sampler().orElseThrow(), step.draws().get(i), i, tokens.getAtIndex(JAVA_INT, i));
-                sampled.add(new StepResult.Sampled(chunk.sequence(), choice));
-            }
+            List<StepResult.Sampled> sampled = new ArrayList<>(launched.sampled().size() + launched.slots());
             List<Long> parked = new ArrayList<>();
             List<StepResult.Lost> lost = new ArrayList<>();
             hostRows.ifPresent(rows -> {
-                MemorySegment landed = tokens.asSlice(4L * (step.firstSample() + step.slots()));
+                MemorySegment landed = tokens.asSlice(4L * (launched.firstSlotSample() + launched.slots()));
                 rows.land(
-                        landed, step.slots(), step.firstSample(),
+                        landed, launched.slots(), launched.firstSlotSample(),
                         (sampler, draw, row) -> choice(sampler, draw, row, tokens.getAtIndex(JAVA_INT, row)), sampled, parked);
                 rows.collect(parked, lost);
+                rows.passed();
             });
+            for (int i = 0; i < launched.sampled().size(); i++) {
+                Chunk chunk = launched.sampled().get(i);
+                if (lost.stream().noneMatch(row -> row.sequence() == chunk.sequence())) {
+                    Choice choice = choice(
+                            chunk.sampler().orElseThrow(), launched.draws().get(i), i, tokens.getAtIndex(JAVA_INT, i));
+                    sampled.add(new StepResult.Sampled(chunk.sequence(), choice));
+                }
+            }
             StepTimes times = hostRows.map(HostRows::times).orElse(StepTimes.NONE);
             return new StepResult(step.plan().step(), sampled, List.of(), parked, lost, times);
         } catch (CudaException e) {
@@ -454,15 +433,22 @@ public final class CudaExecutor implements Executor {
     private void record(Outstanding step, float millis) {
         long now = time.nanos();
         gpuSteps.add(Timeline.Kind.GPU_STEP, now - (long) (millis * 1e6), now, step.plan().step());
-        if (step.slots() == 0) {
-            return;
-        }
+        Launched launched = step.launched();
         MemorySegment times = stamps.memory();
         long shift = now - times.getAtIndex(JAVA_LONG, layers());
-        for (int layer = 0; layer < layers(); layer++) {
+        for (int layer = 0; launched.slots() > 0 && layer < layers(); layer++) {
             gpuLayers.add(
                     Timeline.Kind.GPU_LAYER, times.getAtIndex(JAVA_LONG, layer) + shift, times.getAtIndex(JAVA_LONG, layer + 1) + shift,
                     layer);
+        }
+        // in the order in which the sub-batches take turns
+        for (int turn = 0; turn < launched.passes() * layers(); turn++) {
+            int pass = turn % launched.passes();
+            int layer = turn / launched.passes();
+            long at = layers() + 1 + 2L * (pass * layers() + layer);
+            gpuWaits.add(
+                    Timeline.Kind.GPU_WAIT, times.getAtIndex(JAVA_LONG, at) + shift, times.getAtIndex(JAVA_LONG, at + 1) + shift,
+                    Timeline.place(layer, pass));
         }
     }
 

@@ -14,6 +14,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.EnumSet;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 
 /**
@@ -30,6 +31,11 @@ final class CudaForward implements AutoCloseable {
     /** Flags of decode.cu. */
     private static final int CARRIES = 1;
     private static final int LAST_LAYER = 2;
+    /** Thread blocks of prefill attention that may share a tile, and that may leave parts of one. */
+    private static final int MOST_SPLITS = 8;
+    private static final int MOST_PARTS = 512;
+    /** prefill.cu. */
+    private static final int PART_THREADS = 256;
 
     private final Device device;
     private final Kernels kernels;
@@ -49,18 +55,15 @@ final class CudaForward implements AutoCloseable {
     private final List<DeviceBuffer> buffers = new ArrayList<>();
     private final Linear linear;
     private final DeviceBuffer frequencies;
-    private final DeviceBuffer residual;
-    private final DeviceBuffer normed;
-    private final DeviceBuffer qkv;
-    private final DeviceBuffer queries;
-    private final DeviceBuffer attended;
-    private final DeviceBuffer gateUp;
-    private final DeviceBuffer activation;
-    private final DeviceBuffer angles;
+    private final Activations first;
+    private final Optional<Activations> second;
     private final DeviceBuffer logits;
     private final DeviceBuffer partialOut;
     private final DeviceBuffer partialNorm;
     private final DeviceBuffer finished;
+    private final int multiprocessors;
+    private final DeviceBuffer prefillParts;
+    private final DeviceBuffer prefillFinished;
     private final DeviceBuffer argmaxParts;
     private final DeviceBuffer argmaxFinished;
     private final DeviceBuffer chosen;
@@ -79,14 +82,19 @@ final class CudaForward implements AutoCloseable {
      *
      * @param rows slots for rows in flight, which are the last, included
      * @param sampled likewise
+     * @param hostRows rows that the CPU attends to while the step waits, before the slots
      */
-    record Extent(int rows, int sampled, boolean decodes, int tiles, int slots, Set<Part> parts) {
+    record Extent(int rows, int sampled, boolean decodes, int tiles, int slots, int hostRows, Set<Part> parts) {
         Extent(int rows, int sampled, boolean decodes, int tiles, int slots) {
-            this(rows, sampled, decodes, tiles, slots, EnumSet.allOf(Part.class));
+            this(rows, sampled, decodes, tiles, slots, 0);
+        }
+
+        Extent(int rows, int sampled, boolean decodes, int tiles, int slots, int hostRows) {
+            this(rows, sampled, decodes, tiles, slots, hostRows, EnumSet.allOf(Part.class));
         }
 
         Extent only(Set<Part> some) {
-            return new Extent(rows, sampled, decodes, tiles, slots, some);
+            return new Extent(rows, sampled, decodes, tiles, slots, hostRows, some);
         }
 
         /** No row comes after it without slots. */
@@ -99,9 +107,14 @@ final class CudaForward implements AutoCloseable {
         }
     }
 
+    /**
+     * @param maxRows of a step's first sub-batch
+     * @param secondRows of its second, 0 where steps have one
+     * @param maxSampled of both
+     */
     CudaForward(
             Device device, Stream stream, Kernels kernels, MatrixProducts products, CudaWeights weights, ModelShape shape,
-            int maxRows, int maxSampled) {
+            int maxRows, int secondRows, int maxSampled) {
         this.device = device;
         this.kernels = kernels;
         this.weights = weights;
@@ -114,28 +127,23 @@ final class CudaForward implements AutoCloseable {
         this.carried = device.event();
         int rows = Linear.roundUp(Math.max(maxRows, Linear.ROW_STEP));
         int sampled = Linear.roundUp(Math.max(maxSampled, Linear.ROW_STEP));
-        long half = shape.type().bytes();
+        first = Activations.of(device, shape, maxRows, "");
+        second = secondRows > 0 ? Optional.of(Activations.of(device, shape, secondRows, " of the second sub-batch")) : Optional.empty();
         frequencies = buffer(4L * config.headDim() / 2, "rotation frequencies");
-        residual = buffer(4L * rows * shape.hidden(), "the residual stream");
-        normed = buffer(half * rows * shape.hidden(), "normed rows");
-        qkv = buffer(half * rows * shape.qkv(), "q, k and v");
-        queries = buffer(half * rows * shape.queries(), "queries");
-        attended = buffer(half * rows * shape.queries(), "attention results");
-        gateUp = buffer(half * rows * 2L * shape.intermediate(), "gate and up");
-        activation = buffer(half * rows * shape.intermediate(), "activations");
-        angles = buffer(4L * rows * config.headDim(), "rotation angles");
         logits = buffer(4L * sampled * shape.vocabulary(), "logits");
         long parts = 2L * attentionBlocks * config.group();
         partialOut = buffer(4L * parts * shape.headWidth(), "partial attention");
         partialNorm = buffer(8L * parts, "partial attention sums");
         finished = buffer(4L * rows * config.kvHeads(), "attention counters");
+        multiprocessors = device.multiprocessors();
+        prefillParts = buffer(4L * MOST_PARTS * PART_THREADS * (shape.headWidth() / 2 + 4), "partial attention of prompts");
+        prefillFinished = buffer(4L * MOST_PARTS, "counters of prompts' attention");
         argmaxParts = buffer(8L * sampled * Kernels.ARGMAX_PARTS, "argmax parts");
         argmaxFinished = buffer(4L * sampled, "argmax counters");
         chosen = buffer(4L * sampled, "sampled tokens");
-        linear = new Linear(
-                device, kernels, products, weights, shape,
-                new Linear.Buffers(normed, qkv, attended, gateUp, activation, residual, logits));
-        // rows beyond a step's own are computed and never used, but must not be numbers that slow the GPU down
+        linear = new Linear(device, kernels, products, weights, shape, logits);
+        first.clear(stream);
+        second.ifPresent(activations -> activations.clear(stream));
         buffers.forEach(buffer -> stream.fill(buffer, 0));
         float[] values = RopeFrequencies.of(config);
         try (PinnedBuffer staging = device.pinned(4L * values.length, "rotation frequencies")) {
@@ -166,7 +174,8 @@ final class CudaForward implements AutoCloseable {
 
     /** Bytes of activations. */
     long bytes() {
-        return buffers.stream().mapToLong(DeviceBuffer::bytes).sum() + linear.bytes();
+        return buffers.stream().mapToLong(DeviceBuffer::bytes).sum() + linear.bytes() + first.bytes()
+                + second.map(Activations::bytes).orElse(0L);
     }
 
     DeviceBuffer logits() {
@@ -178,74 +187,165 @@ final class CudaForward implements AutoCloseable {
         return linear;
     }
 
-    /** Enqueues a step whose inputs are in {@code step}; the most probable tokens are then in {@link #chosen}. */
+    /** The activations of steps of one batch, to choose algorithms. */
+    Activations activations() {
+        return first;
+    }
+
+    /** A sub-batch on its way through the layers. */
+    record Pass(StepBuffer step, Extent extent) {}
+
+    /** Enqueues a step of one batch whose inputs are in {@code step}; the most probable tokens are then in {@link #chosen}. */
     void run(Stream stream, StepBuffer step, Extent extent) {
-        if (extent.has(Part.ROW_WISE)) {
-            kernels.embed.launch(
-                    stream, extent.rows(), 1, step.tokens(), step.positions(), weights.embeddings, frequencies.address(),
-                    residual.address(), angles.address(), extent.firstSlot(), flights, step.admitted(), step.admittedDraws());
+        run(stream, List.of(new Pass(step, extent)));
+    }
+
+    /**
+     * Enqueues a step of one or two sub-batches, which take turns layer by layer (NEO, Figure 5): while the CPU attends to
+     * one's host rows, the GPU computes post-projection and next pre-projection of the other. Slots are in the last;
+     * whatever moves KV, in the first. Sampled rows come in the order of the sub-batches.
+     */
+    void run(Stream stream, List<Pass> passes) {
+        for (int p = 0; p < passes.size(); p++) {
+            embed(stream, passes.get(p), p);
         }
+        Extent last = passes.getLast().extent();
         // own products leave room for a block beside them, cublasLt's may want whole multiprocessors
-        boolean courier = extent.slots() > 0 && extent.has(Part.ATTENTION) && !linear.finishes(extent.rows());
+        boolean courier = passes.size() == 1 && last.slots() > 0 && last.hostRows() == 0 && last.has(Part.ATTENTION)
+                && !linear.finishes(last.rows());
         if (courier) {
             stream.record(left);
             link.waitFor(left);
             kernels.courier.launch(link, 1, 1, flights);
             link.record(carried);
         }
-        int pending = 0;
-        for (int i = 0; i < weights.layers.size(); i++) {
-            CudaWeights.Layer layer = weights.layers.get(i);
-            norm(stream, extent, pending, layer.inputNorm(), i);
-            int splits = extent.has(Part.PRODUCTS) ? linear.qkv(stream, i, extent.rows()) : 0;
-            pools.beforeStore(stream, i);
-            rotate(stream, step, extent, i, splits);
-            pools.afterStore(stream, i);
-            attend(stream, step, extent, i, !courier);
-            pending = extent.has(Part.PRODUCTS) ? linear.output(stream, i, extent.rows()) : 0;
-            norm(stream, extent, pending, layer.attentionNorm(), i + 1);
-            pending = feedForward(stream, extent, i);
+        for (int p = 0; p < passes.size(); p++) {
+            preProjection(stream, passes.get(p), p, 0, 0);
         }
-        if (extent.sampled() > 0) {
-            choose(stream, step, extent, pending);
+        for (int layer = 0; layer < weights.layers.size(); layer++) {
+            int sampled = 0;
+            for (int p = 0; p < passes.size(); p++) {
+                Pass pass = passes.get(p);
+                attention(stream, pass, p, layer, !courier);
+                int pending = postProjection(stream, pass, p, layer);
+                if (layer + 1 < weights.layers.size()) {
+                    preProjection(stream, pass, p, layer + 1, pending);
+                } else {
+                    normSampled(stream, pass, p, sampled, pending);
+                    sampled += pass.extent().sampled();
+                }
+            }
         }
-        if (courier) {
+        logits(stream, passes);
+        if (courier || passes.stream().anyMatch(pass -> pass.extent().hostRows() > 0)) {
             stream.waitFor(carried);
         }
     }
 
-    /** What the step tells the host, after {@link #sample}: {@code out} holds tokens, then flights that landed; with slots {@code stamps} when layers were. */
-    void report(Stream stream, int sampled, int slots, long out, long stamps) {
-        kernels.report.launch(stream, 1, 1, chosen.address(), sampled, flights, config.layers(), slots, out, stamps);
+    private Activations activations(int pass) {
+        return pass == 0 ? first : second.orElseThrow();
     }
 
-    private void choose(Stream stream, StepBuffer step, Extent extent, int pending) {
+    private void embed(Stream stream, Pass pass, int index) {
+        Extent extent = pass.extent();
+        StepBuffer step = pass.step();
+        Activations a = activations(index);
         if (extent.has(Part.ROW_WISE)) {
-            // the step's rows stay where they are: the norm of the sampled ones alone is taken
+            kernels.embed.launch(
+                    stream, extent.rows(), 1, step.tokens(), step.positions(), weights.embeddings, frequencies.address(),
+                    a.residual().address(), a.angles().address(), extent.firstSlot(), flights, step.admitted(), step.admittedDraws());
+        }
+    }
+
+    /** @param pending partial sums of the product before */
+    private void preProjection(Stream stream, Pass pass, int index, int layer, int pending) {
+        Activations a = activations(index);
+        Extent extent = pass.extent();
+        norm(stream, a, extent, pending, weights.layers.get(layer).inputNorm(), layer);
+        int splits = extent.has(Part.PRODUCTS) ? linear.qkv(stream, a, layer, extent.rows()) : 0;
+        if (index == 0) {
+            pools.beforeStore(stream, layer);
+        }
+        rotate(stream, a, pass.step(), extent, layer, splits);
+        if (index == 0) {
+            pools.afterStore(stream, layer);
+        }
+        if (extent.hostRows() > 0) {
+            stream.record(left);
+            link.waitFor(left);
+            kernels.depart.launch(link, extent.hostRows(), 1, pass.step().header(), pass.step().slots(), flights, layer);
+            link.record(carried);
+        }
+    }
+
+    private void attention(Stream stream, Pass pass, int index, int layer, boolean carries) {
+        Activations a = activations(index);
+        Extent extent = pass.extent();
+        attend(stream, a, pass.step(), extent, layer, carries);
+        if (index == 0) {
+            pools.afterAttention(stream, layer);
+        }
+        if (extent.hostRows() > 0) {
+            kernels.collect.launch(
+                    stream, extent.hostRows(), 1, pass.step().header(), pass.step().slots(), flights, layer, index * config.layers() + layer,
+                    a.attended().address());
+        }
+    }
+
+    /** Returns how many partial sums of its last product are pending. */
+    private int postProjection(Stream stream, Pass pass, int index, int layer) {
+        Activations a = activations(index);
+        Extent extent = pass.extent();
+        int pending = extent.has(Part.PRODUCTS) ? linear.output(stream, a, layer, extent.rows()) : 0;
+        norm(stream, a, extent, pending, weights.layers.get(layer).attentionNorm(), layer + 1);
+        return feedForward(stream, a, extent, layer);
+    }
+
+    /**
+     * What the step tells the host, after {@link #sample}: {@code out} holds tokens, then flights that landed; {@code stamps}
+     * when layers were, with slots, and when the step reported, then when it waited for the host rows of {@code passes}.
+     */
+    void report(Stream stream, int sampled, int slots, int passes, long out, long stamps) {
+        kernels.report.launch(stream, 1, 1, chosen.address(), sampled, flights, config.layers(), slots, passes, out, stamps);
+    }
+
+    /** The step's rows stay where they are: the norm of the sampled ones alone is taken, behind those of the pass before. */
+    private void normSampled(Stream stream, Pass pass, int index, int before, int pending) {
+        Extent extent = pass.extent();
+        if (extent.sampled() > 0 && extent.has(Part.ROW_WISE)) {
+            long out = first.normed().address() + (long) before * shape.hidden() * shape.type().bytes();
             kernels.addNorm.launch(
-                    stream, extent.sampled(), 1, residual.address(), linear.partials(), pending, extent.rows(), weights.norm,
-                    step.samples(), normed.address(), epsilon, extent.firstSlot(), flights, config.layers());
-        }
-        if (extent.has(Part.PRODUCTS)) {
-            linear.head(stream, extent.sampled());
-        }
-        if (extent.has(Part.ROW_WISE)) {
-            kernels.argmax.launch(
-                    stream, extent.sampled(), Kernels.ARGMAX_PARTS, logits.address(), argmaxParts.address(),
-                    argmaxFinished.address(), chosen.address());
+                    stream, extent.sampled(), 1, activations(index).residual().address(), linear.partials(), pending, extent.rows(),
+                    weights.norm, pass.step().samples(), out, epsilon, extent.firstSlot(), flights, config.layers());
         }
     }
 
-    private int feedForward(Stream stream, Extent extent, int layer) {
+    private void logits(Stream stream, List<Pass> passes) {
+        int sampled = passes.stream().mapToInt(pass -> pass.extent().sampled()).sum();
+        if (sampled == 0) {
+            return;
+        }
+        Extent any = passes.getFirst().extent();
+        if (any.has(Part.PRODUCTS)) {
+            linear.head(stream, first, sampled);
+        }
+        if (any.has(Part.ROW_WISE)) {
+            kernels.argmax.launch(
+                    stream, sampled, Kernels.ARGMAX_PARTS, logits.address(), argmaxParts.address(), argmaxFinished.address(),
+                    chosen.address());
+        }
+    }
+
+    private int feedForward(Stream stream, Activations a, Extent extent, int layer) {
         int rows = extent.rows();
         if (extent.has(Part.PRODUCTS)) {
-            linear.gateUp(stream, layer, rows);
+            linear.gateUp(stream, a, layer, rows);
         }
         if (extent.has(Part.ROW_WISE) && linear.finishes(rows)) {
             long threads = (long) rows * shape.intermediate() / 8;
-            kernels.swiglu.launch(stream, (int) ((threads + 255) / 256), 1, gateUp.address(), activation.address(), rows);
+            kernels.swiglu.launch(stream, (int) ((threads + 255) / 256), 1, a.gateUp().address(), a.activation().address(), rows);
         }
-        return extent.has(Part.PRODUCTS) ? linear.down(stream, layer, rows) : 0;
+        return extent.has(Part.PRODUCTS) ? linear.down(stream, a, layer, rows) : 0;
     }
 
     /**
@@ -260,30 +360,30 @@ final class CudaForward implements AutoCloseable {
     }
 
     /** @param mapLayer who sits in the slots: those who boarded at the layer before it */
-    private void norm(Stream stream, Extent extent, int splits, long weight, int mapLayer) {
+    private void norm(Stream stream, Activations a, Extent extent, int splits, long weight, int mapLayer) {
         if (extent.has(Part.ROW_WISE)) {
             kernels.addNorm.launch(
-                    stream, extent.rows(), 1, residual.address(), linear.partials(), splits, extent.rows(), weight, 0L,
-                    normed.address(), epsilon, extent.firstSlot(), flights, mapLayer);
+                    stream, extent.rows(), 1, a.residual().address(), linear.partials(), splits, extent.rows(), weight, 0L,
+                    a.normed().address(), epsilon, extent.firstSlot(), flights, mapLayer);
         }
     }
 
     /** Bias, rotation, and the step's K and V into their blocks. */
-    private void rotate(Stream stream, StepBuffer step, Extent extent, int index, int splits) {
+    private void rotate(Stream stream, Activations a, StepBuffer step, Extent extent, int index, int splits) {
         if (!extent.has(Part.ROW_WISE)) {
             return;
         }
         CudaWeights.Layer layer = weights.layers.get(index);
         int heads = config.heads() + 2 * config.kvHeads();
         kernels.ropeStore.launch(
-                stream, extent.rows() + (extent.slots() > 0 ? 1 : 0), (heads + 3) / 4, linear.partials(), splits, extent.rows(), qkv.address(), layer.qkvBias(),
-                layer.queryNorm(), layer.keyNorm(), epsilon, angles.address(), step.slots(), queries.address(),
+                stream, extent.rows() + (extent.slots() > 0 ? 1 : 0), (heads + 3) / 4, linear.partials(), splits, extent.rows(), a.qkv().address(), layer.qkvBias(),
+                layer.queryNorm(), layer.keyNorm(), epsilon, a.angles().address(), step.slots(), a.queries().address(),
                 blocks + index * layerBytes, gpuBlocks, pools.stagingShift(index), extent.firstSlot(), flights, index,
                 extent.slots() > 0 ? extent.rows() : Integer.MAX_VALUE);
     }
 
     /** @param carries whether a block carries rows in flight over the link, where no courier does */
-    private void attend(Stream stream, StepBuffer step, Extent extent, int layer, boolean carries) {
+    private void attend(Stream stream, Activations a, StepBuffer step, Extent extent, int layer, boolean carries) {
         if (!extent.has(Part.ATTENTION)) {
             return;
         }
@@ -292,15 +392,24 @@ final class CudaForward implements AutoCloseable {
             int serving = extent.slots() > 0 && carries ? extent.slots() + 1 : extent.slots();
             int place = (carries ? CARRIES : 0) | (layer == config.layers() - 1 ? LAST_LAYER : 0);
             kernels.decodeAttention.launch(
-                    stream, StepLayout.stretches(attentionBlocks, extent.slots()) + serving, 1, queries.address(), tiles, step.tables(), step.sequences(), step.header(),
-                    shape.scoreScale(), attended.address(), partialOut.address(), partialNorm.address(), finished.address(),
+                    stream, StepLayout.stretches(attentionBlocks, extent.slots()) + serving, 1, a.queries().address(), tiles, step.tables(), step.sequences(), step.header(),
+                    shape.scoreScale(), a.attended().address(), partialOut.address(), partialNorm.address(), finished.address(),
                     serving, extent.firstSlot(), flights, layer, place);
         }
         if (extent.tiles() > 0) {
+            int splits = prefillSplits(extent);
             kernels.prefillAttention.launch(
-                    stream, extent.tiles(), config.kvHeads(), queries.address(), tiles, step.tables(), step.tiles(),
-                    shape.scoreScale(), attended.address(), gpuBlocks, pools.stagingShift(layer));
+                    stream, extent.tiles() * splits, config.kvHeads(), a.queries().address(), tiles, step.tables(), step.tiles(),
+                    shape.scoreScale(), a.attended().address(), gpuBlocks, pools.stagingShift(layer), splits, prefillParts.address(),
+                    prefillFinished.address());
         }
+    }
+
+    /** Thread blocks that share a tile's context, so that a short chunk keeps all multiprocessors at work. */
+    private int prefillSplits(Extent extent) {
+        int filled = Math.min(extent.tiles(), extent.rows() / shape.tileTokens() + 1);
+        int wanted = Math.min(MOST_SPLITS, multiprocessors / (filled * config.kvHeads()));
+        return wanted > 1 && extent.tiles() * config.kvHeads() * wanted <= MOST_PARTS ? wanted : 1;
     }
 
     /** The blocks of decode attention that are resident at a time. */
@@ -314,6 +423,8 @@ final class CudaForward implements AutoCloseable {
         link.close();
         left.close();
         carried.close();
+        first.close();
+        second.ifPresent(Activations::close);
         buffers.forEach(DeviceBuffer::close);
     }
 }

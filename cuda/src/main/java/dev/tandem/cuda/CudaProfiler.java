@@ -35,6 +35,9 @@ final class CudaProfiler {
     /** Tasks that wait for each worker. */
     private static final int TASKS_A_WORKER = 3;
     private static final long MEASURE_NANOS = 60_000_000;
+    private static final long COMPILE_NANOS = 2_000_000_000;
+    /** The fastest counts. */
+    private static final int ROUNDS = 2;
     /** Of the step whose slowing down by the CPU's reading is measured. */
     private static final int LOADED_ROWS = 24;
 
@@ -85,8 +88,8 @@ final class CudaProfiler {
         return new Profile(
                 name, layers, curve("linear", linear), curve("prefill-attention", prefillAttention()),
                 curve("gpu-attention", gpuAttention()), cpuAttention(), curve("transfer", transfers()),
-                new Curve("pre-layer", new double[] {1}, new double[] {1e-6}), curve("post-layer", postLayer), stepOverhead, 0,
-                hostLoad());
+                new Curve("pre-layer", new double[] {1}, new double[] {1e-6}), curve("post-layer", postLayer), stepOverhead,
+                stageOverhead(), hostLoad());
     }
 
     private static Curve curve(String name, TreeMap<Double, Double> points) {
@@ -153,6 +156,7 @@ final class CudaProfiler {
             double millis = timer.time(REPEATS, () -> {
                 pools.beginStep();
                 pools.swap(new Swap(0, Place.GPU, gpu, Place.HOST, host, tokens));
+                pools.upload(stream);
                 pools.begin(stream);
                 pools.end(stream);
             });
@@ -169,14 +173,20 @@ final class CudaProfiler {
         TreeMap<Double, Double> together = new TreeMap<>();
         int count = workers.count();
         try (StepTimer.Busy busy = timer.keepBusy(decodes)) {
-            secondsATask(busy, 1, CONTEXTS[0]); // compiles
-            for (int context : CONTEXTS) {
-                int rows = rowsOf(context);
-                if (context > CONTEXTS[0] && rows < count || rows == 0 || context > shape.config().usableContext()) {
-                    break; // too few to keep all workers busy
+            long compiled = clock.nanos() + COMPILE_NANOS; // beside spinning workers the compiler has few cores
+            while (clock.nanos() < compiled) {
+                secondsATask(busy, 1, CONTEXTS[0]);
+                secondsAwaited(busy, CONTEXTS[0]);
+            }
+            for (int round = 0; round < ROUNDS; round++) {
+                for (int context : CONTEXTS) {
+                    int rows = rowsOf(context);
+                    if (context > CONTEXTS[0] && rows < count || rows == 0 || context > shape.config().usableContext()) {
+                        break; // too few to keep all workers busy
+                    }
+                    put(alone, context, secondsAwaited(busy, context) * 1e3);
+                    put(together, context, secondsATask(busy, rows, context) * 1e3);
                 }
-                put(alone, context, secondsATask(busy, 1, context) * 1e3);
-                put(together, context, secondsATask(busy, rows, context) * 1e3);
             }
         }
         TreeMap<Integer, Curve> curves = new TreeMap<>();
@@ -213,6 +223,58 @@ final class CudaProfiler {
         }
     }
 
+    /** One row in one layer that a step waits for: workers share it. */
+    private double secondsAwaited(StepTimer.Busy busy, int context) {
+        Flight flight = rings.pass(row(0, context));
+        try {
+            workers.wake();
+            long best = Long.MAX_VALUE;
+            long end = clock.nanos() + MEASURE_NANOS;
+            for (int layer = 0; clock.nanos() < end; layer = (layer + 1) % layers) {
+                busy.refill();
+                long number = rings.promise(1);
+                long began = clock.nanos();
+                rings.ask(number, layer, flight.index);
+                while (rings.answered(flight.index) != number + 1) {
+                    workers.check().ifPresent(trouble -> {
+                        throw new CudaException(trouble);
+                    });
+                }
+                best = Math.min(best, clock.nanos() - began);
+            }
+            if (rings.pollFailure() != null) {
+                throw new CudaException("attention on the CPU failed while it was measured");
+            }
+            return best / 1e9;
+        } finally {
+            rings.end(flight);
+        }
+    }
+
+    /**
+     * Half of what a layer takes longer when it waits for a host row that is next to no work: the way there and back are
+     * two stages.
+     */
+    private double stageOverhead() {
+        Flight flight = rings.pass(row(0, 1));
+        try {
+            workers.wake();
+            double waiting = timer.hostRow(prompts, flight, true, () -> rings.promise(layers), REPEATS);
+            double passing = timer.hostRow(prompts, flight, false, () -> 0, REPEATS);
+            return Math.max(0, waiting - passing) / 1e3 / layers / 2;
+        } finally {
+            rings.end(flight);
+        }
+    }
+
+    /** Row number {@code number} of the filled blocks. */
+    private static Admission row(int number, int context) {
+        int blocks = (context - 1) / BlockFormat.TOKENS + 1;
+        int first = number * blocks;
+        TokenSampler sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
+        return new Admission(number, context - 1, 0, IntStream.range(first, first + blocks).toArray(), sampler);
+    }
+
     /** What a decode step takes while all workers attend, to what it takes while they rest. */
     private double hostLoad() {
         int rows = Math.min(LOADED_ROWS, decodeRows);
@@ -230,11 +292,8 @@ final class CudaProfiler {
         private int failed;
 
         HostLoad(int rows, int context) {
-            TokenSampler sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
-            int blocks = (context - 1) / BlockFormat.TOKENS + 1;
-            for (int row = 0; row < rows; row++) {
-                int first = row * blocks;
-                flights.add(rings.admit(new Admission(row, context - 1, 0, IntStream.range(first, first + blocks).toArray(), sampler)));
+            for (int number = 0; number < rows; number++) {
+                flights.add(rings.admit(row(number, context)));
             }
             workers.wake();
             flights.forEach(flight -> rings.push(0, flight.index));

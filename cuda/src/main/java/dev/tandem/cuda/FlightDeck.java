@@ -22,7 +22,8 @@ import java.util.List;
  * </pre>
  *
  * <p>Nobody waits: a layer takes what has arrived when it comes by, the courier what is ready, workers what is there
- * ({@link FlightRings}).
+ * ({@link FlightRings}). Rows that pass all layers within their step use the same numbers and memory, with rings of their own:
+ * the step asks by {@code depart} and waits in {@code collect}.
  *
  * <p>Owned by: the executor.
  */
@@ -52,21 +53,28 @@ final class FlightDeck implements AutoCloseable {
         DeviceBuffer departures = buffer(device, 8L * MOST, "departures");
         DeviceBuffer arrivals = buffer(device, 8L * MOST * layers, "arrivals");
         DeviceBuffer stamps = buffer(device, 8L * (layers + 1), "times of layers");
+        DeviceBuffer waits = buffer(device, 8L * 4 * layers, "times of waits");
         DeviceBuffer counters = buffer(device, 8L * (2 * layers + 4), "ring counters");
         PinnedBuffer taskRing = pinned(device, 8L * MOST, "the ring of attention tasks");
         PinnedBuffer readyRing = pinned(device, 8L * MOST, "the ring of attention results");
         PinnedBuffer sent = pinned(device, (long) MOST * rowBytes, "q, k and v of rows in flight");
         PinnedBuffer results = pinned(device, (long) MOST * resultBytes, "attention of rows in flight");
+        PinnedBuffer asked = pinned(device, 8L * MOST, "the ring of tasks that a step waits for");
+        PinnedBuffer answered = pinned(device, 8L * (MOST + 1), "answers that a step waits for");
         structure = buffer(device, 256, "addresses of rows in flight");
         taskRing.memory().fill((byte) 0);
         readyRing.memory().fill((byte) 0);
+        asked.memory().fill((byte) 0);
+        answered.memory().fill((byte) 0);
         rings = new FlightRings(
-                config, half, new FlightRings.Memory(taskRing.memory(), readyRing.memory(), sent.memory(), results.memory()));
+                config, half,
+                new FlightRings.Memory(
+                        taskRing.memory(), readyRing.memory(), sent.memory(), results.memory(), asked.memory(), answered.memory()));
         long[] addresses = {
             residual.address(), angles.address(), draws.address(), leaving.address(), slotMaps.address(), outgoing.address(),
             incoming.address(), departures.address(), arrivals.address(), counters.address(), counters.address() + 8L * layers,
             counters.address() + 16L * layers, taskRing.address(), readyRing.address(), sent.address(), results.address(), MOST - 1,
-            stamps.address()
+            stamps.address(), asked.address(), answered.address(), answered.address() + 8L * MOST, waits.address()
         };
         try (PinnedBuffer staging = device.pinned(8L * addresses.length, "addresses")) {
             MemorySegment.copy(addresses, 0, staging.memory(), JAVA_LONG, 0, addresses.length);
@@ -80,6 +88,7 @@ final class FlightDeck implements AutoCloseable {
             stream.fill(departures, 0);
             stream.fill(arrivals, 0);
             stream.fill(incoming, 0);
+            stream.fill(waits, 0);
             stream.synchronise();
         }
     }

@@ -4,6 +4,7 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.config.ModelConfig;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;
@@ -11,19 +12,22 @@ import java.util.ArrayDeque;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 
 /**
- * Rows in flight as the host sees them: which there are, the ring of tasks that the GPU's courier fills and workers empty, and
- * the ring of results that goes the other way.
+ * Rows whose attention is the host's: which there are, the ring of tasks that the GPU's courier fills and workers empty, and
+ * the ring of results that goes the other way. Rows that pass all layers within one step, which waits for them, have a ring
+ * of tasks of their own, which goes first, and an answer each.
  *
  * <p>Each ring entry carries its own number, so there is no separate tail to read, and nobody waits: workers take what is there.
  * A flight has at most one entry in all rings together, so rings of as many entries as there may be flights cannot overflow.
  *
- * <p>Owned by: engine thread, but for {@link #take}, {@link #peek}, {@link #publish}, {@link #released} and {@link #failed}, which
+ * <p>Owned by: engine thread, but for {@link #take}, {@link #takeAsked}, {@link #peek}, {@link #publish}, {@link #answer}, {@link #released} and {@link #failed}, which
  * workers call.
  */
 final class FlightRings {
@@ -31,6 +35,7 @@ final class FlightRings {
     static final int MOST = 1024;
     private static final VarHandle LONG = JAVA_LONG.varHandle();
     private static final long NO_ENTRY = -1;
+    private static final int MOST_PARTS = 4;
 
     /** A row whose attention threw. */
     record Failure(Flight flight, Throwable cause) {}
@@ -40,16 +45,24 @@ final class FlightRings {
      * @param ready likewise
      * @param sent [{@link #MOST}, heads + 2 kvHeads, headDim] q, k and v in the model's type
      * @param results [{@link #MOST}, heads, headDim] in the model's type
+     * @param asked like {@code tasks}, for rows that a step waits for
+     * @param answered [{@link #MOST}] number + 1 of the last task of each such row that is done; then whether the host gave up
      */
-    record Memory(MemorySegment tasks, MemorySegment ready, MemorySegment sent, MemorySegment results) {}
+    record Memory(
+            MemorySegment tasks, MemorySegment ready, MemorySegment sent, MemorySegment results, MemorySegment asked,
+            MemorySegment answered) {}
 
     private final Memory memory;
+    private final int parts;
     private final int keyOffset;
     private final int valueOffset;
     private final int rowBytes;
     private final int resultBytes;
     private final AtomicLong taken = new AtomicLong();
     private final AtomicLong published = new AtomicLong();
+    /** Parts of tasks that a step waits for, of {@code parts} each. */
+    private final AtomicLong takenParts = new AtomicLong();
+    private final AtomicIntegerArray partsDone = new AtomicIntegerArray(MOST);
     private final AtomicReferenceArray<Flight> flights = new AtomicReferenceArray<>(MOST);
     private final ArrayDeque<Integer> free = new ArrayDeque<>();
     private final Map<Long, Flight> bySequence = new LinkedHashMap<>();
@@ -57,12 +70,14 @@ final class FlightRings {
     private final Queue<Failure> failures = new ConcurrentLinkedQueue<>();
     private long consumed;
     private long pushed;
+    private long promised;
     private int drawn;
     private volatile boolean flying;
 
     /** @param bytes of a value of the model's type */
     FlightRings(ModelConfig config, int bytes, Memory memory) {
         this.memory = memory;
+        this.parts = parts(config);
         int headBytes = config.headDim() * bytes;
         this.resultBytes = config.heads() * headBytes;
         this.keyOffset = resultBytes;
@@ -71,6 +86,12 @@ final class FlightRings {
         for (int index = 0; index < MOST; index++) {
             free.add(index);
         }
+    }
+
+    /** A task that a step waits for is shared among so many workers: each takes some of the KV heads. */
+    static int parts(ModelConfig config) {
+        int kvHeads = config.kvHeads();
+        return kvHeads % MOST_PARTS == 0 ? MOST_PARTS : kvHeads % 2 == 0 ? 2 : 1;
     }
 
     static int sentBytes(ModelConfig config, int bytes) {
@@ -83,18 +104,40 @@ final class FlightRings {
 
     /** Takes a row that enters layer 0 in the next step. */
     Flight admit(Admission admission) {
-        Integer index = free.poll();
-        if (index == null) {
-            throw new ExecutorException("more than " + MOST + " rows are in flight");
-        }
-        Flight flight = new Flight(index, admission, admission.sampler().draw());
+        Flight flight = enter(admission, admission.sampler().draw());
         if (flight.draw.filter(draw -> !draw.greedy()).isPresent()) {
             drawn++;
         }
+        return flight;
+    }
+
+    /** Takes a row that passes all layers within the next step; it is sampled with the step's own. */
+    Flight pass(Admission admission) {
+        return enter(admission, Optional.empty());
+    }
+
+    private Flight enter(Admission admission, Optional<TokenSampler.Draw> draw) {
+        Integer index = free.poll();
+        if (index == null) {
+            throw new ExecutorException("more than " + MOST + " rows are the CPU's at a time");
+        }
+        Flight flight = new Flight(index, admission, draw);
         bySequence.put(flight.sequence(), flight);
         flights.setRelease(index, flight);
         flying = true;
         return flight;
+    }
+
+    /** Numbers for so many tasks that the next step will ask for; returns the first. */
+    long promise(long tasks) {
+        long first = promised;
+        promised += tasks;
+        return first;
+    }
+
+    /** Nobody answers any more: steps no longer wait. */
+    void giveUp() {
+        memory.answered().setAtIndex(JAVA_LONG, MOST, 1);
     }
 
     Collection<Flight> all() {
@@ -158,8 +201,44 @@ final class FlightRings {
         return entry >>> 24 == number + 1 ? entry & 0xffffff : NO_ENTRY;
     }
 
+    /**
+     * The next part of a task that a step waits for: the task's number + 1 in 40 bits, layer and row as in {@link #take}; or -1
+     * when there is none now. Which part of it the worker has is added to {@code part}.
+     */
+    long takeAsked(Part part) {
+        long ticket = takenParts.get();
+        long number = ticket / parts;
+        long entry = (long) LONG.getAcquire(memory.asked(), (number & MOST - 1) * Long.BYTES);
+        if (entry >>> 24 != number + 1 || !takenParts.compareAndSet(ticket, ticket + 1)) {
+            return NO_ENTRY;
+        }
+        part.index = (int) (ticket % parts);
+        return entry;
+    }
+
+    /** Which part of a task a worker has taken; its own. */
+    static final class Part {
+        int index;
+    }
+
+    /** Likewise {@link #peek}, {@code places} parts further. */
+    long peekAsked(int places) {
+        long number = (takenParts.get() + places) / parts;
+        long entry = (long) LONG.getOpaque(memory.asked(), (number & MOST - 1) * Long.BYTES);
+        return entry >>> 24 == number + 1 ? entry & 0xffffff : NO_ENTRY;
+    }
+
+    /** A part of the task is done, or never will be; the last answers. */
+    void answer(long task) {
+        int index = row(task);
+        if (partsDone.incrementAndGet(index) == parts) {
+            partsDone.set(index, 0);
+            LONG.setRelease(memory.answered(), (long) index * Long.BYTES, task >>> 24);
+        }
+    }
+
     static int layer(long task) {
-        return (int) (task >>> 16);
+        return (int) (task >>> 16 & 0xff);
     }
 
     static int row(long task) {
@@ -199,12 +278,22 @@ final class FlightRings {
         failures.add(new Failure(flight, cause));
     }
 
-    // what a profiler does in the GPU's stead
+    // what a profiler, or a test, does in the GPU's stead
 
     /** Asks for a row's attention as the GPU would. */
     void push(int layer, int index) {
         long number = pushed++;
         LONG.setRelease(memory.tasks(), (number & MOST - 1) * Long.BYTES, number + 1 << 24 | (long) layer << 16 | index);
+    }
+
+    /** Asks for a row's attention as a step that waits would. */
+    void ask(long number, int layer, int index) {
+        LONG.setRelease(memory.asked(), (number & MOST - 1) * Long.BYTES, number + 1 << 24 | (long) layer << 16 | index);
+    }
+
+    /** Number + 1 of the row's last task that is done. */
+    long answered(int index) {
+        return (long) LONG.getAcquire(memory.answered(), (long) index * Long.BYTES);
     }
 
     /** The task whose result came next, -1 when none has come. */

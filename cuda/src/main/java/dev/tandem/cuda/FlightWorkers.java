@@ -40,13 +40,21 @@ final class FlightWorkers implements AutoCloseable {
     private static final int STARTED = 1;
     private static final int TOKENS = 2;
 
+    /**
+     * Who computes.
+     *
+     * @param whole rows in flight
+     * @param part of the KV heads, one in {@link FlightRings#parts}, of rows that a step waits for
+     */
+    record Attention(PagedDecodeAttention whole, PagedDecodeAttention part) {}
+
     /** Where host KV is. */
     interface HostBlocks {
         long address(int layer, int block);
     }
 
     private final FlightRings rings;
-    private final PagedDecodeAttention attention;
+    private final Attention attention;
     private final HostBlocks blocks;
     private final Clock clock;
     private final long watchdogNanos;
@@ -63,7 +71,7 @@ final class FlightWorkers implements AutoCloseable {
      * @param leave cores left to the engine and the server
      * @param watchdogNanos time after which a task counts as stalled
      */
-    FlightWorkers(FlightRings rings, PagedDecodeAttention attention, HostBlocks blocks, Clock clock, Timeline timeline, int count, int leave, long watchdogNanos) {
+    FlightWorkers(FlightRings rings, Attention attention, HostBlocks blocks, Clock clock, Timeline timeline, int count, int leave, long watchdogNanos) {
         this.rings = rings;
         this.attention = attention;
         this.blocks = blocks;
@@ -90,7 +98,7 @@ final class FlightWorkers implements AutoCloseable {
 
     /** The implementation of attention, as the log names it. */
     String implementation() {
-        return attention.name();
+        return attention.whole().name();
     }
 
     boolean isPinned() {
@@ -176,9 +184,14 @@ final class FlightWorkers implements AutoCloseable {
         try (Arena own = Arena.ofConfined()) {
             Desk desk = new Desk(attention, own);
             for (int spins = 0; !closed; spins++) {
-                long task = rings.take();
-                if (task >= 0) {
-                    serve(worker, task, desk);
+                long asked = rings.takeAsked(desk.part); // a step waits for it
+                long task = asked >= 0 ? asked : rings.take();
+                if (asked >= 0) {
+                    serve(worker, task, desk, true);
+                    rings.answer(task);
+                    spins = 0;
+                } else if (task >= 0) {
+                    serve(worker, task, desk, false);
                     spins = 0;
                 } else if (!rings.isFlying()) {
                     LockSupport.park(this);
@@ -191,11 +204,30 @@ final class FlightWorkers implements AutoCloseable {
         }
     }
 
-    /** What one worker computes with. */
-    private static final class Desk {
+    /** What one worker computes whole rows with, or parts of them. */
+    private static final class Tools {
+        final PagedDecodeAttention attention;
         final PagedDecodeAttention.Scratch scratch;
         final Partial partial;
         final Partial sum;
+
+        Tools(PagedDecodeAttention attention, Arena arena) {
+            this.attention = attention;
+            scratch = attention.scratch(arena);
+            partial = new Partial(attention.heads(), attention.format().headDim());
+            sum = new Partial(attention.heads(), attention.format().headDim());
+        }
+
+        int values() {
+            return attention.heads() * attention.format().headDim();
+        }
+    }
+
+    /** What one worker works at. */
+    private static final class Desk {
+        final Tools whole;
+        final Tools some;
+        final FlightRings.Part part = new FlightRings.Part();
         final DecodeTask task = new DecodeTask();
         /** [heads, headDim], as attention leaves it and on the way to the model's type. */
         final MemorySegment out;
@@ -203,18 +235,18 @@ final class FlightWorkers implements AutoCloseable {
         final short[] half;
         long[] blocks = new long[64];
 
-        Desk(PagedDecodeAttention attention, Arena arena) {
-            scratch = attention.scratch(arena);
-            partial = new Partial(attention.heads(), attention.format().headDim());
-            sum = new Partial(attention.heads(), attention.format().headDim());
-            int count = attention.heads() * attention.format().headDim();
+        Desk(Attention attention, Arena arena) {
+            whole = new Tools(attention.whole(), arena);
+            some = new Tools(attention.part(), arena);
+            int count = whole.values();
             out = arena.allocate((long) count * Float.BYTES, 64);
             wide = new float[count];
             half = new short[count];
         }
     }
 
-    private void serve(int worker, long task, Desk desk) {
+    /** @param awaited whether a step waits for it: it has its answer whatever happens */
+    private void serve(int worker, long task, Desk desk, boolean awaited) {
         Flight flight = rings.flight(FlightRings.row(task));
         if (flight == null) {
             return; // lost while it was on its way here
@@ -231,8 +263,10 @@ final class FlightWorkers implements AutoCloseable {
             return; // lost before it was seen that somebody holds it: its blocks are another's
         }
         try {
-            attend(flight, FlightRings.layer(task), desk);
-            rings.publish(FlightRings.layer(task), flight.index);
+            attend(flight, FlightRings.layer(task), desk, awaited);
+            if (!awaited) {
+                rings.publish(FlightRings.layer(task), flight.index);
+            }
         } catch (RuntimeException | Error e) {
             rings.failed(flight, e);
         }
@@ -240,33 +274,42 @@ final class FlightWorkers implements AutoCloseable {
         long ended = clock.nanos();
         lanes[worker].add(Timeline.Kind.CPU_ATTENTION, started, ended, Timeline.place(FlightRings.layer(task), flight.sequence()));
         add(worker, BUSY, ended - started);
-        add(worker, TOKENS, flight.context());
+        add(worker, TOKENS, awaited && desk.part.index > 0 ? 0 : flight.context());
     }
 
     private void add(int worker, int what, long value) {
         counters.setOpaque(worker * STRIDE + what, counters.getPlain(worker * STRIDE + what) + value);
     }
 
-    private void attend(Flight flight, int layer, Desk desk) {
+    /** @param awaited whether the worker has a part of the row's heads, rather than all */
+    private void attend(Flight flight, int layer, Desk desk, boolean awaited) {
+        Tools tools = awaited ? desk.some : desk.whole;
+        BlockFormat format = tools.attention.format();
+        int part = awaited ? desk.part.index : 0;
         int[] table = flight.admission.blocks();
         int count = (flight.context() - 1) / BlockFormat.TOKENS + 1;
         if (desk.blocks.length < count) {
             desk.blocks = new long[2 * count];
         }
         for (int i = 0; i < count; i++) {
-            desk.blocks[i] = blocks.address(layer, table[i]);
+            desk.blocks[i] = blocks.address(layer, table[i]) + part * format.blockBytes();
         }
         int row = flight.index;
-        desk.task.set(rings.query(row), rings.key(row), rings.value(row), desk.blocks, flight.context(), desk.out.address());
-        attention.run(desk.task, next(), desk.scratch, desk.partial, desk.sum);
-        MemorySegment.copy(desk.out, ValueLayout.JAVA_FLOAT, 0, desk.wide, 0, desk.wide.length);
-        HalfFloats.narrow(desk.wide, desk.half, attention.format().type());
-        MemorySegment.copy(desk.half, 0, MEMORY, ValueLayout.JAVA_SHORT, rings.result(row), desk.half.length);
+        int values = tools.values();
+        long queryShift = (long) part * values * format.type().bytes();
+        long keyShift = (long) part * format.kvHeads() * format.headDim() * format.type().bytes();
+        desk.task.set(
+                rings.query(row) + queryShift, rings.key(row) + keyShift, rings.value(row) + keyShift, desk.blocks, flight.context(),
+                desk.out.address());
+        tools.attention.run(desk.task, next(awaited), tools.scratch, tools.partial, tools.sum);
+        MemorySegment.copy(desk.out, ValueLayout.JAVA_FLOAT, 0, desk.wide, 0, values);
+        HalfFloats.narrow(desk.wide, desk.half, values, format.type());
+        MemorySegment.copy(desk.half, 0, MEMORY, ValueLayout.JAVA_SHORT, rings.result(row) + queryShift, values);
     }
 
     /** The first block of what this worker will take next, if all are equally fast; 0 when nobody knows. */
-    private long next() {
-        long task = rings.peek(threads.length - 1);
+    private long next(boolean awaited) {
+        long task = awaited ? rings.peekAsked(threads.length - 1) : rings.peek(threads.length - 1);
         Flight flight = task < 0 ? null : rings.flight(FlightRings.row(task));
         return flight == null ? 0 : blocks.address(FlightRings.layer(task), flight.admission.blocks()[0]);
     }

@@ -12,6 +12,8 @@ import dev.tandem.cuda.device.Stream;
 final class GpuClock implements AutoCloseable {
     /** Steps whose events are kept: those outstanding and the one before. */
     static final int RING = 4;
+    /** A fraction of a millisecond. */
+    private static final int SPINS = 256;
     /** A longer gap is the engine at rest. */
     private static final float REST_MILLIS = 20;
 
@@ -39,9 +41,16 @@ final class GpuClock implements AutoCloseable {
         stream.record(ends[slot]);
     }
 
-    /** Spins until the step has run: nothing wakes the engine thread sooner. Returns its milliseconds. */
-    float await(int slot) {
-        while (!ends[slot].reached()) {
+    /**
+     * Spins until the step has run: nothing wakes the engine thread sooner. Returns its milliseconds.
+     *
+     * @param meanwhile is run now and then
+     */
+    float await(int slot, Runnable meanwhile) {
+        for (int spins = 1; !ends[slot].reached(); spins++) {
+            if (spins % SPINS == 0) {
+                meanwhile.run();
+            }
             Thread.onSpinWait();
         }
         float millis = ends[slot].millisecondsSince(begins[slot]);

@@ -18,16 +18,16 @@ final class HalfFloats {
     /**
      * Rounds a row of values that are numbers; not-a-number stays so in its usual form.
      *
-     * @param half receives them
+     * @param half receives the first {@code count}
      */
-    static void narrow(float[] wide, short[] half, DataType type) {
+    static void narrow(float[] wide, short[] half, int count, DataType type) {
         if (type == DataType.FLOAT16) {
-            for (int i = 0; i < half.length; i++) {
+            for (int i = 0; i < count; i++) {
                 half[i] = Float.floatToFloat16(wide[i]);
             }
             return;
         }
-        for (int i = 0; i < half.length; i++) {
+        for (int i = 0; i < count; i++) {
             int bits = Float.floatToRawIntBits(wide[i]);
             half[i] = (short) (bits + 0x7fff + (bits >>> 16 & 1) >>> 16);
         }

@@ -15,15 +15,19 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * The executor's side of rows in flight: who enters, who has gone through all layers, whom the workers let go of or lost.
+ * The executor's side of rows that the CPU attends to: who enters, who has gone through all layers, whom the workers let go of or
+ * lost.
  *
  * <p>Owned by: engine thread.
  */
 final class HostRows implements AutoCloseable {
     private final FlightRings rings;
     private final FlightWorkers workers;
+    private final List<Flight> passing = new ArrayList<>();
     private long busyBefore;
     private String lost = "";
+    /** Why a step was told not to wait: its host rows have no results. */
+    private Optional<String> gaveUp = Optional.empty();
 
     /** How the executor takes a sampled row's token. */
     interface Chooser {
@@ -44,9 +48,7 @@ final class HostRows implements AutoCloseable {
     }
 
     List<Flight> admit(List<Admission> admissions) {
-        if (!admissions.isEmpty() && !lost.isEmpty()) {
-            throw new ExecutorException("a row cannot enter: " + lost);
-        }
+        failIfLost(!admissions.isEmpty());
         List<Flight> admitted = new ArrayList<>(admissions.size());
         for (Admission admission : admissions) {
             admitted.add(rings.admit(admission));
@@ -55,6 +57,37 @@ final class HostRows implements AutoCloseable {
             workers.wake();
         }
         return admitted;
+    }
+
+    /** A row that passes all layers within the step at hand. */
+    Flight pass(Admission row) {
+        failIfLost(true);
+        Flight flight = rings.pass(row);
+        if (passing.isEmpty()) {
+            workers.wake();
+        }
+        passing.add(flight);
+        return flight;
+    }
+
+    private void failIfLost(boolean wanted) {
+        if (wanted && !lost.isEmpty()) {
+            throw new ExecutorException("a row cannot enter: " + lost);
+        }
+    }
+
+    /** While a step waits: it does no longer when a worker is gone or stalled. */
+    void watch() {
+        if (gaveUp.isEmpty()) {
+            gaveUp = workers.check();
+            gaveUp.ifPresent(trouble -> rings.giveUp());
+        }
+    }
+
+    /** The step is over, and so are the rows that passed in it, unless {@link #collect} has named them. */
+    void passed() {
+        passing.stream().filter(flight -> rings.flight(flight.index) == flight).forEach(rings::end);
+        passing.clear();
     }
 
     /**
@@ -87,6 +120,9 @@ final class HostRows implements AutoCloseable {
             rings.end(flight);
         }
         for (FlightRings.Failure failure = rings.pollFailure(); failure != null; failure = rings.pollFailure()) {
+            if (rings.flight(failure.flight().index) != failure.flight()) {
+                continue; // another part of it failed before
+            }
             rows.add(new StepResult.Lost(
                     failure.flight().sequence(), "its attention on the CPU failed: " + failure.cause(), false));
             rings.end(failure.flight());
@@ -94,8 +130,9 @@ final class HostRows implements AutoCloseable {
         if (!rings.isFlying()) {
             return;
         }
-        workers.check().ifPresent(trouble -> {
+        gaveUp.or(workers::check).ifPresent(trouble -> {
             lost = trouble;
+            rings.giveUp();
             List<Flight> all = List.copyOf(rings.all());
             all.forEach(rings::end);
             Set<Flight> held = workers.held(); // after their end: whoever takes one up now sees that it is lost

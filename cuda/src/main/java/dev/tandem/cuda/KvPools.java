@@ -21,7 +21,8 @@ import java.util.stream.IntStream;
  * the format that the CPU attends over. Kernels convert while they copy over the link.
  *
  * <p>Order within a step: what moves out, then what moves in, a few layers at a time, before each layer writes; a prompt's layer
- * leaves its staging before the layer after next writes there; the step ends when all has arrived.
+ * leaves its staging before the layer after next writes there; the step ends when all has arrived. Of a prompt that lands in
+ * several chunks, earlier KV comes back into a layer's staging when the attention of the layer before last is done with it.
  *
  * <p>Owned by: engine thread.
  */
@@ -51,12 +52,15 @@ final class KvPools implements AutoCloseable {
     private final MoveList outs;
     private final MoveList ins;
     private final MoveList landings;
+    private final MoveList returns;
     private final Stream swapping;
     private final Stream landing;
     private final Event planned;
     private final Event[] swapped;
     private final Event[] written = new Event[STAGES];
     private final Event[] landed = new Event[STAGES];
+    private final Event[] attended = new Event[STAGES];
+    private final Event[] returned = new Event[STAGES];
     private int stagingUsed;
 
     /** @param maxSequences most sequences that may move in a step */
@@ -77,6 +81,7 @@ final class KvPools implements AutoCloseable {
         this.outs = new MoveList(device, most, "swaps out");
         this.ins = new MoveList(device, most, "swaps in");
         this.landings = new MoveList(device, stagingBlocks / ratio + maxSequences + 1, "landing prompts");
+        this.returns = new MoveList(device, stagingBlocks / ratio + maxSequences + 1, "earlier chunks of landing prompts");
         this.swapping = device.stream("swaps");
         this.landing = device.stream("landing prompts");
         this.planned = device.event();
@@ -87,9 +92,10 @@ final class KvPools implements AutoCloseable {
         for (int i = 0; i < STAGES; i++) {
             written[i] = device.event();
             landed[i] = device.event();
+            attended[i] = device.event();
+            returned[i] = device.event();
         }
     }
-
 
     DeviceBuffer gpu() {
         return gpu;
@@ -131,21 +137,24 @@ final class KvPools implements AutoCloseable {
         outs.clear();
         ins.clear();
         landings.clear();
+        returns.clear();
         stagingUsed = 0;
     }
 
     void swap(Swap swap) {
         boolean out = swap.to() == Place.HOST;
-        (out ? outs : ins).add(out ? swap.toBlocks() : swap.fromBlocks(), out ? swap.fromBlocks() : swap.toBlocks(), swap.tokens());
+        (out ? outs : ins).add(out ? swap.toBlocks() : swap.fromBlocks(), out ? swap.fromBlocks() : swap.toBlocks(), 0, swap.tokens());
     }
 
     /** Staging for a prompt that lands on the host: numbers of blocks for its block table, beyond the pool's. */
     int[] stage(Chunk chunk) {
-        int[] blocks = new int[(chunk.rows() - 1) / ModelShape.BLOCK_TOKENS + 1];
+        int context = chunk.start() + chunk.rows();
+        int[] blocks = new int[(context - 1) / ModelShape.BLOCK_TOKENS + 1];
         for (int i = 0; i < blocks.length; i++) {
             blocks[i] = stagingUsed + i;
         }
-        landings.add(chunk.blocks(), blocks, chunk.rows());
+        landings.add(chunk.blocks(), blocks, chunk.start(), context);
+        returns.add(chunk.blocks(), blocks, 0, chunk.start());
         for (int i = 0; i < blocks.length; i++) {
             blocks[i] += gpuBlocks;
         }
@@ -158,20 +167,38 @@ final class KvPools implements AutoCloseable {
         return (layers - layer - 1) * gpuBlocks + layer % STAGES * stagingBlocks;
     }
 
-    /** Whether the step moves anything, so that it cannot be replayed from a graph. */
-    boolean moves() {
-        return outs.count() + ins.count() + landings.count() > 0;
+    /** What a step moves, as far as it makes a difference to what is enqueued. */
+    record Moving(boolean out, boolean in, boolean lands, boolean returns) {
+        static final Moving NOTHING = new Moving(false, false, false, false);
+    }
+
+    Moving moving() {
+        return new Moving(outs.count() > 0, ins.count() > 0, landings.count() > 0, returns.count() > 0);
+    }
+
+    /** Before {@link #begin}. */
+    void upload(Stream stream) {
+        outs.upload(stream);
+        ins.upload(stream);
+        landings.upload(stream);
+        returns.upload(stream);
     }
 
     /** Enqueues the swaps; the step's layers wait for theirs. */
     void begin(Stream stream) {
-        outs.upload(stream);
-        ins.upload(stream);
-        landings.upload(stream);
-        if (outs.count() + ins.count() == 0) {
+        if (moving().equals(Moving.NOTHING)) {
             return;
         }
         stream.record(planned);
+        if (returns.count() > 0) {
+            landing.waitFor(planned);
+            for (int layer = 0; layer < Math.min(STAGES, layers); layer++) {
+                bringBack(layer);
+            }
+        }
+        if (outs.count() + ins.count() == 0) {
+            return;
+        }
         swapping.waitFor(planned);
         for (int layer = 0; layer < layers; layer += LAYERS_AT_ONCE) {
             int count = Math.min(LAYERS_AT_ONCE, layers - layer);
@@ -185,8 +212,17 @@ final class KvPools implements AutoCloseable {
         if (moves.count() > 0) {
             kernel.launch(
                     stream, copyBlocks, 1, from, hostBlock(layer, 0), layerBytes() / WORD, hostBlocks * hostBlockBytes / WORD,
-                    moves.address(), moves.count(), count);
+                    moves.address(), count);
         }
+    }
+
+    private void bringBack(int layer) {
+        move(landing, kernels.moveIn, stage(layer), returns, layer, 1);
+        landing.record(returned[layer % STAGES]);
+    }
+
+    private long stage(int layer) {
+        return gpu.address() + ((long) gpuBlocks * layers + (long) (layer % STAGES) * stagingBlocks) * shape.blockBytes();
     }
 
     private long layerBytes() {
@@ -201,6 +237,9 @@ final class KvPools implements AutoCloseable {
         if (landings.count() > 0 && layer >= STAGES) {
             stream.waitFor(landed[layer % STAGES]);
         }
+        if (returns.count() > 0) {
+            stream.waitFor(returned[layer % STAGES]);
+        }
     }
 
     /** The layer's K and V are written: prompts in staging leave. */
@@ -210,9 +249,18 @@ final class KvPools implements AutoCloseable {
         }
         stream.record(written[layer % STAGES]);
         landing.waitFor(written[layer % STAGES]);
-        long stage = gpu.address() + ((long) gpuBlocks * layers + (long) (layer % STAGES) * stagingBlocks) * shape.blockBytes();
-        move(landing, kernels.moveOut, stage, landings, layer, 1);
+        move(landing, kernels.moveOut, stage(layer), landings, layer, 1);
         landing.record(landed[layer % STAGES]);
+    }
+
+    /** The layer's attention is done: its staging may take the layer after next. */
+    void afterAttention(Stream stream, int layer) {
+        if (returns.count() == 0 || layer + STAGES >= layers) {
+            return;
+        }
+        stream.record(attended[layer % STAGES]);
+        landing.waitFor(attended[layer % STAGES]);
+        bringBack(layer + STAGES);
     }
 
     /** What follows runs when everything has arrived. */
@@ -236,6 +284,7 @@ final class KvPools implements AutoCloseable {
         outs.close();
         ins.close();
         landings.close();
+        returns.close();
         planned.close();
         for (Event event : swapped) {
             event.close();
@@ -243,6 +292,8 @@ final class KvPools implements AutoCloseable {
         for (int i = 0; i < STAGES; i++) {
             written[i].close();
             landed[i].close();
+            attended[i].close();
+            returned[i].close();
         }
     }
 }

@@ -40,11 +40,6 @@ final class Linear implements AutoCloseable {
         LIBRARY
     }
 
-    /** Inputs and outputs, at fixed addresses. */
-    record Buffers(
-            DeviceBuffer normed, DeviceBuffer qkv, DeviceBuffer attended, DeviceBuffer gateUp, DeviceBuffer activation,
-            DeviceBuffer residual, DeviceBuffer logits) {}
-
     private record XShape(long address, int depth, int boxRows) {}
 
     private final Device device;
@@ -52,19 +47,20 @@ final class Linear implements AutoCloseable {
     private final MatrixProducts library;
     private final CudaWeights weights;
     private final ModelShape shape;
-    private final Buffers buffers;
+    private final DeviceBuffer logits;
     private final DeviceBuffer partials;
     private final Map<XShape, TensorMap> xMaps = new HashMap<>();
     /** By tiles of 8 rows. */
     private final Map<Integer, Method> methods = new TreeMap<>();
 
-    Linear(Device device, Kernels kernels, MatrixProducts library, CudaWeights weights, ModelShape shape, Buffers buffers) {
+    /** @param logits [sampled rows, vocabulary] fp32 */
+    Linear(Device device, Kernels kernels, MatrixProducts library, CudaWeights weights, ModelShape shape, DeviceBuffer logits) {
         this.device = device;
         this.kernels = kernels;
         this.library = library;
         this.weights = weights;
         this.shape = shape;
-        this.buffers = buffers;
+        this.logits = logits;
         long widest = 0;
         for (boolean streams : new boolean[] {false, true}) {
             widest = Math.max(widest, (long) splits(shape.qkv(), shape.hidden(), streams) * shape.qkv());
@@ -116,79 +112,79 @@ final class Linear implements AutoCloseable {
     }
 
     /** To the partial sums, whose number is returned, or finished (0) to the q, k, v buffer. */
-    int qkv(Stream stream, int layer, int rows) {
+    int qkv(Stream stream, Activations a, int layer, int rows) {
         long matrix = weights.layers.get(layer).qkv();
         if (!finishes(rows)) {
-            return few(stream, layer, matrix, CudaWeights.Maps::qkv, shape.qkv(), shape.hidden(), buffers.normed(), rows);
+            return few(stream, layer, matrix, CudaWeights.Maps::qkv, shape.qkv(), shape.hidden(), a.normed(), rows);
         }
         library.multiply(
-                stream, matrix, shape.qkv(), shape.hidden(), buffers.normed().address(), roundUp(rows), buffers.qkv().address(),
+                stream, matrix, shape.qkv(), shape.hidden(), a.normed().address(), roundUp(rows), a.qkv().address(),
                 Result.NARROW);
         return 0;
     }
 
     /** To the partial sums, whose number is returned, or (0) added to the residual stream. */
-    int output(Stream stream, int layer, int rows) {
+    int output(Stream stream, Activations a, int layer, int rows) {
         long matrix = weights.layers.get(layer).output();
         return !finishes(rows)
-                ? few(stream, layer, matrix, CudaWeights.Maps::output, shape.hidden(), shape.queries(), buffers.attended(), rows)
-                : toResidual(stream, matrix, shape.queries(), buffers.attended(), rows);
+                ? few(stream, layer, matrix, CudaWeights.Maps::output, shape.hidden(), shape.queries(), a.attended(), rows)
+                : toResidual(stream, a, matrix, shape.queries(), a.attended(), rows);
     }
 
     /** As {@link #output}. */
-    int down(Stream stream, int layer, int rows) {
+    int down(Stream stream, Activations a, int layer, int rows) {
         long matrix = weights.layers.get(layer).down();
         return !finishes(rows)
-                ? few(stream, layer, matrix, CudaWeights.Maps::down, shape.hidden(), shape.intermediate(), buffers.activation(), rows)
-                : toResidual(stream, matrix, shape.intermediate(), buffers.activation(), rows);
+                ? few(stream, layer, matrix, CudaWeights.Maps::down, shape.hidden(), shape.intermediate(), a.activation(), rows)
+                : toResidual(stream, a, matrix, shape.intermediate(), a.activation(), rows);
     }
 
-    private int toResidual(Stream stream, long matrix, int depth, DeviceBuffer x, int rows) {
+    private int toResidual(Stream stream, Activations a, long matrix, int depth, DeviceBuffer x, int rows) {
         library.multiply(
-                stream, matrix, shape.hidden(), depth, x.address(), roundUp(rows), buffers.residual().address(), Result.WIDE_ADDED);
+                stream, matrix, shape.hidden(), depth, x.address(), roundUp(rows), a.residual().address(), Result.WIDE_ADDED);
         return 0;
     }
 
     /** Few rows: with the activation, to the activation buffer; else to the gate and up buffer. */
-    void gateUp(Stream stream, int layer, int rows) {
+    void gateUp(Stream stream, Activations a, int layer, int rows) {
         int width = shape.intermediate();
         long matrix = weights.layers.get(layer).gateUp();
         if (finishes(rows)) {
             library.multiply(
-                    stream, matrix, 2 * width, shape.hidden(), buffers.normed().address(), roundUp(rows),
-                    buffers.gateUp().address(), Result.NARROW);
+                    stream, matrix, 2 * width, shape.hidden(), a.normed().address(), roundUp(rows),
+                    a.gateUp().address(), Result.NARROW);
             return;
         }
         boolean streams = method(rows) == Method.STREAM;
         int strips = strips(2 * width, streams);
         if (streams) {
             kernels.streamSwiglu(rows).launch(
-                    stream, strips, 1, weights.maps.get(layer).gateUp(), xMap(buffers.normed(), shape.hidden(), rows),
-                    buffers.activation().address(), rows, 2 * width, shape.hidden());
+                    stream, strips, 1, weights.maps.get(layer).gateUp(), xMap(a.normed(), shape.hidden(), rows),
+                    a.activation().address(), rows, 2 * width, shape.hidden());
         } else {
             kernels.skinnySwiglu(rows).launch(
-                    stream, strips, 1, matrix, buffers.normed().address(), buffers.activation().address(), rows, 2 * width,
+                    stream, strips, 1, matrix, a.normed().address(), a.activation().address(), rows, 2 * width,
                     shape.hidden());
         }
     }
 
     /** Logits of the normed rows. */
-    void head(Stream stream, int rows) {
+    void head(Stream stream, Activations a, int rows) {
         if (finishes(rows)) {
             library.multiply(
-                    stream, weights.head, shape.vocabulary(), shape.hidden(), buffers.normed().address(), roundUp(rows),
-                    buffers.logits().address(), Result.WIDE);
+                    stream, weights.head, shape.vocabulary(), shape.hidden(), a.normed().address(), roundUp(rows),
+                    logits.address(), Result.WIDE);
             return;
         }
         boolean streams = method(rows) == Method.STREAM;
         int strips = strips(shape.vocabulary(), streams);
         if (streams) {
             kernels.stream(rows).launch(
-                    stream, strips, 1, weights.headMap.orElseThrow(), xMap(buffers.normed(), shape.hidden(), rows),
-                    buffers.logits().address(), rows, shape.vocabulary(), shape.hidden());
+                    stream, strips, 1, weights.headMap.orElseThrow(), xMap(a.normed(), shape.hidden(), rows),
+                    logits.address(), rows, shape.vocabulary(), shape.hidden());
         } else {
             kernels.skinny(rows).launch(
-                    stream, strips, 1, weights.head, buffers.normed().address(), buffers.logits().address(), rows,
+                    stream, strips, 1, weights.head, a.normed().address(), logits.address(), rows,
                     shape.vocabulary(), shape.hidden());
         }
     }
@@ -242,28 +238,28 @@ final class Linear implements AutoCloseable {
     }
 
     /** Chooses cublasLt's algorithms for steps of so many rows. */
-    void measure(Stream stream, int rows) {
+    void measure(Stream stream, Activations a, int rows) {
         int padded = roundUp(rows);
         CudaWeights.Layer layer = weights.layers.getFirst();
         library.measure(
-                stream, layer.qkv(), shape.qkv(), shape.hidden(), buffers.normed().address(), padded, buffers.qkv().address(),
+                stream, layer.qkv(), shape.qkv(), shape.hidden(), a.normed().address(), padded, a.qkv().address(),
                 Result.NARROW);
         library.measure(
-                stream, layer.output(), shape.hidden(), shape.queries(), buffers.attended().address(), padded,
-                buffers.residual().address(), Result.WIDE_ADDED);
+                stream, layer.output(), shape.hidden(), shape.queries(), a.attended().address(), padded,
+                a.residual().address(), Result.WIDE_ADDED);
         library.measure(
-                stream, layer.gateUp(), 2 * shape.intermediate(), shape.hidden(), buffers.normed().address(), padded,
-                buffers.gateUp().address(), Result.NARROW);
+                stream, layer.gateUp(), 2 * shape.intermediate(), shape.hidden(), a.normed().address(), padded,
+                a.gateUp().address(), Result.NARROW);
         library.measure(
-                stream, layer.down(), shape.hidden(), shape.intermediate(), buffers.activation().address(), padded,
-                buffers.residual().address(), Result.WIDE_ADDED);
+                stream, layer.down(), shape.hidden(), shape.intermediate(), a.activation().address(), padded,
+                a.residual().address(), Result.WIDE_ADDED);
     }
 
     /** Chooses the algorithm of the output head for so many sampled rows. */
-    void measureHead(Stream stream, int sampled) {
+    void measureHead(Stream stream, Activations a, int sampled) {
         library.measure(
-                stream, weights.head, shape.vocabulary(), shape.hidden(), buffers.normed().address(), roundUp(sampled),
-                buffers.logits().address(), Result.WIDE);
+                stream, weights.head, shape.vocabulary(), shape.hidden(), a.normed().address(), roundUp(sampled),
+                logits.address(), Result.WIDE);
     }
 
     @Override

@@ -8,7 +8,8 @@ import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
 
 /**
- * KV to convert between the block formats: a host block and the GPU blocks of its tokens each ({@code struct Move} of rows.cu).
+ * KV to convert between the block formats: their number, then a host block and the GPU blocks of its tokens each
+ * ({@code struct Moves} of rows.cu). At a fixed address, so that graphs find it.
  *
  * <p>Owned by: engine thread.
  */
@@ -21,8 +22,12 @@ final class MoveList implements AutoCloseable {
     private int count;
 
     MoveList(Device owner, int most, String label) {
-        device = owner.allocate((long) INTS * Integer.BYTES * most, label);
-        pinned = owner.pinned((long) INTS * Integer.BYTES * most, label);
+        device = owner.allocate(bytes(most), label);
+        pinned = owner.pinned(bytes(most), label);
+    }
+
+    private static long bytes(int moves) {
+        return (long) INTS * Integer.BYTES * (1 + moves);
     }
 
     void clear() {
@@ -37,10 +42,11 @@ final class MoveList implements AutoCloseable {
         return device.address();
     }
 
-    /** One sequence's KV: whole blocks from its first token on. */
-    void add(int[] hostBlocks, int[] gpuBlocks, int tokens) {
-        for (int from = 0; from < tokens; from += HostFormat.BLOCK_TOKENS) {
-            int at = INTS * count++;
+    /** One sequence's KV: whole host blocks from the one of {@code first} on, up to {@code tokens}. */
+    void add(int[] hostBlocks, int[] gpuBlocks, int first, int tokens) {
+        int begin = first / HostFormat.BLOCK_TOKENS * HostFormat.BLOCK_TOKENS;
+        for (int from = begin; from < tokens; from += HostFormat.BLOCK_TOKENS) {
+            int at = INTS * ++count;
             int here = Math.min(HostFormat.BLOCK_TOKENS, tokens - from);
             set(at, hostBlocks[from / HostFormat.BLOCK_TOKENS]);
             set(at + 1, here);
@@ -56,7 +62,8 @@ final class MoveList implements AutoCloseable {
 
     void upload(Stream stream) {
         if (count > 0) {
-            stream.upload(device, 0, pinned.memory(), (long) INTS * Integer.BYTES * count);
+            set(0, count);
+            stream.upload(device, 0, pinned.memory(), bytes(count));
         }
     }
 

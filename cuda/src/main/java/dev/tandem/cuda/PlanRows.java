@@ -6,42 +6,67 @@ import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.execute.ExecutorException;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 
 /** What of a plan the CUDA executor takes, and in which order. */
 final class PlanRows {
     /** Slots for rows in flight of a step that has any. */
     private static final int LEAST_SLOTS = 8;
+    /** The longest context first: what is left over at the end of a layer is then short. */
+    private static final Comparator<Chunk> LONGEST_FIRST = Comparator.comparingInt(Chunk::start).reversed();
 
     private PlanRows() {}
 
     /**
-     * The chunks of a step, those that share the decode kernel first.
+     * The chunks of each sub-batch in the order of their rows; a plan without any has one that is empty.
      *
-     * @param host whether there are rows in flight and prompts that land
+     * @param host whether the CPU attends to rows, and prompts land
      * @throws ExecutorException that names what this executor does not do
      */
-    static List<Chunk> ordered(StepPlan plan, boolean host) {
+    static List<List<Chunk>> ordered(StepPlan plan, boolean host) {
         boolean flies = !plan.admissions().isEmpty() || plan.slotsPerLayer() > 0;
-        if (plan.subBatches().size() > 1 || !plan.resume().isEmpty()) {
-            throw new ExecutorException("the CUDA executor runs one batch a step; this plan has two, or rows that finish in it");
+        if (!plan.resume().isEmpty()) {
+            throw new ExecutorException("the CUDA executor leaves rows in flight where they are; this plan has some that finish in it");
         }
         if (flies && !host || plan.admissions().size() > FlightDeck.MOST_SLOTS) {
             throw new ExecutorException("this plan has rows in flight, or more than " + FlightDeck.MOST_SLOTS
                     + " that enter in one step; the CUDA executor has " + (host ? FlightDeck.MOST_SLOTS : 0) + " slots");
         }
-        List<Chunk> chunks = new ArrayList<>();
+        List<List<Chunk>> batches = new ArrayList<>();
         for (SubBatch batch : plan.subBatches()) {
-            batch.chunks().stream().filter(PlanRows::sharesDecodeKernel).forEach(chunks::add);
-            batch.chunks().stream().filter(chunk -> !sharesDecodeKernel(chunk)).forEach(chunks::add);
+            check(batch, host, batches.isEmpty());
+            batches.add(ordered(batch));
         }
-        for (Chunk chunk : chunks) {
-            boolean lands = chunk.reader() == KvReader.GPU_WHILE_LANDING && host && chunk.start() == 0;
-            if (chunk.reader() != KvReader.GPU_FROM_GPU && !lands) {
-                throw new ExecutorException("the CUDA executor cannot run a row read by " + chunk.reader());
+        if (batches.isEmpty()) {
+            batches.add(List.of());
+        }
+        return batches;
+    }
+
+    private static List<Chunk> ordered(SubBatch batch) {
+        List<Chunk> chunks = new ArrayList<>(batch.chunks().size());
+        batch.chunks().stream().filter(PlanRows::sharesDecodeKernel).forEach(chunks::add);
+        batch.chunks().stream()
+                .filter(chunk -> !sharesDecodeKernel(chunk) && chunk.reader() != KvReader.CPU_FROM_HOST)
+                .forEach(chunks::add);
+        batch.chunks().stream().filter(chunk -> chunk.reader() == KvReader.CPU_FROM_HOST).sorted(LONGEST_FIRST).forEach(chunks::add);
+        return chunks;
+    }
+
+    private static void check(SubBatch batch, boolean host, boolean first) {
+        for (Chunk chunk : batch.chunks()) {
+            boolean known = switch (chunk.reader()) {
+                case GPU_FROM_GPU -> true;
+                case GPU_WHILE_LANDING -> host && first;
+                case CPU_FROM_HOST -> host && chunk.decodes();
+                case GPU_FROM_HOST -> false;
+            };
+            if (!known) {
+                throw new ExecutorException("the CUDA executor cannot run a row read by " + chunk.reader()
+                        + (host ? " in this sub-batch" : ": it has no attention threads"));
             }
         }
-        return chunks;
     }
 
     static boolean sharesDecodeKernel(Chunk chunk) {

@@ -1,6 +1,7 @@
 package dev.tandem.cuda;
 
 import dev.tandem.cuda.CudaForward.Extent;
+import dev.tandem.cuda.KvPools.Moving;
 import dev.tandem.cuda.device.Graph;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
@@ -26,19 +27,21 @@ final class Replays implements AutoCloseable {
      * @param rows slots included
      * @param sampled likewise
      */
-    record Key(int rows, int sampled, int tiles, int slots) {}
+    record Key(int rows, int sampled, int tiles, int slots, Moving moving) {}
 
     private final Stream stream;
     private final CudaForward forward;
     private final StepBuffer inputs;
+    private final KvPools pools;
     private final ModelShape shape;
     private final Map<Key, Graph> graphs = new HashMap<>();
 
     /** @param inputs of every step that is replayed */
-    Replays(Stream stream, CudaForward forward, StepBuffer inputs, ModelShape shape) {
+    Replays(Stream stream, CudaForward forward, StepBuffer inputs, KvPools pools, ModelShape shape) {
         this.stream = stream;
         this.forward = forward;
         this.inputs = inputs;
+        this.pools = pools;
         this.shape = shape;
     }
 
@@ -61,15 +64,15 @@ final class Replays implements AutoCloseable {
         return roundUp(rows / shape.tileTokens() + MORE_TILES + sequences);
     }
 
-    /** A graph's shape for a step; rows and samples without slots. */
+    /** A graph's shape for the step whose moves the pools know; rows and samples without slots. */
     Key key(int rows, int sampled, int tiles, int slots) {
         int bucket = bucket(rows + slots);
         if (tiles == 0 && sampled == rows) {
-            return new Key(bucket, bucket, 0, slots);
+            return new Key(bucket, bucket, 0, slots, pools.moving());
         }
         int samples = bucket(sampled + slots);
         int usual = bucket / shape.tileTokens() + MORE_TILES;
-        return new Key(Math.max(bucket, samples), samples, tiles <= usual ? usual : roundUp(tiles), slots);
+        return new Key(Math.max(bucket, samples), samples, tiles <= usual ? usual : roundUp(tiles), slots, pools.moving());
     }
 
     void launch(Key key) {
@@ -79,13 +82,17 @@ final class Replays implements AutoCloseable {
     /** Graphs of all decode steps without slots. */
     void capture(int mostRows) {
         for (int bucket = 1; bucket <= mostRows; bucket = bucket(bucket + 1)) {
-            graph(new Key(bucket, bucket, 0, 0));
+            graph(new Key(bucket, bucket, 0, 0, Moving.NOTHING));
         }
     }
 
+    /** Made, when there is none, of what the step at hand moves. */
     private Graph graph(Key wanted) {
-        return graphs.computeIfAbsent(wanted, key -> stream.capture(
-                () -> forward.run(stream, inputs, new Extent(key.rows(), key.sampled(), true, key.tiles(), key.slots()))));
+        return graphs.computeIfAbsent(wanted, key -> stream.capture(() -> {
+            pools.begin(stream);
+            forward.run(stream, inputs, new Extent(key.rows(), key.sampled(), true, key.tiles(), key.slots()));
+            pools.end(stream);
+        }));
     }
 
     @Override

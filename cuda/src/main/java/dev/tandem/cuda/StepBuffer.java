@@ -2,6 +2,7 @@ package dev.tandem.cuda;
 
 import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
@@ -11,14 +12,17 @@ import dev.tandem.engine.sample.TokenSampler;
 import java.lang.foreign.MemorySegment;
 
 /**
- * What a step's kernels read besides weights and KV, as flat integers: written in pinned memory, uploaded once, at fixed
- * addresses so that graphs find it. In this order: counts of decode attention; token, position and slot of each row; rows
+ * What a sub-batch's kernels read besides weights and KV, as flat integers: written in pinned memory, uploaded once, at fixed
+ * addresses so that graphs find it. In this order: counts of decode attention and host rows; token, position and slot of each row; rows
  * to sample; rows in flight that enter, with their draws; random draws; tiles of prefill attention; sequences of decode attention; block tables.
  *
  * <p>Owned by: engine thread, which must not write while an upload may be under way.
  */
 final class StepBuffer implements AutoCloseable {
     private static final int HEADER = 16;
+    /** {@code struct HostRows} of prelude.cu. */
+    private static final int HOST_ROWS_AT = 8;
+    private static final int HOST_TASKS_AT = 12;
     private static final int DRAW_INTS = 8;
     private static final int TILE_INTS = 4;
     private static final int SEQUENCE_INTS = 4;
@@ -80,11 +84,31 @@ final class StepBuffer implements AutoCloseable {
         tableInts = 0;
     }
 
-    /** @param slot of the row's KV in the pool; -1 stores nothing */
+    /** @param slot of the row's KV in the pool; -1 stores nothing, less says whose numbers a host row uses */
     void row(int row, int token, int position, int slot) {
         set(tokensAt + row, token);
         set(positionsAt + row, position);
         set(slotsAt + row, slot);
+    }
+
+    /** A row that the CPU attends to while the step waits. */
+    void hostRow(int row, int token, int position, Flight flight) {
+        row(row, token, position, -2 - flight.index);
+    }
+
+    /**
+     * Where host rows are and how their tasks are numbered.
+     *
+     * @param all host rows of all sub-batches of the step
+     * @param before of the sub-batches before this one
+     * @param tasks number of the step's first
+     */
+    void hostRows(int first, int count, int all, int before, long tasks) {
+        set(HOST_ROWS_AT, first);
+        set(HOST_ROWS_AT + 1, count);
+        set(HOST_ROWS_AT + 2, all);
+        set(HOST_ROWS_AT + 3, before);
+        memory.set(JAVA_LONG, 4L * HOST_TASKS_AT, tasks);
     }
 
     void sample(int index, int row) {

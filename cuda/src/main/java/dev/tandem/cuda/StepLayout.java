@@ -6,8 +6,8 @@ import dev.tandem.engine.batch.KvReader;
 import java.util.List;
 
 /**
- * How the rows of a step lie: those of one-row chunks first, for they share decode attention, then prompts; and how
- * attention is cut into work.
+ * How the rows of a sub-batch lie: those of one-row chunks first, for they share decode attention, then prompts, then those that
+ * the CPU attends to, then slots; and how attention is cut into work.
  */
 final class StepLayout {
     /** KV blocks below which spreading decode attention further costs more in merging than it saves. */
@@ -28,19 +28,48 @@ final class StepLayout {
     }
 
     /**
-     * Writes a step's inputs; {@link #spread} and {@link #slots} complete them.
+     * What a sub-batch holds.
      *
-     * @param chunks those of one row that the GPU reads from its pool first
+     * @param decodes rows of decode attention
+     * @param hostRows that the CPU attends to
+     */
+    record Filled(int rows, int sampled, int decodes, int hostRows) {
+        int firstHostRow() {
+            return rows - hostRows;
+        }
+    }
+
+    /** How a host row gets its number. */
+    interface HostEntry {
+        Flight enter(Admission row);
+    }
+
+    /**
+     * Writes a sub-batch's inputs; {@link #spread} and {@link #slots} complete them.
+     *
+     * @param chunks in the order of the rows
      * @param pools gives staging to prompts that land on the host
      * @param sampled receives the chunks whose last row is sampled, in the order of the samples
-     * @return rows of decode attention
      */
-    int fill(StepBuffer inputs, List<Chunk> chunks, KvPools pools, List<Chunk> sampled) {
+    Filled fill(StepBuffer inputs, List<Chunk> chunks, KvPools pools, HostEntry host, List<Chunk> sampled) {
         inputs.clear();
+        int before = sampled.size();
         int row = 0;
         int decodes = 0;
+        int hostRows = 0;
         for (Chunk chunk : chunks) {
             int count = chunk.rows();
+            if (chunk.sampler().isPresent()) {
+                inputs.sample(sampled.size() - before, row + count - 1);
+                sampled.add(chunk);
+            }
+            if (chunk.reader() == KvReader.CPU_FROM_HOST) {
+                Admission asRow = new Admission(
+                        chunk.sequence(), chunk.start(), chunk.tokens()[0], chunk.blocks(), chunk.sampler().orElseThrow());
+                inputs.hostRow(row++, chunk.tokens()[0], chunk.start(), host.enter(asRow));
+                hostRows++;
+                continue;
+            }
             int length = chunk.start() + count;
             boolean lands = chunk.reader() == KvReader.GPU_WHILE_LANDING;
             int[] blocks = lands ? pools.stage(chunk) : chunk.blocks();
@@ -57,12 +86,8 @@ final class StepLayout {
                 tiles(inputs, row, count, chunk.start(), table, shape.tileTokens());
             }
             row += count;
-            if (chunk.sampler().isPresent()) {
-                inputs.sample(sampled.size(), row - 1);
-                sampled.add(chunk);
-            }
         }
-        return decodes;
+        return new Filled(row, sampled.size() - before, decodes, hostRows);
     }
 
     /** Slots for rows in flight, from row {@code first} on; their results are sampled from {@code firstSample} on. */

@@ -12,6 +12,7 @@ import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.LongSupplier;
 import java.util.stream.IntStream;
 
 /**
@@ -23,6 +24,7 @@ public final class StepTimer implements AutoCloseable {
     /** What differs between the methods of products: cublasLt leaves the activation to a row-wise kernel. */
     private static final Set<Part> LINEAR = EnumSet.of(Part.PRODUCTS, Part.ROW_WISE);
     private static final int WARM_UPS = 2;
+    private static final int FEW_ROWS = 8;
     private static final int CHOICE_REPEATS = 3;
     private static final float LONG_MILLIS = 200;
 
@@ -42,21 +44,9 @@ public final class StepTimer implements AutoCloseable {
         this.end = device.event();
     }
 
-    /**
-     * The largest step, in rows, whose products take at most {@code most} times as long as those of a few rows.
-     *
-     * @param steps candidates in ascending order
-     */
-    int rowsWithin(StepBuffer inputs, double most, int[] steps) {
-        double few = time(inputs, new Extent(8, 8, true, 0, 0, LINEAR), CHOICE_REPEATS);
-        int rows = 8;
-        for (int step : steps) {
-            if (step > inputs.rowCapacity() || time(inputs, new Extent(step, step, true, 0, 0, LINEAR), CHOICE_REPEATS) > most * few) {
-                break;
-            }
-            rows = step;
-        }
-        return rows;
+    /** Milliseconds of the products of a step of so many rows, few of which are sampled. */
+    double products(StepBuffer inputs, int rows) {
+        return time(inputs, new Extent(rows, FEW_ROWS, true, 0, 0).only(LINEAR), CHOICE_REPEATS);
     }
 
     /** GPU milliseconds of a step, whole and by kind of kernel, each replayed from a graph of its own. */
@@ -74,7 +64,7 @@ public final class StepTimer implements AutoCloseable {
             Method best = linear.available().getFirst();
             for (Method method : linear.available()) {
                 linear.choose(rows, method);
-                double time = time(inputs, new Extent(rows, rows, true, 0, 0, LINEAR), CHOICE_REPEATS);
+                double time = time(inputs, new Extent(rows, rows, true, 0, 0).only(LINEAR), CHOICE_REPEATS);
                 if (time < least) {
                     least = time;
                     best = method;
@@ -185,7 +175,24 @@ public final class StepTimer implements AutoCloseable {
     /** Milliseconds of all layers' linear stages of a step with so many prompt tokens. */
     double promptLayers(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {
         fillPrompt(inputs, tokens, gpuBlocks);
-        return time(inputs, new Extent(tokens, 0, false, 0, 0, LINEAR), repeats);
+        return time(inputs, new Extent(tokens, 0, false, 0, 0).only(LINEAR), repeats);
+    }
+
+    /**
+     * The layers of a step of one host row, in milliseconds; kernel by kernel, as such steps run.
+     *
+     * @param waits whether the step waits for its attention
+     * @param tasks gives each run the number of its first task
+     */
+    double hostRow(StepBuffer inputs, Flight row, boolean waits, LongSupplier tasks, int repeats) {
+        int waiting = waits ? 1 : 0;
+        return time(repeats, () -> {
+            inputs.clear();
+            inputs.hostRow(0, 0, 0, row);
+            inputs.hostRows(0, waiting, 1, 0, tasks.getAsLong());
+            inputs.upload(stream);
+            forward.run(stream, inputs, new Extent(1, 0, false, 0, 0, waiting));
+        });
     }
 
     /** The median of what {@code work} enqueues, in milliseconds; what takes long is timed once. */

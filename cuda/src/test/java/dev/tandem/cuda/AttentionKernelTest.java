@@ -204,9 +204,9 @@ class AttentionKernelTest {
     @MethodSource("shapes")
     void prefillAttention(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
-            int[] starts = {0, 0, 37, 130};
-            int[] counts = {1, 75, 64, 33};
-            int[] lengths = IntStream.range(0, 4).map(i -> starts[i] + counts[i]).toArray();
+            int[] starts = {0, 0, 37, 130, 517};
+            int[] counts = {1, 75, 64, 33, 3};
+            int[] lengths = IntStream.range(0, 5).map(i -> starts[i] + counts[i]).toArray();
             int rows = Arrays.stream(counts).sum();
             Pool pool = Pool.of(rig, lengths);
             float[] q = queries(rig, rows);
@@ -219,16 +219,23 @@ class AttentionKernelTest {
                     row += counts[i];
                 }
                 step.upload(rig.stream);
-                DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
-                rig.kernels.prefillAttention.launch(
-                        rig.stream, step.tileCount(), shape.config().kvHeads(), rig.putHalves(q).address(),
-                        rig.putHalves(pool.values).address(), step.tables(), step.tiles(), shape.scoreScale(), out.address(),
-                        Integer.MAX_VALUE, 0);
-                float[] actual = rig.halves(out, rows * shape.queries());
-                row = 0;
-                for (int i = 0; i < counts.length; i++) {
-                    for (int token = 0; token < counts[i]; token++, row++) {
-                        check(rig, pool, q, actual, row, i, starts[i] + token + 1);
+                DeviceBuffer queries = rig.putHalves(q);
+                DeviceBuffer cache = rig.putHalves(pool.values);
+                DeviceBuffer finished = rig.zeros(4L * step.tileCount() * shape.config().kvHeads());
+                for (int splits : new int[] {1, 2, 3, 8, 2}) {
+                    DeviceBuffer parts = rig.poisoned(
+                            4L * step.tileCount() * shape.config().kvHeads() * splits * 256 * (shape.headWidth() / 2 + 4));
+                    DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
+                    rig.kernels.prefillAttention.launch(
+                            rig.stream, step.tileCount() * splits, shape.config().kvHeads(), queries.address(), cache.address(),
+                            step.tables(), step.tiles(), shape.scoreScale(), out.address(), Integer.MAX_VALUE, 0, splits,
+                            parts.address(), finished.address());
+                    float[] actual = rig.halves(out, rows * shape.queries());
+                    row = 0;
+                    for (int i = 0; i < counts.length; i++) {
+                        for (int token = 0; token < counts[i]; token++, row++) {
+                            check(rig, pool, q, actual, row, i, starts[i] + token + 1);
+                        }
                     }
                 }
             }

@@ -101,6 +101,7 @@ class FlightWorkersTest {
         final FlightRings.Memory memory;
         final FlightRings rings;
         final Moody attention;
+        final Moody part;
         final VirtualClock clock = new VirtualClock();
         final Timeline timeline = new Timeline(10_000);
         final FlightWorkers workers;
@@ -118,19 +119,33 @@ class FlightWorkersTest {
             memory = new FlightRings.Memory(
                     arena.allocate(8L * FlightRings.MOST, 64), arena.allocate(8L * FlightRings.MOST, 64),
                     arena.allocate((long) FlightRings.MOST * FlightRings.sentBytes(config, half), 64),
-                    arena.allocate((long) FlightRings.MOST * FlightRings.resultBytes(config, half), 64));
+                    arena.allocate((long) FlightRings.MOST * FlightRings.resultBytes(config, half), 64),
+                    arena.allocate(8L * FlightRings.MOST, 64), arena.allocate(8L * (FlightRings.MOST + 1), 64));
             rings = new FlightRings(config, half, memory);
             attention = new Moody(DecodeImplementations.all(format, config.heads()).getLast());
+            int parts = FlightRings.parts(config);
+            BlockFormat some = new BlockFormat(config.kvHeads() / parts, config.headDim(), type);
+            part = new Moody(DecodeImplementations.all(some, config.heads() / parts).getLast());
             workers = new FlightWorkers(
-                    rings, attention, (layer, block) -> pool.address() + ((long) layer * BLOCKS + block) * format.blockBytes(),
+                    rings, new FlightWorkers.Attention(attention, part), (layer, block) -> pool.address() + ((long) layer * BLOCKS + block) * format.blockBytes(),
                     time == null ? clock : time, timeline, threads, 0, WATCHDOG);
         }
 
         Flight admit(int sequence, int position, int... blocks) {
-            TokenSampler sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
-            Flight flight = rings.admit(new Admission(sequence, position, 0, blocks, sampler));
+            Flight flight = rings.admit(row(sequence, position, blocks));
             workers.wake();
             return flight;
+        }
+
+        Flight pass(int sequence, int position, int... blocks) {
+            Flight flight = rings.pass(row(sequence, position, blocks));
+            workers.wake();
+            return flight;
+        }
+
+        private static Admission row(int sequence, int position, int... blocks) {
+            TokenSampler sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
+            return new Admission(sequence, position, 0, blocks, sampler);
         }
 
         private float[] values(int count) {
@@ -150,6 +165,23 @@ class FlightWorkersTest {
 
         /** As the courier: q, k and v, then the task. */
         void send(Flight flight, int layer) {
+            put(flight, layer);
+            rings.push(layer, flight.index);
+        }
+
+        /** As a step that waits. */
+        void ask(Flight flight, int layer, long number) {
+            put(flight, layer);
+            rings.ask(number, layer, flight.index);
+        }
+
+        void await(Flight flight, long number) {
+            while (rings.answered(flight.index) != number + 1) {
+                Thread.onSpinWait();
+            }
+        }
+
+        private void put(Flight flight, int layer) {
             int width = config.kvHeads() * config.headDim();
             float[] k = values(width);
             float[] v = values(width);
@@ -161,7 +193,6 @@ class FlightWorkersTest {
             put(rings.query(flight.index), q);
             put(rings.key(flight.index), k);
             put(rings.value(flight.index), v);
-            rings.push(layer, flight.index);
         }
 
         long receive() {
@@ -258,6 +289,57 @@ class FlightWorkersTest {
             rig.send(good, 2);
             assertThat(FlightRings.row(rig.receive())).isEqualTo(good.index);
             assertThat(rig.workers.check()).isEmpty();
+        }
+    }
+
+    @Test
+    void rowsThatAStepWaitsForAreAnsweredBesideRowsInFlight() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 3, Clock.system())) {
+            int rows = 6;
+            Flight flying = rig.admit(100, 0, 39);
+            for (int position = 0; position < 70; position++) {
+                List<Flight> flights = new ArrayList<>();
+                for (int row = 0; row < rows; row++) {
+                    flights.add(rig.pass(row, position, 6 * row, 6 * row + 3));
+                }
+                long base = rig.rings.promise((long) rows * LAYERS);
+                assertThat(base).isEqualTo((long) position * rows * LAYERS);
+                if (position == 30) {
+                    rig.send(flying, 0);
+                }
+                for (int layer = 0; layer < LAYERS; layer++) {
+                    for (int row = 0; row < rows; row++) {
+                        rig.ask(flights.get(row), layer, base + layer * rows + row);
+                    }
+                    for (int row = 0; row < rows; row++) {
+                        rig.await(flights.get(row), base + layer * rows + row);
+                        if (position % 10 == 9) {
+                            rig.check(flights.get(row), layer);
+                        }
+                    }
+                }
+                flights.forEach(rig.rings::end);
+            }
+            assertThat(FlightRings.row(rig.receive())).isEqualTo(flying.index);
+            rig.check(flying, 0);
+        }
+    }
+
+    @Test
+    void aRowThatFailsIsAnsweredToo() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            Flight bad = rig.pass(1, 6, 0);
+            rig.part.poisoned = 7;
+            rig.ask(bad, 0, rig.rings.promise(1));
+            rig.await(bad, 0);
+            assertThat(rig.rings.pollFailure().flight()).isSameAs(bad);
+            rig.rings.end(bad);
+            rig.ask(bad, 0, rig.rings.promise(1));
+            rig.await(bad, 1); // of a row that is no more
+            for (int parts = 1; parts < FlightRings.parts(rig.config); parts++) {
+                assertThat(rig.rings.pollFailure().flight()).isSameAs(bad);
+            }
+            assertThat(rig.rings.pollFailure()).isNull();
         }
     }
 

@@ -4,30 +4,41 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.UntilHostLost;
 import dev.tandem.model.config.DataType;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
-import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
 
-/** The host fails while rows are in flight: their requests end with the reason, the GPU goes on, nothing hangs. */
+/** The host fails while it has rows: their requests end with the reason, the GPU goes on, nothing hangs. */
 @Tag("gpu")
 @Timeout(120)
 class HybridFaultTest {
-    @Test
-    void workersThatAreGoneTakeTheirRowsWithThemAndNothingElse() {
-        Budget budget = new Budget(256, 64, 64);
+    private static final Budget BUDGET = new Budget(256, 64, 64);
+
+    static Stream<Policy> policies() {
+        return Stream.of(new HostOnly(BUDGET), Strategy.SIMPLE_OFFLOAD.policy(Strategy.Options.of(BUDGET), TestProfile.model()));
+    }
+
+    @ParameterizedTest
+    @MethodSource("policies")
+    void workersThatAreGoneTakeTheirRowsWithThemAndNothingElse(Policy hybrid) {
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 200, true, 2, 200);
-        UntilHostLost policy = new UntilHostLost(new HostOnly(budget), new GpuOnly(budget, Preemption.SWAP));
-        try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), budget)) {
+        UntilHostLost policy = new UntilHostLost(hybrid, new GpuOnly(BUDGET, Preemption.SWAP));
+        try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), BUDGET)) {
             engine.failuresExpected = true;
             for (int i = 0; i < 20; i++) {
                 engine.submit("r" + i, new int[] {5, 9, 200, 31, i}, EngineHarness.greedy(40));
             }
-            while (engine.loop.stats().inFlight() < 4) {
+            while (engine.loop.stats().inFlight() < 4 && engine.loop.stats().hostBlocksUsed() < 4) {
                 engine.step();
             }
             executor.endWorkers();

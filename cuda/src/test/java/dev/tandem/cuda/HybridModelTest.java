@@ -63,7 +63,20 @@ class HybridModelTest {
     }
 
     private static Chunk prompt(int[] tokens, int to, int[] blocks, KvReader reader) {
-        return new Chunk(1, 0, Arrays.copyOf(tokens, to), blocks, reader, Optional.of(CudaModelTest.greedy(tokens)));
+        return prompt(tokens, 0, to, blocks, reader);
+    }
+
+    private static Chunk prompt(int[] tokens, int from, int to, int[] blocks, KvReader reader) {
+        return chunk(1, tokens, from, to, blocks, reader);
+    }
+
+    private static Chunk chunk(long sequence, int[] tokens, int from, int to, int[] blocks, KvReader reader) {
+        return new Chunk(sequence, from, Arrays.copyOfRange(tokens, from, to), blocks, reader, Optional.of(CudaModelTest.greedy(tokens)));
+    }
+
+    /** A decode row that the CPU attends to while the step waits. */
+    private static Chunk row(long sequence, int[] tokens, int position, int[] blocks) {
+        return chunk(sequence, tokens, position, position + 1, blocks, KvReader.CPU_FROM_HOST);
     }
 
     static Stream<Arguments> families() {
@@ -101,6 +114,16 @@ class HybridModelTest {
             run(executor, plan(List.of(), List.of(prompt(tokens, half, host, KvReader.GPU_WHILE_LANDING)), List.of()));
             double landed = CudaModelTest.error(fly(executor, tokens, half, host, List.of()), golden, half);
             assertThat(landed).as("%s %s, a prompt that landed on the host", family, type).isLessThan(bound);
+            int[] cuts = {0, 7, half - 1, half};
+            for (int i = 1; i < cuts.length; i++) {
+                run(executor, plan(List.of(), List.of(prompt(tokens, cuts[i - 1], cuts[i], host, KvReader.GPU_WHILE_LANDING)), List.of()));
+            }
+            double chunked = CudaModelTest.error(fly(executor, tokens, half, host, List.of()), golden, half);
+            assertThat(chunked).as("%s %s, a prompt that landed in chunks", family, type).isLessThan(bound);
+            run(executor, plan(List.of(), List.of(row(1, tokens, half, host)), List.of()));
+            double waited = CudaModelTest.error(executor.logits(0), golden, half);
+            assertThat(waited).as("%s %s, a row that its step waits for", family, type).isLessThan(bound);
+            twoSubBatches(executor, golden, host, gpu, bound);
             run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, KvReader.GPU_FROM_GPU)), List.of()));
             Swap out = new Swap(1, Place.GPU, gpu, Place.HOST, host, half);
             double migrated = CudaModelTest.error(fly(executor, tokens, half, host, List.of(out)), golden, half);
@@ -112,6 +135,29 @@ class HybridModelTest {
             run(executor, plan(List.of(in), List.of(next), List.of()));
             double returned = CudaModelTest.error(executor.logits(0), golden, half + 1);
             assertThat(returned).as("%s %s, back on the GPU", family, type).isLessThan(bound);
+        }
+    }
+
+    /** Sequences 1 and 2 on the host, 3 on the GPU: one sub-batch prefills and decodes 1, the other decodes 2 and 3. */
+    private void twoSubBatches(CudaExecutor executor, Golden golden, int[] host, int[] gpu, double bound) {
+        int[] tokens = golden.prompt();
+        int half = tokens.length / 2;
+        int[] other = {1, 5, 4};
+        run(executor, plan(List.of(), List.of(chunk(2, tokens, 0, half, other, KvReader.GPU_WHILE_LANDING)), List.of()));
+        run(executor, plan(List.of(), List.of(chunk(3, tokens, 0, half, gpu, KvReader.GPU_FROM_GPU)), List.of()));
+        for (int position = half; position < Math.min(half + 3, tokens.length); position++) {
+            List<SubBatch> batches = List.of(
+                    new SubBatch(List.of(row(1, tokens, position, host), chunk(4, tokens, 0, 9, new int[] {2}, KvReader.GPU_FROM_GPU))),
+                    new SubBatch(List.of(row(2, tokens, position, other), chunk(3, tokens, position, position + 1, gpu, KvReader.GPU_FROM_GPU))));
+            StepResult result = run(executor, new StepPlan(step++, List.of(), batches, List.of(), 0, List.of(), List.of()));
+            List<Long> sampled = result.sampled().stream().map(StepResult.Sampled::sequence).toList();
+            assertThat(sampled).containsExactlyInAnyOrder(1L, 2L, 3L, 4L);
+            for (int i = 0; i < sampled.size(); i++) {
+                int at = sampled.get(i) == 4 ? 8 : position;
+                assertThat(CudaModelTest.error(executor.logits(i), golden, at))
+                        .as("sequence %d, position %d of two sub-batches", sampled.get(i), at)
+                        .isLessThan(bound);
+            }
         }
     }
 
@@ -131,18 +177,41 @@ class HybridModelTest {
     }
 
     private static Strategy.Options options(Budget budget, TierRules rules) {
-        return new Strategy.Options(budget, Preemption.SWAP, rules, true, 0, false, 0, new Strategy.InFlight(64, 1024), 64);
+        return new Strategy.Options(budget, Preemption.SWAP, rules, true, 0, false, 0, new Strategy.InFlight(64, 1024, false), 64);
     }
 
     @ParameterizedTest
     @EnumSource(Placement.class)
     void greedyTokensMatchTransformersAmongNeighbours(Placement placement) throws IOException {
+        Budget budget = new Budget(200, 100, 200);
+        greedyTokensMatch(placement.name(), policy(placement, budget), budget);
+    }
+
+    @ParameterizedTest
+    @EnumSource(value = Strategy.class, names = {"SIMPLE_OFFLOAD", "SYMMETRIC", "FASTDECODE_PLUS", "ASYMMETRIC", "NEO", "APEX"})
+    void greedyTokensMatchTransformersUnderEveryStrategy(Strategy strategy) throws IOException {
+        Budget budget = new Budget(200, 100, 200);
+        greedyTokensMatch(strategy.flag(), strategy.policy(options(budget, TierRules.neutral()), TestProfile.withCpu(100)), budget);
+    }
+
+    /** Another strategy in each step, whatever the one before has left in flight or swapped. */
+    @Test
+    void greedyTokensMatchTransformersWhenStrategiesChange() throws IOException {
+        Budget budget = new Budget(200, 100, 200);
+        SplittableRandom random = new SplittableRandom(9);
+        List<Policy> policies = Stream.of(Strategy.values())
+                .map(strategy -> strategy.policy(options(budget, TierRules.neutral()), TestProfile.withCpu(100)))
+                .toList();
+        greedyTokensMatch(
+                "changing, seed 9", (state, why) -> policies.get(random.nextInt(policies.size())).draft(state, why), budget);
+    }
+
+    private static void greedyTokensMatch(String placement, Policy policy, Budget budget) throws IOException {
         Golden golden = Golden.of("llama31");
         List<Integer> expected = Arrays.stream(golden.greedy()).boxed().toList();
         SplittableRandom random = new SplittableRandom(3);
-        Budget budget = new Budget(200, 100, 200);
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 60, true, 3, 10_000);
-        try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy(placement, budget)), budget)) {
+        try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), budget)) {
             for (int i = 0; i < 80; i++) {
                 int[] prompt = i % 10 == 0 ? golden.prompt() : random.ints(1 + random.nextInt(60), 3, 301).toArray();
                 engine.submit("r" + i, prompt, EngineHarness.greedy(golden.greedy().length));

@@ -333,25 +333,25 @@ class KernelTest {
                 from[i] = d < dim ? from[i] : 0;
             }
             int[] tokens = {64, 19, 1};
-            // host block, tokens, GPU blocks
-            int[] moves = {2, 64, 9, 0, 4, 10, 0, 0, 0, 19, 3, 1, 0, 0, 0, 0, 3, 1, 7, 0, 0, 0, 0, 0};
+            // their number; then host block, tokens, GPU blocks
+            int[] moves = {3, 0, 0, 0, 0, 0, 0, 0, 2, 64, 9, 0, 4, 10, 0, 0, 0, 19, 3, 1, 0, 0, 0, 0, 3, 1, 7, 0, 0, 0, 0, 0};
             DeviceBuffer source = rig.putHalves(from);
             DeviceBuffer target = rig.poisoned(2L * layers * hostBlocks * hostHalves);
             DeviceBuffer list = rig.put(moves);
             long gpuLayer = (long) gpuBlocks * shape.blockBytes() / 4;
             long hostLayer = hostBlocks * format.blockBytes() / 4;
-            rig.kernels.moveOut.launch(rig.stream, 3, 1, source.address(), target.address(), gpuLayer, hostLayer, list.address(), 3, layers);
+            rig.kernels.moveOut.launch(rig.stream, 3, 1, source.address(), target.address(), gpuLayer, hostLayer, list.address(), layers);
             float[] host = rig.halves(target, layers * hostBlocks * hostHalves);
             DeviceBuffer back = rig.zeros(2L * layers * gpuBlocks * blockHalves);
-            rig.kernels.moveIn.launch(rig.stream, 5, 1, back.address(), target.address(), gpuLayer, hostLayer, list.address(), 3, layers);
+            rig.kernels.moveIn.launch(rig.stream, 5, 1, back.address(), target.address(), gpuLayer, hostLayer, list.address(), layers);
             float[] returned = rig.halves(back, layers * gpuBlocks * blockHalves);
             for (int layer = 0; layer < layers; layer++) {
                 for (int move = 0; move < 3; move++) {
-                    long block = 2L * (layer * hostBlocks + moves[8 * move]) * hostHalves;
+                    long block = 2L * (layer * hostBlocks + moves[8 + 8 * move]) * hostHalves;
                     for (int head = 0; head < shape.config().kvHeads(); head++) {
                         for (int token = 0; token < 64; token++) {
                             boolean there = token < tokens[move];
-                            int gpu = (layer * gpuBlocks + moves[8 * move + 2 + token / 16]) * blockHalves + head * 2 * tile;
+                            int gpu = (layer * gpuBlocks + moves[8 + 8 * move + 2 + token / 16]) * blockHalves + head * 2 * tile;
                             for (int d = 0; d < dim; d++) {
                                 int key = gpu + token % 16 * width + d;
                                 int value = gpu + tile + (token % 16 / 2 * width + d) * 2 + token % 2;

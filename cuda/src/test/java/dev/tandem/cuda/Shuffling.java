@@ -12,7 +12,7 @@ import dev.tandem.engine.schedule.StepDraft;
 import java.util.List;
 import java.util.SplittableRandom;
 
-/** Seeded chance decides in each step where every sequence goes. */
+/** Seeded chance decides in each step where every sequence goes, and who waits for whom. */
 final class Shuffling implements Policy {
     private final Budget budget;
     private final SplittableRandom random;
@@ -53,17 +53,32 @@ final class Shuffling implements Policy {
         } else if (draft.missing(sequence) > draft.freeGpu() || chance(100)) {
             draft.evict(sequence, false);
         } else if (left(draft) > 0 && !chance(5)) {
-            draft.add(0, sequence, decodes ? 1 : 1 + random.nextInt(Math.min(sequence.remaining(), left(draft))), KvReader.GPU_FROM_GPU);
+            int rows = decodes ? 1 : 1 + random.nextInt(Math.min(sequence.remaining(), left(draft)));
+            draft.add(decodes ? random.nextInt(2) : 0, sequence, rows, KvReader.GPU_FROM_GPU);
+        }
+    }
+
+    /** The next chunk of a prompt of which some are on the host. */
+    private void land(StepDraft draft, Sequence sequence) {
+        int most = Math.min(Math.min(sequence.remaining(), left(draft)), draft.landingRoom() - sequence.computed());
+        if (most > 0) {
+            draft.add(0, sequence, 1 + random.nextInt(most), KvReader.GPU_WHILE_LANDING);
         }
     }
 
     private void host(StepDraft draft, Sequence sequence) {
+        if (sequence.remaining() > 1) {
+            land(draft, sequence);
+            return;
+        }
         int blocks = draft.state().kv().blocksFor(Place.GPU, sequence.length());
         if (chance(4) && blocks <= draft.freeGpu() && left(draft) > 0) {
             draft.bringIn(sequence);
             draft.add(0, sequence, 1, KvReader.GPU_FROM_GPU);
         } else if (draft.missing(sequence) > draft.freeHost()) {
             draft.dropFromHost(sequence);
+        } else if (left(draft) > 0 && chance(2)) {
+            draft.add(random.nextInt(2), sequence, 1, KvReader.CPU_FROM_HOST);
         } else if (left(draft) > 0 && draft.admissions().size() < 64) {
             draft.admit(sequence);
         }
@@ -72,8 +87,9 @@ final class Shuffling implements Policy {
     private void start(StepDraft draft, Sequence sequence) {
         int length = sequence.length();
         boolean host = chance(2) && draft.state().kv().blocksFor(Place.HOST, length) + 20 <= draft.freeHost();
-        if (host && left(draft) >= length) {
-            draft.start(sequence, length, KvReader.GPU_WHILE_LANDING);
+        int most = Math.min(Math.min(length, left(draft)), draft.landingRoom());
+        if (host && most > 0 && length <= budget.maxBatchTokens()) {
+            draft.start(sequence, 1 + random.nextInt(most), KvReader.GPU_WHILE_LANDING);
         } else if (left(draft) > 0 && draft.state().kv().blocksFor(Place.GPU, length) <= draft.freeGpu()) {
             draft.start(sequence, 1 + random.nextInt(Math.min(length, left(draft))), KvReader.GPU_FROM_GPU);
         }

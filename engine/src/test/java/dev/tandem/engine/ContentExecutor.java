@@ -69,7 +69,7 @@ public final class ContentExecutor implements Executor {
             int layers, int gpuBlocks, int hostBlock, int hostBlocks, int maxBatchTokens, int context, Readiness readiness) {
         this.hostBlock = hostBlock;
         this.limits = new ExecutorLimits(
-                1000, context, BLOCK, hostBlock, gpuBlocks, hostBlocks, maxBatchTokens, layers, 8, true, 256, Integer.MAX_VALUE, 0);
+                1000, context, BLOCK, hostBlock, gpuBlocks, hostBlocks, maxBatchTokens, layers, 8, true, 256, Integer.MAX_VALUE, true, 0);
         this.readiness = readiness;
         slots.put(Place.GPU, new Written[layers][gpuBlocks * BLOCK]);
         slots.put(Place.HOST, new Written[layers][hostBlocks * hostBlock]);
@@ -213,6 +213,7 @@ public final class ContentExecutor implements Executor {
         Set<Long> seen = new HashSet<>();
         Map<Place, Map<Integer, Long>> owners = new HashMap<>(Map.of(Place.GPU, new HashMap<>(), Place.HOST, new HashMap<>()));
         int rows = plan.admissions().size();
+        int landing = 0;
         for (Flight flight : flights.values()) {
             claim(owners, Place.HOST, flight.admission.blocks(), flight.admission.sequence());
         }
@@ -221,7 +222,7 @@ public final class ContentExecutor implements Executor {
                 rows += chunk.rows();
                 fail(!seen.add(chunk.sequence()), "sequence " + chunk.sequence() + " has two chunks");
                 fail(flights.containsKey(chunk.sequence()), "sequence " + chunk.sequence() + " is in flight and in a batch");
-                fail(chunk.reader() == KvReader.GPU_WHILE_LANDING && chunk.start() > 0, "only whole prompts land");
+                landing += chunk.reader() == KvReader.GPU_WHILE_LANDING ? chunk.start() + chunk.rows() : 0;
                 fail(
                         chunk.reader() == KvReader.CPU_FROM_HOST && chunk.rows() > 1,
                         "the CPU decodes, it does not prefill");
@@ -239,6 +240,7 @@ public final class ContentExecutor implements Executor {
         for (long key : plan.resume()) {
             fail(!flights.containsKey(key), "sequence " + key + " resumes and does not fly");
         }
+        fail(landing > limits.maxBatchTokens(), landing + " tokens of staging of at most " + limits.maxBatchTokens());
         fail(rows > limits.maxBatchTokens(), rows + " rows of at most " + limits.maxBatchTokens());
     }
 

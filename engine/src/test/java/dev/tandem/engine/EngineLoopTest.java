@@ -43,7 +43,7 @@ class EngineLoopTest {
 
         @Override
         public ExecutorLimits limits() {
-            return new ExecutorLimits(100, 64, 16, 16, 8, 8, 64, 1, 1, false, 0, 0, 0);
+            return new ExecutorLimits(100, 64, 16, 16, 8, 8, 64, 1, 1, false, 0, 0, false, 0);
         }
 
         @Override

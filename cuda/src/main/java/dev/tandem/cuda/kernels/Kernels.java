@@ -36,6 +36,8 @@ public final class Kernels implements AutoCloseable {
     public final Kernel argmax;
     public final Kernel sample;
     public final Kernel courier;
+    public final Kernel depart;
+    public final Kernel collect;
     public final Kernel report;
     public final Kernel randomFill;
     private final SequencedMap<Integer, Kernel> stream = new LinkedHashMap<>();
@@ -65,6 +67,8 @@ public final class Kernels implements AutoCloseable {
         argmax = modules.get(3).waitingKernel("argmax", 256, 0);
         randomFill = rows.kernel("random_fill", 256, 0);
         courier = modules.get(4).kernel("courier", 256, 0);
+        depart = modules.get(4).kernel("depart", 128, 0);
+        collect = modules.get(4).waitingKernel("collect", 128, 0);
         report = modules.get(4).waitingKernel("report", 256, 0);
         sample = modules.get(3).waitingKernel("sample", 1024, 0);
         for (int i = 0; i < TILES.size(); i++) {

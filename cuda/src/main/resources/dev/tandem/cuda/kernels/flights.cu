@@ -17,11 +17,56 @@ extern "C" __global__ void __launch_bounds__(COURIER_WARPS * 32, 2) courier(Flig
     }
 }
 
-// What a step tells the host: chosen tokens, who sits in the slots after the last layer, and with slots when each layer was;
-// straight to pinned memory
-extern "C" __global__ void report(const int *tokens, int count, const Flights *flights, int layers, int slots, int *out, wide *stamps) {
+// Rows that the CPU attends to while their step waits: q, k and v of row blockIdx.x go to the host, then its task.
+extern "C" __global__ void __launch_bounds__(128) depart(const int *header, const int *slots, Flights *flights, int layer) {
+    const HostRows *rows = hostRows(header);
+    const int EIGHTS = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
+    int flight = hostFlight(slots[rows->first + blockIdx.x]);
+    const uint4 *from = (const uint4 *)(flights->outgoing + (size_t)flight * EIGHTS * 8);
+    uint4 *to = (uint4 *)(flights->sent + (size_t)flight * EIGHTS * 8);
+#pragma unroll 4
+    for (int i = threadIdx.x; i < EIGHTS; i += 128) to[i] = __ldcg(from + i);
+    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        wide number = rows->base + (wide)layer * rows->all + rows->offset + blockIdx.x;
+        flights->asked[number & flights->ringMask] = (number + 1) << 24 | (wide)layer << 16 | flight;
+    }
+}
+
+// The other way: waits for each row's attention, unless the host has given up, and brings it to attended [rows][HEADS][HEAD_WIDTH].
+// at: sub-batch * layers + layer
+extern "C" __global__ void __launch_bounds__(128) collect(const int *header, const int *slots, const Flights *flights, int layer, int at, half16 *attended) {
+    dependentsLaunch();
+    dependencyWait();
+    const HostRows *rows = hostRows(header);
+    const int EIGHTS = HEAD_DIM / 8;
+    int row = rows->first + blockIdx.x, flight = hostFlight(slots[row]);
+    if (threadIdx.x == 0) {
+        if (blockIdx.x == 0) flights->waits[2 * at] = nanos();
+        wide wanted = rows->base + (wide)layer * rows->all + rows->offset + blockIdx.x + 1;
+        while (flights->answered[flight] != wanted && *flights->givenUp == 0) __nanosleep(500);
+        __threadfence_system();
+    }
+    __syncthreads();
+    const uint4 *from = (const uint4 *)(flights->results + (size_t)flight * HEADS * HEAD_DIM);
+    half16 *to = attended + (size_t)row * HEADS * HEAD_WIDTH;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < HEADS * EIGHTS; i += 128) {
+        uint4 v;
+        asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from + i));
+        *(uint4 *)(to + i / EIGHTS * HEAD_WIDTH + i % EIGHTS * 8) = v;
+    }
+    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) flights->waits[2 * at + 1] = nanos();
+}
+
+// What a step tells the host: chosen tokens, who sits in the slots after the last layer, and when it reported, with slots when
+// each layer was, with host rows of `passes` sub-batches when it waited for them; straight to pinned memory
+extern "C" __global__ void report(const int *tokens, int count, const Flights *flights, int layers, int slots, int passes, int *out, wide *stamps) {
     dependencyWait();
     for (int i = threadIdx.x; i < count; i += blockDim.x) out[i] = tokens[i];
     for (int i = threadIdx.x; i < slots; i += blockDim.x) out[count + i] = slotted(flights, layers, i);
-    for (int i = threadIdx.x; slots && i <= layers; i += blockDim.x) stamps[i] = i == layers ? nanos() : flights->stamps[i];
+    for (int i = threadIdx.x; slots && i < layers; i += blockDim.x) stamps[i] = flights->stamps[i];
+    for (int i = threadIdx.x; i < 2 * passes * layers; i += blockDim.x) stamps[layers + 1 + i] = flights->waits[i];
+    if (threadIdx.x == 0 && (slots || passes)) stamps[layers] = nanos();
 }

@@ -35,18 +35,60 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
     copyCommit();
 }
 
+// What a thread of one block of a tile has: the blocks that share a tile's context leave it for the last of them, which adds
+// them up in their order. parts [tiles][KV_HEADS][splits][PART_VALUES][256 threads]
+#define PART_VALUES (HEAD_WIDTH / 2 + 4)
+#define LEAST_STAGES 2
+
+__device__ __forceinline__ void leavePart(float *part, const float (*sums)[4], const float *maximum, const float *total) {
+#pragma unroll
+    for (int n = 0; n < HEAD_WIDTH / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) part[(n * 4 + i) * 256 + threadIdx.x] = sums[n][i];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        part[(HEAD_WIDTH / 2 + h) * 256 + threadIdx.x] = maximum[h];
+        part[(HEAD_WIDTH / 2 + 2 + h) * 256 + threadIdx.x] = total[h];
+    }
+}
+
+__device__ __forceinline__ void addPart(const float *part, float (*sums)[4], float *maximum, float *total, float scale) {
+    float mine[2], theirs[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float other = __ldcg(part + (HEAD_WIDTH / 2 + h) * 256 + threadIdx.x), top = fmaxf(maximum[h], other);
+        float m = top == -INFINITE ? 0 : top;
+        mine[h] = exp2Fast((maximum[h] - m) * scale);
+        theirs[h] = exp2Fast((other - m) * scale);
+        maximum[h] = top;
+        total[h] = total[h] * mine[h] + __ldcg(part + (HEAD_WIDTH / 2 + 2 + h) * 256 + threadIdx.x) * theirs[h];
+    }
+#pragma unroll
+    for (int n = 0; n < HEAD_WIDTH / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            sums[n][i] = sums[n][i] * mine[i / 2] + __ldcg(part + (n * 4 + i) * 256 + threadIdx.x) * theirs[i / 2];
+        }
+}
+
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
-// grid (tiles, KV_HEADS)
+// grid (tiles * splits, KV_HEADS): so many blocks share a tile's context where it is long enough; finished [tiles][KV_HEADS] zeroed
 extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const half16 *queries, const half16 *blocks, const int *tables,
-        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift) {
+        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished) {
     extern __shared__ uint4 staged[];
+    __shared__ bool last;
     dependentsLaunch();
     dependencyWait();
-    Tile tile = tiles[blockIdx.x];
+    int tileIndex = blockIdx.x / splits, split = blockIdx.x % splits;
+    Tile tile = tiles[tileIndex];
     if (tile.rows == 0) return; // fills up a graph's tiles
+    int stages = (tile.position + tile.rows + STAGE_TOKENS - 1) / STAGE_TOKENS;
+    int sharing = max(1, min(splits, stages / LEAST_STAGES));
+    if (split >= sharing) return;
+    int begin = stages * split / sharing * STAGE_TOKENS;
     const int *table = tables + tile.table;
     int kvHead = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-    int end = tile.position + tile.rows;
+    int end = tile.position + tile.rows, stop = min(end, stages * (split + 1) / sharing * STAGE_TOKENS);
     uint4 f[2][GROUPS32];
     int position[2], token[2], head[2];
     bool used[2];
@@ -68,12 +110,12 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         for (int i = 0; i < 4; i++) sums[n][i] = 0;
     float maximum[2] = {-INFINITE, -INFINITE}, total[2] = {0, 0};
 #if STAGES == 2
-    stageBlocks(staged, blocks, table, kvHead, 0, end, poolBlocks, stagingShift);
+    stageBlocks(staged, blocks, table, kvHead, begin, end, poolBlocks, stagingShift);
 #endif
     int buffer = 0;
-    for (int at = 0; at < end; at += STAGE_TOKENS) {
+    for (int at = begin; at < stop; at += STAGE_TOKENS) {
 #if STAGES == 2
-        if (at + STAGE_TOKENS < end) {
+        if (at + STAGE_TOKENS < stop) {
             stageBlocks(staged + (buffer ^ 1) * 2 * STAGE_CHUNKS, blocks, table, kvHead, at + STAGE_TOKENS, end, poolBlocks, stagingShift);
             copyWait<1>();
         } else {
@@ -158,6 +200,28 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
             }
         }
         __syncthreads();
+    }
+    if (sharing > 1) {
+        const size_t PART = PART_VALUES * 256;
+        int pair = tileIndex * KV_HEADS + kvHead;
+        float *first = parts + (size_t)pair * splits * PART;
+        leavePart(first + split * PART, sums, maximum, total);
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            last = atomicAdd(finished + pair, 1) == sharing - 1;
+            if (last) finished[pair] = 0;
+        }
+        __syncthreads();
+        if (!last) return;
+        __threadfence();
+#pragma unroll
+        for (int n = 0; n < HEAD_WIDTH / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) sums[n][i] = 0;
+        maximum[0] = maximum[1] = -INFINITE;
+        total[0] = total[1] = 0;
+        for (int s = 0; s < sharing; s++) addPart(first + s * PART, sums, maximum, total, scale);
     }
 #pragma unroll
     for (int h = 0; h < 2; h++) {

@@ -97,8 +97,9 @@ __device__ __noinline__ void choosePassengers(const Flights *flights, int layer,
 }
 
 // q, k and v of a row: sum of partials (splits > 0) or the finished product, bias, norm of q and k heads, rotation.
-// q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot < 0: nowhere); blocks
-// from poolBlocks on are staging, stagingShift blocks further. K and V of rows in flight go to `flights`.
+// q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere); blocks
+// from poolBlocks on are staging, stagingShift blocks further. K and V of rows in flight go to `flights`; so do q, k and v of
+// rows that the CPU attends to within the step (slot < -1).
 // A warp a head; grid (rows, heads / 4), with slots a row of blocks more, which chooses who boards at this layer.
 extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows, const half16 *product,
         const float *bias, const float *queryNorm, const float *keyNorm, float epsilon, const float2 *angles,
@@ -152,6 +153,14 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
             }
         }
     }
+    int slot = flight >= 0 ? -1 : slots[row], passing = hostFlight(slot);
+    if (passing >= 0) {
+        half16 *to = flights->outgoing + ((size_t)passing * (HEADS + 2 * KV_HEADS) + head) * HEAD_DIM;
+        for (int i = 0; i < PER; i++) {
+            if (lane + 32 * i < HEAD_DIM) to[lane + 32 * i] = narrow(x[i]);
+        }
+        return;
+    }
     if (isQuery) {
         for (int i = 0; i < PER; i++) queries[((size_t)row * HEADS + head) * HEAD_WIDTH + lane + 32 * i] = narrow(x[i]);
         return;
@@ -162,7 +171,6 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
         for (int i = 0; i < PER; i++) to[lane + 32 * i] = narrow(x[i]);
         return;
     }
-    int slot = slots[row];
     if (slot < 0) return;
     int token = slot % BLOCK_TOKENS, block = slot / BLOCK_TOKENS;
     if (block >= poolBlocks) block += stagingShift;
@@ -196,15 +204,17 @@ extern "C" __global__ void __launch_bounds__(256) swiglu(const half16 *gateUp, h
 
 // One host block and the GPU blocks of its tokens.
 struct Move { int host, tokens, gpu[4], unused0, unused1; };
+struct Moves { int count, unused[7]; Move list[1]; };
 
 // KV of `layers` layers from GPU blocks to host blocks; items are (layer, move, KV head), which the thread blocks take in turn.
 // gpu and host point at the first layer; gpuLayer and hostLayer are words to the next one. V of tokens that are not there is
 // zero, and so are the rows that pad K.
-extern "C" __global__ void __launch_bounds__(256) move_out(const word *gpu, word *host, long gpuLayer, long hostLayer, const Move *moves, int count, int layers) {
+extern "C" __global__ void __launch_bounds__(256) move_out(const word *gpu, word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
+    int count = moves->count;
     __shared__ word keys[HOST_TOKENS][HEAD_WIDTH / 2 + 1];
     for (int item = blockIdx.x; item < layers * count * KV_HEADS; item += gridDim.x) {
         int head = item % KV_HEADS, layer = item / KV_HEADS / count;
-        Move move = moves[item / KV_HEADS % count];
+        Move move = moves->list[item / KV_HEADS % count];
         const word *source = gpu + layer * gpuLayer;
         word *target = host + layer * hostLayer + ((long)move.host * KV_HEADS + head) * HOST_HEAD_WORDS;
         __syncthreads();
@@ -234,11 +244,12 @@ extern "C" __global__ void __launch_bounds__(256) move_out(const word *gpu, word
 }
 
 // the other way
-extern "C" __global__ void __launch_bounds__(256) move_in(word *gpu, const word *host, long gpuLayer, long hostLayer, const Move *moves, int count, int layers) {
+extern "C" __global__ void __launch_bounds__(256) move_in(word *gpu, const word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
+    int count = moves->count;
     __shared__ word keys[HOST_TOKENS][HEAD_WIDTH / 2 + 1];
     for (int item = blockIdx.x; item < layers * count * KV_HEADS; item += gridDim.x) {
         int head = item % KV_HEADS, layer = item / KV_HEADS / count;
-        Move move = moves[item / KV_HEADS % count];
+        Move move = moves->list[item / KV_HEADS % count];
         word *target = gpu + layer * gpuLayer;
         const word *source = host + layer * hostLayer + ((long)move.host * KV_HEADS + head) * HOST_HEAD_WORDS;
         __syncthreads();

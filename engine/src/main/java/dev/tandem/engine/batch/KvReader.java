@@ -9,8 +9,8 @@ public enum KvReader {
     /** Over the link: the GPU attends over host blocks. */
     GPU_FROM_HOST(Place.HOST),
     /**
-     * A whole prompt bound for the host: the GPU attends over one layer of staging of its own while the layer's KV
-     * leaves for host blocks (NEO §3.1, layer-wise swapping).
+     * A prompt bound for the host: the GPU attends over one layer of staging of its own while the layer's KV leaves for
+     * host blocks (NEO §3.1, layer-wise swapping). KV of the prompt's earlier chunks comes back into staging first.
      */
     GPU_WHILE_LANDING(Place.HOST);
 

@@ -61,6 +61,13 @@ public record Profile(
         }
     }
 
+    /** With another stage overhead, in seconds. */
+    public Profile withStageOverhead(double seconds) {
+        return new Profile(
+                name, layers, linear, prefillAttention, gpuAttention, cpuAttention, transfer, preLayer, postLayer, stepOverhead, seconds,
+                hostLoad);
+    }
+
     /** One value a line, {@code #} begins a comment. */
     public String format() {
         StringBuilder text = new StringBuilder("# Tandem profile: seconds by size. Delete it, or run tandem profile, to measure again.\n");

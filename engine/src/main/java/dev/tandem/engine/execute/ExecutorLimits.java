@@ -10,6 +10,7 @@ package dev.tandem.engine.execute;
  * @param kvBytesPerToken of all layers
  * @param slotsPerLayer most rows in flight that a layer can pick up, and most admissions a step
  * @param mostInFlight most rows that may be in flight at a time; 0 where there is no host tier that computes
+ * @param finishesFlights whether a step can take rows in flight through all layers that they have left
  * @param ridingRows rows of a step up to which products take little longer than for a few, so that prompt tokens ride in decode
  *     steps almost for free; 0 where each row costs the same
  * @param overlaps whether CPU attention runs beside the GPU's work, rather than on the same cores
@@ -17,4 +18,4 @@ package dev.tandem.engine.execute;
 public record ExecutorLimits(
         int vocabulary, int contextTokens, int blockTokens, int hostBlockTokens, int gpuBlocks, int hostBlocks,
         int maxBatchTokens, int layers, long kvBytesPerToken, boolean overlaps, int slotsPerLayer, int mostInFlight,
-        int ridingRows) {}
+        boolean finishesFlights, int ridingRows) {}

@@ -24,6 +24,8 @@ public final class Timeline {
         GPU_STEP,
         /** One layer of it, from its attention to the next layer's. */
         GPU_LAYER,
+        /** The GPU waits for one layer's attention of a sub-batch's host rows. */
+        GPU_WAIT,
         /** One row's attention in one layer on the CPU. */
         CPU_ATTENTION
     }
@@ -117,6 +119,7 @@ public final class Timeline {
         return switch (kind) {
             case PLAN, EXECUTE, GPU_STEP -> "\"step\":" + detail;
             case GPU_LAYER -> "\"layer\":" + detail;
+            case GPU_WAIT -> "\"layer\":" + (detail & 0xffff) + ",\"sub-batch\":" + (detail >> 16);
             case CPU_ATTENTION -> "\"layer\":" + (detail & 0xffff) + ",\"sequence\":" + (detail >> 16);
         };
     }

@@ -44,7 +44,7 @@ public final class Load {
             }
         }
         if (row.reader() == KvReader.GPU_WHILE_LANDING) {
-            landingTokens += (long) sign * count;
+            landingTokens += sign * (sequence.computed() + (long) count);
         }
     }
 
@@ -83,7 +83,7 @@ public final class Load {
         return cpuTokens;
     }
 
-    /** Prefilled tokens whose KV leaves for the host layer by layer. */
+    /** Tokens of prompts whose KV leaves for the host layer by layer, those of earlier chunks included. */
     public long landingTokens() {
         return landingTokens;
     }

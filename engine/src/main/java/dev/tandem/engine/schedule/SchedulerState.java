@@ -119,16 +119,20 @@ public final class SchedulerState {
     }
 
     /**
-     * A row in flight cannot go on.
+     * A row cannot go on, in flight or in the step that computed it.
      *
      * @param stillInUse whether its blocks may yet be written
      * @return the sequence, or null when it had been cancelled
      */
     public Sequence lose(long key, boolean stillInUse) {
-        Sequence sequence = inFlight.remove(key);
+        Sequence flying = inFlight.remove(key);
+        Sequence sequence = flying != null
+                ? flying
+                : host.stream().filter(candidate -> candidate.key() == key).findFirst().orElse(null);
         if (sequence == null) {
-            throw new IllegalStateException("sequence " + key + " is not in flight");
+            throw new IllegalStateException("sequence " + key + " is neither in flight nor on the host");
         }
+        host.remove(sequence);
         park.remove(key);
         if (stillInUse) {
             kv.quarantine(sequence);

@@ -251,6 +251,11 @@ public final class StepDraft {
         resumed.add(sequence);
     }
 
+    /** Tokens that may yet be in staging in this step, of prompts that land on the host. */
+    public int landingRoom() {
+        return (int) (budget.maxBatchTokens() - loads.get(0).landingTokens());
+    }
+
     /** Rows in flight that a layer may pick up. */
     public void slots(int count) {
         slots = count;
@@ -317,9 +322,12 @@ public final class StepDraft {
                 state.nextStep(), swaps, subBatches, admitted, slotsFor(flying), state.takePark(), resume);
     }
 
-    /** Rows in flight always go on: whatever the strategy now is, they hold blocks and a client waits. */
+    /** Rows in flight go on under strategies that have no slots too: they hold blocks and a client waits. */
     private int slotsFor(int flying) {
-        return flying == 0 ? 0 : Math.max(slots, 1 + flying / 8);
+        if (flying == 0) {
+            return 0;
+        }
+        return slots > 0 ? slots : 1 + flying / 8;
     }
 
     private void drop(Sequence sequence) {

@@ -23,6 +23,7 @@ final class AllHost {
                 draft.evict(sequence, true);
             }
         }
+        unfinished.addAll(HostTier.unfinished(state));
         Prefills prefills = new Prefills(chunked, false, sequence -> true);
         prefills.resume(draft, unfinished);
         prefills.start(draft, draft.gpuSequences() + state.host().size() + state.inFlight().size());

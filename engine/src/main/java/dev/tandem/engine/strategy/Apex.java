@@ -16,9 +16,11 @@ import dev.tandem.engine.schedule.StepDraft;
  * Algorithm 2 finds inequality (6) (decodes alone) or (8) (with prefills) to hold; else async overlap.
  *
  * @param leastCpuRatio CPU requests for each GPU request below which the CPU is left alone: 0, or the 8 of §4.2
+ * @param finish whether the executor takes rows in flight through the layers that they have left (partial progress)
  */
 record Apex(
-        Budget budget, StepPredictor predictor, Pipeline pipeline, AsyncOverlap async, GpuOnly gpuOnly, double leastCpuRatio)
+        Budget budget, StepPredictor predictor, Pipeline pipeline, AsyncOverlap async, GpuOnly gpuOnly, double leastCpuRatio,
+        boolean finish)
         implements Policy {
 
     /** Algorithm 1. */
@@ -57,7 +59,7 @@ record Apex(
      * rows that would begin at layer 0. All of them do or none: a row left standing would wait for no reason.
      */
     private void resumePartial(StepDraft draft) {
-        if (draft.load(0).prefillPairs() == 0) {
+        if (!finish || draft.load(0).prefillPairs() == 0) {
             return;
         }
         int rows = 0;

@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -28,12 +29,16 @@ final class AsyncOverlap implements Policy {
     /** Weight of the newest step in the mean: prompts come every ten steps or so. */
     private static final double NEWEST = 1 / 64.0;
 
+    /** Mean steps that the CPU's work for one step may take: more than one, or it would be idle in every step that prompts make longer. */
+    private static final double AHEAD = 1.5;
+
     private final Budget budget;
     private final StepPredictor predictor;
     private final TierRules rules;
     private final boolean chunked;
     private final boolean cohort;
     private final InFlight limits;
+    private final int ridingRows;
     /** Seconds the GPU needs for the last draft without host rows, and for the mean step that was made of one. */
     private double lastStep;
     private double meanStep;
@@ -43,14 +48,17 @@ final class AsyncOverlap implements Policy {
      * @param cohort whether all host rows enter layer 0 together and no more enter until they are through, as in the paper;
      *     else some enter in each step, so that every layer has its share
      * @param limits of the executor
+     * @param ridingRows rows of a step up to which prompts ride almost for free; 0 to compute them at once
      */
-    AsyncOverlap(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort, InFlight limits) {
+    AsyncOverlap(
+            Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort, InFlight limits, int ridingRows) {
         this.budget = budget;
         this.predictor = predictor;
         this.rules = rules;
         this.chunked = chunked;
         this.cohort = cohort;
         this.limits = limits;
+        this.ridingRows = ridingRows;
     }
 
     @Override
@@ -82,11 +90,36 @@ final class AsyncOverlap implements Policy {
                 GpuTier.swapIn(draft);
             }
         }
-        Prefills prefills = new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(sequence)
-                && cpuKeepsUp(draft, hostRows + 1, hostTokens + sequence.length()));
-        prefills.resume(draft, kept.unfinished());
-        prefills.start(draft, draft.gpuSequences() + hostRows);
+        Prefills prefills = new Prefills(
+                chunked, true,
+                sequence -> rules.mayLiveOnHost(sequence) && cpuKeepsUp(draft, hostRows + 1, hostTokens + sequence.length()),
+                ridingRows);
+        // long steps would leave the CPU without work: each row in flight has one layer's for it in a step
+        int slots = state.inFlight().isEmpty() ? 0 : bucket(evenly(state.inFlight().size()));
+        int mostRows = prefills.mostRows(draft, kept.unfinished(), slots, landable(draft, hostRows, hostTokens));
+        prefills.resume(draft, kept.unfinished(), mostRows);
+        prefills.start(draft, draft.gpuSequences() + hostRows, 0, mostRows);
         return draft;
+    }
+
+    /**
+     * Tokens of waiting prompts for which the host has room and without which the CPU would be idle even if all steps were
+     * alike; not counted beyond what a step could hold.
+     */
+    private long landable(StepDraft draft, int hostRows, long hostTokens) {
+        long tokens = 0;
+        int rows = hostRows;
+        int blocks = draft.freeHost() - hostRows;
+        int places = budget.maxSequences() - draft.gpuSequences() - hostRows;
+        for (Sequence sequence : draft.state().waiting().view()) {
+            blocks -= draft.state().kv().blocksFor(Place.HOST, sequence.length());
+            boolean room = blocks >= 0 && --places >= 0 && cpuKeepsUp(draft, ++rows, hostTokens + tokens + sequence.length(), 1);
+            if (!room || tokens > budget.maxBatchTokens()) {
+                break;
+            }
+            tokens += sequence.length();
+        }
+        return tokens;
     }
 
     private static long hostTokens(SchedulerState state) {
@@ -102,8 +135,13 @@ final class AsyncOverlap implements Policy {
 
     /** One layer's attention of all rows in flight within the GPU's time for a step. */
     private boolean cpuKeepsUp(StepDraft draft, int rows, long tokens) {
+        return cpuKeepsUp(draft, rows, tokens, AHEAD);
+    }
+
+    /** @param ahead mean steps that the CPU may take for a step's work */
+    private boolean cpuKeepsUp(StepDraft draft, int rows, long tokens, double ahead) {
         double step = Math.max(predictor.gpuOnly(draft.load(0)), leastStep());
-        return predictor.cost().cpuAttention(rows, tokens) <= (cohort ? step : Math.max(step, meanStep));
+        return predictor.cost().cpuAttention(rows, tokens) <= (cohort ? step : Math.max(step, ahead * meanStep));
     }
 
     /** A step without a GPU row still reads the weights. */
@@ -147,7 +185,12 @@ final class AsyncOverlap implements Policy {
     }
 
     private int evenly(int flying) {
-        return (int) Math.ceil(SLOTS_TO_MEAN * flying / predictor.cost().layers());
+        return evenly(flying, predictor.cost().layers());
+    }
+
+    /** Slots of a layer for so many rows in flight, spread over the layers. */
+    static int evenly(int flying, int layers) {
+        return Math.max(BUCKETS[0], (int) Math.ceil(SLOTS_TO_MEAN * flying / layers));
     }
 
     private int bucket(int wanted) {

@@ -15,7 +15,7 @@ final class GpuTier {
 
     /**
      * @param evicted whether blocks had to be freed
-     * @param unfinished sequences in GPU blocks that still prefill
+     * @param unfinished sequences that still prefill, in GPU blocks, then in host blocks
      */
     record Kept(boolean evicted, List<Sequence> unfinished) {}
 
@@ -48,14 +48,15 @@ final class GpuTier {
                 unfinished.add(sequence);
             }
         }
+        unfinished.addAll(HostTier.unfinished(draft.state()));
         return new Kept(firstEvicted != null, unfinished);
     }
 
     /** NEO §3.2, step 2, second half: host requests come in while there is ample space, those that deserve it most first. */
     static void swapIn(StepDraft draft) {
         for (Sequence sequence : draft.state().host()) {
-            if (draft.ins().contains(sequence)) {
-                continue; // it has just changed places with another
+            if (draft.ins().contains(sequence) || sequence.remaining() > 1) {
+                continue; // it has just changed places with another, or is a prompt under way
             }
             boolean room = draft.gpuSequences() < draft.budget().maxSequences()
                     && draft.totalRows() < draft.budget().maxBatchTokens()

@@ -3,6 +3,7 @@ package dev.tandem.engine.strategy;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.schedule.StepDraft.Row;
 import java.util.ArrayList;
@@ -28,7 +29,7 @@ final class HostTier {
     static List<Sequence> decodable(StepDraft draft) {
         List<Sequence> queue = new ArrayList<>(draft.state().host().size() + draft.outs().size());
         for (Sequence sequence : draft.state().host()) {
-            if (draft.ins().isEmpty() || !draft.ins().contains(sequence)) {
+            if (sequence.remaining() == 1 && (draft.ins().isEmpty() || !draft.ins().contains(sequence))) {
                 queue.add(sequence);
             }
         }
@@ -54,12 +55,17 @@ final class HostTier {
         return draft.missing(sequence) <= draft.freeHost() && draft.totalRows() < draft.budget().maxBatchTokens();
     }
 
-    /** NEO §3.2, step 5 removes prompts that land on the host: their rows' indices in batch 0, the last started first. */
+    /** Prompts of which some chunks are in host blocks, those that deserve it most first. */
+    static List<Sequence> unfinished(SchedulerState state) {
+        return state.host().stream().filter(sequence -> sequence.remaining() > 1).toList();
+    }
+
+    /** NEO §3.2, step 5 puts off prompts that land on the host and have not begun: their rows' indices in batch 0, the last first. */
     static List<Integer> landings(StepDraft draft) {
         List<Integer> indices = new ArrayList<>();
         List<Row> rows = draft.rows(0);
         for (int i = rows.size() - 1; i >= 0; i--) {
-            if (rows.get(i).reader() == KvReader.GPU_WHILE_LANDING) {
+            if (rows.get(i).reader() == KvReader.GPU_WHILE_LANDING && rows.get(i).sequence().computed() == 0) {
                 indices.add(i);
             }
         }

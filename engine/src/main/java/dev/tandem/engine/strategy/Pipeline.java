@@ -18,6 +18,8 @@ import java.util.List;
  * @param gpuKv whether KV may stay on the GPU; without, it is FastDecode+ (NEO §5.1)
  */
 record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean gpuKv) {
+    /** Share of a linear stage's time from which the CPU is not idle behind it. */
+    private static final double BUSY = 0.5;
 
     StepDraft draft(SchedulerState state) {
         StepDraft draft = gpuKv ? gpuSide(state) : AllHost.prefills(state, budget, chunked);
@@ -72,7 +74,10 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
         return predictor.cost().cpuAttention(load.cpuRows() + 1, load.cpuTokens() + context) <= window;
     }
 
-    /** Step 5: prefills whose KV would leave for the host are put off as long as the inequalities hold without them. */
+    /**
+     * Step 5: prefills whose KV would leave for the host are put off as long as the inequalities hold without them, unless
+     * that left the CPU idle for want of requests: on an empty host they would hold for ever.
+     */
     private void reducePrefills(StepDraft draft) {
         for (int index : HostTier.landings(draft)) {
             Row row = draft.rows(0).get(index);
@@ -82,8 +87,9 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
             Load zero = draft.load(0);
             zero.add(row, -1);
             boolean hidden = holds(draft);
+            boolean busy = predictor.cpuAttention(draft.load(1)) >= BUSY * predictor.linear(zero);
             zero.add(row, 1);
-            if (!hidden) {
+            if (!hidden || !busy) {
                 return;
             }
             draft.removeLanding(index);

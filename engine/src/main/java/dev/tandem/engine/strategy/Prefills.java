@@ -22,7 +22,9 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
     /** Decode rows from which prompts ride. */
     private static final int LEAST_DECODES = 8;
     /** Steps over which prompts that have room are spread at most. */
-    private static final int SPREAD = 8;
+    private static final int SPREAD = 32;
+    /** Prompt tokens beside rows in flight, in {@link #ridingRows}, when nobody waits for KV: short enough to keep the CPU at work. */
+    private static final int LONGEST = 4;
     /** Rows of products are computed in multiples of this. */
     private static final int ROW_STEP = 64;
 
@@ -39,12 +41,26 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
      * @param unfinished prompts that have begun
      */
     int mostRows(StepDraft draft, List<Sequence> unfinished) {
+        return mostRows(draft, unfinished, 0, 0);
+    }
+
+    /**
+     * Likewise; {@code slots} rows of products more are for rows in flight, and not among those that are returned. Rows in flight
+     * get on by one layer a step, so no step is as long as it might be.
+     *
+     * @param landable tokens of waiting prompts that have room on the host
+     */
+    int mostRows(StepDraft draft, List<Sequence> unfinished, int slots, long landable) {
         int all = draft.budget().maxBatchTokens();
-        int decodes = draft.totalRows();
-        if (ridingRows == 0 || decodes < LEAST_DECODES || decodes >= ridingRows) {
+        int decodes = draft.totalRows() + slots;
+        if (ridingRows == 0) {
             return all;
         }
-        long tokens = 0;
+        int most = slots == 0 && landable == 0 ? all : Math.min(all, decodes + LONGEST * ridingRows - slots);
+        if (decodes < LEAST_DECODES || decodes >= ridingRows) {
+            return most;
+        }
+        long tokens = landable;
         for (Sequence sequence : unfinished) {
             tokens += sequence.remaining();
         }
@@ -60,10 +76,10 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
             tokens += sequence.length();
         }
         if (!someoneWaits) {
-            return all;
+            return most;
         }
         long wanted = (decodes + tokens / SPREAD + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
-        return (int) Math.min(all, Math.max(ridingRows, wanted));
+        return (int) Math.min(most, Math.max(ridingRows, wanted) - slots);
     }
 
     /** Goes on with prompts that have begun. */
@@ -74,9 +90,13 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
     /** @param mostRows of the step */
     void resume(StepDraft draft, List<Sequence> unfinished, int mostRows) {
         for (Sequence sequence : unfinished) {
+            boolean lands = sequence.table().place() == Place.HOST;
             int rows = Math.min(Math.min(sequence.remaining(), mostRows - draft.totalRows()), draft.budget().maxChunkTokens());
+            if (lands) {
+                rows = Math.min(rows, draft.landingRoom() - sequence.computed());
+            }
             if (rows > 0) {
-                draft.add(0, sequence, rows, KvReader.GPU_FROM_GPU);
+                draft.add(0, sequence, rows, lands ? KvReader.GPU_WHILE_LANDING : KvReader.GPU_FROM_GPU);
             }
         }
     }
@@ -137,10 +157,12 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
         if (gpu && GpuTier.hasRoom(draft, sequence)) {
             return Optional.of(KvReader.GPU_FROM_GPU);
         }
-        if (rows == sequence.length() && host.test(sequence) && HostTier.hasRoom(draft, sequence)) {
+        // a layer's staging holds as many tokens as a step, and all of a prompt must be there while its last chunk is computed
+        boolean lands = sequence.length() <= draft.budget().maxBatchTokens() && rows <= draft.landingRoom();
+        if (lands && host.test(sequence) && HostTier.hasRoom(draft, sequence)) {
             return Optional.of(KvReader.GPU_WHILE_LANDING);
         }
-        // several chunks: the earlier ones stay in GPU blocks until the last has run
+        // longer ones: the earlier chunks stay in GPU blocks until the last has run
         return rows < sequence.length() && GpuTier.hasRoom(draft, sequence)
                 ? Optional.of(KvReader.GPU_FROM_GPU)
                 : Optional.empty();

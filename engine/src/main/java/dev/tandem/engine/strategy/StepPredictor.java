@@ -13,6 +13,9 @@ import dev.tandem.engine.schedule.StepDraft.Row;
  * <p>Owned by: engine thread.
  */
 public final class StepPredictor {
+    /** Rows beyond which each costs the same. */
+    private static final int LONG_PROMPT = 512;
+
     private final CostModel cost;
     private final boolean overlaps;
     private final long kvBytesPerToken;
@@ -80,11 +83,51 @@ public final class StepPredictor {
      * @param slots of each layer
      */
     double async(Load load, int flying, long flyingTokens, int slots) {
+        return async(load.rows(), load.outputs(), gpuAttention(load), flying, flyingTokens, slots);
+    }
+
+    /** Decode rows alone: {@code rows} of the GPU over {@code tokens} together. */
+    double async(int rows, long tokens, int flying, long flyingTokens, int slots) {
+        return async(rows, rows, cost.gpuAttention(tokens), flying, flyingTokens, slots);
+    }
+
+    private double async(int rows, int outputs, double gpuAttention, int flying, long flyingTokens, int slots) {
         int share = (flying + cost.layers() - 1) / cost.layers();
         int aLayer = overlaps ? Math.max(share, slots) : share;
-        double gpu = ends(load.rows() + aLayer, load.outputs() + aLayer)
-                + cost.layers() * (cost.linear(load.rows() + aLayer) + gpuAttention(load));
+        double gpu = ends(rows + aLayer, outputs + aLayer)
+                + cost.layers() * (cost.linear(rows + aLayer) + gpuAttention);
         return overlaps ? gpu * cost.hostLoad() : gpu + cost.cpuAttention(flying, flyingTokens);
+    }
+
+    /** A GPU-only step of decode rows over {@code tokens} of context together. */
+    double decodes(int rows, long tokens) {
+        return ends(rows, rows) + cost.layers() * (cost.linear(rows) + cost.gpuAttention(tokens));
+    }
+
+    /** A step of GPU rows in one sub-batch and host rows in the other. */
+    double pipelined(int rows, long tokens, int hostRows, int hostContext) {
+        double attention = cost.cpuAttention(hostRows, (long) hostRows * hostContext);
+        double second = cost.linear(Math.max(1, hostRows)) + cost.gpuAttention(tokens);
+        double layer = overlaps ? Math.max(cost.linear(rows), attention) + second : cost.linear(rows) + attention + second;
+        return ends(rows + hostRows, rows + hostRows) + cost.layers() * (layer + 2 * cost.stageOverhead());
+    }
+
+    /**
+     * What a draft's work is worth: the seconds that GPU-only would need for it, prompts in long steps.
+     *
+     * @param aToken seconds of GPU-only for a token of a decode row
+     */
+    double worth(StepDraft draft, double aToken) {
+        double tokens = (double) (draft.state().inFlight().size() + draft.admissions().size()) / cost.layers();
+        double seconds = 0;
+        for (int batch = 0; batch < 2; batch++) {
+            Load load = draft.load(batch);
+            int decodes = load.gpuRows() + load.cpuRows();
+            tokens += decodes;
+            seconds += cost.layers()
+                    * (cost.linear(LONG_PROMPT) / LONG_PROMPT * (load.rows() - decodes) + cost.prefillAttention(load.prefillPairs()));
+        }
+        return seconds + tokens * aToken;
     }
 
     private double ends(int rows, int outputs) {
@@ -121,12 +164,6 @@ public final class StepPredictor {
             tokens += sequence.computed();
         }
         return cost.transfer(tokens * kvBytesPerToken);
-    }
-
-    /** Requests that the draft brings, x of NEO §3.2; a row in flight brings one in as many steps as there are layers. */
-    double requests(StepDraft draft) {
-        double flights = (double) (draft.state().inFlight().size() + draft.admissions().size()) / cost.layers();
-        return draft.load(0).requests() + draft.load(1).requests() + flights;
     }
 
     /** A batch without the decode rows that the CPU reads. */

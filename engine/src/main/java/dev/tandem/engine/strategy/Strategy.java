@@ -50,12 +50,13 @@ public enum Strategy {
      *
      * @param slotsPerLayer most that a layer picks up in a step, and most that enter in a step
      * @param most that may be in flight at a time
+     * @param finish whether a step can take rows in flight through all layers that they have left
      */
-    public record InFlight(int slotsPerLayer, int most) {
-        public static final InFlight UNLIMITED = new InFlight(Integer.MAX_VALUE, Integer.MAX_VALUE);
+    public record InFlight(int slotsPerLayer, int most, boolean finish) {
+        public static final InFlight UNLIMITED = new InFlight(Integer.MAX_VALUE, Integer.MAX_VALUE, true);
 
         public static InFlight of(ExecutorLimits limits) {
-            return new InFlight(limits.slotsPerLayer(), limits.mostInFlight());
+            return new InFlight(limits.slotsPerLayer(), limits.mostInFlight(), limits.finishesFlights());
         }
     }
 
@@ -127,7 +128,8 @@ public enum Strategy {
                     pipeline(options, cost, true),
                     async(options, cost, options.apexCohort()),
                     gpuOnly,
-                    options.apexLeastCpuRatio());
+                    options.apexLeastCpuRatio(),
+                    options.inFlight().finish());
         };
     }
 
@@ -141,6 +143,6 @@ public enum Strategy {
     }
 
     private static AsyncOverlap async(Options options, CostModel cost, boolean cohort) {
-        return new AsyncOverlap(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), cohort, options.inFlight());
+        return new AsyncOverlap(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), cohort, options.inFlight(), cohort ? 0 : options.ridingRows());
     }
 }

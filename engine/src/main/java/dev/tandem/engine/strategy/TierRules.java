@@ -97,6 +97,9 @@ public final class TierRules {
         Sequence most = null;
         double longest = 0;
         for (Sequence sequence : state.host()) {
+            if (sequence.remaining() > 1) {
+                continue;
+            }
             double waited = state.now() - sequence.placedNanos();
             int tokens = sequence.tokensSincePlaced();
             boolean tokensUp = rotateAfter > 0 && tokens >= rotateAfter;

@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Test;
 /** One GPU and two host sequences under async overlap: predicted gain (1 + 2/2) / 1 requests a step, about 100 %. */
 class GuardTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
-    private static final Guard.Limits LIMITS = new Guard.Limits(0.1, 1, 0.1, 3, 4, 5, 20);
+    private static final Guard.Limits LIMITS = new Guard.Limits(0.2, 1, 3, 4, 5, 20, 2);
 
     private final CostModel cost = TestProfile.model();
     private final Scene scene = new Scene(3, 100, BUDGET).limit(60);
@@ -35,19 +35,20 @@ class GuardTest {
         var options = Strategy.Options.of(BUDGET);
         return new Guard(
                 Strategy.ASYNC_OVERLAP.policy(options, cost),
+                Strategy.ASYNC_OVERLAP,
                 new GpuOnly(BUDGET, Preemption.SWAP),
                 new StepPredictor(cost, overlaps, 0),
                 LIMITS);
     }
 
-    /** Shapes of {@code steps} drafts that each took {@code slower} times what was predicted. */
+    /** Shapes of {@code steps} drafts, of which those that offload took {@code slower} times what was predicted. */
     private List<Shape> run(int steps, double slower) {
         List<Shape> shapes = new ArrayList<>();
         for (int i = 0; i < steps; i++) {
             StepDraft draft = guard.draft(scene.state, new Decision());
             shapes.add(draft.shape());
             double predicted = new StepPredictor(cost, true, 0).of(draft);
-            guard.completed(predicted * slower);
+            guard.completed(draft.shape() == Shape.ASYNC ? predicted * slower : predicted);
         }
         return shapes;
     }
@@ -56,6 +57,22 @@ class GuardTest {
     void offloadingBeginsAfterSomeVotes() {
         assertThat(run(4, 1)).containsExactly(Shape.GPU_ONLY, Shape.GPU_ONLY, Shape.ASYNC, Shape.ASYNC);
         assertThat(guard.isOffloading()).isTrue();
+    }
+
+    @Test
+    void anEmptyHostIsFilledWhereAFullOneWouldPay() {
+        Scene empty = new Scene(3, 100, BUDGET).limit(60);
+        empty.gpu(9);
+        for (int i = 0; i < 3; i++) {
+            empty.waiting(20);
+        }
+        Guard filling = guard(true);
+        StepDraft draft = null;
+        for (int i = 0; i < LIMITS.votes(); i++) {
+            draft = filling.draft(empty.state, new Decision());
+        }
+        assertThat(filling.isOffloading()).isTrue();
+        assertThat(draft.load(0).landingTokens()).as("prompts land, which brings nothing yet").isPositive();
     }
 
     @Test

@@ -136,6 +136,15 @@ class NeoTest {
     }
 
     @Test
+    void step5KeepsPromptsWhileTheCpuIsIdle() {
+        Scene scene = new Scene(4, 100, BUDGET).limit(300);
+        scene.gpu(13);
+        scene.host(40);
+        scene.waiting(200);
+        assertThat(scene.draft(steps1To5(scene))).as("T_ca1 = 4 < T_l0 / 2 = 5").isEqualTo("[r0 r2+200lands] [r1cpu]");
+    }
+
+    @Test
     void step5KeepsAPromptWhoseFirstTokenIsUrgent() {
         Scene scene = new Scene(4, 100, BUDGET).limit(300);
         scene.gpu(13);

@@ -8,7 +8,7 @@ import org.junit.jupiter.api.Test;
 
 class OffloadAdviceTest {
     private static ExecutorLimits limits(int hostBlocks) {
-        return new ExecutorLimits(10, 1000, 4, 4, 25, hostBlocks, 64, 2, 8, true, 8, 100, 0);
+        return new ExecutorLimits(10, 1000, 4, 4, 25, hostBlocks, 64, 2, 8, true, 8, 100, true, 0);
     }
 
     @Test

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.strategy.Strategy.InFlight;
+import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -14,6 +15,8 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import java.util.ArrayList;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /** The strawmen of NEO §3.1, async overlap, and the rules of the tiers, as plans; see {@link TestProfile} for times. */
@@ -120,13 +123,58 @@ class OtherStrategiesTest {
     }
 
     @Test
+    void promptsLandInChunks() {
+        Budget small = new Budget(400, 20, 10);
+        Policy policy = Strategy.ASYNC_OVERLAP.policy(
+                new Strategy.Options(small, Preemption.SWAP, TierRules.neutral(), true, 0, true, 0, InFlight.UNLIMITED, 0), TestProfile.model());
+        Scene scene = new Scene(3, 200, small).limit(100);
+        scene.gpu(9);
+        scene.host(20);
+        scene.waiting(26);
+        List<String> steps = new ArrayList<>();
+        for (int i = 0; i < 4; i++) {
+            StepDraft draft = policy.draft(scene.state, new Decision());
+            steps.add(Scene.text(draft));
+            scene.complete(draft.commit());
+        }
+        assertThat(steps).containsExactly("[r0 r2+10lands] admit r1", "[r0 r2+10lands]", "[r0 r2+6lands]", "[r0] admit r2");
+    }
+
+    @Test
+    void gpuOnlyFinishesPromptsThatLand() {
+        Scene scene = new Scene(40, 200, BUDGET).limit(100);
+        Sequence landing = scene.waiting(26);
+        StepDraft begun = new StepDraft(scene.state, BUDGET);
+        begun.start(landing, 10, KvReader.GPU_WHILE_LANDING);
+        scene.complete(begun.commit());
+        GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP);
+        StepDraft draft = policy.draft(scene.state, new Decision());
+        assertThat(Scene.text(draft)).isEqualTo("[r0+16lands]");
+        scene.complete(draft.commit());
+        assertThat(scene.draft(policy)).isEqualTo("r0>gpu [r0]");
+    }
+
+    @Test
+    void rowsInFlightHaveTheSlotsThatTheStrategyWants() {
+        Scene scene = new Scene(3, 2000, BUDGET).limit(100);
+        for (int i = 0; i < 100; i++) {
+            scene.flying(9);
+        }
+        StepDraft none = new StepDraft(scene.state, BUDGET);
+        assertThat(none.commit().slotsPerLayer()).as("they go on").isEqualTo(13);
+        StepDraft few = new StepDraft(scene.state, BUDGET);
+        few.slots(8);
+        assertThat(few.commit().slotsPerLayer()).isEqualTo(8);
+    }
+
+    @Test
     void aCohortEntersTogetherAndAlone() {
         Scene scene = new Scene(3, 200, BUDGET).limit(100);
         scene.gpu(9);
         scene.flying(20);
         scene.host(20);
         AsyncOverlap cohort =
-                new AsyncOverlap(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, InFlight.UNLIMITED);
+                new AsyncOverlap(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, InFlight.UNLIMITED, 0);
         assertThat(scene.draft(cohort)).isEqualTo("[r0]");
     }
 
@@ -193,11 +241,11 @@ class OtherStrategiesTest {
         assertThatThrownBy(() -> Strategy.of("neoo"))
                 .hasMessage("--strategy neoo is not known; known are gpu-only, simple-offload, symmetric, fastdecode-plus,"
                         + " asymmetric, async-overlap, neo, apex");
-        ExecutorLimits limits = new ExecutorLimits(10, 1000, 4, 4, 500, 20, 64, 2, 8, true, 8, 100, 0);
+        ExecutorLimits limits = new ExecutorLimits(10, 1000, 4, 4, 500, 20, 64, 2, 8, true, 8, 100, true, 0);
         assertThatThrownBy(() -> Strategy.SYMMETRIC.check(limits, 100))
                 .hasMessageContaining("--strategy symmetric keeps all KV on the host: a sequence of 100 tokens needs 25 blocks"
                         + " there and the host pool has 20; raise --host-kv");
-        ExecutorLimits none = new ExecutorLimits(10, 1000, 4, 4, 500, 0, 64, 2, 8, true, 8, 100, 0);
+        ExecutorLimits none = new ExecutorLimits(10, 1000, 4, 4, 500, 0, 64, 2, 8, true, 8, 100, true, 0);
         assertThatThrownBy(() -> Strategy.NEO.check(none, 100)).hasMessageContaining("raise --host-kv");
         assertThatThrownBy(() -> new TierRules(LatencyTargets.NONE, -1, 0)).hasMessageContaining("--rotate-after -1");
         assertThatThrownBy(() -> new Strategy.Options(BUDGET, Preemption.SWAP, TierRules.neutral(), false, Double.NaN, true, 0, InFlight.UNLIMITED, 0))

@@ -166,7 +166,7 @@ class StrategyPropertyTest {
             TierRules rules = random.nextBoolean()
                     ? TierRules.neutral()
                     : new TierRules(new LatencyTargets(3_000_000, 2_000_000), 3, 2);
-            InFlight flights = random.nextBoolean() ? InFlight.UNLIMITED : new InFlight(1 + random.nextInt(4), 1 + random.nextInt(8));
+            InFlight flights = random.nextBoolean() ? InFlight.UNLIMITED : new InFlight(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
             var options = new Strategy.Options(
                     budget, Preemption.values()[random.nextInt(2)], rules, random.nextBoolean(), random.nextInt(3),
                     random.nextBoolean(), random.nextInt(4), flights, random.nextInt(40));
@@ -174,7 +174,7 @@ class StrategyPropertyTest {
             StepPredictor predictor = new StepPredictor(cost, true, 8);
             if (random.nextInt(3) == 0) {
                 policy = new Guard(
-                        policy, new GpuOnly(budget, options.preemption(), options.overtakes(), options.ridingRows()), predictor, new Guard.Limits(0, 0, 0.01, 2, 8, 4, 64));
+                        policy, strategy, new GpuOnly(budget, options.preemption(), options.overtakes(), options.ridingRows()), predictor, new Guard.Limits(0.01, 0, 2, 8, 4, 64, 3));
             }
             return new PolicyScheduler(policy, predictor::of, new Calibrator(cost, 8), new DecisionLog(4));
         }

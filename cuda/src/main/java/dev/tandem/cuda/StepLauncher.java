@@ -1,0 +1,175 @@
+package dev.tandem.cuda;
+
+import dev.tandem.cuda.CudaForward.Extent;
+import dev.tandem.cuda.CudaForward.Pass;
+import dev.tandem.cuda.StepLayout.Filled;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.engine.batch.Admission;
+import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.sample.TokenSampler;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+
+/**
+ * Puts plans into inputs and enqueues their kernels: steps of few rows that wait for nobody as graphs, others kernel by kernel.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class StepLauncher {
+    private final Stream stream;
+    private final CudaForward forward;
+    private final KvPools pools;
+    private final StepLayout layout;
+    private final Replays replays;
+    private final Inputs inputs;
+    /** Empty without attention threads. */
+    private final Optional<HostRows> hostRows;
+    private final int layers;
+
+    /**
+     * @param graph of steps that are replayed
+     * @param graphRows most rows of such a step, without slots; 0 where none is
+     * @param first sub-batch of all others
+     * @param second likewise; empty without attention threads
+     */
+    record Inputs(StepBuffer graph, int graphRows, StepBuffer first, Optional<StepBuffer> second) {}
+
+    /**
+     * A step that has been enqueued.
+     *
+     * @param sampled chunks in the order of the sampled rows; slots follow
+     * @param passes sub-batches that wait for host rows
+     */
+    record Launched(List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSlotSample, int slots, int passes) {}
+
+    /** Where a step reports: addresses of pinned memory for tokens and flights that landed, and for times. */
+    record Report(long tokens, long stamps) {}
+
+    StepLauncher(
+            Stream stream, CudaForward forward, KvPools pools, StepLayout layout, Replays replays, Inputs inputs,
+            Optional<HostRows> hostRows, int layers) {
+        this.stream = stream;
+        this.forward = forward;
+        this.pools = pools;
+        this.layout = layout;
+        this.replays = replays;
+        this.inputs = inputs;
+        this.hostRows = hostRows;
+        this.layers = layers;
+    }
+
+    /** @param batches as {@link PlanRows} orders them */
+    Launched launch(StepPlan plan, List<List<Chunk>> batches, Report report) {
+        int slots = PlanRows.slots(plan);
+        int rows = batches.stream().flatMap(List::stream).mapToInt(Chunk::rows).sum();
+        int waiting = (int) batches.stream().flatMap(List::stream).filter(chunk -> chunk.reader() == KvReader.CPU_FROM_HOST).count();
+        if (rows + slots == 0) {
+            pools.upload(stream);
+            pools.begin(stream);
+            pools.end(stream);
+            return new Launched(List.of(), List.of(), 0, 0, 0);
+        }
+        boolean replayed = batches.size() == 1 && waiting == 0 && rows <= inputs.graphRows();
+        Launched launched = replayed
+                ? replay(plan, batches.getFirst(), rows, slots)
+                : passes(plan, batches, slots, waiting);
+        StepBuffer step = replayed ? inputs.graph() : inputs.first();
+        int samples = launched.firstSlotSample() + slots;
+        boolean slotsDraw = slots > 0 && hostRows.orElseThrow().rings().draws();
+        if (step.drawCount() > 0 || slotsDraw) {
+            forward.sample(stream, step, step.drawCount(), slotsDraw ? slots : 0, samples);
+        }
+        if (samples > 0) {
+            forward.report(stream, samples, slots, launched.passes(), report.tokens(), report.stamps());
+        }
+        return launched;
+    }
+
+    private Launched replay(StepPlan plan, List<Chunk> chunks, int rows, int slots) {
+        List<Chunk> sampled = new ArrayList<>();
+        StepBuffer step = inputs.graph();
+        layout.fill(step, chunks, pools, this::nobody, sampled);
+        layout.spread(step, slots);
+        List<Optional<TokenSampler.Draw>> draws = draws(step, sampled);
+        Replays.Key replay = replays.key(rows, sampled.size(), step.tileCount(), slots);
+        // a graph's rows and samples are filled up: slots come after
+        int first = replay.rows() - slots;
+        int firstSample = replay.sampled() - slots;
+        admit(plan, step, first, slots, firstSample);
+        StepLayout.padRows(step, rows, first);
+        StepLayout.padSamples(step, sampled.size(), firstSample);
+        step.fillTiles(replay.tiles());
+        pools.upload(stream);
+        step.upload(stream);
+        replays.launch(replay);
+        return new Launched(sampled, draws, firstSample, slots, 0);
+    }
+
+    private Launched passes(StepPlan plan, List<List<Chunk>> batches, int slots, int waiting) {
+        List<Chunk> sampled = new ArrayList<>();
+        List<Pass> passes = new ArrayList<>(batches.size());
+        long tasks = waiting == 0 ? 0 : hostRows.orElseThrow().rings().promise((long) waiting * layers);
+        int before = 0;
+        for (List<Chunk> chunks : batches) {
+            boolean last = passes.size() + 1 == batches.size();
+            StepBuffer step = passes.isEmpty() ? inputs.first() : inputs.second().orElseThrow(StepLauncher::oneSubBatch);
+            int slotsHere = last ? slots : 0;
+            checkRoom(step, chunks, slotsHere);
+            Filled filled = layout.fill(step, chunks, pools, this::pass, sampled);
+            layout.spread(step, slotsHere);
+            admit(plan, step, filled.rows(), slotsHere, filled.sampled());
+            step.hostRows(filled.firstHostRow(), filled.hostRows(), waiting, before, tasks);
+            before += filled.hostRows();
+            passes.add(new Pass(step, new Extent(
+                    filled.rows() + slotsHere, filled.sampled() + slotsHere, filled.decodes() > 0, step.tileCount(), slotsHere,
+                    filled.hostRows())));
+        }
+        List<Optional<TokenSampler.Draw>> draws = draws(inputs.first(), sampled);
+        pools.upload(stream);
+        passes.forEach(pass -> pass.step().upload(stream));
+        pools.begin(stream);
+        forward.run(stream, passes);
+        pools.end(stream);
+        return new Launched(sampled, draws, sampled.size(), slots, waiting > 0 ? passes.size() : 0);
+    }
+
+    private static ExecutorException oneSubBatch() {
+        return new ExecutorException("this plan has two sub-batches; without attention threads the CUDA executor runs one");
+    }
+
+    private static void checkRoom(StepBuffer step, List<Chunk> chunks, int slots) {
+        int rows = chunks.stream().mapToInt(Chunk::rows).sum() + slots;
+        if (rows > step.rowCapacity()) {
+            throw new ExecutorException("a sub-batch has " + rows + " rows and the CUDA executor takes " + step.rowCapacity() + " there");
+        }
+    }
+
+    private void admit(StepPlan plan, StepBuffer step, int first, int slots, int firstSample) {
+        if (slots > 0) {
+            StepLayout.slots(step, first, slots, firstSample, hostRows.orElseThrow().admit(plan.admissions()));
+        }
+    }
+
+    private Flight pass(Admission row) {
+        return hostRows.orElseThrow().pass(row);
+    }
+
+    private Flight nobody(Admission row) {
+        throw new IllegalStateException("sequence " + row.sequence() + " is the CPU's in a step that is replayed");
+    }
+
+    /** How each sampled row is drawn; draws of the GPU go to {@code step}. */
+    private static List<Optional<TokenSampler.Draw>> draws(StepBuffer step, List<Chunk> sampled) {
+        List<Optional<TokenSampler.Draw>> draws = new ArrayList<>(sampled.size());
+        for (Chunk chunk : sampled) {
+            Optional<TokenSampler.Draw> draw = chunk.sampler().orElseThrow().draw();
+            draw.filter(d -> !d.greedy()).ifPresent(d -> step.draw(draws.size(), d));
+            draws.add(draw);
+        }
+        return draws;
+    }
+}

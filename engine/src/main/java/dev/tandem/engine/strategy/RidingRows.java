@@ -1,0 +1,35 @@
+package dev.tandem.engine.strategy;
+
+import java.util.function.IntToDoubleFunction;
+
+/**
+ * How many rows a decode step may have so that the prompt tokens among them ride for far less than they cost in steps of their
+ * own: products of few rows take the time to read the weights, whatever the rows.
+ */
+public final class RidingRows {
+    private static final int FEW = 8;
+    /** A row that rides costs at most this share of one of a long prompt. */
+    private static final double MOST_COST = 0.6;
+    private static final int[] STEPS = {16, 32, 48, 64, 128, 192, 256};
+
+    private RidingRows() {}
+
+    /**
+     * The most rows at which those beyond a few still ride; {@link #FEW} where none does.
+     *
+     * @param seconds of the products of a step of so many rows, in any unit
+     * @param capacity most rows that {@code seconds} knows, at least {@link #FEW}
+     */
+    public static int of(IntToDoubleFunction seconds, int capacity) {
+        double few = seconds.applyAsDouble(FEW);
+        int longest = Math.min(capacity, STEPS[STEPS.length - 1]);
+        double full = seconds.applyAsDouble(longest) / longest;
+        int riding = FEW;
+        for (int rows : STEPS) {
+            if (rows <= capacity && (seconds.applyAsDouble(rows) - few) / (rows - FEW) <= MOST_COST * full) {
+                riding = rows;
+            }
+        }
+        return riding;
+    }
+}
