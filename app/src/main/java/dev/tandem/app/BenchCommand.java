@@ -7,13 +7,14 @@ import picocli.CommandLine.Command;
 @Command(
         name = "bench",
         mixinStandardHelpOptions = true,
-        subcommands = {BenchThroughputCommand.class, BenchLatencyCommand.class, BenchStepsCommand.class, BenchKernelsCommand.class, BenchAttentionCommand.class, CommandLine.HelpCommand.class},
+        subcommands = {BenchThroughputCommand.class, BenchLatencyCommand.class, BenchStepsCommand.class, BenchKernelsCommand.class, BenchAttentionCommand.class, BenchSimulateCommand.class, CommandLine.HelpCommand.class},
         description = {
             "Measures this machine, without HTTP.",
             "",
             "  tandem bench throughput --workload synthetic:128/128 --requests 32 --json",
             "  tandem bench latency --batch-size 8",
-            "  tandem bench attention --threads 8"
+            "  tandem bench attention --threads 8",
+            "  tandem bench simulate --profile my-profile.txt --preset t4-class --workload osc --strategy neo"
         })
 final class BenchCommand implements Runnable {
     @CommandLine.Spec

@@ -76,6 +76,7 @@ public final class ThroughputRun {
         double seconds = (clock.nanos() - start) / 1e9;
         throwIfFailed();
         Map<String, Object> result = describe(recorder.snapshot(), seconds);
+        result.put("cut_to_context", cut.get());
         result.put("requests", requests);
         result.put("window", "run");
         return result;
@@ -102,12 +103,22 @@ public final class ThroughputRun {
         double all = (clock.nanos() - start) / 1e9;
         stopping = true;
         throwIfFailed();
-        Map<String, Object> result = describe(counts, all);
-        double first = firstHalf / firstSeconds;
-        double second = (counts.outputTokens() - firstHalf) / (all - firstSeconds);
+        Map<String, Object> result = steadyWindow(counts, all, firstHalf / firstSeconds, workload);
+        result.put("cut_to_context", cut.get());
         result.put("requests", concurrency);
+        return result;
+    }
+
+    /**
+     * What a steady window brought.
+     *
+     * @param firstRate tokens a second of its first half
+     */
+    static Map<String, Object> steadyWindow(Recorder.Counts counts, double seconds, double firstRate, Workload workload) {
+        Map<String, Object> result = describe(counts, seconds);
+        double second = 2 * counts.outputTokens() / seconds - firstRate;
         result.put("window", "steady");
-        result.put("drift_between_halves", Statistics.rounded(second / first - 1));
+        result.put("drift_between_halves", Statistics.rounded(second / firstRate - 1));
         double balance = (double) counts.prefillTokens() / Math.max(1, counts.outputTokens());
         result.put("prefill_balance", Statistics.rounded(balance / workload.promptShare()));
         return result;
@@ -163,11 +174,10 @@ public final class ThroughputRun {
         }
     }
 
-    private Map<String, Object> describe(Recorder.Counts counts, double seconds) {
+    private static Map<String, Object> describe(Recorder.Counts counts, double seconds) {
         Map<String, Object> result = new LinkedHashMap<>();
         result.put("duration", Statistics.rounded(seconds));
         result.put("completed", counts.finished());
-        result.put("cut_to_context", cut.get());
         result.put("total_input_tokens", counts.prefillTokens());
         result.put("total_output_tokens", counts.outputTokens());
         result.put("requests_per_second", Statistics.rounded(counts.finished() / seconds));

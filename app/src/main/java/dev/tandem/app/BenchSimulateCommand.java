@@ -1,0 +1,124 @@
+package dev.tandem.app;
+
+import dev.tandem.bench.SimulatedExecutor;
+import dev.tandem.bench.SimulatedRun;
+import dev.tandem.bench.Statistics;
+import dev.tandem.bench.Workload;
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cuda.CudaExecutor;
+import dev.tandem.cuda.ModelShape;
+import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.loop.EngineConfig;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.strategy.RidingRows;
+import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.model.Checkpoint;
+import dev.tandem.model.config.ModelConfig;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+
+/** {@code bench simulate}. */
+@Command(
+        name = "simulate",
+        mixinStandardHelpOptions = true,
+        description = {
+            "What a strategy would bring on a machine of which there is a profile, without that machine: the real",
+            "scheduler over an executor that only counts time. A steady window, in seconds of the simulated machine.",
+            "Optimistic: copies over the link cost the GPU nothing, and no result is late but for the CPU's queue."
+        })
+final class BenchSimulateCommand implements Callable<Integer> {
+    private static final int MOST_EXPLAINED = 10_000;
+
+    @Mixin
+    ModelOptions options;
+
+    @Mixin
+    BenchReport report;
+
+    @CommandLine.Spec
+    CommandLine.Model.CommandSpec spec;
+
+    @Option(
+            names = "--workload",
+            defaultValue = "synthetic:128/128",
+            description = "synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or reasoning (${DEFAULT-VALUE}).")
+    String workload;
+
+    @Option(names = "--steady", defaultValue = "60", description = "Simulated seconds that are counted (${DEFAULT-VALUE}).")
+    int steady;
+
+    @Option(names = "--warm-up", defaultValue = "120", description = "Simulated seconds before (${DEFAULT-VALUE}).")
+    int warmUp;
+
+    @Option(names = "--explain", description = "Say why each of the last steps was as it was.")
+    boolean explain;
+
+    @Override
+    public Integer call() throws IOException {
+        if (steady < 1 || warmUp < 0) {
+            throw new IllegalArgumentException("--steady must be at least 1 and --warm-up not negative");
+        }
+        Path file = options.strategy.profile.orElseThrow(() -> new IllegalArgumentException(
+                "bench simulate needs the machine's profile: --profile FILE, as tandem profile --output writes it there"));
+        Profile profile = Profile.parse(Files.readString(file), file.toString());
+        options.gpu.device = "cuda";
+        try (Checkpoint checkpoint = EngineAssembly.open(options)) {
+            Workload work = Workload.parse(workload, options.seed);
+            ExecutorLimits limits = limits(checkpoint.config(), profile);
+            int context = Math.min(
+                    options.maxModelLen.orElse(checkpoint.config().usableContext()),
+                    Math.min(checkpoint.config().usableContext(), limits.gpuBlocks() * limits.blockTokens()));
+            EngineConfig config = new EngineConfig(options.budget(), Set.of(), context, Integer.MAX_VALUE, options.seed);
+            options.strategy.chosen().check(limits, context);
+            Scheduling scheduling = Scheduling.of(
+                    options, config.budget(), options.strategy.guard.orElse(false), limits, () -> profile, System.err);
+            VirtualClock clock = new VirtualClock();
+            SimulatedExecutor executor = new SimulatedExecutor(limits, new CostModel(profile), clock);
+            Map<String, Object> result = BenchReport.circumstances(
+                    options, checkpoint.name(), spec.commandLine().getParseResult().originalArgs());
+            result.put("machine", "simulated: " + profile.name());
+            result.put("workload", workload);
+            result.put("strategy", options.strategy.strategy);
+            result.putAll(new SimulatedRun(config, scheduling.scheduler(), executor, clock, work)
+                    .steady(BenchThroughputCommand.concurrency(options, limits, work), warmUp, steady));
+            scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
+            if (explain) {
+                for (Decision decision : scheduling.log().last(MOST_EXPLAINED)) {
+                    System.err.println(decision);
+                }
+            }
+            report.write(result);
+        }
+        return 0;
+    }
+
+    private ExecutorLimits limits(ModelConfig model, Profile profile) {
+        if (profile.layers() != model.layers()) {
+            throw new IllegalArgumentException("--profile is of a model of " + profile.layers() + " layers and this one has "
+                    + model.layers() + "; use the profile of this model, or another --model or --preset");
+        }
+        ModelShape shape = new ModelShape(model, CudaBackend.type(options, model));
+        int gpuBlocks = options.gpuBlocks.orElseThrow(() -> new IllegalArgumentException(
+                "bench simulate needs the size of the GPU's pool: --num-gpu-blocks-override, or a --preset that has it"));
+        long hostBytes = options.strategy.chosen() == Strategy.GPU_ONLY ? 0 : options.hostKv.map(ByteSize::bytes).orElse(0L);
+        int hostBlocks = (int) (hostBytes / (shape.kvBytesPerToken() * BlockFormat.TOKENS));
+        CostModel cost = new CostModel(profile);
+        int riding = RidingRows.of(cost::linear, Integer.MAX_VALUE);
+        boolean hybrid = options.strategy.chosen() != Strategy.GPU_ONLY;
+        return new ExecutorLimits(
+                model.vocabulary(), model.usableContext(), ModelShape.BLOCK_TOKENS, BlockFormat.TOKENS, gpuBlocks, hostBlocks,
+                options.budget().maxBatchTokens(), profile.layers(), shape.kvBytesPerToken(), hybrid,
+                hybrid ? CudaExecutor.mostSlots() : 0, hybrid ? CudaExecutor.mostHostRows() : 0, false, riding);
+    }
+}

@@ -1,0 +1,214 @@
+package dev.tandem.bench;
+
+import dev.tandem.engine.batch.Admission;
+import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.batch.StepTimes;
+import dev.tandem.engine.batch.SubBatch;
+import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.kv.Swap;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+
+/**
+ * Runs step plans in no time: a virtual clock moves by what a profile says that they take. The GPU's time is the sum of its
+ * parts, with rows filled up as graphs have them; the CPU's attention is one queue, served at its full bandwidth; rows in flight
+ * board a layer when their result is there, as on hardware. Swaps that the step does not hide, and copies' share of the GPU,
+ * are left out.
+ *
+ * <p>Owned by: the thread that simulates.
+ */
+public final class SimulatedExecutor implements Executor {
+    /** Rows of graphs of decode steps; beyond the last, multiples of it. */
+    private static final int[] BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
+    private static final int BUCKET_STEP = 64;
+    /** Workers that share the CPU's bandwidth: rows from which it is all used. */
+    private static final int FULL = 14;
+    private static final int SOME_TOKEN = 5;
+
+    private final ExecutorLimits limits;
+    private final CostModel machine;
+    private final VirtualClock clock;
+    private final Map<Long, Flight> flights = new LinkedHashMap<>();
+    private final Queue<StepResult> results = new ArrayDeque<>();
+    /** Seconds at which the CPU has done all that it was asked for so far. */
+    private double cpuFree;
+    private double cpuBusy;
+
+    private static final class Flight {
+        final Admission admission;
+        int layer;
+        double ready;
+
+        Flight(Admission admission) {
+            this.admission = admission;
+        }
+    }
+
+    /** @param machine what steps take; nobody may correct it */
+    public SimulatedExecutor(ExecutorLimits limits, CostModel machine, VirtualClock clock) {
+        this.limits = limits;
+        this.machine = machine;
+        this.clock = clock;
+    }
+
+    @Override
+    public ExecutorLimits limits() {
+        return limits;
+    }
+
+    /** Seconds for which the CPU attended. */
+    public double cpuBusySeconds() {
+        return cpuBusy;
+    }
+
+    @Override
+    public boolean computesInSubmit() {
+        return true;
+    }
+
+    @Override
+    public void submit(StepPlan plan) {
+        double start = clock.nanos() / 1e9;
+        List<Long> parked = new ArrayList<>();
+        for (long key : plan.park()) {
+            if (flights.remove(key) != null) {
+                parked.add(key);
+            }
+        }
+        int slots = plan.slotsPerLayer() == 0 && plan.admissions().isEmpty() ? 0 : slots(plan);
+        Parts parts = parts(plan, slots);
+        double seconds = parts.ends() + limits.layers() * parts.layer();
+        double layer = seconds / limits.layers();
+        for (Admission admission : plan.admissions()) {
+            Flight flight = new Flight(admission);
+            flights.put(admission.sequence(), flight);
+            ask(flight, start);
+        }
+        List<StepResult.Sampled> sampled = new ArrayList<>();
+        for (int at = 0; at < limits.layers() && !flights.isEmpty(); at++) {
+            board(at, start + at * layer, layer, slots, sampled);
+        }
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                chunk.sampler().ifPresent(sampler -> sampled.add(new StepResult.Sampled(chunk.sequence(), sampler.chosen(SOME_TOKEN))));
+            }
+        }
+        clock.advance((long) (seconds * 1e9));
+        results.add(new StepResult(plan.step(), sampled, List.of(), parked, StepTimes.NONE));
+    }
+
+    private int slots(StepPlan plan) {
+        int wanted = Math.min(limits.slotsPerLayer(), Math.max(plan.slotsPerLayer(), plan.admissions().size()));
+        return Math.max(8, Integer.highestOneBit(2 * wanted - 1));
+    }
+
+    /** Those whose attention of the layer is there take the slots, in the order in which it came. */
+    private void board(int at, double now, double layerSeconds, int slots, List<StepResult.Sampled> sampled) {
+        List<Flight> boarding = flights.values().stream()
+                .filter(flight -> flight.layer == at && flight.ready <= now)
+                .sorted(Comparator.comparingDouble(flight -> flight.ready))
+                .limit(slots)
+                .toList();
+        for (Flight flight : boarding) {
+            if (at + 1 == limits.layers()) {
+                flights.remove(flight.admission.sequence());
+                sampled.add(new StepResult.Sampled(flight.admission.sequence(), flight.admission.sampler().chosen(SOME_TOKEN)));
+            } else {
+                flight.layer++;
+                ask(flight, now + layerSeconds);
+            }
+        }
+    }
+
+    private void ask(Flight flight, double now) {
+        int context = flight.admission.position() + 1;
+        double share = machine.cpuAttention(FULL, (long) FULL * context) / FULL;
+        cpuFree = Math.max(cpuFree, now) + share;
+        cpuBusy += share;
+        flight.ready = cpuFree + machine.cpuAttention(FULL, (long) FULL * context) - share;
+    }
+
+    private record Parts(double ends, double layer) {}
+
+    private Parts parts(StepPlan plan, int slots) {
+        int batches = Math.max(1, plan.subBatches().size());
+        double[] linear = new double[batches];
+        double[] gpu = new double[batches];
+        double[] cpu = new double[batches];
+        int outputs = slots;
+        int allRows = slots;
+        boolean waits = false;
+        for (int b = 0; b < batches; b++) {
+            List<Chunk> chunks = plan.subBatches().isEmpty() ? List.of() : plan.subBatches().get(b).chunks();
+            int rows = b == batches - 1 ? slots : 0;
+            long gpuTokens = 0;
+            long cpuTokens = 0;
+            int cpuRows = 0;
+            long pairs = 0;
+            for (Chunk chunk : chunks) {
+                rows += chunk.rows();
+                outputs += chunk.sampler().isPresent() ? 1 : 0;
+                if (chunk.reader() == KvReader.CPU_FROM_HOST) {
+                    cpuRows++;
+                    cpuTokens += chunk.start() + 1;
+                } else if (chunk.decodes()) {
+                    gpuTokens += chunk.start() + 1;
+                } else {
+                    pairs += (long) chunk.rows() * chunk.start() + (long) chunk.rows() * (chunk.rows() + 1) / 2;
+                }
+            }
+            allRows += rows;
+            linear[b] = machine.linear(filled(rows));
+            gpu[b] = (gpuTokens > 0 ? machine.gpuAttention(gpuTokens) : 0) + (pairs > 0 ? machine.prefillAttention(pairs) : 0);
+            cpu[b] = machine.cpuAttention(cpuRows, cpuTokens);
+            cpuBusy += limits.layers() * cpu[b];
+            waits |= cpuRows > 0;
+        }
+        double layer = batches == 1
+                ? linear[0] + gpu[0] + cpu[0]
+                : Math.max(linear[0], cpu[1]) + Math.max(linear[1] + gpu[0] + gpu[1], cpu[0]);
+        double stages = waits ? 2 * machine.stageOverhead() : 0;
+        double load = flights.isEmpty() ? 1 : machine.hostLoad();
+        double ends = machine.preLayer(allRows) + (outputs > 0 ? machine.postLayer(outputs) : 0) + machine.stepOverhead() + exposed(plan);
+        return new Parts(ends, (layer + stages) * load);
+    }
+
+    /** Swaps run beside the step; the first layers wait for theirs. */
+    private double exposed(StepPlan plan) {
+        long tokens = plan.swaps().stream().mapToLong(Swap::tokens).sum();
+        return tokens == 0 ? 0 : machine.transfer(tokens * limits.kvBytesPerToken()) / limits.layers() * 2;
+    }
+
+    private static int filled(int rows) {
+        for (int bucket : BUCKETS) {
+            if (rows <= bucket) {
+                return bucket;
+            }
+        }
+        return (rows + BUCKET_STEP - 1) / BUCKET_STEP * BUCKET_STEP;
+    }
+
+    @Override
+    public StepResult poll() {
+        StepResult result = results.poll();
+        if (result == null) {
+            throw new ExecutorException("no plan is outstanding");
+        }
+        return result;
+    }
+
+    @Override
+    public void close() {}
+}
