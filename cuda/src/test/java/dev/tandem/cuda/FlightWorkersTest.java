@@ -28,6 +28,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.concurrent.CountDownLatch;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -40,6 +41,16 @@ class FlightWorkersTest {
     private static final int LAYERS = 3;
     private static final int BLOCKS = 40;
     private static final long WATCHDOG = 1_000_000;
+
+    /** Spins until the test's timeout interrupts it. */
+    private static void spinUntil(BooleanSupplier condition) {
+        while (!condition.getAsBoolean()) {
+            if (Thread.currentThread().isInterrupted()) {
+                throw new AssertionError("no worker did what the test waits for");
+            }
+            Thread.onSpinWait();
+        }
+    }
 
     /** The real implementation, until it is told to misbehave. */
     private static final class Moody implements PagedDecodeAttention {
@@ -176,9 +187,7 @@ class FlightWorkersTest {
         }
 
         void await(Flight flight, long number) {
-            while (rings.answered(flight.index) != number + 1) {
-                Thread.onSpinWait();
-            }
+            spinUntil(() -> rings.answered(flight.index) == number + 1);
         }
 
         private void put(Flight flight, int layer) {
@@ -196,13 +205,9 @@ class FlightWorkersTest {
         }
 
         long receive() {
-            for (;;) {
-                long task = rings.nextResult();
-                if (task >= 0) {
-                    return task;
-                }
-                Thread.onSpinWait();
-            }
+            long[] task = new long[1];
+            spinUntil(() -> (task[0] = rings.nextResult()) >= 0);
+            return task[0];
         }
 
         void check(Flight flight, int layer) {
@@ -279,13 +284,10 @@ class FlightWorkersTest {
             Flight good = rig.admit(2, 0, 1);
             rig.attention.poisoned = 7;
             rig.send(bad, 0);
-            FlightRings.Failure failure = null;
-            while (failure == null) {
-                failure = rig.rings.pollFailure();
-                Thread.onSpinWait();
-            }
-            assertThat(failure.flight()).isSameAs(bad);
-            assertThat(failure.cause()).hasMessage("poisoned");
+            FlightRings.Failure[] failure = new FlightRings.Failure[1];
+            spinUntil(() -> (failure[0] = rig.rings.pollFailure()) != null);
+            assertThat(failure[0].flight()).isSameAs(bad);
+            assertThat(failure[0].cause()).hasMessage("poisoned");
             rig.send(good, 2);
             assertThat(FlightRings.row(rig.receive())).isEqualTo(good.index);
             assertThat(rig.workers.check()).isEmpty();
@@ -328,6 +330,7 @@ class FlightWorkersTest {
     @Test
     void aRowThatFailsIsAnsweredToo() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            rig.pass(2, 0, 1); // with no row left, workers would look for nothing
             Flight bad = rig.pass(1, 6, 0);
             rig.part.poisoned = 7;
             rig.ask(bad, 0, rig.rings.promise(1));
@@ -350,13 +353,10 @@ class FlightWorkersTest {
             rig.rings.park(1);
             rig.rings.park(99); // not in flight
             rig.send(flight, 1);
-            Flight released = null;
-            while (released == null) {
-                released = rig.rings.pollReleased();
-                Thread.onSpinWait();
-            }
-            assertThat(released).isSameAs(flight);
-            rig.rings.end(released);
+            Flight[] released = new Flight[1];
+            spinUntil(() -> (released[0] = rig.rings.pollReleased()) != null);
+            assertThat(released[0]).isSameAs(flight);
+            rig.rings.end(flight);
             assertThat(rig.rings.isFlying()).isFalse();
         }
     }
