@@ -40,12 +40,18 @@ public final class WheelSource {
     private final Supplier<URI> index;
     private final Path cache;
     private final Progress progress;
+    private final WheelPlatform platform;
 
     /**
      * @param index of the simple index, asked for only when something must be fetched
      * @param cache created when missing
      */
     public WheelSource(Supplier<URI> index, Path cache, Progress progress) {
+        this(index, cache, progress, WheelPlatform.here());
+    }
+
+    WheelSource(Supplier<URI> index, Path cache, Progress progress, WheelPlatform platform) {
+        this.platform = platform;
         this.index = index;
         this.cache = cache;
         this.progress = progress;
@@ -122,10 +128,14 @@ public final class WheelSource {
         String type = response.headers().firstValue("Content-Type").orElse("text/html");
         List<SimpleIndex.Entry> entries = SimpleIndex.parse(response.uri(), type, response.body());
         String prefix = project.replace('-', '_') + "-" + version + "-";
-        return entries.stream()
+        List<SimpleIndex.Entry> wheels = entries.stream()
                 .filter(entry -> entry.filename().startsWith(prefix) && entry.filename().endsWith(".whl"))
+                .toList();
+        return wheels.stream()
+                .filter(entry -> platform.takes(entry.filename()))
                 .findFirst()
-                .orElseThrow(() -> new FetchException("the package index has no wheel of " + project + " " + version));
+                .orElseThrow(() -> new FetchException("the package index has no wheel of " + project + " " + version
+                        + (wheels.isEmpty() ? "" : " for " + platform + ", only " + wheels.stream().map(SimpleIndex.Entry::filename).toList())));
     }
 
     private static HttpRequest.Builder request(URI uri) {

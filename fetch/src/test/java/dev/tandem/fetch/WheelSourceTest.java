@@ -23,6 +23,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import java.util.zip.ZipEntry;
 import java.util.zip.ZipOutputStream;
@@ -45,6 +46,7 @@ class WheelSourceTest {
     private final AtomicInteger downloads = new AtomicInteger();
     private volatile String range = "";
     private volatile boolean html;
+    private volatile List<String> others = List.of();
 
     @BeforeEach
     void start() throws Exception {
@@ -73,16 +75,24 @@ class WheelSourceTest {
     private void index(HttpExchange exchange) throws IOException {
         String body = html
                 ? "<html><body><a href=\"../../files/" + FILE + "#sha256=" + sha256 + "\">" + FILE + "</a></body></html>"
-                : "{\"files\": [{\"filename\": \"" + FILE + "\", \"url\": \"../../files/" + FILE + "\", \"hashes\": {\"sha256\": \""
-                        + sha256 + "\"}}]}";
+                : "{\"files\": [" + others.stream().map(name -> entry(name, "missing/" + name) + ", ").collect(Collectors.joining())
+                        + entry(FILE, FILE) + "]}";
         exchange.getResponseHeaders().set("Content-Type", html ? "text/html" : "application/vnd.pypi.simple.v1+json");
         send(exchange, 200, body.getBytes(StandardCharsets.UTF_8));
+    }
+
+    private String entry(String filename, String file) {
+        return "{\"filename\": \"" + filename + "\", \"url\": \"../../files/" + file + "\", \"hashes\": {\"sha256\": \"" + sha256 + "\"}}";
     }
 
     private void file(HttpExchange exchange) throws IOException {
         downloads.incrementAndGet();
         String asked = exchange.getRequestHeaders().getFirst("Range");
         range = asked == null ? "" : asked;
+        if (exchange.getRequestURI().getPath().contains("missing")) {
+            send(exchange, 404, new byte[0]);
+            return;
+        }
         if (asked == null) {
             send(exchange, 200, wheel);
         } else {
@@ -98,8 +108,12 @@ class WheelSourceTest {
     }
 
     private WheelSource source() {
+        return source(WheelPlatform.here());
+    }
+
+    private WheelSource source(WheelPlatform platform) {
         URI index = URI.create("http://127.0.0.1:" + server.getAddress().getPort() + "/simple");
-        return new WheelSource(() -> index, cache, Progress.SILENT);
+        return new WheelSource(() -> index, cache, Progress.SILENT, platform);
     }
 
     @Test
@@ -143,6 +157,31 @@ class WheelSourceTest {
             }
         }
         assertThat(downloads).hasValue(1);
+    }
+
+    @Test
+    void wheelsOfOtherPlatformsArePassedOver() throws IOException {
+        others = List.of("some_model-1.0-py3-none-win_amd64.whl", "some_model-1.0-py3-none-manylinux2014_aarch64.whl");
+        WheelPlatform machine = new WheelPlatform("Linux", "amd64");
+        assertThat(Files.readAllBytes(source(machine).fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+        others = List.of("some_model-3.0-py3-none-win_amd64.whl");
+        assertThatThrownBy(() -> source(machine).fetch("some-model", "3.0", "data.bin"))
+                .hasMessageContaining("no wheel of some-model 3.0 for linux on x86_64, only [some_model-3.0-py3-none-win_amd64.whl]");
+    }
+
+    @Test
+    void aPlatformTakesItsOwnWheelsAndThoseForAll() {
+        WheelPlatform intel = new WheelPlatform("Linux", "amd64");
+        WheelPlatform arm = new WheelPlatform("Linux", "aarch64");
+        WheelPlatform mac = new WheelPlatform("Mac OS X", "aarch64");
+        String both = "n-1.0-py3-none-manylinux2010_x86_64.manylinux_2_12_x86_64.whl";
+        assertThat(intel.takes(both)).isTrue();
+        assertThat(arm.takes(both)).isFalse();
+        assertThat(arm.takes("n-1.0-1-py3-none-manylinux2014_aarch64.whl")).isTrue();
+        assertThat(intel.takes("n-1.0-py3-none-musllinux_1_2_x86_64.whl")).isFalse();
+        assertThat(intel.takes("n-1.0-py3-none-win_amd64.whl")).isFalse();
+        assertThat(mac.takes("n-1.0-py3-none-any.whl")).isTrue();
+        assertThat(mac.takes(both)).isFalse();
     }
 
     @Test
