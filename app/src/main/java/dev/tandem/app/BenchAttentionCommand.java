@@ -112,6 +112,7 @@ final class BenchAttentionCommand implements Callable<Integer> {
                     result.put("pinned", measured.pinned());
                     result.put("roof_gbps", Statistics.rounded(measured.roof()));
                     result.put("sequential_read_gbps", Statistics.rounded(measured.sequential()));
+                    result.put("vector_arithmetic_gbps", Statistics.rounded(measured.arithmetic()));
                     result.put("kernel_gbps", Statistics.rounded(measured.kernel()));
                     result.put("share_of_roof", Statistics.rounded(measured.share()));
                     result.put("share_of_sequential_read", Statistics.rounded(measured.shareOfSequential()));
@@ -121,9 +122,9 @@ final class BenchAttentionCommand implements Callable<Integer> {
                         System.err.println("given up: " + count + " threads are more than cores, so none is pinned");
                     }
                     System.err.printf(
-                            Locale.ROOT, "%-14s %-9s %-12s %3d x %,6d, %2d threads: roof %6.1f GB/s, kernel %6.1f, share %.2f (%.2f of a sequential read), %.1f us%n",
+                            Locale.ROOT, "%-14s %-9s %-12s %3d x %,6d, %2d threads: roof %6.1f GB/s, multiply-adds %6.1f, kernel %6.1f, share %.2f (%.2f of a sequential read), %.1f us%n",
                             each.name(), type.flag(), attention.name(), size.batch(), size.context(), count,
-                            measured.roof(), measured.kernel(), measured.share(), measured.shareOfSequential(),
+                            measured.roof(), measured.arithmetic(), measured.kernel(), measured.share(), measured.shareOfSequential(),
                             measured.micros());
                 }
             }

@@ -3,6 +3,7 @@ package dev.tandem.app;
 import dev.tandem.cpu.decode.AmxLibrary;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.cpu.simd.Lanes;
+import dev.tandem.cpu.simd.Prefetch;
 import dev.tandem.cpu.topology.ThreadAffinity;
 import dev.tandem.engine.clock.Clock;
 import java.io.IOException;
@@ -78,7 +79,8 @@ final class DoctorCommand implements Callable<Integer> {
 
     /** How host KV is read, and what is lost without AMX. */
     private static String attention() {
-        String vectors = "Vector API, " + Lanes.bits() + " bits";
+        String vectors = "Vector API, " + Lanes.bits() + " bits"
+                + (Prefetch.missing().isEmpty() ? "" : "; given up: prefetching, so that it reads or computes (" + Prefetch.missing() + ")");
         return AmxLibrary.find().isPresent()
                 ? "AMX for bf16, " + vectors + " for other types"
                 : vectors + "; given up: AMX, which reads KV about half as fast again (" + AmxLibrary.reason() + ")";

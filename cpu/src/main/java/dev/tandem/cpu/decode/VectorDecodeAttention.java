@@ -3,6 +3,7 @@ package dev.tandem.cpu.decode;
 import dev.tandem.cpu.simd.DecodeKernel;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.OnlineSoftmax;
+import dev.tandem.cpu.simd.Prefetch;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
@@ -64,6 +65,8 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         final float[] max;
         /** [heads padded, a vector] */
         final float[] sums;
+        final Prefetch.Ahead keys = new Prefetch.Ahead();
+        final Prefetch.Ahead values = new Prefetch.Ahead();
 
         Working(int paddedHeads, int headDim) {
             this.q = new float[paddedHeads * headDim];
@@ -98,7 +101,9 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         Arrays.fill(w.max, Partial.LEAST);
         for (int i = first; i < last; i++) {
             int tokens = Math.min(BlockFormat.TOKENS, task.context - i * BlockFormat.TOKENS);
-            block(task.blocks[i], tokens, w);
+            boolean more = i + 1 < last;
+            int nextTokens = more ? Math.min(BlockFormat.TOKENS, task.context - (i + 1) * BlockFormat.TOKENS) : BlockFormat.TOKENS;
+            block(task.blocks[i], tokens, more ? task.blocks[i + 1] : next, nextTokens, w);
         }
         collect(w, partial);
     }
@@ -121,24 +126,38 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         }
     }
 
-    private void block(long block, int tokens, Working w) {
+    /**
+     * One block: each tile is brought near while the one before it is computed.
+     *
+     * @param next address of the block after it, or 0
+     * @param nextTokens that are there
+     */
+    private void block(long block, int tokens, long next, int nextTokens, Working w) {
         int headDim = format.headDim();
         int keyRows = headDim / format.pack();
         int padded = 0;
         for (int kvHead = 0; kvHead < format.kvHeads(); kvHead++) {
             long k = block + kvHead * format.headBytes();
             long v = k + format.keyBytes();
+            w.values.over(v, format.valueBytes() * tokens / BlockFormat.TOKENS);
+            boolean last = kvHead + 1 == format.kvHeads();
+            w.keys.over(last ? next : k + format.headBytes(), keysAhead(last ? next == 0 ? 0 : nextTokens : tokens));
             for (int head = 0; head < group; ) {
                 int rows = together(group - head);
-                kernel.scores(rows, k, keyRows, w.q, padded * headDim, w.scores, 0);
+                kernel.scores(rows, k, keyRows, tokens, w.q, padded * headDim, w.scores, 0, w.values);
                 for (int row = 0; row < rows; row++) {
                     softmax(w, row, padded + row, tokens);
                 }
-                kernel.weigh(rows, v, headDim, tokens, w.scores, 0, w.weighted, padded * headDim);
+                kernel.weigh(rows, v, headDim, tokens, w.scores, 0, w.weighted, padded * headDim, w.keys);
                 padded += rows;
                 head += rows;
             }
         }
+    }
+
+    /** Bytes of a K tile that are worth fetching ahead: a few tokens are in few lines of each row, with gaps between. */
+    private long keysAhead(int tokens) {
+        return tokens > BlockFormat.TOKENS / 2 ? format.keyBytes() : 0;
     }
 
     private void softmax(Working w, int row, int head, int tokens) {

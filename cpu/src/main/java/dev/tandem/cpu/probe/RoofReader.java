@@ -5,12 +5,16 @@ import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeTask;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.decode.Partial;
+import dev.tandem.cpu.simd.Prefetch;
 import dev.tandem.cpu.simd.RoofKernels;
 import java.lang.foreign.Arena;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** Reads the same blocks as attention would, in the same order and by the same workers, and does nothing with them. */
+/**
+ * Reads the same blocks as attention would, in the same order and by the same workers, and does nothing with them; or reads
+ * nothing and multiplies and adds as often.
+ */
 public final class RoofReader implements PagedDecodeAttention {
     private static final long STEP = 512;
     private static final long PAGES = 16 << 10;
@@ -25,8 +29,10 @@ public final class RoofReader implements PagedDecodeAttention {
         PLAIN("read"),
         /** Four pages side by side. */
         STREAMS("read, four streams"),
-        /** With software prefetch; only where {@link AmxLibrary} is there. */
-        PREFETCHED("read, prefetched");
+        /** With software prefetch; only where there is one. */
+        PREFETCHED("read, prefetched"),
+        /** The multiply-adds that the Vector API needs, on registers. */
+        ARITHMETIC("multiply-adds");
 
         private final String label;
 
@@ -41,10 +47,10 @@ public final class RoofReader implements PagedDecodeAttention {
         this.way = way;
     }
 
-    /** Every way that runs here; the best is the roof. */
+    /** Every way that runs here; the best that reads is the roof. */
     public static List<RoofReader> all(BlockFormat format, int heads) {
         return Stream.of(Way.values())
-                .filter(way -> way != Way.PREFETCHED || AmxLibrary.find().isPresent())
+                .filter(way -> way != Way.PREFETCHED || AmxLibrary.find().isPresent() || Prefetch.missing().isEmpty())
                 .map(way -> new RoofReader(format, heads, way))
                 .toList();
     }
@@ -78,14 +84,25 @@ public final class RoofReader implements PagedDecodeAttention {
             sum += switch (way) {
                 case PLAIN -> RoofKernels.read(task.block(i), bytes / STEP * STEP);
                 case STREAMS -> RoofKernels.readStreams(task.block(i), bytes / PAGES * PAGES);
-                case PREFETCHED -> AmxLibrary.find().orElseThrow().read(task.block(i), bytes / STEP * STEP);
+                case PREFETCHED -> prefetched(task.block(i), bytes / STEP * STEP);
+                case ARITHMETIC -> (long) RoofKernels.multiplyAdd(heads * format.headDim() * 2 * 2 * tokens / RoofKernels.flopsPerRound());
             };
         }
         sink = sum;
     }
 
+    private static long prefetched(long address, long bytes) {
+        return AmxLibrary.find()
+                .map(library -> library.read(address, bytes))
+                .orElseGet(() -> (long) RoofKernels.readPrefetched(address, bytes));
+    }
+
+    boolean reads() {
+        return way != Way.ARITHMETIC;
+    }
+
     boolean isSequential() {
-        return way != Way.STREAMS;
+        return way == Way.PLAIN || way == Way.PREFETCHED;
     }
 
     /** Keeps the reads from being optimised away. */

@@ -10,22 +10,24 @@ import java.util.Map;
 
 /** The inner loops of decode attention over one KV head of one block, for one data type. */
 public interface DecodeKernel {
-    /** Query heads that share each load: registers hold four vectors of sums for each. */
-    int MOST_HEADS = Lanes.bits() >= 512 ? 4 : 2;
+    /** Query heads that share each load. */
+    int MOST_HEADS = 4;
 
     /** Exponent of the factor that stored values come out too small by; fp16 has it, see {@link #of}. */
     int HALF_EXPONENT = 112;
 
     /**
-     * Scores of 64 tokens.
+     * Scores of up to 64 tokens.
      *
      * @param heads 1, 2 or 4
      * @param k address of the head's K tile
      * @param keyRows rows of it that hold dims
+     * @param tokens that are there; scores of others are anything
      * @param q [keyRows][values a lane][heads], scaled
      * @param s [heads, 64]
+     * @param ahead what will be read next, asked for meanwhile
      */
-    void scores(int heads, long k, int keyRows, float[] q, int qo, float[] s, int so);
+    void scores(int heads, long k, int keyRows, int tokens, float[] q, int qo, float[] s, int so, Prefetch.Ahead ahead);
 
     /**
      * Adds weighted values.
@@ -34,8 +36,9 @@ public interface DecodeKernel {
      * @param tokens that are there; one more may be read, and is zero
      * @param p [heads, 64]
      * @param o [heads, headDim] sums
+     * @param ahead as for {@link #scores}
      */
-    void weigh(int heads, long v, int headDim, int tokens, float[] p, int po, float[] o, int oo);
+    void weigh(int heads, long v, int headDim, int tokens, float[] p, int po, float[] o, int oo, Prefetch.Ahead ahead);
 
     /**
      * The kernel of a type. fp16 values come out 2^-{@value #HALF_EXPONENT} times too small: a shift and a mask widen

@@ -8,6 +8,8 @@ import jdk.incubator.vector.VectorOperators;
 public final class RoofKernels {
     private static final int CHAINS = 10;
     private static final long PAGE = 4096;
+    private static final long PIECE = 1024;
+    private static final long AHEAD = 8192;
 
     private RoofKernels() {}
 
@@ -25,6 +27,16 @@ public final class RoofKernels {
             d = d.add(Lanes.loadInts(at + 3L * vector));
         }
         return a.add(b).add(c.add(d)).reduceLanes(VectorOperators.ADD);
+    }
+
+    /** Reads {@code bytes}, a multiple of 512, asking for what comes {@value #AHEAD} bytes later. */
+    public static int readPrefetched(long address, long bytes) {
+        int sum = 0;
+        for (long at = 0; at < bytes; at += PIECE) {
+            Prefetch.lines(address + at + AHEAD, address + at + AHEAD + PIECE);
+            sum += read(address + at, Math.min(PIECE, bytes - at));
+        }
+        return sum;
     }
 
     /** Reads {@code bytes}, a multiple of 16 KiB, as four streams of a page each: what prefetchers follow best. */
