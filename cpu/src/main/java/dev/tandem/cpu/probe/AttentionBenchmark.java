@@ -39,7 +39,7 @@ public final class AttentionBenchmark implements AutoCloseable {
         }
     }
 
-    private static final long WARM_UP_NANOS = 700_000_000;
+    private static final long WARM_UP_NANOS = 1_500_000_000;
     private static final int SPINNING_ROUNDS = 20_000;
 
     private final Arena arena = Arena.ofShared();
