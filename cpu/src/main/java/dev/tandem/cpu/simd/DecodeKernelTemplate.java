@@ -7,13 +7,14 @@ import dev.tandem.model.config.DataType;
 import java.lang.invoke.MethodHandles;
 import java.util.Arrays;
 import jdk.incubator.vector.FloatVector;
+import jdk.incubator.vector.IntVector;
 
 /**
  * The inner loops of decode attention over blocks of 64 tokens (see {@code decode.BlockFormat}), for 1, 2 or 4 query
  * heads that share each load. Written out by hand: in large methods, helpers that take or return vectors stop being
- * inlined, and then vectors become objects. Values that share a lane are taken in two passes, those in the lower halves first:
- * the compiler moves all loads of a pass to its start, and those of both need more than sixteen registers. Loops count rows by
- * one with constant strides into arrays, or every access is checked.
+ * inlined, and then vectors become objects. With several heads, values that share a lane are taken in two passes, those in the
+ * lower halves first: the compiler moves all loads of a pass to its start, and those of both need more than sixteen registers.
+ * Loops count rows by one with constant strides into arrays, or every access is checked.
  *
  * <p>The class is a template: {@link DecodeKernel#of} loads it once a data type, which is a constant to the compiler, so
  * one source serves all three at full speed.
@@ -79,7 +80,7 @@ final class DecodeKernelTemplate implements DecodeKernel {
         for (int row = 0; row < all; row += some) {
             int rows = Math.min(some, all - row);
             long from = v + row * width;
-            int pi = po + row * (PAIRED ? 2 : 1);
+            int pi = po + (PAIRED ? 2 : 1) * row;
             for (int dim = 0; dim < wide; dim += strip) {
                 ahead.more();
                 switch (heads) {
@@ -107,36 +108,40 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a31 = FloatVector.fromArray(Lanes.F, s, so + 3 * BLOCK + 1 * Lanes.COUNT);
         for (int row = 0; row < rows; row++) {
             long at = from + (long) row * step;
-            FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 0 * VECTOR)).reinterpretAsFloats();
-            FloatVector x1 = (BF16 ? Lanes.loadInts(at + 1 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 1 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 1 * VECTOR)).reinterpretAsFloats();
-            FloatVector y0 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 8 : 4) + 0]);
+            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+            FloatVector x0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+            IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+            FloatVector x1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+            FloatVector y0 = FloatVector.broadcast(Lanes.F, q[qo + (PAIRED ? 8 : 4) * row + 0]);
             a00 = x0.fma(y0, a00);
             a01 = x1.fma(y0, a01);
-            FloatVector y1 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 8 : 4) + 1]);
+            FloatVector y1 = FloatVector.broadcast(Lanes.F, q[qo + (PAIRED ? 8 : 4) * row + 1]);
             a10 = x0.fma(y1, a10);
             a11 = x1.fma(y1, a11);
-            FloatVector y2 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 8 : 4) + 2]);
+            FloatVector y2 = FloatVector.broadcast(Lanes.F, q[qo + (PAIRED ? 8 : 4) * row + 2]);
             a20 = x0.fma(y2, a20);
             a21 = x1.fma(y2, a21);
-            FloatVector y3 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 8 : 4) + 3]);
+            FloatVector y3 = FloatVector.broadcast(Lanes.F, q[qo + (PAIRED ? 8 : 4) * row + 3]);
             a30 = x0.fma(y3, a30);
             a31 = x1.fma(y3, a31);
         }
         if (PAIRED) {
             for (int row = 0; row < rows; row++) {
                 long at = from + (long) row * step;
-                FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).and(HIGH) : Lanes.loadInts(at + 0 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x1 = (BF16 ? Lanes.loadInts(at + 1 * VECTOR).and(HIGH) : Lanes.loadInts(at + 1 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector y0 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 8 : 4) + 4]);
+                IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+                FloatVector x0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+                FloatVector x1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                FloatVector y0 = FloatVector.broadcast(Lanes.F, q[qo + 8 * row + 4]);
                 a00 = x0.fma(y0, a00);
                 a01 = x1.fma(y0, a01);
-                FloatVector y1 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 8 : 4) + 5]);
+                FloatVector y1 = FloatVector.broadcast(Lanes.F, q[qo + 8 * row + 5]);
                 a10 = x0.fma(y1, a10);
                 a11 = x1.fma(y1, a11);
-                FloatVector y2 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 8 : 4) + 6]);
+                FloatVector y2 = FloatVector.broadcast(Lanes.F, q[qo + 8 * row + 6]);
                 a20 = x0.fma(y2, a20);
                 a21 = x1.fma(y2, a21);
-                FloatVector y3 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 8 : 4) + 7]);
+                FloatVector y3 = FloatVector.broadcast(Lanes.F, q[qo + 8 * row + 7]);
                 a30 = x0.fma(y3, a30);
                 a31 = x1.fma(y3, a31);
             }
@@ -162,16 +167,20 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a13 = FloatVector.fromArray(Lanes.F, s, so + 1 * BLOCK + 3 * Lanes.COUNT);
         for (int row = 0; row < rows; row++) {
             long at = from + (long) row * step;
-            FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 0 * VECTOR)).reinterpretAsFloats();
-            FloatVector x1 = (BF16 ? Lanes.loadInts(at + 1 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 1 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 1 * VECTOR)).reinterpretAsFloats();
-            FloatVector x2 = (BF16 ? Lanes.loadInts(at + 2 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 2 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 2 * VECTOR)).reinterpretAsFloats();
-            FloatVector x3 = (BF16 ? Lanes.loadInts(at + 3 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 3 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 3 * VECTOR)).reinterpretAsFloats();
-            FloatVector y0 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 4 : 2) + 0]);
+            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+            FloatVector x0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+            IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+            FloatVector x1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+            IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
+            FloatVector x2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
+            IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
+            FloatVector x3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
+            FloatVector y0 = FloatVector.broadcast(Lanes.F, q[qo + (PAIRED ? 4 : 2) * row + 0]);
             a00 = x0.fma(y0, a00);
             a01 = x1.fma(y0, a01);
             a02 = x2.fma(y0, a02);
             a03 = x3.fma(y0, a03);
-            FloatVector y1 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 4 : 2) + 1]);
+            FloatVector y1 = FloatVector.broadcast(Lanes.F, q[qo + (PAIRED ? 4 : 2) * row + 1]);
             a10 = x0.fma(y1, a10);
             a11 = x1.fma(y1, a11);
             a12 = x2.fma(y1, a12);
@@ -180,16 +189,20 @@ final class DecodeKernelTemplate implements DecodeKernel {
         if (PAIRED) {
             for (int row = 0; row < rows; row++) {
                 long at = from + (long) row * step;
-                FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).and(HIGH) : Lanes.loadInts(at + 0 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x1 = (BF16 ? Lanes.loadInts(at + 1 * VECTOR).and(HIGH) : Lanes.loadInts(at + 1 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x2 = (BF16 ? Lanes.loadInts(at + 2 * VECTOR).and(HIGH) : Lanes.loadInts(at + 2 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x3 = (BF16 ? Lanes.loadInts(at + 3 * VECTOR).and(HIGH) : Lanes.loadInts(at + 3 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector y0 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 4 : 2) + 2]);
+                IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+                FloatVector x0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+                FloatVector x1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
+                FloatVector x2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
+                FloatVector x3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                FloatVector y0 = FloatVector.broadcast(Lanes.F, q[qo + 4 * row + 2]);
                 a00 = x0.fma(y0, a00);
                 a01 = x1.fma(y0, a01);
                 a02 = x2.fma(y0, a02);
                 a03 = x3.fma(y0, a03);
-                FloatVector y1 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 4 : 2) + 3]);
+                FloatVector y1 = FloatVector.broadcast(Lanes.F, q[qo + 4 * row + 3]);
                 a10 = x0.fma(y1, a10);
                 a11 = x1.fma(y1, a11);
                 a12 = x2.fma(y1, a12);
@@ -213,28 +226,21 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a03 = FloatVector.fromArray(Lanes.F, s, so + 0 * BLOCK + 3 * Lanes.COUNT);
         for (int row = 0; row < rows; row++) {
             long at = from + (long) row * step;
-            FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 0 * VECTOR)).reinterpretAsFloats();
-            FloatVector x1 = (BF16 ? Lanes.loadInts(at + 1 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 1 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 1 * VECTOR)).reinterpretAsFloats();
-            FloatVector x2 = (BF16 ? Lanes.loadInts(at + 2 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 2 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 2 * VECTOR)).reinterpretAsFloats();
-            FloatVector x3 = (BF16 ? Lanes.loadInts(at + 3 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 3 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 3 * VECTOR)).reinterpretAsFloats();
-            FloatVector y0 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 2 : 1) + 0]);
-            a00 = x0.fma(y0, a00);
-            a01 = x1.fma(y0, a01);
-            a02 = x2.fma(y0, a02);
-            a03 = x3.fma(y0, a03);
-        }
-        if (PAIRED) {
-            for (int row = 0; row < rows; row++) {
-                long at = from + (long) row * step;
-                FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).and(HIGH) : Lanes.loadInts(at + 0 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x1 = (BF16 ? Lanes.loadInts(at + 1 * VECTOR).and(HIGH) : Lanes.loadInts(at + 1 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x2 = (BF16 ? Lanes.loadInts(at + 2 * VECTOR).and(HIGH) : Lanes.loadInts(at + 2 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x3 = (BF16 ? Lanes.loadInts(at + 3 * VECTOR).and(HIGH) : Lanes.loadInts(at + 3 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector y0 = FloatVector.broadcast(Lanes.F, q[qo + row * (PAIRED ? 2 : 1) + 1]);
-                a00 = x0.fma(y0, a00);
-                a01 = x1.fma(y0, a01);
-                a02 = x2.fma(y0, a02);
-                a03 = x3.fma(y0, a03);
+            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+            IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+            IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
+            IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
+            FloatVector y0 = FloatVector.broadcast(Lanes.F, q[qo + (PAIRED ? 2 : 1) * row]);
+            a00 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats().fma(y0, a00);
+            a01 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats().fma(y0, a01);
+            a02 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats().fma(y0, a02);
+            a03 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats().fma(y0, a03);
+            if (PAIRED) {
+                FloatVector y1 = FloatVector.broadcast(Lanes.F, q[qo + (PAIRED ? 2 : 1) * row + 1]);
+                a00 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats().fma(y1, a00);
+                a01 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats().fma(y1, a01);
+                a02 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats().fma(y1, a02);
+                a03 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats().fma(y1, a03);
             }
         }
         a00.intoArray(s, so + 0 * BLOCK + 0 * Lanes.COUNT);
@@ -254,36 +260,40 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a31 = FloatVector.fromArray(Lanes.F, o, oo + 3 * headDim + 1 * Lanes.COUNT);
         for (int row = 0; row < rows; row++) {
             long at = from + (long) row * step;
-            FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 0 * VECTOR)).reinterpretAsFloats();
-            FloatVector x1 = (BF16 ? Lanes.loadInts(at + 1 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 1 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 1 * VECTOR)).reinterpretAsFloats();
-            FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 0 * BLOCK + 0]);
+            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+            FloatVector x0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+            IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+            FloatVector x1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+            FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + (PAIRED ? 2 : 1) * row + 0 * BLOCK]);
             a00 = x0.fma(y0, a00);
             a01 = x1.fma(y0, a01);
-            FloatVector y1 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 1 * BLOCK + 0]);
+            FloatVector y1 = FloatVector.broadcast(Lanes.F, p[po + (PAIRED ? 2 : 1) * row + 1 * BLOCK]);
             a10 = x0.fma(y1, a10);
             a11 = x1.fma(y1, a11);
-            FloatVector y2 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 2 * BLOCK + 0]);
+            FloatVector y2 = FloatVector.broadcast(Lanes.F, p[po + (PAIRED ? 2 : 1) * row + 2 * BLOCK]);
             a20 = x0.fma(y2, a20);
             a21 = x1.fma(y2, a21);
-            FloatVector y3 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 3 * BLOCK + 0]);
+            FloatVector y3 = FloatVector.broadcast(Lanes.F, p[po + (PAIRED ? 2 : 1) * row + 3 * BLOCK]);
             a30 = x0.fma(y3, a30);
             a31 = x1.fma(y3, a31);
         }
         if (PAIRED) {
             for (int row = 0; row < rows; row++) {
                 long at = from + (long) row * step;
-                FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).and(HIGH) : Lanes.loadInts(at + 0 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x1 = (BF16 ? Lanes.loadInts(at + 1 * VECTOR).and(HIGH) : Lanes.loadInts(at + 1 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 0 * BLOCK + 1]);
+                IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+                FloatVector x0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+                FloatVector x1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + 2 * row + 0 * BLOCK + 1]);
                 a00 = x0.fma(y0, a00);
                 a01 = x1.fma(y0, a01);
-                FloatVector y1 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 1 * BLOCK + 1]);
+                FloatVector y1 = FloatVector.broadcast(Lanes.F, p[po + 2 * row + 1 * BLOCK + 1]);
                 a10 = x0.fma(y1, a10);
                 a11 = x1.fma(y1, a11);
-                FloatVector y2 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 2 * BLOCK + 1]);
+                FloatVector y2 = FloatVector.broadcast(Lanes.F, p[po + 2 * row + 2 * BLOCK + 1]);
                 a20 = x0.fma(y2, a20);
                 a21 = x1.fma(y2, a21);
-                FloatVector y3 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 3 * BLOCK + 1]);
+                FloatVector y3 = FloatVector.broadcast(Lanes.F, p[po + 2 * row + 3 * BLOCK + 1]);
                 a30 = x0.fma(y3, a30);
                 a31 = x1.fma(y3, a31);
             }
@@ -309,16 +319,20 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a13 = FloatVector.fromArray(Lanes.F, o, oo + 1 * headDim + 3 * Lanes.COUNT);
         for (int row = 0; row < rows; row++) {
             long at = from + (long) row * step;
-            FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 0 * VECTOR)).reinterpretAsFloats();
-            FloatVector x1 = (BF16 ? Lanes.loadInts(at + 1 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 1 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 1 * VECTOR)).reinterpretAsFloats();
-            FloatVector x2 = (BF16 ? Lanes.loadInts(at + 2 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 2 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 2 * VECTOR)).reinterpretAsFloats();
-            FloatVector x3 = (BF16 ? Lanes.loadInts(at + 3 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 3 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 3 * VECTOR)).reinterpretAsFloats();
-            FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 0 * BLOCK + 0]);
+            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+            FloatVector x0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+            IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+            FloatVector x1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+            IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
+            FloatVector x2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
+            IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
+            FloatVector x3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
+            FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + (PAIRED ? 2 : 1) * row + 0 * BLOCK]);
             a00 = x0.fma(y0, a00);
             a01 = x1.fma(y0, a01);
             a02 = x2.fma(y0, a02);
             a03 = x3.fma(y0, a03);
-            FloatVector y1 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 1 * BLOCK + 0]);
+            FloatVector y1 = FloatVector.broadcast(Lanes.F, p[po + (PAIRED ? 2 : 1) * row + 1 * BLOCK]);
             a10 = x0.fma(y1, a10);
             a11 = x1.fma(y1, a11);
             a12 = x2.fma(y1, a12);
@@ -327,16 +341,20 @@ final class DecodeKernelTemplate implements DecodeKernel {
         if (PAIRED) {
             for (int row = 0; row < rows; row++) {
                 long at = from + (long) row * step;
-                FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).and(HIGH) : Lanes.loadInts(at + 0 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x1 = (BF16 ? Lanes.loadInts(at + 1 * VECTOR).and(HIGH) : Lanes.loadInts(at + 1 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x2 = (BF16 ? Lanes.loadInts(at + 2 * VECTOR).and(HIGH) : Lanes.loadInts(at + 2 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x3 = (BF16 ? Lanes.loadInts(at + 3 * VECTOR).and(HIGH) : Lanes.loadInts(at + 3 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 0 * BLOCK + 1]);
+                IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+                FloatVector x0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+                FloatVector x1 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
+                FloatVector x2 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
+                FloatVector x3 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + 2 * row + 0 * BLOCK + 1]);
                 a00 = x0.fma(y0, a00);
                 a01 = x1.fma(y0, a01);
                 a02 = x2.fma(y0, a02);
                 a03 = x3.fma(y0, a03);
-                FloatVector y1 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 1 * BLOCK + 1]);
+                FloatVector y1 = FloatVector.broadcast(Lanes.F, p[po + 2 * row + 1 * BLOCK + 1]);
                 a10 = x0.fma(y1, a10);
                 a11 = x1.fma(y1, a11);
                 a12 = x2.fma(y1, a12);
@@ -360,28 +378,21 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a03 = FloatVector.fromArray(Lanes.F, o, oo + 0 * headDim + 3 * Lanes.COUNT);
         for (int row = 0; row < rows; row++) {
             long at = from + (long) row * step;
-            FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 0 * VECTOR)).reinterpretAsFloats();
-            FloatVector x1 = (BF16 ? Lanes.loadInts(at + 1 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 1 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 1 * VECTOR)).reinterpretAsFloats();
-            FloatVector x2 = (BF16 ? Lanes.loadInts(at + 2 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 2 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 2 * VECTOR)).reinterpretAsFloats();
-            FloatVector x3 = (BF16 ? Lanes.loadInts(at + 3 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 3 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 3 * VECTOR)).reinterpretAsFloats();
-            FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 0 * BLOCK + 0]);
-            a00 = x0.fma(y0, a00);
-            a01 = x1.fma(y0, a01);
-            a02 = x2.fma(y0, a02);
-            a03 = x3.fma(y0, a03);
-        }
-        if (PAIRED) {
-            for (int row = 0; row < rows; row++) {
-                long at = from + (long) row * step;
-                FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).and(HIGH) : Lanes.loadInts(at + 0 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x1 = (BF16 ? Lanes.loadInts(at + 1 * VECTOR).and(HIGH) : Lanes.loadInts(at + 1 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x2 = (BF16 ? Lanes.loadInts(at + 2 * VECTOR).and(HIGH) : Lanes.loadInts(at + 2 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector x3 = (BF16 ? Lanes.loadInts(at + 3 * VECTOR).and(HIGH) : Lanes.loadInts(at + 3 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 0 * BLOCK + 1]);
-                a00 = x0.fma(y0, a00);
-                a01 = x1.fma(y0, a01);
-                a02 = x2.fma(y0, a02);
-                a03 = x3.fma(y0, a03);
+            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+            IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
+            IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
+            IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
+            FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + (PAIRED ? 2 : 1) * row]);
+            a00 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats().fma(y0, a00);
+            a01 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats().fma(y0, a01);
+            a02 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats().fma(y0, a02);
+            a03 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats().fma(y0, a03);
+            if (PAIRED) {
+                FloatVector y1 = FloatVector.broadcast(Lanes.F, p[po + (PAIRED ? 2 : 1) * row + 1]);
+                a00 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats().fma(y1, a00);
+                a01 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats().fma(y1, a01);
+                a02 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats().fma(y1, a02);
+                a03 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats().fma(y1, a03);
             }
         }
         a00.intoArray(o, oo + 0 * headDim + 0 * Lanes.COUNT);
@@ -394,15 +405,17 @@ final class DecodeKernelTemplate implements DecodeKernel {
         FloatVector a00 = FloatVector.fromArray(Lanes.F, o, oo);
         for (int row = 0; row < rows; row++) {
             long at = from + (long) row * step;
-            FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16) : FP16 ? Lanes.loadInts(at + 0 * VECTOR).lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : Lanes.loadInts(at + 0 * VECTOR)).reinterpretAsFloats();
-            FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 0]);
+            IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+            FloatVector x0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+            FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + (PAIRED ? 2 : 1) * row]);
             a00 = x0.fma(y0, a00);
         }
         if (PAIRED) {
             for (int row = 0; row < rows; row++) {
                 long at = from + (long) row * step;
-                FloatVector x0 = (BF16 ? Lanes.loadInts(at + 0 * VECTOR).and(HIGH) : Lanes.loadInts(at + 0 * VECTOR).lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
-                FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + row * (PAIRED ? 2 : 1) + 1]);
+                IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
+                FloatVector x0 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats();
+                FloatVector y0 = FloatVector.broadcast(Lanes.F, p[po + 2 * row + 1]);
                 a00 = x0.fma(y0, a00);
             }
         }
