@@ -38,4 +38,9 @@ final class DeferredListener implements EngineListener {
     public void failed(Request request) {
         target.failed(request);
     }
+
+    @Override
+    public void comparedWithGpu(double difference) {
+        target.comparedWithGpu(difference);
+    }
 }

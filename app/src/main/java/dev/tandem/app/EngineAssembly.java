@@ -80,7 +80,8 @@ final class EngineAssembly implements AutoCloseable {
                     checkpoint.config().endTokens(),
                     backend.contextTokens(),
                     options.maxQueuedRequests,
-                    options.seed);
+                    options.seed,
+                    options.strategy.canaryRate(strategy, log));
             strategy.check(backend.executor().limits(), config.contextTokens());
             Scheduling scheduling = Scheduling.of(
                     options,

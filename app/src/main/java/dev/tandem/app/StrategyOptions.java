@@ -6,6 +6,7 @@ import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TierRules;
+import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.Optional;
 import picocli.CommandLine.Option;
@@ -93,6 +94,23 @@ final class StrategyOptions {
             paramLabel = "FILE",
             description = "A profile written by tandem profile. Default: this machine's, measured once and kept in the cache.")
     Optional<Path> profile = Optional.empty();
+
+    @Option(
+            names = "--canary-rate",
+            paramLabel = "SHARE",
+            defaultValue = "0",
+            description = "Of this share of requests one token that the CPU helped to decode is computed again by the GPU alone; how"
+                    + " far log-probabilities are apart is exported as tandem:canary_logprob_difference (${DEFAULT-VALUE}).")
+    double canaryRate;
+
+    /** Says so where nothing will be compared. */
+    double canaryRate(Strategy strategy, PrintStream log) {
+        if (canaryRate > 0 && strategy == Strategy.GPU_ONLY) {
+            log.println("given up: --canary-rate " + canaryRate + ", with --strategy gpu-only no token is decoded from host KV");
+            return 0;
+        }
+        return canaryRate;
+    }
 
     Strategy chosen() {
         return Strategy.of(strategy);

@@ -81,6 +81,30 @@ class StrategyServeTest {
         }
     }
 
+    @Test
+    @Timeout(60)
+    void canariesCompareTheHostWithTheGpuAndCountForNobody() throws Exception {
+        try (TestServer server = server("simple-offload", "--no-guard", "--canary-rate", "1")) {
+            String body = "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": true}";
+            JsonNode choice = JSON.readTree(server.post("/v1/completions", body).body()).at("/choices/0");
+            assertThat(choice.get("logprobs").isNull()).isTrue();
+            String metrics = server.get("/metrics").body();
+            while (value(metrics, "tandem:canary_logprob_difference_count") == 0) {
+                metrics = server.get("/metrics").body();
+            }
+            assertThat(value(metrics, "tandem:canary_logprob_difference_sum")).isLessThan(1e-3);
+            assertThat(value(metrics, "vllm:e2e_request_latency_seconds_count")).isEqualTo(1);
+        }
+    }
+
+    private static double value(String metrics, String name) {
+        return metrics.lines()
+                .filter(line -> line.startsWith(name + "{"))
+                .mapToDouble(line -> Double.parseDouble(line.substring(line.lastIndexOf(' ') + 1)))
+                .findFirst()
+                .orElseThrow();
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {"simple-offload", "symmetric", "fastdecode-plus", "asymmetric", "async-overlap", "neo", "apex"})
     void everyStrategyGivesTheSameAnswersAndSaysWhy(String strategy) throws Exception {
@@ -124,6 +148,7 @@ class StrategyServeTest {
         "--threads 0 | --threads 0 leaves nobody to compute",
         "--attention-threads 0 | --attention-threads 0 must lie in [1,",
         "--ttft-target NaN | --ttft-target NaN must be a number of milliseconds",
+        "--canary-rate 1.5 --strategy neo | --canary-rate is 1.5; it is a share of requests",
         "--rotate-after -2 --strategy neo | --rotate-after -2",
         "--apex-least-cpu-ratio -1 --strategy apex | --apex-least-cpu-ratio -1",
         "--strategy neo --profile no-such-file | no-such-file cannot be read",

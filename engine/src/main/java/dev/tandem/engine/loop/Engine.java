@@ -41,6 +41,7 @@ public final class Engine implements AutoCloseable {
     private final ExecutorLimits limits;
     private final AdmissionQueue arrivals;
     private final EngineLoop loop;
+    private final Canary canary;
     private final Executor executor;
     private final Thread thread;
     private final CountDownLatch ended = new CountDownLatch(1);
@@ -54,7 +55,8 @@ public final class Engine implements AutoCloseable {
         this.config = config;
         this.executor = executor;
         this.arrivals = new AdmissionQueue(config.maxQueuedRequests(), clock);
-        this.loop = new EngineLoop(config, arrivals, scheduler, executor, clock, listener);
+        this.canary = new Canary(config.canaryRate(), config.seed(), this::submitUnwatched, listener);
+        this.loop = new EngineLoop(config, arrivals, scheduler, executor, clock, config.canaryRate() > 0 ? Canary.withoutOwn(listener) : listener);
         this.thread = Thread.ofPlatform().name("tandem-engine").unstarted(this::run);
     }
 
@@ -104,7 +106,13 @@ public final class Engine implements AutoCloseable {
         if (health instanceof Health.Dead dead) {
             throw RequestException.of(RequestException.Category.UNAVAILABLE, "the engine has stopped: " + dead.reason());
         }
-        arrivals.offer(requests);
+        arrivals.offer(canary.watch(requests));
+        LockSupport.unpark(thread);
+    }
+
+    private void submitUnwatched(Request request) {
+        check(request);
+        arrivals.offer(List.of(request));
         LockSupport.unpark(thread);
     }
 

@@ -8,5 +8,18 @@ import java.util.Set;
  * @param contextTokens the most tokens prompt and output may have together
  * @param maxQueuedRequests requests that may wait before new ones are refused
  * @param seed of the sampling of requests that bring none
+ * @param canaryRate share of requests of which a token that was decoded from host KV is computed again by the GPU
  */
-public record EngineConfig(Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed) {}
+public record EngineConfig(
+        Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed, double canaryRate) {
+    /** Without canaries. */
+    public EngineConfig(Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed) {
+        this(budget, endTokens, contextTokens, maxQueuedRequests, seed, 0);
+    }
+
+    public EngineConfig {
+        if (!(canaryRate >= 0 && canaryRate <= 1)) {
+            throw new IllegalArgumentException("--canary-rate is " + canaryRate + "; it is a share of requests and lies in [0, 1]");
+        }
+    }
+}

@@ -53,7 +53,7 @@ public final class EngineLoop {
     private volatile EngineStats stats;
 
     /** A token that the engine has settled and its client not heard of. */
-    private record Untold(Sequence sequence, Choice choice, boolean end, long now) {}
+    private record Untold(Sequence sequence, Choice choice, boolean end, boolean fromHost, long now) {}
 
     public EngineLoop(
             EngineConfig config,
@@ -219,7 +219,7 @@ public final class EngineLoop {
             if (!watched && (end || sequence.length() >= sequence.limit())) {
                 release(sequence, end ? FinishReason.STOP : FinishReason.LENGTH, now);
             }
-            untold.add(new Untold(sequence, sampled.choice(), end, now));
+            untold.add(new Untold(sequence, sampled.choice(), end, sequence.takeFromHost(), now));
             if (watched) {
                 tell();
             }
@@ -233,7 +233,7 @@ public final class EngineLoop {
             measure(sequence, token.now());
             String decoded = token.end() ? "" : sequence.request().decoder().append(token.choice().token());
             String text = sequence.stopMatcher().append(decoded);
-            sequence.request().sink().on(new TokenEvent.Token(token.choice().token(), text, token.choice().logprobs()));
+            sequence.request().sink().on(new TokenEvent.Token(token.choice().token(), text, token.choice().logprobs(), token.fromHost()));
             endIfDone(sequence, token.choice().token(), token.end(), token.now());
         }
     }

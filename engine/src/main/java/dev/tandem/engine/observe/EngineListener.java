@@ -19,6 +19,13 @@ public interface EngineListener {
     /** A request the engine had to give up because it failed itself. */
     default void failed(Request request) {}
 
+    /**
+     * A token that was decoded from host KV was computed again by the GPU.
+     *
+     * @param difference of its natural-log probabilities
+     */
+    default void comparedWithGpu(double difference) {}
+
     EngineListener NONE = new EngineListener() {};
 
     /** Tells this one, then another. */
@@ -53,6 +60,12 @@ public interface EngineListener {
             public void failed(Request request) {
                 first.failed(request);
                 next.failed(request);
+            }
+
+            @Override
+            public void comparedWithGpu(double difference) {
+                first.comparedWithGpu(difference);
+                next.comparedWithGpu(difference);
             }
         };
     }

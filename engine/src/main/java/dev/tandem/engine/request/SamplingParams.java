@@ -102,6 +102,13 @@ public record SamplingParams(
                 maxTokens, minTokens, stop, includeStop, stopTokenIds, ignoreEos, logprobs);
     }
 
+    /** The same with so many alternatives a token. */
+    public SamplingParams withLogprobs(int alternatives) {
+        return new SamplingParams(
+                temperature, topK, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty, logitBias, seed,
+                maxTokens, minTokens, stop, includeStop, stopTokenIds, ignoreEos, alternatives);
+    }
+
     public static Builder builder() {
         return new Builder();
     }

@@ -29,6 +29,7 @@ public final class Sequence {
     private int preemptions;
     private int overtaken;
     private int hostTokens;
+    private boolean nextFromHost;
     private long placedNanos;
     private int lengthWhenPlaced;
 
@@ -133,8 +134,17 @@ public final class Sequence {
         return overtaken;
     }
 
+    /** The next token's attention was computed from host KV. */
     public void countHostToken() {
         hostTokens++;
+        nextFromHost = true;
+    }
+
+    /** Whether that holds of the token that is appended now; asked once a token. */
+    public boolean takeFromHost() {
+        boolean fromHost = nextFromHost;
+        nextFromHost = false;
+        return fromHost;
     }
 
     public long arrivedNanos() {

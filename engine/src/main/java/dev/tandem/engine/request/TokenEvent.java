@@ -7,8 +7,9 @@ public sealed interface TokenEvent {
     /**
      * @param text text released by this token; empty while a stop string or a character is incomplete
      * @param logprobs present when asked for
+     * @param fromHost whether the attention that led to it was computed from host KV
      */
-    record Token(int id, String text, Optional<TokenLogprobs> logprobs) implements TokenEvent {}
+    record Token(int id, String text, Optional<TokenLogprobs> logprobs, boolean fromHost) implements TokenEvent {}
 
     /**
      * @param text text that had been held back

@@ -32,6 +32,7 @@ public final class ServerMetrics implements EngineListener {
     private static final double[] LATENCY_BUCKETS = {
         .3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680
     };
+    private static final double[] DIFFERENCE_BUCKETS = {.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 10};
     private static final double[] LENGTH_BUCKETS = {
         1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000
     };
@@ -47,6 +48,7 @@ public final class ServerMetrics implements EngineListener {
     private final Histogram promptLength;
     private final Histogram generationLength;
     private final Histogram stepTokens;
+    private final Histogram canary;
     private final Counter promptTokens;
     private final Counter generationTokens;
     private final Counter hostTokens;
@@ -64,6 +66,10 @@ public final class ServerMetrics implements EngineListener {
         promptLength = histogram("vllm:request_prompt_tokens", "Prompt tokens a request.", LENGTH_BUCKETS);
         generationLength = histogram("vllm:request_generation_tokens", "Output tokens a request.", LENGTH_BUCKETS);
         stepTokens = histogram("vllm:iteration_tokens_total", "Tokens computed a step.", LENGTH_BUCKETS);
+        canary = histogram(
+                "tandem:canary_logprob_difference",
+                "Difference of a token's natural-log probability between host KV, as served, and the GPU alone (--canary-rate).",
+                DIFFERENCE_BUCKETS);
         promptTokens = counter("vllm:prompt_tokens", "Prompt tokens of finished requests.");
         generationTokens = counter("vllm:generation_tokens", "Output tokens.");
         hostTokens = counter("tandem:host_decode_tokens", "Output tokens whose attention read host KV.");
@@ -191,6 +197,11 @@ public final class ServerMetrics implements EngineListener {
                 perToken.labelValues(model, "0").observe(decode / (usage.completionTokens() - 1));
             }
         }
+    }
+
+    @Override
+    public void comparedWithGpu(double difference) {
+        canary.labelValues(model, "0").observe(difference);
     }
 
     @Override
