@@ -91,13 +91,33 @@ record Apex(
                 Shape.GPU_ONLY, pipelined.load(0).gpuRows(), 0, times.linear() + times.gpuAttention(), 0));
         why.consider(new Candidate(Shape.PIPELINE, pipelined.totalRows(), pipelined.load(1).cpuRows(), overlap, 0));
         String inequality = mixed ? "(8)" : "(6)";
-        if (pipe > gpu) {
+        boolean waiting = !state.inFlight().isEmpty() && pipelined.resumed().isEmpty();
+        if (pipe > gpu && !waiting) {
             why.because("apex: inequality %s holds, %.0f > %.0f tokens/s, so asymmetric", inequality, pipe, gpu);
             return pipelined;
         }
         StepDraft overlapped = async.draft(state, new Decision());
+        if (pipe > gpu) {
+            return worthier(pipelined, overlapped, inequality, why);
+        }
         why.because("apex: inequality %s fails, %.0f <= %.0f tokens/s, so async-overlap", inequality, pipe, gpu);
         return overlapped;
+    }
+
+    /**
+     * The inequalities compare with the GPU alone. While rows are in flight that an asymmetric step would move by one layer at
+     * most, the other choice is a step that the CPU works for as well.
+     */
+    private StepDraft worthier(StepDraft pipelined, StepDraft overlapped, String inequality, Decision why) {
+        Load decodes = overlapped.load(0);
+        double aToken = predictor.aToken(Math.max(1, decodes.gpuRows()), decodes.gpuTokens());
+        double pipe = predictor.worth(pipelined, aToken) / predictor.of(pipelined);
+        double overlap = predictor.worth(overlapped, aToken) / predictor.of(overlapped);
+        boolean pays = pipe > overlap;
+        why.because(
+                "apex: inequality %s holds; beside rows in flight asymmetric does %.2f of GPU-only's work and async-overlap %.2f, so %s",
+                inequality, pipe, overlap, pays ? "asymmetric" : "async-overlap");
+        return pays ? pipelined : overlapped;
     }
 
     /** T_glinear and T_gatt of the GPU's decodes, N_G and N_C, all of one layer. */

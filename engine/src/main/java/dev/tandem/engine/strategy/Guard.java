@@ -101,7 +101,7 @@ public final class Guard implements Policy {
             return offload;
         }
         StepDraft plain = gpuOnly.draft(state, new Decision());
-        double aToken = aToken(plain);
+        double aToken = predictor.aToken(Math.max(1, plain.load(0).gpuRows()), plain.load(0).gpuTokens());
         double offloadRate = rate(offload, aToken, why);
         double plainRate = rate(plain, aToken, why);
         if (plain.load(0).rows() == 0) {
@@ -129,12 +129,6 @@ public final class Guard implements Policy {
         double gain = offloadRate / plainRate - 1;
         meanGain += (gain - meanGain) / Math.min(++predictions, limits.window());
         return meanGain;
-    }
-
-    /** Seconds of GPU-only for a token of a decode row. */
-    private double aToken(StepDraft plain) {
-        int rows = Math.max(1, plain.load(0).gpuRows());
-        return predictor.decodes(rows, plain.load(0).gpuTokens()) / rows;
     }
 
     private Potential.Outlook outlook(StepDraft plain) {

@@ -6,8 +6,8 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 
 /**
- * What a host tier would bring once it is full: decode steps with as many host rows as the CPU keeps up with, beside those of the
- * GPU. One step cannot tell, for a prompt that lands on the host costs now and pays later.
+ * What a host tier would bring once it is full: decode steps with as many host rows as pay, beside those of the GPU. One step
+ * cannot tell, for a prompt that lands on the host costs now and pays later.
  *
  * <p>Owned by: engine thread.
  */
@@ -37,19 +37,33 @@ final class Potential {
         long gpuTokens = plain.load(0).gpuTokens();
         int context = (int) Math.max(1, gpuTokens / gpuRows);
         double alone = gpuRows / predictor.decodes(gpuRows, gpuTokens);
-        int least = 0;
         int most = most(state, plain, context);
-        while (least < most) { // the most rows that the CPU keeps up with
+        return pipelines ? best(gpuRows, gpuTokens, most, context, alone) : full(gpuRows, gpuTokens, most, context, alone);
+    }
+
+    /** Of two sub-batches one may wait for the other: the number of rows that brings most, within an eighth. */
+    private Outlook best(int gpuRows, long gpuTokens, int most, int context, double alone) {
+        Outlook best = new Outlook(0, 0);
+        for (int rows = 1; rows <= most; rows += Math.max(1, rows / 8)) {
+            double gain = (gpuRows + rows) / predictor.pipelined(gpuRows, gpuTokens, rows, context) / alone - 1;
+            best = gain > best.gain() ? new Outlook(rows, gain) : best;
+        }
+        return best;
+    }
+
+    /** In flight, the most rows that the CPU keeps up with: more would only advance more slowly. */
+    private Outlook full(int gpuRows, long gpuTokens, int most, int context, double alone) {
+        int least = 0;
+        while (least < most) {
             int middle = (least + most + 1) / 2;
-            if (keepsUp(gpuRows, gpuTokens, middle, context)) {
+            double step = flying(gpuRows, gpuTokens, middle, context);
+            if (predictor.cost().cpuAttention(middle, (long) middle * context) <= step) {
                 least = middle;
             } else {
                 most = middle - 1;
             }
         }
-        double together = pipelines
-                ? (gpuRows + least) / predictor.pipelined(gpuRows, gpuTokens, least, context)
-                : (gpuRows + (double) least / predictor.cost().layers()) / flying(gpuRows, gpuTokens, least, context);
+        double together = (gpuRows + (double) least / predictor.cost().layers()) / flying(gpuRows, gpuTokens, least, context);
         return new Outlook(least, least == 0 ? 0 : together / alone - 1);
     }
 
@@ -65,11 +79,6 @@ final class Potential {
             }
         }
         return Math.max(0, Math.min(Math.min(blocks, places), here + waiting));
-    }
-
-    private boolean keepsUp(int gpuRows, long gpuTokens, int rows, int context) {
-        double attention = predictor.cost().cpuAttention(rows, (long) rows * context);
-        return attention <= (pipelines ? predictor.cost().linear(gpuRows) : flying(gpuRows, gpuTokens, rows, context));
     }
 
     private double flying(int gpuRows, long gpuTokens, int rows, int context) {

@@ -104,6 +104,11 @@ public final class StepPredictor {
         return ends(rows, rows) + cost.layers() * (cost.linear(rows) + cost.gpuAttention(tokens));
     }
 
+    /** Seconds of GPU-only for a token of one of so many decode rows. */
+    double aToken(int rows, long tokens) {
+        return decodes(rows, tokens) / rows;
+    }
+
     /** A step of GPU rows in one sub-batch and host rows in the other. */
     double pipelined(int rows, long tokens, int hostRows, int hostContext) {
         double attention = cost.cpuAttention(hostRows, (long) hostRows * hostContext);

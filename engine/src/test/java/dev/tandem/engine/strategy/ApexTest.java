@@ -20,8 +20,12 @@ class ApexTest {
     private static final Budget BUDGET = new Budget(600, 20, 600);
 
     private static Apex apex(double leastCpuRatio) {
+        return apex(leastCpuRatio, Strategy.InFlight.UNLIMITED);
+    }
+
+    private static Apex apex(double leastCpuRatio, Strategy.InFlight inFlight) {
         var options = new Strategy.Options(
-                BUDGET, Preemption.SWAP, TierRules.neutral(), false, leastCpuRatio, true, 0, Strategy.InFlight.UNLIMITED, 0);
+                BUDGET, Preemption.SWAP, TierRules.neutral(), false, leastCpuRatio, true, 0, inFlight, 0);
         return (Apex) Strategy.APEX.policy(options, TestProfile.model());
     }
 
@@ -124,6 +128,27 @@ class ApexTest {
         StepDraft draft = draft(scene, 0, new Decision());
         assertThat(draft.shape()).isEqualTo(Shape.PIPELINE);
         assertThat(Scene.text(draft)).isEqualTo("[r2+50] resume r0 resume r1");
+    }
+
+    /**
+     * (8) holds, and the executor cannot finish the row in flight, which an asymmetric step of 201 moves by one layer of two. A
+     * decoded token is worth 22, the prompt 179. One host row: (179 + 22 * 2.5) / 201 = 1.16 asymmetric, and (179 + 22 * 2) / 181 = 1.23
+     * in flight. Eight: (179 + 22 * 9.5) / 201 = 1.93, and (179 + 22 * 5.5) / 181 = 1.66.
+     */
+    @ParameterizedTest
+    @CsvSource({"1, 120, ASYNC", "8, 15, PIPELINE"})
+    void rowsInFlightThatWouldWaitAreWeighed(int hostRows, int context, Shape expected) {
+        Scene scene = new Scene(25, 400, BUDGET).limit(1000);
+        scene.gpu(100);
+        for (int i = 0; i < hostRows; i++) {
+            scene.host(context);
+        }
+        scene.flying(20);
+        scene.waiting(334);
+        Decision why = new Decision();
+        StepDraft draft = apex(0, new Strategy.InFlight(100, 100, false)).draft(scene.state, why);
+        assertThat(draft.shape()).as(why.reason()).isEqualTo(expected);
+        assertThat(why.reason()).contains("beside rows in flight");
     }
 
     @Test
