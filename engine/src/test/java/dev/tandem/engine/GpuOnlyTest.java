@@ -48,7 +48,7 @@ class GpuOnlyTest {
                 Sequence sequence = sequences.get(chunk.sequence());
                 sequence.advance(chunk.rows());
                 if (chunk.sampler().isPresent()) {
-                    sequence.append(0);
+                    sequence.append(0, 0);
                 }
             }
         }

@@ -213,7 +213,7 @@ public final class EngineLoop {
             if (sequence == null) {
                 continue; // cancelled while its row was in flight
             }
-            sequence.append(sampled.choice().token());
+            sequence.append(sampled.choice().token(), now);
             boolean end = isEndToken(sequence, sampled.choice().token());
             boolean watched = !sequence.request().sampling().stop().isEmpty();
             if (!watched && (end || sequence.length() >= sequence.limit())) {

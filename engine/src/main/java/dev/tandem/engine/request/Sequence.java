@@ -26,6 +26,7 @@ public final class Sequence {
     private RequestState state = RequestState.WAITING;
     private long firstScheduledNanos = NEVER;
     private long firstTokenNanos = NEVER;
+    private long lastTokenNanos = NEVER;
     private int preemptions;
     private int overtaken;
     private int hostTokens;
@@ -109,7 +110,9 @@ public final class Sequence {
         computed += count;
     }
 
-    public void append(int token) {
+    /** @param nanos when it was sampled */
+    public void append(int token, long nanos) {
+        lastTokenNanos = nanos;
         if (length == tokens.length) {
             tokens = Arrays.copyOf(tokens, length + (length >> 1) + 1);
         }
@@ -119,6 +122,11 @@ public final class Sequence {
     /** Forgets the computed KV (its blocks are the cache's business) so that it is computed again. */
     public void restart() {
         computed = 0;
+    }
+
+    /** When its last token was sampled; before all others if it has none. */
+    public long lastTokenNanos() {
+        return lastTokenNanos;
     }
 
     public void countPreemption() {

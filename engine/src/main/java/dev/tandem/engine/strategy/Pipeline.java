@@ -8,6 +8,7 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.schedule.StepDraft.Row;
+import java.util.Comparator;
 import java.util.List;
 
 /**
@@ -20,10 +21,19 @@ import java.util.List;
 record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean gpuKv) {
     /** Share of a linear stage's time from which the CPU is not idle behind it. */
     private static final double BUSY = 0.5;
+    /**
+     * In order of arrival those that came last would have no token for as long as the others live; so the CPU's share of a step goes to
+     * those who have waited longest for one. FastDecode+ keeps the order of arrival.
+     */
+    private static final Comparator<Sequence> WAITED_LONGEST =
+            Comparator.comparingInt((Sequence sequence) -> sequence.request().priority()).thenComparingLong(Sequence::lastTokenNanos);
 
     StepDraft draft(SchedulerState state) {
         StepDraft draft = gpuKv ? gpuSide(state) : AllHost.prefills(state, budget, chunked);
         List<Sequence> queue = HostTier.decodable(draft);
+        if (gpuKv) {
+            queue.sort(WAITED_LONGEST);
+        }
         cpuDecodes(draft, queue);
         reducePrefills(draft);
         boolean cpu = draft.load(0).cpuRows() + draft.load(1).cpuRows() > 0;

@@ -64,7 +64,7 @@ public final class Scene {
             throw new IllegalArgumentException("the " + place + " pool is too small for the scene");
         }
         sequence.advance(length - 1);
-        sequence.append(0);
+        sequence.append(0, 0);
         state.settle(sequence);
         return sequence;
     }
@@ -95,7 +95,7 @@ public final class Scene {
             Sequence sequence = sequences.get((int) chunk.sequence());
             sequence.advance(chunk.rows());
             if (chunk.sampler().isPresent()) {
-                sequence.append(0);
+                sequence.append(0, 0);
             }
         }));
         state.kv().checkIntegrity(state.live());

@@ -3,9 +3,11 @@ package dev.tandem.engine.strategy;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Scene;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -123,6 +125,20 @@ class NeoTest {
         scene.host(120);
         scene.host(90);
         assertThat(scene.draft(steps1To5(scene))).as("12 > 10 and 12 > 10.09").isEqualTo("[r0] [r2cpu]");
+    }
+
+    @Test
+    void step4TakesThoseThatHaveWaitedLongestForAToken() {
+        // one of 60 tokens hides behind T_l0 = 10, one behind T_l1 + T_ga0; the third waits, and is first in the next step
+        Scene scene = new Scene(10, 100, BUDGET).limit(200);
+        scene.gpu(10);
+        List<Sequence> host = List.of(scene.host(60), scene.host(60), scene.host(60));
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2cpu] [r1cpu]");
+        for (Sequence sequence : host.subList(0, 2)) {
+            sequence.advance(1);
+            sequence.append(0, 5);
+        }
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r1cpu] [r3cpu]");
     }
 
     @Test

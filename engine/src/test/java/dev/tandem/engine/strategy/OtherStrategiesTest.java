@@ -191,7 +191,7 @@ class OtherStrategiesTest {
         Scene measured = new Scene(50, 60, BUDGET);
         Sequence host = measured.host(9);
         for (int i = 0; i < 4; i++) {
-            host.append(0);
+            host.append(0, 0);
         }
         measured.state.now(1000);
         rules.rotate(new StepDraft(measured.state, BUDGET));
@@ -210,7 +210,7 @@ class OtherStrategiesTest {
             for (int i = 0; i < 4; i++) {
                 scene.state.kv().grow(sequence, sequence.length());
                 sequence.advance(1);
-                sequence.append(0);
+                sequence.append(0, 0);
             }
         }
         scene.state.now(1000);
@@ -227,7 +227,7 @@ class OtherStrategiesTest {
         for (int i = 0; i < 4; i++) {
             scene.state.kv().grow(gpu, gpu.length());
             gpu.advance(1);
-            gpu.append(0);
+            gpu.append(0, 0);
         }
         // the GPU's time per token is 250; the host's four first tokens may take 4 * 250 times the bound, and took 1000
         scene.state.now(1000);
