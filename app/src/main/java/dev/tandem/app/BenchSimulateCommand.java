@@ -12,7 +12,6 @@ import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
-import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.strategy.RidingRows;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.model.Checkpoint;
@@ -38,10 +37,11 @@ import picocli.CommandLine.Option;
             "Optimistic: copies over the link cost the GPU nothing, and no result is late but for the CPU's queue."
         })
 final class BenchSimulateCommand implements Callable<Integer> {
-    private static final int MOST_EXPLAINED = 10_000;
-
     @Mixin
     ModelOptions options;
+
+    @Mixin
+    WorkloadOptions workload;
 
     @Mixin
     BenchReport report;
@@ -49,20 +49,11 @@ final class BenchSimulateCommand implements Callable<Integer> {
     @CommandLine.Spec
     CommandLine.Model.CommandSpec spec;
 
-    @Option(
-            names = "--workload",
-            defaultValue = "synthetic:128/128",
-            description = "synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or reasoning (${DEFAULT-VALUE}).")
-    String workload;
-
     @Option(names = "--steady", defaultValue = "60", description = "Simulated seconds that are counted (${DEFAULT-VALUE}).")
     int steady;
 
     @Option(names = "--warm-up", defaultValue = "120", description = "Simulated seconds before (${DEFAULT-VALUE}).")
     int warmUp;
-
-    @Option(names = "--explain", description = "Say why each of the last steps was as it was.")
-    boolean explain;
 
     @Override
     public Integer call() throws IOException {
@@ -74,7 +65,7 @@ final class BenchSimulateCommand implements Callable<Integer> {
         Profile profile = Profile.parse(Files.readString(file), file.toString());
         options.gpu.device = "cuda";
         try (Checkpoint checkpoint = EngineAssembly.open(options)) {
-            Workload work = Workload.parse(workload, options.seed);
+            Workload work = workload.workload(options.seed);
             ExecutorLimits limits = limits(checkpoint.config(), profile);
             int context = Math.min(
                     options.maxModelLen.orElse(checkpoint.config().usableContext()),
@@ -88,16 +79,12 @@ final class BenchSimulateCommand implements Callable<Integer> {
             Map<String, Object> result = BenchReport.circumstances(
                     options, checkpoint.name(), spec.commandLine().getParseResult().originalArgs());
             result.put("machine", "simulated: " + profile.name());
-            result.put("workload", workload);
+            result.put("workload", workload.name);
             result.put("strategy", options.strategy.strategy);
             result.putAll(new SimulatedRun(config, scheduling.scheduler(), executor, clock, work)
                     .steady(BenchThroughputCommand.concurrency(options, limits, work), warmUp, steady));
             scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
-            if (explain) {
-                for (Decision decision : scheduling.log().last(MOST_EXPLAINED)) {
-                    System.err.println(decision);
-                }
-            }
+            workload.explain(scheduling.log(), System.err);
             report.write(result);
         }
         return 0;

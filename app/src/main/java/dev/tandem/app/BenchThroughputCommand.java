@@ -7,10 +7,8 @@ import dev.tandem.bench.Workload;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.execute.ExecutorLimits;
-import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.strategy.Strategy;
 import java.io.IOException;
-import java.io.PrintStream;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Callable;
@@ -28,22 +26,17 @@ import picocli.CommandLine.Option;
             "--steady, a window during which each finished request is replaced."
         })
 final class BenchThroughputCommand implements Callable<Integer> {
-    private static final int MOST_EXPLAINED = 10_000;
-
     @Mixin
     ModelOptions options;
+
+    @Mixin
+    WorkloadOptions workload;
 
     @Mixin
     BenchReport report;
 
     @CommandLine.Spec
     CommandLine.Model.CommandSpec spec;
-
-    @Option(
-            names = "--workload",
-            defaultValue = "synthetic:128/128",
-            description = "synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or reasoning (${DEFAULT-VALUE}).")
-    String workload;
 
     @Option(names = "--requests", defaultValue = "32", description = "Requests of a whole run (${DEFAULT-VALUE}).")
     int requests;
@@ -54,15 +47,12 @@ final class BenchThroughputCommand implements Callable<Integer> {
     @Option(names = "--warm-up", defaultValue = "5", description = "Seconds before the steady window (${DEFAULT-VALUE}).")
     int warmUp;
 
-    @Option(names = "--explain", description = "Say why each of the last steps was as it was.")
-    boolean explain;
-
     @Override
     public Integer call() throws InterruptedException, IOException {
         if (requests < 1 || steady.orElse(1) < 1) {
             throw new IllegalArgumentException("--requests and --steady must be at least 1");
         }
-        Workload work = Workload.parse(workload, options.seed);
+        Workload work = workload.workload(options.seed);
         Recorder recorder = new Recorder();
         Terminal terminal = Terminal.standardError();
         try (EngineAssembly assembly = EngineAssembly.start(options, false, false, recorder, System.err)) {
@@ -71,7 +61,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
             run.warmUp(Math.min(8, options.maxNumSeqs()), 64, 32);
             Map<String, Object> result = BenchReport.circumstances(
                     options, assembly.checkpoint().name(), spec.commandLine().getParseResult().originalArgs());
-            result.put("workload", workload);
+            result.put("workload", workload.name);
             result.put("strategy", options.strategy.strategy);
             Optional<Double> before = cpuRead();
             Optional<double[]> gpuBefore = assembly.gpuTime();
@@ -83,9 +73,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
                 result.put("ratio_to_gpu_only", 1.0);
             }
             assembly.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
-            if (explain) {
-                assembly.decisions().last(MOST_EXPLAINED).forEach(decision -> explain(decision, System.err));
-            }
+            workload.explain(assembly.decisions(), System.err);
             gpuBefore.ifPresent(earlier -> {
                 double[] now = assembly.gpuTime().orElseThrow();
                 double idle = now[1] - earlier[1];
@@ -106,11 +94,6 @@ final class BenchThroughputCommand implements Callable<Integer> {
         long host = options.strategy.chosen() == Strategy.GPU_ONLY ? 0 : (long) limits.hostBlocks() * limits.hostBlockTokens();
         double held = (gpu + host) / work.meanTokensHeld();
         return (int) Math.min(options.maxNumSeqs(), Math.ceil(held) + 2);
-    }
-
-    private static void explain(Decision decision, PrintStream out) {
-        out.println(decision);
-        decision.candidates().forEach(candidate -> out.println("    " + candidate));
     }
 
     /** What the CPU reads at most, where it computes. The engine rests meanwhile: nothing is submitted. */
