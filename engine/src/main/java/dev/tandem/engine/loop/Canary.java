@@ -51,11 +51,13 @@ final class Canary {
     }
 
     /** The requests as the engine shall have them. */
-    synchronized List<Request> watch(List<Request> requests) {
+    List<Request> watch(List<Request> requests) {
         if (rate == 0) {
             return requests;
         }
-        return requests.stream().map(request -> random.nextDouble() < rate ? watch(request) : request).toList();
+        synchronized (random) {
+            return requests.stream().map(request -> random.nextDouble() < rate ? watch(request) : request).toList();
+        }
     }
 
     private Request watch(Request request) {
