@@ -23,12 +23,12 @@ record Apex(
         boolean finish)
         implements Policy {
 
-    /** Algorithm 1. */
     @Override
     public void completed(double achieved) {
         async.completed(achieved);
     }
 
+    /** Algorithm 1. */
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         int cpuRequests = state.host().size() + state.inFlight().size();
@@ -109,8 +109,7 @@ record Apex(
      * most, the other choice is a step that the CPU works for as well.
      */
     private StepDraft worthier(StepDraft pipelined, StepDraft overlapped, String inequality, Decision why) {
-        Load decodes = overlapped.load(0);
-        double aToken = predictor.aToken(Math.max(1, decodes.gpuRows()), decodes.gpuTokens());
+        double aToken = predictor.aToken(overlapped.load(0));
         double pipe = predictor.worth(pipelined, aToken) / predictor.of(pipelined);
         double overlap = predictor.worth(overlapped, aToken) / predictor.of(overlapped);
         boolean pays = pipe > overlap;

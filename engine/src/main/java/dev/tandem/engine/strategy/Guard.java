@@ -14,7 +14,7 @@ import java.util.List;
  * smaller than the cost model's own error is none.
  *
  * <p>A step's work is worth the seconds that GPU-only would need for it, so that a prompt that lands on the host counts like any
- * other. Until the host has the rows that the CPU keeps up with, steps with slots or second passes bring less than they will:
+ * other. Until the host has the rows that pay most, steps with slots or second passes bring less than they will:
  * there the {@link Potential} decides, and windows are not judged, for a bounded time.
  *
  * <p>Two modes, GPU-only and offloading. Offloading begins after {@link Limits#votes} steps in a row whose prediction
@@ -40,7 +40,7 @@ public final class Guard implements Policy {
         public static final Limits DEFAULT = new Limits(0.05, 0.25, 64, 1024, 8192, 262_144, 6);
     }
 
-    /** Share of the rows that the CPU keeps up with from which the host counts as full. */
+    /** Share of the rows that pay most from which the host counts as full. */
     private static final double GROWN = 0.7;
 
     private final Policy strategy;
@@ -101,7 +101,7 @@ public final class Guard implements Policy {
             return offload;
         }
         StepDraft plain = gpuOnly.draft(state, new Decision());
-        double aToken = predictor.aToken(Math.max(1, plain.load(0).gpuRows()), plain.load(0).gpuTokens());
+        double aToken = predictor.aToken(plain.load(0));
         double offloadRate = rate(offload, aToken, why);
         double plainRate = rate(plain, aToken, why);
         if (plain.load(0).rows() == 0) {

@@ -104,9 +104,10 @@ public final class StepPredictor {
         return ends(rows, rows) + cost.layers() * (cost.linear(rows) + cost.gpuAttention(tokens));
     }
 
-    /** Seconds of GPU-only for a token of one of so many decode rows. */
-    double aToken(int rows, long tokens) {
-        return decodes(rows, tokens) / rows;
+    /** Seconds of GPU-only for a token of one of the load's decode rows, or of the only one where it has none. */
+    double aToken(Load load) {
+        int rows = Math.max(1, load.gpuRows());
+        return decodes(rows, load.gpuTokens()) / rows;
     }
 
     /** A step of GPU rows in one sub-batch and host rows in the other. */
