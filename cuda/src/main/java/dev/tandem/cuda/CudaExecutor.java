@@ -156,7 +156,7 @@ public final class CudaExecutor implements Executor {
                     device, kernels, shape, gpuBlocks, hybrid ? stagingBlocks() : 0, options.hostBytes(), maxSequences));
             stream.fill(pools.gpu(), 0);
             forward.pools(pools, gpuBlocks);
-            Optional<FlightDeck> deck = hybrid ? Optional.of(own(new FlightDeck(device, stream, shape))) : Optional.empty();
+            Optional<FlightDeck> deck = hybrid ? Optional.of(own(new FlightDeck(device, stream, shape, 2 * options.watchdogNanos()))) : Optional.empty();
             deck.ifPresent(forward::flights);
             layout = new StepLayout(shape, forward.attentionBlocks());
             timer = own(new StepTimer(device, stream, forward, layout, shape));

@@ -36,6 +36,8 @@ final class CudaForward implements AutoCloseable {
     private static final int MOST_PARTS = 512;
     /** prefill.cu. */
     private static final int PART_THREADS = 256;
+    /** Thread blocks a multiprocessor that wait for host rows: a quarter of what it holds, so that those that send them fit. */
+    private static final int COLLECTORS = 4;
 
     private final Device device;
     private final Kernels kernels;
@@ -287,7 +289,7 @@ final class CudaForward implements AutoCloseable {
         }
         if (extent.hostRows() > 0) {
             kernels.collect.launch(
-                    stream, extent.hostRows(), 1, pass.step().header(), pass.step().slots(), flights, layer, index * config.layers() + layer,
+                    stream, Math.min(extent.hostRows(), multiprocessors * COLLECTORS), 1, pass.step().header(), pass.step().slots(), flights, layer, index * config.layers() + layer,
                     a.attended().address());
         }
     }

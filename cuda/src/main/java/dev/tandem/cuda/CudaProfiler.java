@@ -260,6 +260,9 @@ final class CudaProfiler {
         try {
             workers.wake();
             double waiting = timer.hostRow(prompts, flight, true, () -> rings.promise(layers), REPEATS);
+            if (rings.hasGivenUp()) {
+                throw new CudaException(HostRows.IN_VAIN);
+            }
             double passing = timer.hostRow(prompts, flight, false, () -> 0, REPEATS);
             return Math.max(0, waiting - passing) / 1e3 / layers / 2;
         } finally {

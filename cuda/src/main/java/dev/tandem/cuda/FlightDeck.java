@@ -37,7 +37,8 @@ final class FlightDeck implements AutoCloseable {
     private final DeviceBuffer structure;
     private final FlightRings rings;
 
-    FlightDeck(Device device, Stream stream, ModelShape shape) {
+    /** @param patienceNanos how long a step waits for a row's attention in a layer before it gives up */
+    FlightDeck(Device device, Stream stream, ModelShape shape, long patienceNanos) {
         ModelConfig config = shape.config();
         int layers = config.layers();
         int half = shape.type().bytes();
@@ -74,7 +75,8 @@ final class FlightDeck implements AutoCloseable {
             residual.address(), angles.address(), draws.address(), leaving.address(), slotMaps.address(), outgoing.address(),
             incoming.address(), departures.address(), arrivals.address(), counters.address(), counters.address() + 8L * layers,
             counters.address() + 16L * layers, taskRing.address(), readyRing.address(), sent.address(), results.address(), MOST - 1,
-            stamps.address(), asked.address(), answered.address(), answered.address() + 8L * MOST, waits.address()
+            stamps.address(), asked.address(), answered.address(), answered.address() + 8L * MOST, waits.address(),
+            patienceNanos
         };
         try (PinnedBuffer staging = device.pinned(8L * addresses.length, "addresses")) {
             MemorySegment.copy(addresses, 0, staging.memory(), JAVA_LONG, 0, addresses.length);

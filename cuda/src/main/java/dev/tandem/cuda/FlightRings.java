@@ -36,6 +36,8 @@ final class FlightRings {
     private static final VarHandle LONG = JAVA_LONG.varHandle();
     private static final long NO_ENTRY = -1;
     private static final int MOST_PARTS = 4;
+    /** Where {@link Memory#answered} says so, in bytes. */
+    private static final long GIVEN_UP = (long) MOST * Long.BYTES;
 
     /** A row whose attention threw. */
     record Failure(Flight flight, Throwable cause) {}
@@ -137,7 +139,12 @@ final class FlightRings {
 
     /** Nobody answers any more: steps no longer wait. */
     void giveUp() {
-        memory.answered().setAtIndex(JAVA_LONG, MOST, 1);
+        LONG.setRelease(memory.answered(), GIVEN_UP, 1L);
+    }
+
+    /** Whether steps no longer wait; one that has waited for too long says so itself. */
+    boolean hasGivenUp() {
+        return (long) LONG.getAcquire(memory.answered(), GIVEN_UP) != 0;
     }
 
     Collection<Flight> all() {

@@ -21,6 +21,9 @@ import java.util.Set;
  * <p>Owned by: engine thread.
  */
 final class HostRows implements AutoCloseable {
+    /** The workers are well, so their tasks have not reached them. */
+    static final String IN_VAIN = "a step waited in vain for its rows' attention on the CPU, for longer than twice --host-watchdog";
+
     private final FlightRings rings;
     private final FlightWorkers workers;
     private final List<Flight> passing = new ArrayList<>();
@@ -79,9 +82,15 @@ final class HostRows implements AutoCloseable {
     /** While a step waits: it does no longer when a worker is gone or stalled. */
     void watch() {
         if (gaveUp.isEmpty()) {
-            gaveUp = workers.check();
-            gaveUp.ifPresent(trouble -> rings.giveUp());
+            trouble().ifPresent(trouble -> rings.giveUp());
         }
+    }
+
+    private Optional<String> trouble() {
+        if (gaveUp.isEmpty()) {
+            gaveUp = workers.check().or(() -> rings.hasGivenUp() ? Optional.of(IN_VAIN) : Optional.empty());
+        }
+        return gaveUp;
     }
 
     /** The step is over, and so are the rows that passed in it, unless {@link #collect} has named them. */
@@ -130,7 +139,7 @@ final class HostRows implements AutoCloseable {
         if (!rings.isFlying()) {
             return;
         }
-        gaveUp.or(workers::check).ifPresent(trouble -> {
+        trouble().ifPresent(trouble -> {
             lost = trouble;
             rings.giveUp();
             List<Flight> all = List.copyOf(rings.all());

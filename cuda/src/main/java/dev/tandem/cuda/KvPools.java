@@ -34,8 +34,9 @@ final class KvPools implements AutoCloseable {
     private static final long WORD = 4;
     /** Random words that repeat. */
     private static final int PATTERNS = 1021;
-    /** Thread blocks that copy: enough for the link, few enough to leave the multiprocessors to the step. */
-    private static final int MOST_COPY_BLOCKS = 16;
+    /** Thread blocks that copy: two fill the link, and products that want whole multiprocessors get none where one copies. */
+    private static final int MOST_COPY_BLOCKS = 4;
+    private static final int MULTIPROCESSORS_A_COPY_BLOCK = 8;
     /** Pools below this are not worth huge pages. */
     private static final long LEAST_HUGE = 256L << 20;
 
@@ -72,7 +73,7 @@ final class KvPools implements AutoCloseable {
         this.stagingBlocks = stagingBlocks;
         this.hostBlockBytes = HostFormat.blockBytes(shape);
         this.hostBlocks = (int) Math.min(Integer.MAX_VALUE / HostFormat.BLOCK_TOKENS, hostBytes / (hostBlockBytes * layers));
-        this.copyBlocks = Math.min(MOST_COPY_BLOCKS, device.multiprocessors());
+        this.copyBlocks = Math.clamp(device.multiprocessors() / Integer.getInteger("x.copy", MULTIPROCESSORS_A_COPY_BLOCK), 1, MOST_COPY_BLOCKS);
         this.gpu = device.allocate(((long) gpuBlocks * layers + STAGES * stagingBlocks) * shape.blockBytes(), "the GPU KV pool");
         long bytes = hostBytes();
         this.host = bytes < LEAST_HUGE ? device.pinned(bytes, "the host KV pool") : device.pinnedHuge(bytes, "the host KV pool");

@@ -58,8 +58,12 @@ class CudaModelTest {
     /** @param attentionThreads for rows of the host pool; 0 for none */
     static CudaExecutor executor(
             String family, DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
+        return executor(family, new CudaOptions(
+                0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 8 << 20, 256, 128, graphs, attentionThreads, watchdogMillis * 1_000_000));
+    }
+
+    static CudaExecutor executor(String family, CudaOptions options) {
         Checkpoint checkpoint = Checkpoint.open(FAMILIES.resolve(family), LoadFormat.AUTO, 0);
-        CudaOptions options = new CudaOptions(0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 8 << 20, 256, 128, graphs, attentionThreads, watchdogMillis * 1_000_000);
         return new CudaExecutor(checkpoint, options, GpuRig.libraries(), GpuRig.compiler(), Clock.system(), Timeline.OFF);
     }
 

@@ -11,6 +11,7 @@ import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.SubBatch;
+import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.SamplingParams;
@@ -26,7 +27,9 @@ import java.io.IOException;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.SplittableRandom;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -158,6 +161,36 @@ class HybridModelTest {
                         .as("sequence %d, position %d of two sub-batches", sampled.get(i), at)
                         .isLessThan(bound);
             }
+        }
+    }
+
+    /** On few multiprocessors, which what waits for them must not fill: their rows could not be sent. */
+    @Test
+    void moreRowsAreWaitedForThanMultiprocessorsHoldBlocks() throws IOException {
+        Golden golden = Golden.of("llama31");
+        int[] tokens = golden.prompt();
+        int rows = 200;
+        CudaOptions options = new CudaOptions(
+                0, 8, DataType.BFLOAT16, 0.5, OptionalInt.of(40), 32 << 20, 256, 256, true, 3, 10_000_000_000L);
+        try (CudaExecutor executor = CudaModelTest.executor("llama31", options)) {
+            List<Chunk> first = IntStream.range(0, rows)
+                    .mapToObj(i -> chunk(i, tokens, 0, 1, new int[] {i}, KvReader.GPU_WHILE_LANDING))
+                    .toList();
+            run(executor, plan(List.of(), first, List.of()));
+            List<Chunk> chunks = IntStream.range(0, rows).mapToObj(i -> row(i, tokens, 1, new int[] {i})).toList();
+            for (int repeat = 0; repeat < 3; repeat++) {
+                StepResult result = run(executor, plan(List.of(), chunks, List.of()));
+                assertThat(result.lost()).isEmpty();
+                assertThat(result.sampled()).hasSize(rows);
+                for (int i = 0; i < rows; i++) {
+                    assertThat(CudaModelTest.error(executor.logits(i), golden, 1))
+                            .as("row %d", i)
+                            .isLessThan(CudaModelTest.bound(DataType.BFLOAT16));
+                }
+            }
+            Profile profile = executor.profile("8 multiprocessors");
+            assertThat(profile.stageOverhead()).isPositive();
+            assertThat(profile.cpuAttention()).isNotEmpty();
         }
     }
 

@@ -23,6 +23,8 @@ public final class Kernels implements AutoCloseable {
     /** Parts of a row's argmax; sample.cu. */
     public static final int ARGMAX_PARTS = 16;
     private static final int SKINNY_CHUNK_BYTES = 8 * 32 * 16;
+    /** rows.cu. */
+    private static final int MOVE_THREADS = 512;
 
     private final List<CudaModule> modules = new ArrayList<>();
     public final Kernel embed;
@@ -59,8 +61,8 @@ public final class Kernels implements AutoCloseable {
         addNorm = rows.waitingKernel("add_norm", Math.min(1024, shape.hidden() / 4 + 31 & ~31), 0);
         ropeStore = rows.waitingKernel("rope_store", 128, 0);
         swiglu = rows.waitingKernel("swiglu", 256, 0);
-        moveOut = rows.kernel("move_out", 256, 0);
-        moveIn = rows.kernel("move_in", 256, 0);
+        moveOut = rows.kernel("move_out", MOVE_THREADS, 0);
+        moveIn = rows.kernel("move_in", MOVE_THREADS, 0);
         decodeAttention = modules.get(1).waitingKernel("decode_attention", shape.decodeWarps() * 32, 0);
         prefillAttention = modules.get(2)
                 .waitingKernel("prefill_attention", 256, shape.prefillStages(device.sharedMemoryPerBlock()) * shape.stageBytes());

@@ -34,30 +34,39 @@ extern "C" __global__ void __launch_bounds__(128) depart(const int *header, cons
     }
 }
 
+// Nobody waits for ever: after the patience the step gives up in the host's place, which sees it.
+__device__ __forceinline__ void awaitAnswer(const Flights *flights, int flight, wide wanted) {
+    wide began = nanos();
+    while (flights->answered[flight] != wanted && *flights->givenUp == 0) {
+        if (nanos() - began > flights->patience) *flights->givenUp = 1;
+        __nanosleep(500);
+    }
+    __threadfence_system();
+}
+
 // The other way: waits for each row's attention, unless the host has given up, and brings it to attended [rows][HEADS][HEAD_WIDTH].
-// at: sub-batch * layers + layer
+// The grid may be smaller than the rows: `depart`, which may come later, needs room beside blocks that wait. So do not let the
+// next kernels in before all is there: they would take that room. at: sub-batch * layers + layer
 extern "C" __global__ void __launch_bounds__(128) collect(const int *header, const int *slots, const Flights *flights, int layer, int at, half16 *attended) {
-    dependentsLaunch();
     dependencyWait();
     const HostRows *rows = hostRows(header);
     const int EIGHTS = HEAD_DIM / 8;
-    int row = rows->first + blockIdx.x, flight = hostFlight(slots[row]);
-    if (threadIdx.x == 0) {
-        if (blockIdx.x == 0) flights->waits[2 * at] = nanos();
-        wide wanted = rows->base + (wide)layer * rows->all + rows->offset + blockIdx.x + 1;
-        while (flights->answered[flight] != wanted && *flights->givenUp == 0) __nanosleep(500);
-        __threadfence_system();
-    }
-    __syncthreads();
-    const uint4 *from = (const uint4 *)(flights->results + (size_t)flight * HEADS * HEAD_DIM);
-    half16 *to = attended + (size_t)row * HEADS * HEAD_WIDTH;
+    if (blockIdx.x == 0 && threadIdx.x == 0) flights->waits[2 * at] = nanos();
+    for (int i = blockIdx.x; i < rows->count; i += gridDim.x) {
+        int row = rows->first + i, flight = hostFlight(slots[row]);
+        if (threadIdx.x == 0) awaitAnswer(flights, flight, rows->base + (wide)layer * rows->all + rows->offset + i + 1);
+        __syncthreads();
+        if (i + gridDim.x >= rows->count) dependentsLaunch();
+        const uint4 *from = (const uint4 *)(flights->results + (size_t)flight * HEADS * HEAD_DIM);
+        half16 *to = attended + (size_t)row * HEADS * HEAD_WIDTH;
 #pragma unroll 4
-    for (int i = threadIdx.x; i < HEADS * EIGHTS; i += 128) {
-        uint4 v;
-        asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from + i));
-        *(uint4 *)(to + i / EIGHTS * HEAD_WIDTH + i % EIGHTS * 8) = v;
+        for (int j = threadIdx.x; j < HEADS * EIGHTS; j += 128) {
+            uint4 v;
+            asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from + j));
+            *(uint4 *)(to + j / EIGHTS * HEAD_WIDTH + j % EIGHTS * 8) = v;
+        }
+        if (i == rows->count - 1 && threadIdx.x == 0) flights->waits[2 * at + 1] = nanos();
     }
-    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) flights->waits[2 * at + 1] = nanos();
 }
 
 // What a step tells the host: chosen tokens, who sits in the slots after the last layer, and when it reported, with slots when

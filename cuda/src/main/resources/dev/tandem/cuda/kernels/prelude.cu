@@ -167,6 +167,7 @@ struct Flights {
     volatile wide *answered;  // [flights] number + 1 of the last answer
     volatile int *givenUp;    // not 0: nobody answers any more
     wide *waits;              // [2 sub-batches][layers][2] when `collect` began to wait, and when all was there
+    wide patience;            // nanoseconds that `collect` waits for a row
 };
 
 // Host rows of a sub-batch, as its header says: `count` rows from `first` on. Their tasks of a layer are numbered from

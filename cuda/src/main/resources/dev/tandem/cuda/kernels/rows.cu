@@ -206,70 +206,94 @@ extern "C" __global__ void __launch_bounds__(256) swiglu(const half16 *gateUp, h
 struct Move { int host, tokens, gpu[4], unused0, unused1; };
 struct Moves { int count, unused[7]; Move list[1]; };
 
-// KV of `layers` layers from GPU blocks to host blocks; items are (layer, move, KV head), which the thread blocks take in turn.
-// gpu and host point at the first layer; gpuLayer and hostLayer are words to the next one. V of tokens that are not there is
-// zero, and so are the rows that pad K.
-extern "C" __global__ void __launch_bounds__(256) move_out(const word *gpu, word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
+__device__ __forceinline__ word component(const uint4 &v, int i) { return ((const word *)&v)[i]; }
+// four rows of four columns become four columns of four rows
+__device__ __forceinline__ void transpose(uint4 *v) {
+    uint4 r[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) r[i] = make_uint4(component(v[0], i), component(v[1], i), component(v[2], i), component(v[3], i));
+#pragma unroll
+    for (int i = 0; i < 4; i++) v[i] = r[i];
+}
+
+// A thread's part of one KV head of a moved block: K of four tokens by eight dimensions, and four times four dimensions of V of
+// two tokens. No shared memory: these run beside kernels that want all of it.
+#define MOVE_THREADS 512
+#define PARTS_A_HEAD (2 * HEAD_WIDTH)
+struct MovePart {
+    const Move *move;
+    int layer, head, token, pair, part;
+    __device__ __forceinline__ MovePart(const Moves *moves, int count, long at) {
+        part = at % PARTS_A_HEAD;
+        int item = at / PARTS_A_HEAD;
+        head = item % KV_HEADS;
+        layer = item / KV_HEADS / count;
+        move = &moves->list[item / KV_HEADS % count];
+        token = part % (HOST_TOKENS / 4) * 4;
+        pair = part / (HOST_TOKENS / 4) * 4;
+    }
+    __device__ __forceinline__ long gpuTile(int token) const { return ((long)move->gpu[token / BLOCK_TOKENS] * KV_HEADS + head) * KV_TILE; }
+    __device__ __forceinline__ long gpuKeys(int token) const { return gpuTile(token) + token % BLOCK_TOKENS * (HEAD_WIDTH / 2) + pair; }
+    __device__ __forceinline__ long host() const { return ((long)move->host * KV_HEADS + head) * HOST_HEAD_WORDS; }
+    __device__ __forceinline__ long hostKeys(int i) const { return host() + (pair + i) * HOST_TOKENS + token; }
+    // the i-th of V's: tokens 2 at / (HEAD_WIDTH / 4) and the next
+    __device__ __forceinline__ int valuePair(int i) const { return (part + i * PARTS_A_HEAD) / (HEAD_WIDTH / 4); }
+    __device__ __forceinline__ int valueDim(int i) const { return (part + i * PARTS_A_HEAD) % (HEAD_WIDTH / 4) * 4; }
+    __device__ __forceinline__ long gpuValues(int i) const {
+        int first = 2 * valuePair(i);
+        return gpuTile(first) + KV_TILE / 2 + first % BLOCK_TOKENS / 2 * HEAD_WIDTH + valueDim(i);
+    }
+    __device__ __forceinline__ long hostValues(int i) const { return host() + HOST_KEY_WORDS + valuePair(i) * HEAD_DIM + valueDim(i); }
+};
+
+// KV of `layers` layers from GPU blocks to host blocks. gpu and host point at the first layer; gpuLayer and hostLayer are words
+// to the next one. V of tokens that are not there is zero, and so are the rows that pad K.
+extern "C" __global__ void __launch_bounds__(MOVE_THREADS, 2) move_out(const word *gpu, word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
     int count = moves->count;
-    __shared__ word keys[HOST_TOKENS][HEAD_WIDTH / 2 + 1];
-    for (int item = blockIdx.x; item < layers * count * KV_HEADS; item += gridDim.x) {
-        int head = item % KV_HEADS, layer = item / KV_HEADS / count;
-        Move move = moves->list[item / KV_HEADS % count];
-        const word *source = gpu + layer * gpuLayer;
-        word *target = host + layer * hostLayer + ((long)move.host * KV_HEADS + head) * HOST_HEAD_WORDS;
-        __syncthreads();
-        for (int i = threadIdx.x; i < HOST_TOKENS * HEAD_WIDTH / 8; i += 256) {
-            int token = i / (HEAD_WIDTH / 8), at = i % (HEAD_WIDTH / 8) * 4;
-            uint4 v = make_uint4(0, 0, 0, 0);
-            if (token < move.tokens) v = *(const uint4 *)(source + ((long)move.gpu[token / BLOCK_TOKENS] * KV_HEADS + head) * KV_TILE + token % BLOCK_TOKENS * (HEAD_WIDTH / 2) + at);
-            keys[token][at] = v.x; keys[token][at + 1] = v.y; keys[token][at + 2] = v.z; keys[token][at + 3] = v.w;
-        }
-        __syncthreads();
-        for (int i = threadIdx.x; i < HOST_KEY_WORDS / 4; i += 256) {
-            int pair = i / (HOST_TOKENS / 4), token = i % (HOST_TOKENS / 4) * 4;
-            bool real = pair < HEAD_DIM / 2;
-            ((uint4 *)target)[i] = real ? make_uint4(keys[token][pair], keys[token + 1][pair], keys[token + 2][pair], keys[token + 3][pair])
-                                        : make_uint4(0, 0, 0, 0);
-        }
-        for (int i = threadIdx.x; i < HOST_TOKENS / 2 * HEAD_DIM / 4; i += 256) {
-            int pair = i / (HEAD_DIM / 4), dim = i % (HEAD_DIM / 4) * 4, token = pair * 2;
-            uint4 v = make_uint4(0, 0, 0, 0);
-            if (token < move.tokens) {
-                v = *(const uint4 *)(source + ((long)move.gpu[token / BLOCK_TOKENS] * KV_HEADS + head) * KV_TILE + KV_TILE / 2 + token % BLOCK_TOKENS / 2 * HEAD_WIDTH + dim);
-                if (token + 1 == move.tokens) v = make_uint4(v.x & 0xffff, v.y & 0xffff, v.z & 0xffff, v.w & 0xffff);
-            }
-            ((uint4 *)(target + HOST_KEY_WORDS))[i] = v;
+    const uint4 zero = make_uint4(0, 0, 0, 0);
+    for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_A_HEAD; at += (long)gridDim.x * MOVE_THREADS) {
+        MovePart part(moves, count, at);
+        const word *source = gpu + part.layer * gpuLayer;
+        word *target = host + part.layer * hostLayer;
+        int tokens = part.move->tokens;
+        uint4 k[4], v[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) k[i] = part.token + i < tokens ? *(const uint4 *)(source + part.gpuKeys(part.token + i)) : zero;
+#pragma unroll
+        for (int i = 0; i < 4; i++) v[i] = 2 * part.valuePair(i) < tokens ? *(const uint4 *)(source + part.gpuValues(i)) : zero;
+        transpose(k);
+#pragma unroll
+        for (int i = 0; i < 4; i++) *(uint4 *)(target + part.hostKeys(i)) = part.pair + i < HEAD_DIM / 2 ? k[i] : zero;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (2 * part.valuePair(i) + 1 == tokens) v[i] = make_uint4(v[i].x & 0xffff, v[i].y & 0xffff, v[i].z & 0xffff, v[i].w & 0xffff);
+            if (part.valueDim(i) < HEAD_DIM) *(uint4 *)(target + part.hostValues(i)) = v[i];
         }
     }
 }
 
 // the other way
-extern "C" __global__ void __launch_bounds__(256) move_in(word *gpu, const word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
+extern "C" __global__ void __launch_bounds__(MOVE_THREADS, 2) move_in(word *gpu, const word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
     int count = moves->count;
-    __shared__ word keys[HOST_TOKENS][HEAD_WIDTH / 2 + 1];
-    for (int item = blockIdx.x; item < layers * count * KV_HEADS; item += gridDim.x) {
-        int head = item % KV_HEADS, layer = item / KV_HEADS / count;
-        Move move = moves->list[item / KV_HEADS % count];
-        word *target = gpu + layer * gpuLayer;
-        const word *source = host + layer * hostLayer + ((long)move.host * KV_HEADS + head) * HOST_HEAD_WORDS;
-        __syncthreads();
-        for (int i = threadIdx.x; i < HEAD_WIDTH / 2 * HOST_TOKENS / 4; i += 256) {
-            int pair = i / (HOST_TOKENS / 4), token = i % (HOST_TOKENS / 4) * 4;
-            uint4 v = pair < HEAD_DIM / 2 ? ((const uint4 *)source)[i] : make_uint4(0, 0, 0, 0);
-            keys[token][pair] = v.x; keys[token + 1][pair] = v.y; keys[token + 2][pair] = v.z; keys[token + 3][pair] = v.w;
+    const uint4 zero = make_uint4(0, 0, 0, 0);
+    for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_A_HEAD; at += (long)gridDim.x * MOVE_THREADS) {
+        MovePart part(moves, count, at);
+        word *target = gpu + part.layer * gpuLayer;
+        const word *source = host + part.layer * hostLayer;
+        int tokens = part.move->tokens;
+        uint4 k[4], v[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) k[i] = part.token < tokens && part.pair + i < HEAD_DIM / 2 ? *(const uint4 *)(source + part.hostKeys(i)) : zero;
+#pragma unroll
+        for (int i = 0; i < 4; i++) v[i] = 2 * part.valuePair(i) < tokens && part.valueDim(i) < HEAD_DIM ? *(const uint4 *)(source + part.hostValues(i)) : zero;
+        transpose(k);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (part.token + i < tokens) *(uint4 *)(target + part.gpuKeys(part.token + i)) = k[i];
         }
-        __syncthreads();
-        for (int i = threadIdx.x; i < HOST_TOKENS * HEAD_WIDTH / 8; i += 256) {
-            int token = i / (HEAD_WIDTH / 8), at = i % (HEAD_WIDTH / 8) * 4;
-            if (token >= move.tokens) break;
-            *(uint4 *)(target + ((long)move.gpu[token / BLOCK_TOKENS] * KV_HEADS + head) * KV_TILE + token % BLOCK_TOKENS * (HEAD_WIDTH / 2) + at) =
-                make_uint4(keys[token][at], keys[token][at + 1], keys[token][at + 2], keys[token][at + 3]);
-        }
-        for (int i = threadIdx.x; i < HOST_TOKENS / 2 * HEAD_WIDTH / 4; i += 256) {
-            int pair = i / (HEAD_WIDTH / 4), dim = i % (HEAD_WIDTH / 4) * 4, token = pair * 2;
-            if (token >= move.tokens) break;
-            *(uint4 *)(target + ((long)move.gpu[token / BLOCK_TOKENS] * KV_HEADS + head) * KV_TILE + KV_TILE / 2 + token % BLOCK_TOKENS / 2 * HEAD_WIDTH + dim) =
-                dim < HEAD_DIM ? *(const uint4 *)(source + HOST_KEY_WORDS + pair * HEAD_DIM + dim) : make_uint4(0, 0, 0, 0);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (2 * part.valuePair(i) < tokens) *(uint4 *)(target + part.gpuValues(i)) = v[i];
         }
     }
 }
