@@ -64,6 +64,8 @@ public final class CudaExecutor implements Executor {
     private static final double STEP_OVERHEAD = 60e-6;
     /** Cores for the engine and the server. */
     private static final int CORES_LEFT = 2;
+    /** Where a step's products take longer, what graphs save is nothing beside what kernels wait for room. */
+    private static final double LONG_PRODUCTS_MILLIS = 8;
     /** Compute capability. */
     private static final int LEAST_WITH_BFLOAT16 = 80;
     /** Left for graphs and what the driver takes later. */
@@ -185,6 +187,9 @@ public final class CudaExecutor implements Executor {
             warmUp();
             timer.chooseMethods(decodeInputs);
             int riding = RidingRows.of(rows -> timer.products(decodeInputs, rows), graphRows);
+            if (hybrid && timer.products(decodeInputs, Kernels.SKINNY_ROWS) > LONG_PRODUCTS_MILLIS) {
+                landByCopyEngine();
+            }
             limits = new ExecutorLimits(
                     checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
                     pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
@@ -262,7 +267,7 @@ public final class CudaExecutor implements Executor {
     private int affordableBlocks(long used) {
         Device.Memory memory = device.memory();
         long budget = Math.min((long) (options.memoryUtilization() * memory.total()) - used, memory.free()) - RESERVE_BYTES;
-        long staging = options.attentionThreads() > 0 ? 2 * stagingBlocks() * shape.blockBytes() : 0;
+        long staging = options.attentionThreads() > 0 ? Landings.STAGES * stagingBlocks() * shape.blockBytes() + Landings.bytes(shape) : 0;
         long blocks = (budget - staging) / (shape.blockBytes() * layers());
         if (blocks < 1) {
             throw new CudaException(String.format(
@@ -312,7 +317,8 @@ public final class CudaExecutor implements Executor {
 
     /** Who attends on the CPU; empty without attention threads. */
     public Optional<String> hostAttention() {
-        return hostRows.map(HostRows::workers).map(w -> "host attention: " + w.count() + " threads" + (w.isPinned() ? " pinned" : "") + ", " + w.implementation());
+        return hostRows.map(HostRows::workers).map(w -> "host attention: " + w.count() + " threads" + (w.isPinned() ? " pinned" : "") + ", " + w.implementation()
+                + (pools.landings().usesCopyEngine() ? "; prompts land by the copy engine" : ""));
     }
 
     /** Bytes of weights that a decoding step reads. */
@@ -461,6 +467,11 @@ public final class CudaExecutor implements Executor {
         }
         readLogits(index);
         return sampler.choose(logits, 0, limits.vocabulary(), scratch);
+    }
+
+    /** Prompts that land are carried by the copy engine from now on, whatever the GPU. */
+    void landByCopyEngine() {
+        pools.landings().useCopyEngine();
     }
 
     /** For tests: the workers end as if they had died. */

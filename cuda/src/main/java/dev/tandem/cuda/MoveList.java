@@ -6,6 +6,7 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
+import java.util.Arrays;
 
 /**
  * KV to convert between the block formats: their number, then a host block and the GPU blocks of its tokens each
@@ -19,7 +20,13 @@ final class MoveList implements AutoCloseable {
 
     private final DeviceBuffer device;
     private final PinnedBuffer pinned;
+    private int[] hosts = new int[64];
     private int count;
+
+    /** Host blocks that lie one after the other, {@code slot} being the first one's number in the list. */
+    interface Run {
+        void accept(int host, int slot, int blocks);
+    }
 
     MoveList(Device owner, int most, String label) {
         device = owner.allocate(bytes(most), label);
@@ -46,9 +53,12 @@ final class MoveList implements AutoCloseable {
     void add(int[] hostBlocks, int[] gpuBlocks, int first, int tokens) {
         int begin = first / HostFormat.BLOCK_TOKENS * HostFormat.BLOCK_TOKENS;
         for (int from = begin; from < tokens; from += HostFormat.BLOCK_TOKENS) {
+            if (count == hosts.length) {
+                hosts = Arrays.copyOf(hosts, 2 * count);
+            }
+            hosts[count] = hostBlocks[from / HostFormat.BLOCK_TOKENS];
             int at = INTS * ++count;
             int here = Math.min(HostFormat.BLOCK_TOKENS, tokens - from);
-            set(at, hostBlocks[from / HostFormat.BLOCK_TOKENS]);
             set(at + 1, here);
             for (int i = 0; i < RATIO; i++) {
                 set(at + 2 + i, i * ModelShape.BLOCK_TOKENS < here ? gpuBlocks[from / ModelShape.BLOCK_TOKENS + i] : 0);
@@ -60,9 +70,22 @@ final class MoveList implements AutoCloseable {
         pinned.memory().setAtIndex(JAVA_INT, at, value);
     }
 
-    void upload(Stream stream) {
+    void forEachRun(Run run) {
+        for (int first = 0, next; first < count; first = next) {
+            for (next = first + 1; next < count && hosts[next] == hosts[next - 1] + 1; ) {
+                next++;
+            }
+            run.accept(hosts[first], first, next - first);
+        }
+    }
+
+    /** @param numbered whether kernels shall see host blocks by their number in the list */
+    void upload(Stream stream, boolean numbered) {
         if (count > 0) {
             set(0, count);
+            for (int i = 0; i < count; i++) {
+                set(INTS * (i + 1), numbered ? i : hosts[i]);
+            }
             stream.upload(device, 0, pinned.memory(), bytes(count));
         }
     }

@@ -73,7 +73,9 @@ final class StepLauncher {
             pools.end(stream);
             return new Launched(List.of(), List.of(), 0, 0, 0);
         }
-        boolean replayed = batches.size() == 1 && waiting == 0 && rows <= inputs.graphRows();
+        boolean captured = !pools.landings().usesCopyEngine()
+                || batches.stream().flatMap(List::stream).noneMatch(chunk -> chunk.reader() == KvReader.GPU_WHILE_LANDING);
+        boolean replayed = captured && batches.size() == 1 && waiting == 0 && rows <= inputs.graphRows();
         Launched launched = replayed
                 ? replay(plan, batches.getFirst(), rows, slots)
                 : passes(plan, batches, slots, waiting);

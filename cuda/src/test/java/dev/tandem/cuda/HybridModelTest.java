@@ -118,11 +118,16 @@ class HybridModelTest {
             double landed = CudaModelTest.error(fly(executor, tokens, half, host, List.of()), golden, half);
             assertThat(landed).as("%s %s, a prompt that landed on the host", family, type).isLessThan(bound);
             int[] cuts = {0, 7, half - 1, half};
-            for (int i = 1; i < cuts.length; i++) {
-                run(executor, plan(List.of(), List.of(prompt(tokens, cuts[i - 1], cuts[i], host, KvReader.GPU_WHILE_LANDING)), List.of()));
+            for (String carrier : List.of("kernels", "the copy engine")) {
+                for (int i = 1; i < cuts.length; i++) {
+                    run(executor, plan(List.of(), List.of(prompt(tokens, cuts[i - 1], cuts[i], host, KvReader.GPU_WHILE_LANDING)), List.of()));
+                }
+                double chunked = CudaModelTest.error(fly(executor, tokens, half, host, List.of()), golden, half);
+                assertThat(chunked).as("%s %s, a prompt that landed in chunks, by %s", family, type, carrier).isLessThan(bound);
+                host = new int[] {4, 5, 1};
+                executor.landByCopyEngine();
             }
-            double chunked = CudaModelTest.error(fly(executor, tokens, half, host, List.of()), golden, half);
-            assertThat(chunked).as("%s %s, a prompt that landed in chunks", family, type).isLessThan(bound);
+            host = new int[] {2, 0, 3};
             run(executor, plan(List.of(), List.of(row(1, tokens, half, host)), List.of()));
             double waited = CudaModelTest.error(executor.logits(0), golden, half);
             assertThat(waited).as("%s %s, a row that its step waits for", family, type).isLessThan(bound);
@@ -239,11 +244,26 @@ class HybridModelTest {
                 "changing, seed 9", (state, why) -> policies.get(random.nextInt(policies.size())).draft(state, why), budget);
     }
 
+    @Test
+    void greedyTokensMatchTransformersWhenPromptsLandByTheCopyEngine() throws IOException {
+        Budget budget = new Budget(200, 100, 200);
+        CudaExecutor executor = executor();
+        executor.landByCopyEngine();
+        greedyTokensMatch("by the copy engine", policy(Placement.MIXED, budget), budget, executor);
+    }
+
+    private static CudaExecutor executor() {
+        return CudaModelTest.executor("llama31", DataType.FLOAT16, 60, true, 3, 10_000);
+    }
+
     private static void greedyTokensMatch(String placement, Policy policy, Budget budget) throws IOException {
+        greedyTokensMatch(placement, policy, budget, executor());
+    }
+
+    private static void greedyTokensMatch(String placement, Policy policy, Budget budget, CudaExecutor executor) throws IOException {
         Golden golden = Golden.of("llama31");
         List<Integer> expected = Arrays.stream(golden.greedy()).boxed().toList();
         SplittableRandom random = new SplittableRandom(3);
-        CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 60, true, 3, 10_000);
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), budget)) {
             for (int i = 0; i < 80; i++) {
                 int[] prompt = i % 10 == 0 ? golden.prompt() : random.ints(1 + random.nextInt(60), 3, 301).toArray();

@@ -248,7 +248,7 @@ struct MovePart {
 
 // KV of `layers` layers from GPU blocks to host blocks. gpu and host point at the first layer; gpuLayer and hostLayer are words
 // to the next one. V of tokens that are not there is zero, and so are the rows that pad K.
-extern "C" __global__ void __launch_bounds__(MOVE_THREADS, 2) move_out(const word *gpu, word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
+extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *gpu, word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
     int count = moves->count;
     const uint4 zero = make_uint4(0, 0, 0, 0);
     for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_A_HEAD; at += (long)gridDim.x * MOVE_THREADS) {
@@ -273,7 +273,7 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS, 2) move_out(const wor
 }
 
 // the other way
-extern "C" __global__ void __launch_bounds__(MOVE_THREADS, 2) move_in(word *gpu, const word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
+extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, const word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
     int count = moves->count;
     const uint4 zero = make_uint4(0, 0, 0, 0);
     for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_A_HEAD; at += (long)gridDim.x * MOVE_THREADS) {

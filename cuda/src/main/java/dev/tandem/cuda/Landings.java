@@ -1,0 +1,215 @@
+package dev.tandem.cuda;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.engine.batch.Chunk;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Prompts whose KV lands on the host. Their layers are written to staging for two layers; each leaves for the host before the
+ * layer after next writes there. Of a prompt that lands in several chunks, earlier KV comes back into a layer's staging when
+ * the attention of the layer before last is done with it.
+ *
+ * <p>What crosses the link is carried by kernels that convert on the way, or, where steps are long, by the copy engine: then
+ * the step's own stream converts, between staging and whole host blocks in GPU memory. A kernel beside a step waits for room
+ * on a multiprocessor, and large products leave none: it ran when the step stood still for it. The copy engine needs no room,
+ * but graphs cannot say what it copies, so such steps are launched kernel by kernel.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class Landings implements AutoCloseable {
+    /** Layers of staging: one is written while the other leaves. */
+    static final int STAGES = 2;
+    /** Host blocks of a layer that the copy engine carries either way; kernels carry more. */
+    private static final int CARRIED_BLOCKS = 16;
+    private static final int RATIO = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
+
+    private final KvPools pools;
+    private final Kernels kernels;
+    private final int layers;
+    private final int multiprocessors;
+    private final long hostBlockBytes;
+    private final MoveList leaving;
+    private final MoveList returning;
+    private final Stream link;
+    /** [STAGES][CARRIED_BLOCKS] host blocks each, on their way out and in. */
+    private final DeviceBuffer outgoing;
+    private final DeviceBuffer incoming;
+    private final Event[] written = new Event[STAGES];
+    private final Event[] landed = new Event[STAGES];
+    private final Event[] attended = new Event[STAGES];
+    private final Event[] returned = new Event[STAGES];
+    private boolean copyEngine;
+    private int stagingUsed;
+
+    /** @param maxSequences most sequences that may land in a step */
+    Landings(Device device, Kernels kernels, KvPools pools, ModelShape shape, int stagingBlocks, int maxSequences) {
+        this.pools = pools;
+        this.kernels = kernels;
+        this.layers = shape.config().layers();
+        this.multiprocessors = device.multiprocessors();
+        this.hostBlockBytes = HostFormat.blockBytes(shape);
+        this.leaving = new MoveList(device, stagingBlocks / RATIO + maxSequences + 1, "landing prompts");
+        this.returning = new MoveList(device, stagingBlocks / RATIO + maxSequences + 1, "earlier chunks of landing prompts");
+        this.link = device.stream("landing prompts");
+        long carried = stagingBlocks > 0 ? STAGES * CARRIED_BLOCKS * hostBlockBytes : 0;
+        this.outgoing = device.allocate(carried, "host blocks on their way out");
+        this.incoming = device.allocate(carried, "host blocks on their way in");
+        for (int i = 0; i < STAGES; i++) {
+            written[i] = device.event();
+            landed[i] = device.event();
+            attended[i] = device.event();
+            returned[i] = device.event();
+        }
+    }
+
+    /** GPU memory beside the staging. */
+    static long bytes(ModelShape shape) {
+        return 2L * STAGES * CARRIED_BLOCKS * HostFormat.blockBytes(shape);
+    }
+
+    /** From now on the copy engine carries what it has room for: steps in which prompts land cannot be captured. */
+    void useCopyEngine() {
+        copyEngine = true;
+    }
+
+    boolean usesCopyEngine() {
+        return copyEngine;
+    }
+
+    void clear() {
+        leaving.clear();
+        returning.clear();
+        stagingUsed = 0;
+    }
+
+    /** Staging for a prompt: numbers of blocks, the first {@code from}. */
+    int[] stage(Chunk chunk, int from) {
+        int context = chunk.start() + chunk.rows();
+        int[] blocks = new int[(context - 1) / ModelShape.BLOCK_TOKENS + 1];
+        for (int i = 0; i < blocks.length; i++) {
+            blocks[i] = stagingUsed + i;
+        }
+        leaving.add(chunk.blocks(), blocks, chunk.start(), context);
+        returning.add(chunk.blocks(), blocks, 0, chunk.start());
+        for (int i = 0; i < blocks.length; i++) {
+            blocks[i] += from;
+        }
+        stagingUsed += blocks.length;
+        return blocks;
+    }
+
+    boolean any() {
+        return leaving.count() > 0;
+    }
+
+    boolean returns() {
+        return returning.count() > 0;
+    }
+
+    private boolean carried() {
+        return copyEngine && leaving.count() <= CARRIED_BLOCKS && returning.count() <= CARRIED_BLOCKS;
+    }
+
+    void upload(Stream stream) {
+        leaving.upload(stream, carried());
+        returning.upload(stream, carried());
+    }
+
+    /** The first layers' earlier KV, after {@code planned}. */
+    void begin(Event planned) {
+        if (returns()) {
+            link.waitFor(planned);
+            for (int layer = 0; layer < Math.min(STAGES, layers); layer++) {
+                bringBack(layer);
+            }
+        }
+    }
+
+    private void bringBack(int layer) {
+        if (carried()) {
+            returning.forEachRun((host, slot, blocks) -> link.upload(
+                    incoming, carriedOffset(layer, slot), MemorySegment.ofAddress(pools.hostBlock(layer, host)), blocks * hostBlockBytes));
+        } else {
+            pools.move(link, kernels.moveIn, pools.stage(layer), returning, layer, 1);
+        }
+        link.record(returned[layer % STAGES]);
+    }
+
+    private long carriedOffset(int layer, int slot) {
+        return (layer % STAGES * CARRIED_BLOCKS + slot) * hostBlockBytes;
+    }
+
+    /** Before the layer's K and V are written. */
+    void beforeStore(Stream stream, int layer) {
+        if (any() && layer >= STAGES) {
+            stream.waitFor(landed[layer % STAGES]);
+        }
+        if (returns()) {
+            stream.waitFor(returned[layer % STAGES]);
+            if (carried()) {
+                kernels.moveIn.launch(
+                        stream, multiprocessors, 1, pools.stage(layer), incoming.address() + carriedOffset(layer, 0), 0L, 0L,
+                        returning.address(), 1);
+            }
+        }
+    }
+
+    /** The layer's K and V are written: they leave. */
+    void afterStore(Stream stream, int layer) {
+        if (!any()) {
+            return;
+        }
+        if (carried()) {
+            kernels.moveOut.launch(
+                    stream, multiprocessors, 1, pools.stage(layer), outgoing.address() + carriedOffset(layer, 0), 0L, 0L,
+                    leaving.address(), 1);
+        }
+        stream.record(written[layer % STAGES]);
+        link.waitFor(written[layer % STAGES]);
+        if (carried()) {
+            leaving.forEachRun((host, slot, blocks) -> link.download(
+                    MemorySegment.ofAddress(pools.hostBlock(layer, host)), outgoing, carriedOffset(layer, slot), blocks * hostBlockBytes));
+        } else {
+            pools.move(link, kernels.moveOut, pools.stage(layer), leaving, layer, 1);
+        }
+        link.record(landed[layer % STAGES]);
+    }
+
+    /** The layer's attention is done: its staging may take the layer after next. */
+    void afterAttention(Stream stream, int layer) {
+        if (!returns() || layer + STAGES >= layers) {
+            return;
+        }
+        stream.record(attended[layer % STAGES]);
+        link.waitFor(attended[layer % STAGES]);
+        bringBack(layer + STAGES);
+    }
+
+    /** What follows runs when everything has landed. */
+    void end(Stream stream) {
+        if (any()) {
+            for (Event event : landed) {
+                stream.waitFor(event);
+            }
+        }
+    }
+
+    @Override
+    public void close() {
+        link.close();
+        outgoing.close();
+        incoming.close();
+        leaving.close();
+        returning.close();
+        for (int i = 0; i < STAGES; i++) {
+            written[i].close();
+            landed[i].close();
+            attended[i].close();
+            returned[i].close();
+        }
+    }
+}
