@@ -20,6 +20,11 @@ import java.util.TreeSet;
  * <p>Owned by: engine thread.
  */
 public final class SchedulerState {
+    /** Tokens that a sequence puts out, as long as none has ended. */
+    private static final double SUPPOSED_OUTPUT = 200;
+    /** Weight of the sequence that ended last. */
+    private static final double NEWEST = 1.0 / 32;
+
     private final KvCache kv;
     private final WaitingQueue waiting = new WaitingQueue();
     private final TreeSet<Sequence> gpu = new TreeSet<>(WaitingQueue.ORDER);
@@ -30,6 +35,7 @@ public final class SchedulerState {
     private long preemptions;
     private long now;
     private int scheduled;
+    private double meanOutput = SUPPOSED_OUTPUT;
 
     public SchedulerState(KvCache kv) {
         this.kv = kv;
@@ -86,6 +92,11 @@ public final class SchedulerState {
 
     void scheduled(int count) {
         scheduled = count;
+    }
+
+    /** Tokens that a sequence puts out: a mean of those that have ended, mostly of the last few dozen. */
+    public double meanOutput() {
+        return meanOutput;
     }
 
     public boolean isIdle() {
@@ -170,6 +181,9 @@ public final class SchedulerState {
         if (inFlight.containsKey(sequence.key())) {
             park.add(sequence.key());
             return;
+        }
+        if (sequence.outputLength() > 0) {
+            meanOutput += NEWEST * (sequence.outputLength() - meanOutput);
         }
         waiting.remove(sequence);
         gpu.remove(sequence);

@@ -22,7 +22,10 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
     /** Decode rows from which prompts ride. */
     private static final int LEAST_DECODES = 8;
     /** Steps over which prompts that have room are spread at most. */
-    private static final int SPREAD = 32;
+    private static final int MOST_SPREAD = 32;
+    private static final int LEAST_SPREAD = 2;
+    /** Without rows in flight, over this share of the steps for which sequences decode: unfinished prompts keep others out of KV. */
+    private static final double SPREAD = 1.0 / 6;
     /** Prompt tokens beside rows in flight, in {@link #ridingRows}, when nobody waits for KV: short enough to keep the CPU at work. */
     private static final int LONGEST = 4;
     /** Rows of products are computed in multiples of this. */
@@ -36,7 +39,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
     /**
      * Rows that a step should have at most. When requests wait because KV is short, throughput is all that counts, and prompt
      * tokens cost least where they ride in decode steps: few enough that products hardly notice, but so many that what has
-     * room is computed within {@link #SPREAD} steps. When nobody waits for KV, prompts are computed at once.
+     * room is computed soon ({@link #MOST_SPREAD}, {@link #SPREAD}). When nobody waits for KV, prompts are computed at once.
      *
      * @param unfinished prompts that have begun
      */
@@ -56,7 +59,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
         if (ridingRows == 0) {
             return all;
         }
-        int most = slots == 0 && landable == 0 ? all : Math.min(all, decodes + LONGEST * ridingRows - slots);
+        boolean alone = slots == 0 && landable == 0;
+        int most = alone ? all : Math.min(all, whole(decodes + LONGEST * ridingRows) - slots);
         if (decodes < LEAST_DECODES || decodes >= ridingRows) {
             return most;
         }
@@ -78,8 +82,14 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
         if (!someoneWaits) {
             return most;
         }
-        long wanted = (decodes + tokens / SPREAD + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
-        return (int) Math.min(most, Math.max(ridingRows, wanted) - slots);
+        double spread = alone ? Math.clamp(SPREAD * draft.state().meanOutput(), LEAST_SPREAD, MOST_SPREAD) : MOST_SPREAD;
+        int wanted = whole((int) Math.min(all, decodes + tokens / spread));
+        return Math.min(most, Math.max(ridingRows, wanted) - slots);
+    }
+
+    /** Rows that products of so many are computed for anyway. */
+    private static int whole(int rows) {
+        return (rows + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
     }
 
     /** Goes on with prompts that have begun. */

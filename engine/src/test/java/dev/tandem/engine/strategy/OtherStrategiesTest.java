@@ -85,11 +85,30 @@ class OtherStrategiesTest {
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 decodes and the prompt at once").isEqualTo(109);
         scene.waiting(100); // 25 blocks each; 80 - 27 are free, 9 of them to grow by
         StepDraft draft = policy.draft(scene.state, new Decision());
-        assertThat(draft.load(0).rows()).as("9 and an eighth of 100, rounded up to 64").isEqualTo(64);
+        assertThat(draft.load(0).rows()).as("9 and 100 over 32 steps, rounded up to 64").isEqualTo(64);
         GpuOnly wide = new GpuOnly(BUDGET, Preemption.SWAP, 0, 96);
         assertThat(wide.draft(scene.state, new Decision()).load(0).rows()).as("as many as ride for free").isEqualTo(96);
         GpuOnly none = new GpuOnly(BUDGET, Preemption.SWAP, 0, 0);
         assertThat(none.draft(scene.state, new Decision()).load(0).rows()).isEqualTo(109);
+    }
+
+    @Test
+    void promptsRideOverFewerStepsWhereOutputsAreShort() {
+        GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
+        Scene scene = new Scene(200, 0, BUDGET).limit(400);
+        for (int i = 0; i < 9; i++) {
+            scene.gpu(12);
+        }
+        for (int i = 0; i < 3; i++) {
+            scene.waiting(300); // 75 blocks each; 200 - 27 are free, 9 of them to grow by
+        }
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 and 600 over 32 steps, rounded up to 64").isEqualTo(64);
+        for (int i = 0; i < 100; i++) {
+            scene.state.remove(scene.gpu(4)); // one token of output
+        }
+        double spread = scene.state.meanOutput() / 6;
+        assertThat(spread).isBetween(1.5, 2.0);
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 and 600 over two steps, rounded up to 64").isEqualTo(320);
     }
 
     @Test
