@@ -22,6 +22,11 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
     /** Share of a linear stage's time from which the CPU is not idle behind it. */
     private static final double BUSY = 0.5;
     /**
+     * Prompts that may be cut leave one row in so many of a step to host rows: behind nothing do so many hide as behind a step
+     * full of prompts.
+     */
+    private static final int HOST_SHARE = 8;
+    /**
      * In order of arrival those that came last would have no token for as long as the others live; so the CPU's share of a step goes to
      * those who have waited longest for one. FastDecode+ keeps the order of arrival.
      */
@@ -50,8 +55,10 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
             GpuTier.swapIn(draft);
         }
         Prefills prefills = new Prefills(chunked, true, rules::mayLiveOnHost);
-        prefills.resume(draft, kept.unfinished());
-        prefills.start(draft, draft.gpuSequences() + state.host().size() + state.inFlight().size());
+        int all = budget.maxBatchTokens();
+        int mostRows = chunked ? all - Math.min(state.host().size(), all / HOST_SHARE) : all;
+        prefills.resume(draft, kept.unfinished(), mostRows);
+        prefills.start(draft, draft.gpuSequences() + state.host().size() + state.inFlight().size(), 0, mostRows);
         return draft;
     }
 

@@ -107,6 +107,18 @@ class NeoTest {
     }
 
     @Test
+    void step3LeavesRowsToTheHostWherePromptsMayBeCut() {
+        // T_l0 = 10 + 0.1 * (397 - 100) = 39.7 hides all that the host has
+        Scene scene = new Scene(200, 100, BUDGET).limit(420);
+        scene.gpu(9);
+        scene.host(60);
+        scene.host(60);
+        scene.waiting(410);
+        Pipeline cut = new Pipeline(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), true, true);
+        assertThat(Scene.text(cut.draft(scene.state))).isEqualTo("[r0 r3+397] [r1cpu r2cpu]");
+    }
+
+    @Test
     void step4FillsBatch1ThenBatch0ThenWaits() {
         // T_l0 = 10 hides 100 tokens in batch 1: two rows of 41, the third would make 12.3; batch 0 hides
         // (T_l1 + T_ga0) / 0.1 = 100.9 tokens: two more; the fifth waits for the next iteration
