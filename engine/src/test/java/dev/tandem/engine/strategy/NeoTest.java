@@ -109,13 +109,13 @@ class NeoTest {
     @Test
     void step3LeavesRowsToTheHostWherePromptsMayBeCut() {
         // T_l0 = 10 + 0.1 * (397 - 100) = 39.7 hides all that the host has
-        Scene scene = new Scene(200, 100, BUDGET).limit(420);
+        Scene scene = new Scene(3, 200, BUDGET).limit(420);
         scene.gpu(9);
         scene.host(60);
         scene.host(60);
-        scene.waiting(410);
+        scene.waiting(399);
         Pipeline cut = new Pipeline(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), true, true);
-        assertThat(Scene.text(cut.draft(scene.state))).isEqualTo("[r0 r3+397] [r1cpu r2cpu]");
+        assertThat(Scene.text(cut.draft(scene.state))).isEqualTo("[r0 r3+397lands] [r1cpu r2cpu]");
     }
 
     @Test
