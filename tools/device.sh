@@ -6,8 +6,8 @@
 #   start      seconds to a model that is ready, with and without compiled kernels
 #   presets    whole runs of the presets
 #   steady     steady windows of two of them
-#   hybrid     gpu-only beside others in steady windows (PAIRS="preset:workload ...", STRATEGIES, STEADY and WARM_UP seconds, HYBRID_OPTIONS), steps with
-#              slots, and traces
+#   hybrid     gpu-only beside others in steady windows (PAIRS="preset:workload ...", STRATEGIES, STEADY and WARM_UP seconds, HYBRID_OPTIONS,
+#              GUARD=--guard), steps with slots, and traces
 #   sanitizer  compute-sanitizer over a small model
 # Run it in the repository: the small models are read from there. JSON lines go to RESULT_FOLDER/cuda.jsonl.
 set -uo pipefail
@@ -32,8 +32,9 @@ latency() { # batch, prompt, output, iterations, more
   echo
 }
 
+# a run that hangs ends: SIGTERM may not reach a process whose GPU never answers
 throughput() {
-  "$tandem" bench throughput --result-file "$lines" "$@" 2>>"$result/log" |
+  timeout -k 10 "${LIMIT:-900}" "$tandem" bench throughput --result-file "$lines" "$@" 2>>"$result/log" |
     grep -E "^(preset|workload|strategy|window|duration|requests_per|output_tokens_per|total_tokens_per|gpu_idle|host_token|prefill_balance|prediction)" | tr -s ' ' | tr '\n' ' '
   echo
 }
@@ -81,12 +82,15 @@ for what in "$@"; do
         alone=$(throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}")
         for strategy in ${STRATEGIES:-async-overlap}; do
           both=$(throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}" --warm-up "${WARM_UP:-30}" \
-            --strategy "$strategy" --no-guard --trace "$result/$preset.$strategy.trace.json" --explain ${HYBRID_OPTIONS:-})
+            --strategy "$strategy" "${GUARD:---no-guard}" --trace "$result/$preset.$strategy.trace.json" --explain ${HYBRID_OPTIONS:-})
           printf '%s\n%s\n' "$alone" "$both" | awk -v strategy="$strategy" '{
               for (i = 1; i < NF; i++) if ($i == "output_tokens_per_second") rate[NR] = $(i + 1)
               print
             } END {if (rate[1] > 0) printf "%s to gpu-only: %.3f\n", strategy, rate[2] / rate[1]}'
           grep -E "^step" "$result/log" | tail -3
+          echo "the last 400 steps, by what they were: $(grep -E "^step" "$result/log" | tail -400 |
+            sed -E 's/^step [0-9]+: ([a-z-]+), predicted ([0-9.]+) ms, took ([0-9.]+) ms.*/\1 \2 \3/' |
+            awk '{n[$1]++; p[$1] += $2; t[$1] += $3} END {for (s in n) printf "%d %s, predicted %.2f ms, took %.2f; ", n[s], s, p[s] / n[s], t[s] / n[s]}')"
         done
       done
       cp "${TANDEM_CACHE:-$HOME/.cache/tandem}"/profiles/*.txt "$result/" 2>/dev/null

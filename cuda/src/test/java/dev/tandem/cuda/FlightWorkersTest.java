@@ -1,6 +1,7 @@
 package dev.tandem.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
@@ -9,6 +10,7 @@ import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.decode.Partial;
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.engine.batch.Admission;
+import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.observe.Timeline;
@@ -387,6 +389,24 @@ class FlightWorkersTest {
             assertThat(rig.workers.check().orElseThrow()).contains("tandem-attention-").contains("1 ms");
             rig.rings.end(flight);
             assertThat(rig.workers.held()).containsExactly(flight);
+        }
+    }
+
+    @Test
+    void aStepThatWaitedInVainLosesItsRows() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostRows rows = new HostRows(rig.rings, rig.workers);
+            Flight flight = rows.pass(Rig.row(1, 0, 0));
+            rows.watch();
+            assertThat(rig.rings.hasGivenUp()).isFalse();
+            // as collect does, after its patience
+            rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * FlightRings.MOST, 1);
+            List<StepResult.Lost> lost = new ArrayList<>();
+            rows.collect(new ArrayList<>(), lost);
+            assertThat(lost).containsExactly(new StepResult.Lost(flight.sequence(), HostRows.IN_VAIN, false));
+            rows.passed();
+            assertThat(rig.rings.isFlying()).isFalse();
+            assertThatThrownBy(() -> rows.pass(Rig.row(2, 0, 1))).hasMessageContaining("waited in vain");
         }
     }
 }
