@@ -267,7 +267,7 @@ public final class CudaExecutor implements Executor {
     private int affordableBlocks(long used) {
         Device.Memory memory = device.memory();
         long budget = Math.min((long) (options.memoryUtilization() * memory.total()) - used, memory.free()) - RESERVE_BYTES;
-        long staging = options.attentionThreads() > 0 ? Landings.STAGES * stagingBlocks() * shape.blockBytes() + Landings.bytes(shape) : 0;
+        long staging = options.attentionThreads() > 0 ? Landings.STAGES * stagingBlocks() * shape.blockBytes() + Landings.bytes() : 0;
         long blocks = (budget - staging) / (shape.blockBytes() * layers());
         if (blocks < 1) {
             throw new CudaException(String.format(

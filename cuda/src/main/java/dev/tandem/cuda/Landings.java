@@ -23,8 +23,8 @@ import java.lang.foreign.MemorySegment;
 final class Landings implements AutoCloseable {
     /** Layers of staging: one is written while the other leaves. */
     static final int STAGES = 2;
-    /** Host blocks of a layer that the copy engine carries either way; kernels carry more. */
-    private static final int CARRIED_BLOCKS = 16;
+    /** Bytes of a layer that the copy engine carries either way; kernels carry more. */
+    private static final long CARRIED_BYTES = 16L << 20;
     private static final int RATIO = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
 
     private final KvPools pools;
@@ -32,10 +32,11 @@ final class Landings implements AutoCloseable {
     private final int layers;
     private final int multiprocessors;
     private final long hostBlockBytes;
+    private final int carriedBlocks;
     private final MoveList leaving;
     private final MoveList returning;
     private final Stream link;
-    /** [STAGES][CARRIED_BLOCKS] host blocks each, on their way out and in. */
+    /** [STAGES][carriedBlocks] host blocks each, on their way out and in. */
     private final DeviceBuffer outgoing;
     private final DeviceBuffer incoming;
     private final Event[] written = new Event[STAGES];
@@ -55,7 +56,8 @@ final class Landings implements AutoCloseable {
         this.leaving = new MoveList(device, stagingBlocks / RATIO + maxSequences + 1, "landing prompts");
         this.returning = new MoveList(device, stagingBlocks / RATIO + maxSequences + 1, "earlier chunks of landing prompts");
         this.link = device.stream("landing prompts");
-        long carried = stagingBlocks > 0 ? STAGES * CARRIED_BLOCKS * hostBlockBytes : 0;
+        this.carriedBlocks = (int) (CARRIED_BYTES / hostBlockBytes);
+        long carried = stagingBlocks > 0 ? STAGES * CARRIED_BYTES : 0;
         this.outgoing = device.allocate(carried, "host blocks on their way out");
         this.incoming = device.allocate(carried, "host blocks on their way in");
         for (int i = 0; i < STAGES; i++) {
@@ -67,8 +69,8 @@ final class Landings implements AutoCloseable {
     }
 
     /** GPU memory beside the staging. */
-    static long bytes(ModelShape shape) {
-        return 2L * STAGES * CARRIED_BLOCKS * HostFormat.blockBytes(shape);
+    static long bytes() {
+        return 2 * STAGES * CARRIED_BYTES;
     }
 
     /** From now on the copy engine carries what it has room for: steps in which prompts land cannot be captured. */
@@ -111,7 +113,7 @@ final class Landings implements AutoCloseable {
     }
 
     private boolean carried() {
-        return copyEngine && leaving.count() <= CARRIED_BLOCKS && returning.count() <= CARRIED_BLOCKS;
+        return copyEngine && leaving.count() <= carriedBlocks && returning.count() <= carriedBlocks;
     }
 
     void upload(Stream stream) {
@@ -140,7 +142,7 @@ final class Landings implements AutoCloseable {
     }
 
     private long carriedOffset(int layer, int slot) {
-        return (layer % STAGES * CARRIED_BLOCKS + slot) * hostBlockBytes;
+        return (layer % STAGES * carriedBlocks + slot) * hostBlockBytes;
     }
 
     /** Before the layer's K and V are written. */
