@@ -103,15 +103,22 @@ final class AsyncOverlap implements Policy {
     }
 
     /**
-     * Tokens of waiting prompts for which the host has room and without which the CPU would be idle even if all steps were
-     * alike; not counted beyond what a step could hold.
+     * Tokens of waiting prompts for which the host has room, not the GPU, and without which the CPU would be idle even if all steps
+     * were alike; not counted beyond what a step could hold.
      */
     private long landable(StepDraft draft, int hostRows, long hostTokens) {
         long tokens = 0;
         int rows = hostRows;
+        int gpuBlocks = draft.freeGpu() - draft.gpuSequences();
         int blocks = draft.freeHost() - hostRows;
         int places = budget.maxSequences() - draft.gpuSequences() - hostRows;
         for (Sequence sequence : draft.state().waiting().view()) {
+            int stays = draft.state().kv().blocksFor(Place.GPU, sequence.length());
+            if (stays <= gpuBlocks) {
+                gpuBlocks -= stays;
+                places--;
+                continue;
+            }
             blocks -= draft.state().kv().blocksFor(Place.HOST, sequence.length());
             boolean room = blocks >= 0 && --places >= 0 && cpuKeepsUp(draft, ++rows, hostTokens + tokens + sequence.length(), 1);
             if (!room || tokens > budget.maxBatchTokens()) {

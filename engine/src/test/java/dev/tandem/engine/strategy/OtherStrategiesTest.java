@@ -112,6 +112,23 @@ class OtherStrategiesTest {
     }
 
     @Test
+    void promptsThatFitTheGpuAreComputedAtOnceWhateverTheHostCouldTake() {
+        Strategy.Options options = new Strategy.Options(
+                BUDGET, Preemption.SWAP, TierRules.neutral(), true, 0, false, 0, new Strategy.InFlight(8, 64, false), 16);
+        Policy policy = Strategy.ASYNC_OVERLAP.policy(options, TestProfile.withCpu(100));
+        Scene scene = new Scene(200, 200, BUDGET).limit(400);
+        for (int i = 0; i < 9; i++) {
+            scene.gpu(12);
+        }
+        scene.waiting(200);
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).isEqualTo(209);
+        scene.waiting(300); // 75 blocks; 200 - 27 - 50 are free: it fits as well
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("as many as a step has").isEqualTo(400);
+        scene.waiting(300); // to the host
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 and four times 16, rounded up to 64").isLessThanOrEqualTo(128);
+    }
+
+    @Test
     void asyncOverlapAdmitsByTheMeanStepWhichPromptsMakeLonger() {
         Policy policy = policy(Strategy.ASYNC_OVERLAP);
         Scene prompts = new Scene(50, 200, BUDGET).limit(101);
