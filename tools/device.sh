@@ -34,8 +34,8 @@ latency() { # batch, prompt, output, iterations, more
 
 # a run that hangs ends: SIGTERM may not reach a process whose GPU never answers
 throughput() {
-  timeout -k 10 "${LIMIT:-900}" "$tandem" bench throughput --result-file "$lines" "$@" 2>>"$result/log" |
-    grep -E "^(preset|workload|strategy|window|duration|requests_per|output_tokens_per|total_tokens_per|gpu_idle|host_token|prefill_balance|prediction)" | tr -s ' ' | tr '\n' ' '
+  timeout -k 10 $((${WARM_UP:-30} + ${STEADY:-20} + 600)) "$tandem" bench throughput --result-file "$lines" "$@" 2>>"$result/log" |
+    grep -E "^(preset|workload|strategy|window|duration|requests_per|output_tokens_per|total_tokens_per|gpu_idle|host_token|prefill_balance|prediction)" | tr -s ' ' | tr '\n' ' ' || printf 'no result, see the log: %s' "$*"
   echo
 }
 

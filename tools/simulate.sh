@@ -12,7 +12,7 @@ cell() { # number, profile, preset, workload, steady seconds
   for strategy in $strategies "async-overlap --guard" "neo --guard" "apex --guard"; do
     # shellcheck disable=SC2086
     ./tandem bench simulate --profile "docs/results/profiles/$2.txt" --preset "$3" --workload "$4" --strategy $strategy \
-      --warm-up 600 --steady "$5" --result-file "$file.$1" >/dev/null 2>&1
+      --warm-up 600 --steady "$5" --result-file "$file.$1" >/dev/null 2>"$file.$1.log" || { cat "$file.$1.log" >&2; return 1; }
   done
 }
 
@@ -26,15 +26,23 @@ h200:h200-tight:azure-code:400
 h200:h200-tight:osc:400
 a10g-class:a10g-class:osc:2000"
 number=0
+running=()
+# a cell that fails ends the script: a table with holes is none
+await() {
+  for pid in "${running[@]}"; do wait "$pid"; done
+  running=()
+}
 while read -r line; do
   number=$((number + 1))
   profile=${line%%:*} rest=${line#*:}
   preset=${rest%%:*} rest=${rest#*:}
   cell "$number" "$profile" "$preset" "${rest%:*}" "${rest##*:}" &
-  [ $((number % $(nproc))) -ne 0 ] || wait
+  running+=($!)
+  [ $((number % $(nproc))) -ne 0 ] || await
 done <<<"$cells"
-wait
-cat "$file".[0-9]* >"$file"
+await
+rm -f "$file".*.log
+sed 's/ --result-file [^"]*"/"/' "$file".[0-9]* >"$file"
 rm -f "$file".[0-9]*
 python3 - "$file" <<'P'
 import json, sys

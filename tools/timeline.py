@@ -71,7 +71,7 @@ def main():
     waited = sum(end - start for lane, start, end, kind in items if kind == "wait")
     busy = sum(end - start for lane, start, end, _ in items if lane != "GPU")
     threads = len({lane for lane, *_ in items} - {"GPU"})
-    title = f"step {step}: {length / 1e3:.1f} ms; the GPU waits {100 * waited / length:.0f} % of it, attention threads work {100 * busy / threads / length:.0f} %"
+    title = f"step {step}: {length / 1e3:.1f} ms; the GPU waits {100 * waited / length:.0f} % of it, attention threads work {100 * busy / max(1, threads) / length:.0f} %"
     open(out, "w").write(draw(items, first, last, title))
     print(title)
 

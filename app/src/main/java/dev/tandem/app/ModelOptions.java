@@ -101,7 +101,7 @@ final class ModelOptions {
             names = "--host-watchdog",
             defaultValue = "10",
             description = "Seconds after which a thread that attends for one row counts as stalled: the rows in flight fail, the GPU goes on"
-                    + " alone (${DEFAULT-VALUE}).")
+                    + " alone. A step waits for its host rows twice as long at most (${DEFAULT-VALUE}).")
     double hostWatchdog = 10;
 
     @Mixin

@@ -14,7 +14,7 @@ import java.util.OptionalInt;
  * @param maxSequences most sequences of a step
  * @param graphs whether decode steps are replayed from graphs
  * @param attentionThreads CPU threads that attend for rows in host KV; 0: preempted KV only waits there
- * @param watchdogNanos time after which an attention task counts as stalled
+ * @param watchdogNanos time after which an attention task counts as stalled; a step waits for its host rows twice as long at most
  */
 public record CudaOptions(
         int device,

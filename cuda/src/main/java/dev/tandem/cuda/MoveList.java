@@ -9,7 +9,7 @@ import dev.tandem.cuda.device.Stream;
 import java.util.Arrays;
 
 /**
- * KV to convert between the block formats: their number, then a host block and the GPU blocks of its tokens each
+ * KV to convert between the block formats: their number, then a host block, or its number here, and the GPU blocks of its tokens each
  * ({@code struct Moves} of rows.cu). At a fixed address, so that graphs find it.
  *
  * <p>Owned by: engine thread.

@@ -125,7 +125,7 @@ class OtherStrategiesTest {
         scene.waiting(300); // 75 blocks; 200 - 27 - 50 are free: it fits as well
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("as many as a step has").isEqualTo(400);
         scene.waiting(300); // to the host
-        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 and four times 16, rounded up to 64").isLessThanOrEqualTo(128);
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 and 800 over 32 steps, rounded up to 64").isEqualTo(64);
     }
 
     @Test
