@@ -64,8 +64,6 @@ public final class CudaExecutor implements Executor {
     private static final double STEP_OVERHEAD = 60e-6;
     /** Cores for the engine and the server. */
     private static final int CORES_LEFT = 2;
-    /** Where a step's products take longer, what graphs save is nothing beside what kernels wait for room. */
-    private static final double LONG_PRODUCTS_MILLIS = 8;
     /** Compute capability. */
     private static final int LEAST_WITH_BFLOAT16 = 80;
     /** Left for graphs and what the driver takes later. */
@@ -187,9 +185,6 @@ public final class CudaExecutor implements Executor {
             warmUp();
             timer.chooseMethods(decodeInputs);
             int riding = RidingRows.of(rows -> timer.products(decodeInputs, rows), graphRows);
-            if (hybrid && timer.products(decodeInputs, Kernels.SKINNY_ROWS) > LONG_PRODUCTS_MILLIS) {
-                landByCopyEngine();
-            }
             limits = new ExecutorLimits(
                     checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
                     pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
@@ -317,8 +312,7 @@ public final class CudaExecutor implements Executor {
 
     /** Who attends on the CPU; empty without attention threads. */
     public Optional<String> hostAttention() {
-        return hostRows.map(HostRows::workers).map(w -> "host attention: " + w.count() + " threads" + (w.isPinned() ? " pinned" : "") + ", " + w.implementation()
-                + (pools.landings().usesCopyEngine() ? "; prompts land by the copy engine" : ""));
+        return hostRows.map(HostRows::workers).map(w -> "host attention: " + w.count() + " threads" + (w.isPinned() ? " pinned" : "") + ", " + w.implementation());
     }
 
     /** Bytes of weights that a decoding step reads. */
@@ -469,9 +463,9 @@ public final class CudaExecutor implements Executor {
         return sampler.choose(logits, 0, limits.vocabulary(), scratch);
     }
 
-    /** Prompts that land are carried by the copy engine from now on, whatever the GPU. */
-    void landByCopyEngine() {
-        pools.landings().useCopyEngine();
+    /** For tests: prompts that land are carried by kernels from now on. */
+    void landByKernels() {
+        pools.landings().useKernels();
     }
 
     /** For tests: the workers end as if they had died. */

@@ -141,13 +141,13 @@ final class KvPools implements AutoCloseable {
         return (layers - layer - 1) * gpuBlocks + layer % Landings.STAGES * stagingBlocks;
     }
 
-    /** What a step moves, as far as it makes a difference to what is enqueued. */
-    record Moving(boolean out, boolean in, boolean lands, boolean returns) {
-        static final Moving NOTHING = new Moving(false, false, false, false);
+    /** What a step moves between its pools, as far as it makes a difference to what is enqueued. */
+    record Moving(boolean out, boolean in) {
+        static final Moving NOTHING = new Moving(false, false);
     }
 
     Moving moving() {
-        return new Moving(outs.count() > 0, ins.count() > 0, landings.any(), landings.returns());
+        return new Moving(outs.count() > 0, ins.count() > 0);
     }
 
     /** Before {@link #begin}. */
@@ -159,7 +159,7 @@ final class KvPools implements AutoCloseable {
 
     /** Enqueues the swaps; the step's layers wait for theirs. */
     void begin(Stream stream) {
-        if (moving().equals(Moving.NOTHING)) {
+        if (!landings.any() && moving().equals(Moving.NOTHING)) {
             return;
         }
         stream.record(planned);

@@ -3,6 +3,7 @@ package dev.tandem.cuda;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.engine.batch.Chunk;
@@ -13,10 +14,9 @@ import java.lang.foreign.MemorySegment;
  * layer after next writes there. Of a prompt that lands in several chunks, earlier KV comes back into a layer's staging when
  * the attention of the layer before last is done with it.
  *
- * <p>What crosses the link is carried by kernels that convert on the way, or, where steps are long, by the copy engine: then
- * the step's own stream converts, between staging and whole host blocks in GPU memory. A kernel beside a step waits for room
- * on a multiprocessor, and large products leave none: it ran when the step stood still for it. The copy engine needs no room,
- * but graphs cannot say what it copies, so such steps are launched kernel by kernel.
+ * <p>What crosses the link is carried by the copy engine, beside kernels that convert between staging and whole host blocks in
+ * GPU memory; what it has no room for, by kernels that convert on the way: those wait for room on a multiprocessor, and large
+ * products leave none. Graphs cannot say what the copy engine copies, so steps in which prompts land are launched kernel by kernel.
  *
  * <p>Owned by: engine thread.
  */
@@ -32,18 +32,19 @@ final class Landings implements AutoCloseable {
     private final int layers;
     private final int multiprocessors;
     private final long hostBlockBytes;
-    private final int carriedBlocks;
+    private int carriedBlocks;
     private final MoveList leaving;
     private final MoveList returning;
-    private final Stream link;
+    private final Stream out;
+    private final Stream back;
     /** [STAGES][carriedBlocks] host blocks each, on their way out and in. */
     private final DeviceBuffer outgoing;
     private final DeviceBuffer incoming;
     private final Event[] written = new Event[STAGES];
-    private final Event[] landed = new Event[STAGES];
+    private final Event[] free = new Event[STAGES];
     private final Event[] attended = new Event[STAGES];
     private final Event[] returned = new Event[STAGES];
-    private boolean copyEngine;
+    private final Event landed;
     private int stagingUsed;
 
     /** @param maxSequences most sequences that may land in a step */
@@ -55,14 +56,16 @@ final class Landings implements AutoCloseable {
         this.hostBlockBytes = HostFormat.blockBytes(shape);
         this.leaving = new MoveList(device, stagingBlocks / RATIO + maxSequences + 1, "landing prompts");
         this.returning = new MoveList(device, stagingBlocks / RATIO + maxSequences + 1, "earlier chunks of landing prompts");
-        this.link = device.stream("landing prompts");
+        this.out = device.urgentStream("landing prompts");
+        this.back = device.urgentStream("earlier chunks of landing prompts");
+        this.landed = device.event();
         this.carriedBlocks = (int) (CARRIED_BYTES / hostBlockBytes);
         long carried = stagingBlocks > 0 ? STAGES * CARRIED_BYTES : 0;
         this.outgoing = device.allocate(carried, "host blocks on their way out");
         this.incoming = device.allocate(carried, "host blocks on their way in");
         for (int i = 0; i < STAGES; i++) {
             written[i] = device.event();
-            landed[i] = device.event();
+            free[i] = device.event();
             attended[i] = device.event();
             returned[i] = device.event();
         }
@@ -73,13 +76,9 @@ final class Landings implements AutoCloseable {
         return 2 * STAGES * CARRIED_BYTES;
     }
 
-    /** From now on the copy engine carries what it has room for: steps in which prompts land cannot be captured. */
-    void useCopyEngine() {
-        copyEngine = true;
-    }
-
-    boolean usesCopyEngine() {
-        return copyEngine;
+    /** For tests: as if always more landed than the copy engine has room for. */
+    void useKernels() {
+        carriedBlocks = 0;
     }
 
     void clear() {
@@ -113,7 +112,7 @@ final class Landings implements AutoCloseable {
     }
 
     private boolean carried() {
-        return copyEngine && leaving.count() <= carriedBlocks && returning.count() <= carriedBlocks;
+        return leaving.count() <= carriedBlocks && returning.count() <= carriedBlocks;
     }
 
     void upload(Stream stream) {
@@ -124,7 +123,7 @@ final class Landings implements AutoCloseable {
     /** The first layers' earlier KV, after {@code planned}. */
     void begin(Event planned) {
         if (returns()) {
-            link.waitFor(planned);
+            back.waitFor(planned);
             for (int layer = 0; layer < Math.min(STAGES, layers); layer++) {
                 bringBack(layer);
             }
@@ -133,12 +132,19 @@ final class Landings implements AutoCloseable {
 
     private void bringBack(int layer) {
         if (carried()) {
-            returning.forEachRun((host, slot, blocks) -> link.upload(
+            returning.forEachRun((host, slot, blocks) -> back.upload(
                     incoming, carriedOffset(layer, slot), MemorySegment.ofAddress(pools.hostBlock(layer, host)), blocks * hostBlockBytes));
+            convert(back, kernels.moveIn, layer, incoming, returning);
         } else {
-            pools.move(link, kernels.moveIn, pools.stage(layer), returning, layer, 1);
+            pools.move(back, kernels.moveIn, pools.stage(layer), returning, layer, 1);
         }
-        link.record(returned[layer % STAGES]);
+        back.record(returned[layer % STAGES]);
+    }
+
+    private void convert(Stream stream, Kernel kernel, int layer, DeviceBuffer hostBlocks, MoveList moves) {
+        kernel.launch(
+                stream, multiprocessors, 1, pools.stage(layer), hostBlocks.address() + carriedOffset(layer, 0), 0L, 0L,
+                moves.address(), 1);
     }
 
     private long carriedOffset(int layer, int slot) {
@@ -148,15 +154,10 @@ final class Landings implements AutoCloseable {
     /** Before the layer's K and V are written. */
     void beforeStore(Stream stream, int layer) {
         if (any() && layer >= STAGES) {
-            stream.waitFor(landed[layer % STAGES]);
+            stream.waitFor(free[layer % STAGES]);
         }
         if (returns()) {
             stream.waitFor(returned[layer % STAGES]);
-            if (carried()) {
-                kernels.moveIn.launch(
-                        stream, multiprocessors, 1, pools.stage(layer), incoming.address() + carriedOffset(layer, 0), 0L, 0L,
-                        returning.address(), 1);
-            }
         }
     }
 
@@ -165,20 +166,17 @@ final class Landings implements AutoCloseable {
         if (!any()) {
             return;
         }
-        if (carried()) {
-            kernels.moveOut.launch(
-                    stream, multiprocessors, 1, pools.stage(layer), outgoing.address() + carriedOffset(layer, 0), 0L, 0L,
-                    leaving.address(), 1);
-        }
         stream.record(written[layer % STAGES]);
-        link.waitFor(written[layer % STAGES]);
+        out.waitFor(written[layer % STAGES]);
         if (carried()) {
-            leaving.forEachRun((host, slot, blocks) -> link.download(
+            convert(out, kernels.moveOut, layer, outgoing, leaving);
+            out.record(free[layer % STAGES]);
+            leaving.forEachRun((host, slot, blocks) -> out.download(
                     MemorySegment.ofAddress(pools.hostBlock(layer, host)), outgoing, carriedOffset(layer, slot), blocks * hostBlockBytes));
         } else {
-            pools.move(link, kernels.moveOut, pools.stage(layer), leaving, layer, 1);
+            pools.move(out, kernels.moveOut, pools.stage(layer), leaving, layer, 1);
+            out.record(free[layer % STAGES]);
         }
-        link.record(landed[layer % STAGES]);
     }
 
     /** The layer's attention is done: its staging may take the layer after next. */
@@ -187,29 +185,31 @@ final class Landings implements AutoCloseable {
             return;
         }
         stream.record(attended[layer % STAGES]);
-        link.waitFor(attended[layer % STAGES]);
+        back.waitFor(attended[layer % STAGES]);
+        back.waitFor(free[layer % STAGES]);
         bringBack(layer + STAGES);
     }
 
     /** What follows runs when everything has landed. */
     void end(Stream stream) {
         if (any()) {
-            for (Event event : landed) {
-                stream.waitFor(event);
-            }
+            out.record(landed);
+            stream.waitFor(landed);
         }
     }
 
     @Override
     public void close() {
-        link.close();
+        out.close();
+        back.close();
+        landed.close();
         outgoing.close();
         incoming.close();
         leaving.close();
         returning.close();
         for (int i = 0; i < STAGES; i++) {
             written[i].close();
-            landed[i].close();
+            free[i].close();
             attended[i].close();
             returned[i].close();
         }

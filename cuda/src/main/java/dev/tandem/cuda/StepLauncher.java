@@ -15,7 +15,8 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * Puts plans into inputs and enqueues their kernels: steps of few rows that wait for nobody as graphs, others kernel by kernel.
+ * Puts plans into inputs and enqueues their kernels: steps of few rows in which nothing lands and that
+ * wait for nobody as graphs, others kernel by kernel.
  *
  * <p>Owned by: engine thread.
  */
@@ -73,9 +74,8 @@ final class StepLauncher {
             pools.end(stream);
             return new Launched(List.of(), List.of(), 0, 0, 0);
         }
-        boolean captured = !pools.landings().usesCopyEngine()
-                || batches.stream().flatMap(List::stream).noneMatch(chunk -> chunk.reader() == KvReader.GPU_WHILE_LANDING);
-        boolean replayed = captured && batches.size() == 1 && waiting == 0 && rows <= inputs.graphRows();
+        boolean lands = batches.stream().flatMap(List::stream).anyMatch(chunk -> chunk.reader() == KvReader.GPU_WHILE_LANDING);
+        boolean replayed = !lands && batches.size() == 1 && waiting == 0 && rows <= inputs.graphRows();
         Launched launched = replayed
                 ? replay(plan, batches.getFirst(), rows, slots)
                 : passes(plan, batches, slots, waiting);

@@ -118,14 +118,14 @@ class HybridModelTest {
             double landed = CudaModelTest.error(fly(executor, tokens, half, host, List.of()), golden, half);
             assertThat(landed).as("%s %s, a prompt that landed on the host", family, type).isLessThan(bound);
             int[] cuts = {0, 7, half - 1, half};
-            for (String carrier : List.of("kernels", "the copy engine")) {
+            for (String carrier : List.of("the copy engine", "kernels")) {
                 for (int i = 1; i < cuts.length; i++) {
                     run(executor, plan(List.of(), List.of(prompt(tokens, cuts[i - 1], cuts[i], host, KvReader.GPU_WHILE_LANDING)), List.of()));
                 }
                 double chunked = CudaModelTest.error(fly(executor, tokens, half, host, List.of()), golden, half);
                 assertThat(chunked).as("%s %s, a prompt that landed in chunks, by %s", family, type, carrier).isLessThan(bound);
                 host = new int[] {4, 5, 1};
-                executor.landByCopyEngine();
+                executor.landByKernels();
             }
             host = new int[] {2, 0, 3};
             run(executor, plan(List.of(), List.of(row(1, tokens, half, host)), List.of()));
@@ -245,11 +245,11 @@ class HybridModelTest {
     }
 
     @Test
-    void greedyTokensMatchTransformersWhenPromptsLandByTheCopyEngine() throws IOException {
+    void greedyTokensMatchTransformersWhenPromptsLandByKernels() throws IOException {
         Budget budget = new Budget(200, 100, 200);
         CudaExecutor executor = executor();
-        executor.landByCopyEngine();
-        greedyTokensMatch("by the copy engine", policy(Placement.MIXED, budget), budget, executor);
+        executor.landByKernels();
+        greedyTokensMatch("by kernels", policy(Placement.MIXED, budget), budget, executor);
     }
 
     private static CudaExecutor executor() {

@@ -28,6 +28,8 @@ public final class Device implements AutoCloseable {
     private static final int RESOURCE_TYPE_SM = 1;
     private static final int GREEN_DEFAULT_STREAM = 1;
     private static final int NON_BLOCKING = 1;
+    /** The highest priority there is. */
+    private static final int URGENT = -5;
     private static final int LEAST_CAPABILITY = 75;
     /** The first with green contexts and programmatic launches in graphs. */
     private static final int LEAST_DRIVER = 12_040;
@@ -164,12 +166,21 @@ public final class Device implements AutoCloseable {
     }
 
     public Stream stream(String label) {
+        return stream(label, 0);
+    }
+
+    /** A stream whose kernels get room before those of others that wait for it. */
+    public Stream urgentStream(String label) {
+        return stream(label, URGENT);
+    }
+
+    private Stream stream(String label, int priority) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment handle = arena.allocate(ADDRESS);
             if (green.address() != 0) {
-                driver.cuGreenCtxStreamCreate.call(handle, green, NON_BLOCKING, 0);
+                driver.cuGreenCtxStreamCreate.call(handle, green, NON_BLOCKING, priority);
             } else {
-                driver.cuStreamCreate.call(handle, NON_BLOCKING);
+                driver.cuStreamCreateWithPriority.call(handle, NON_BLOCKING, priority);
             }
             return new Stream(this, handle.get(ADDRESS, 0), opened(label));
         }

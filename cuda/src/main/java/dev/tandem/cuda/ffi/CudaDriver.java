@@ -33,7 +33,7 @@ public final class CudaDriver {
     public final NativeFunction cuMemcpyHtoDAsync;
     public final NativeFunction cuMemcpyDtoHAsync;
     public final NativeFunction cuMemsetD32Async;
-    public final NativeFunction cuStreamCreate;
+    public final NativeFunction cuStreamCreateWithPriority;
     public final NativeFunction cuStreamDestroy;
     public final NativeFunction cuStreamSynchronize;
     public final NativeFunction cuStreamWaitEvent;
@@ -89,7 +89,7 @@ public final class CudaDriver {
         cuMemcpyHtoDAsync = function("cuMemcpyHtoDAsync_v2", JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS);
         cuMemcpyDtoHAsync = function("cuMemcpyDtoHAsync_v2", ADDRESS, JAVA_LONG, JAVA_LONG, ADDRESS);
         cuMemsetD32Async = function("cuMemsetD32Async", JAVA_LONG, JAVA_INT, JAVA_LONG, ADDRESS);
-        cuStreamCreate = function("cuStreamCreate", ADDRESS, JAVA_INT);
+        cuStreamCreateWithPriority = function("cuStreamCreateWithPriority", ADDRESS, JAVA_INT, JAVA_INT);
         cuStreamDestroy = function("cuStreamDestroy_v2", ADDRESS);
         cuStreamSynchronize = function("cuStreamSynchronize", ADDRESS);
         cuStreamWaitEvent = function("cuStreamWaitEvent", ADDRESS, ADDRESS, JAVA_INT);
