@@ -33,7 +33,7 @@ public final class Guard implements Policy {
      * @param window steps over which achieved throughput is compared with GPU-only's prediction, and predictions are averaged
      * @param pause steps without offloading after a loss, doubled with each further one
      * @param longestPause the doubling ends here
-     * @param growth most windows in a row that are not judged because the host is filling
+     * @param growth windows' steps that are not judged because the host is filling, at most, each time offloading begins
      */
     public record Limits(
             double margin, double errorWeight, int votes, int window, int pause, int longestPause, int growth) {
@@ -57,7 +57,7 @@ public final class Guard implements Policy {
     private double windowSeconds;
     private double windowBaseline;
     private boolean growing;
-    private int windowsOfGrowth;
+    private int stepsOfGrowth;
     private double meanGain;
     private long predictions;
     /** What GPU-only's step is worth a second, as predicted, for the step under way; 0 when it is GPU-only itself. */
@@ -155,7 +155,7 @@ public final class Guard implements Policy {
         if (votes >= limits.votes()) {
             votes = 0;
             offloading = true;
-            windowsOfGrowth = 0;
+            stepsOfGrowth = 0;
             startWindow();
         }
     }
@@ -177,14 +177,16 @@ public final class Guard implements Policy {
         if (baselineRate == 0 || !(achieved > 0)) {
             return;
         }
+        if (growing && stepsOfGrowth < limits.growth() * limits.window()) {
+            stepsOfGrowth++;
+            return;
+        }
         windowSteps++;
         windowWorth += offloadedWorth;
         windowSeconds += achieved;
         windowBaseline += baselineRate * achieved;
         if (windowSteps >= limits.window()) {
-            if (growing && windowsOfGrowth < limits.growth()) {
-                windowsOfGrowth++;
-            } else if (windowWorth < baseline()) {
+            if (windowWorth < baseline()) {
                 lose();
             } else {
                 pause = limits.pause();

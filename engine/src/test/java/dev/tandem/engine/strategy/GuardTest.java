@@ -43,12 +43,16 @@ class GuardTest {
 
     /** Shapes of {@code steps} drafts, of which those that offload took {@code slower} times what was predicted. */
     private List<Shape> run(int steps, double slower) {
+        return run(guard, scene, steps, slower);
+    }
+
+    private List<Shape> run(Guard judge, Scene where, int steps, double slower) {
         List<Shape> shapes = new ArrayList<>();
         for (int i = 0; i < steps; i++) {
-            StepDraft draft = guard.draft(scene.state, new Decision());
+            StepDraft draft = judge.draft(where.state, new Decision());
             shapes.add(draft.shape());
             double predicted = new StepPredictor(cost, true, 0).of(draft);
-            guard.completed(draft.shape() == Shape.ASYNC ? predicted * slower : predicted);
+            judge.completed(draft.offloads() ? predicted * slower : predicted);
         }
         return shapes;
     }
@@ -73,6 +77,25 @@ class GuardTest {
         }
         assertThat(filling.isOffloading()).isTrue();
         assertThat(draft.load(0).landingTokens()).as("prompts land, which brings nothing yet").isPositive();
+    }
+
+    @Test
+    void stepsThatFillTheHostAreNotJudgedWithTheWindowInWhichItIsFull() {
+        Scene filling = new Scene(3, 100, BUDGET).limit(60);
+        filling.gpu(9);
+        for (int i = 0; i < 3; i++) {
+            filling.waiting(20);
+        }
+        int window = LIMITS.window();
+        run(guard, filling, LIMITS.votes() - 1 + window - 1, 10);
+        assertThat(guard.isOffloading()).isTrue();
+        for (int i = 0; i < 10; i++) {
+            filling.host(20);
+        }
+        run(guard, filling, window, 1);
+        assertThat(guard.isOffloading()).as("slow steps before the host was full").isTrue();
+        run(guard, filling, window, 10);
+        assertThat(guard.isOffloading()).as("slow steps with a full host").isFalse();
     }
 
     @Test
