@@ -18,6 +18,7 @@ cell() { # number, profile, preset, workload, steady seconds
 
 # prompts come in waves of minutes where they are what a machine is short of
 cells="t4-class:t4-class:osc:400
+t4-tight:t4-tight:osc:400
 a10g-class:a10g-class:synthetic:1000/200:2000
 a10g-class:a10g-class:synthetic:1000/400:2000
 h200:h200-tight:synthetic:1000/200:400

@@ -80,7 +80,7 @@ final class BenchSimulateCommand implements Callable<Integer> {
                     options, checkpoint.name(), spec.commandLine().getParseResult().originalArgs());
             result.put("machine", "simulated: " + profile.name());
             result.put("workload", workload.name);
-            result.put("strategy", options.strategy.strategy);
+            result.put("strategy", options.strategy.chosen().flag());
             result.putAll(new SimulatedRun(config, scheduling.scheduler(), executor, clock, work)
                     .steady(BenchThroughputCommand.concurrency(options, limits, work), warmUp, steady));
             scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));

@@ -63,7 +63,7 @@ final class BenchStepsCommand implements Callable<Integer> {
         try (CudaExecutor executor = (CudaExecutor) backend.executor()) {
             if (slots < 0 || slots > executor.limits().slotsPerLayer() || riding < 0) {
                 throw new IllegalArgumentException("--slots " + slots + " and --riding " + riding + " must be 0 or more, and slots at most "
-                        + executor.limits().slotsPerLayer() + " under --strategy " + options.strategy.strategy);
+                        + executor.limits().slotsPerLayer() + " under --strategy " + options.strategy.chosen().flag());
             }
             for (int prompt : prompts) {
                 write(executor.timings().timePrefill(prompt, rounds), "prefill", backend.weightBytes(), backend.model());

@@ -62,7 +62,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
             Map<String, Object> result = BenchReport.circumstances(
                     options, assembly.checkpoint().name(), spec.commandLine().getParseResult().originalArgs());
             result.put("workload", workload.name);
-            result.put("strategy", options.strategy.strategy);
+            result.put("strategy", options.strategy.chosen().flag());
             Optional<Double> before = cpuRead();
             Optional<double[]> gpuBefore = assembly.gpuTime();
             Map<String, Object> measured = steady.isPresent()

@@ -57,10 +57,14 @@ final class CpuBackend {
 
     /** A quarter of the machine's memory, at most 4 GiB. */
     static long defaultKv() {
-        long memory = ManagementFactory.getOperatingSystemMXBean() instanceof com.sun.management.OperatingSystemMXBean system
+        return Math.min(MOST_KV, memory() / 4);
+    }
+
+    /** Bytes of the machine, or of what it grants this process. */
+    static long memory() {
+        return ManagementFactory.getOperatingSystemMXBean() instanceof com.sun.management.OperatingSystemMXBean system
                 ? system.getTotalMemorySize()
                 : Runtime.getRuntime().maxMemory();
-        return Math.min(MOST_KV, memory / 4);
     }
 
     /** Takes ownership of the checkpoint unless it throws. */

@@ -25,17 +25,18 @@ import java.util.OptionalInt;
 final class CudaBackend {
     /** Seconds. */
     private static final int MOST_WATCHDOG = 86_400;
+    private static final long MOST_HOST_KV = 32L << 30;
 
     private CudaBackend() {}
 
     /** Takes ownership of the checkpoint unless it throws. */
     static Backend start(ModelOptions options, Checkpoint checkpoint, Timeline timeline, PrintStream log) {
-        int most = CudaExecutor.mostHostRows();
-        if (options.strategy.chosen() != Strategy.GPU_ONLY && options.maxNumSeqs() > most) {
-            throw new IllegalArgumentException("--max-num-seqs " + options.maxNumSeqs() + " is more than the " + most
-                    + " rows that the CPU can have at a time; lower it, or use --strategy gpu-only");
-        }
         ModelConfig config = checkpoint.config();
+        if (options.strategy.chosen() != Strategy.GPU_ONLY) {
+            hostObstacle(options, config).ifPresent(why -> {
+                throw new IllegalArgumentException(why + "; use --strategy gpu-only");
+            });
+        }
         CudaLibraries libraries = libraries(options.gpu.libraries);
         KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels"));
         CudaExecutor executor = new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system(), timeline);
@@ -68,6 +69,20 @@ final class CudaBackend {
         }));
     }
 
+    /** Why the CPU cannot attend for this model with these options; empty when it can. */
+    static Optional<String> hostObstacle(ModelOptions options, ModelConfig config) {
+        int most = CudaExecutor.mostHostRows();
+        return options.maxNumSeqs() > most
+                ? Optional.of("--max-num-seqs " + options.maxNumSeqs() + " is more than the " + most
+                        + " rows that the CPU can have at a time; lower it")
+                : CudaExecutor.hostObstacle(config);
+    }
+
+    /** Bytes of the host pool where nobody says: a quarter of the machine's memory, with a host tier up to 32 GiB. */
+    private static long defaultHostKv(ModelOptions options) {
+        return attentionThreads(options) == 0 ? CpuBackend.defaultKv() : Math.min(MOST_HOST_KV, CpuBackend.memory() / 4);
+    }
+
     private static void reportLosses(ModelShape shape, int capability, PrintStream log) {
         ModelConfig config = shape.config();
         if (config.fileType() == DataType.FLOAT32) {
@@ -98,7 +113,7 @@ final class CudaBackend {
                 shape.type(),
                 options.gpu.memoryUtilization,
                 blocks,
-                options.hostKv.map(ByteSize::bytes).orElse(CpuBackend.defaultKv()),
+                options.hostKv.map(ByteSize::bytes).orElse(defaultHostKv(options)),
                 options.budget().maxBatchTokens(),
                 options.maxNumSeqs(),
                 !options.gpu.eager,

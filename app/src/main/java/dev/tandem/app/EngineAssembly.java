@@ -65,11 +65,16 @@ final class EngineAssembly implements AutoCloseable {
      */
     static EngineAssembly start(
             ModelOptions options, boolean needText, boolean guarded, EngineListener listener, PrintStream log) {
-        Strategy strategy = options.strategy.chosen();
+        options.strategy.chosen(); // a name that is not known ends here
         Checkpoint checkpoint = open(options);
         Optional<Tokenizer> tokenizer = Optional.empty();
         Owner owner = checkpoint::close;
         try {
+            if (guarded && options.gpu.chosen()) {
+                options.strategy.settle(
+                        Runtime.getRuntime().availableProcessors(), options.hostKv, CudaBackend.hostObstacle(options, checkpoint.config()), log);
+            }
+            Strategy strategy = options.strategy.chosen();
             tokenizer = tokenizer(checkpoint, needText);
             Optional<ChatTemplate> template = template(checkpoint);
             Optional<Trace> trace = options.trace.map(Trace::new);

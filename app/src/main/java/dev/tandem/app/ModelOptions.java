@@ -71,7 +71,8 @@ final class ModelOptions {
     @Option(
             names = "--host-kv",
             converter = ByteSizeConverter.class,
-            description = "Memory of the host pool, where the CPU's KV lives and preempted KV waits, e.g. 4GiB. Default: as --kv-cache-memory.")
+            description = "Memory of the host pool, where the CPU's KV lives and preempted KV waits, e.g. 32GiB. Default: a quarter of the"
+                    + " machine's memory, at most 32GiB with a host tier beside a GPU, else 4GiB; on the CPU as --kv-cache-memory.")
     Optional<ByteSize> hostKv = Optional.empty();
 
     @Option(

@@ -13,12 +13,19 @@ import picocli.CommandLine.Option;
 
 /** How the two tiers are used. */
 final class StrategyOptions {
+    private static final String AUTO = "auto";
+    /** Below these, what the engine and the server leave for attention is not worth a host tier. */
+    private static final int LEAST_CORES = 4;
+
     @Option(
             names = "--strategy",
-            defaultValue = "gpu-only",
-            description = "gpu-only, simple-offload, symmetric, fastdecode-plus, asymmetric, async-overlap, neo or apex"
-                    + " (${DEFAULT-VALUE}).")
-    String strategy = "gpu-only";
+            defaultValue = AUTO,
+            description = "auto, gpu-only, simple-offload, symmetric, fastdecode-plus, asymmetric, async-overlap, neo or apex"
+                    + " (${DEFAULT-VALUE}). auto: async-overlap with its guard when serving on a GPU beside enough cores, else gpu-only.")
+    String strategy = AUTO;
+
+    /** What {@link #AUTO} stands for. */
+    private Strategy settled = Strategy.GPU_ONLY;
 
     @Option(
             names = "--guard",
@@ -113,7 +120,28 @@ final class StrategyOptions {
     }
 
     Strategy chosen() {
-        return Strategy.of(strategy);
+        return strategy.equals(AUTO) ? settled : Strategy.of(strategy);
+    }
+
+    /**
+     * Settles what {@code auto} stands for on a server with a GPU, and says why where it is not a strategy with a host tier.
+     *
+     * @param obstacle what stands in the way of host attention for this model; empty when nothing does
+     */
+    void settle(int cores, Optional<ByteSize> hostKv, Optional<String> obstacle, PrintStream log) {
+        if (!strategy.equals(AUTO)) {
+            return;
+        }
+        Optional<String> reason = obstacle;
+        if (cores < LEAST_CORES) {
+            reason = Optional.of("this machine has " + cores + " cores of the " + LEAST_CORES + " that are worth it");
+        } else if (hostKv.isPresent() && hostKv.get().bytes() == 0) {
+            reason = Optional.of("--host-kv is 0");
+        } else if (!guard.orElse(true)) {
+            reason = Optional.of("--no-guard; name a --strategy to have it without");
+        }
+        settled = reason.isEmpty() ? Strategy.ASYNC_OVERLAP : Strategy.GPU_ONLY;
+        reason.ifPresent(why -> log.println("given up: offloading (--strategy auto), for " + why));
     }
 
     Strategy.Options decide(Budget budget, Preemption preemption, Strategy.InFlight inFlight, int ridingRows) {

@@ -141,7 +141,9 @@ public final class CudaExecutor implements Executor {
             int maxSequences = options.maxSequences();
             boolean hybrid = options.attentionThreads() > 0;
             if (hybrid) {
-                HostFormat.check(shape);
+                hostObstacle(shape.config()).ifPresent(why -> {
+                    throw new CudaException(why + "; use --strategy gpu-only");
+                });
             }
             int slots = hybrid ? FlightDeck.MOST_SLOTS : 0;
             forward = own(new CudaForward(
@@ -299,6 +301,11 @@ public final class CudaExecutor implements Executor {
     /** Sequences that may decode on the host. */
     public static int mostHostRows() {
         return FlightRings.MOST;
+    }
+
+    /** Why the CPU cannot attend for a model; empty when it can. */
+    public static Optional<String> hostObstacle(ModelConfig config) {
+        return HostFormat.obstacle(config);
     }
 
     /** Where the memory went. */

@@ -1,6 +1,8 @@
 package dev.tandem.cuda;
 
 import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.model.config.ModelConfig;
+import java.util.Optional;
 
 /** Sizes of host KV blocks as the kernels know them (prelude.cu); the CPU's attention must agree. */
 final class HostFormat {
@@ -9,12 +11,11 @@ final class HostFormat {
 
     private HostFormat() {}
 
-    /** @throws CudaException when the CPU's attention does not know the head size */
-    static void check(ModelShape shape) {
-        if (shape.config().headDim() % KEY_ROW_STEP != 0) {
-            throw new CudaException("the CPU's attention needs heads of a multiple of " + KEY_ROW_STEP + ", this model's have "
-                    + shape.config().headDim() + "; use --strategy gpu-only");
-        }
+    /** Why the CPU's attention does not take the model; empty when it does. */
+    static Optional<String> obstacle(ModelConfig config) {
+        return config.headDim() % KEY_ROW_STEP == 0
+                ? Optional.empty()
+                : Optional.of("the CPU's attention needs heads of a multiple of " + KEY_ROW_STEP + ", this model's have " + config.headDim());
     }
 
     /** Bytes of a host block in one layer. */
