@@ -44,6 +44,7 @@ class StrategiesPayTest {
     /** Pools and limits of the presets of {@code bench}. */
     private enum Machine {
         T4_CLASS("t4-class", 54, 60 * GIB, 524_288, 832, 64, 256, 100),
+        T4_TIGHT("t4-tight", 54, 44 * GIB, 524_288, 832, 64, 256, 100),
         /** Prompts come in waves of minutes. */
         A10G_CLASS("a10g-class", 1650, 72 * GIB, 131_072, 20_480, 256, 512, 1000),
         H200_TIGHT("h200", 1650, 36 * GIB, 131_072, 20_480, 256, 256, 100);
@@ -117,6 +118,9 @@ class StrategiesPayTest {
         "H200_TIGHT, synthetic:1000/400, ASYNC_OVERLAP, false, 1.1",
         "H200_TIGHT, synthetic:1000/200, NEO, false, 0.9",
         "T4_CLASS, osc, ASYNC_OVERLAP, true, 3.0",
+        "T4_TIGHT, osc, ASYNC_OVERLAP, true, 2.0",
+        "T4_TIGHT, osc, APEX, true, 2.0",
+        "A10G_CLASS, synthetic:1000/400, APEX, true, 1.2",
         "A10G_CLASS, synthetic:1000/200, ASYNC_OVERLAP, true, 0.99",
         "A10G_CLASS, osc, ASYNC_OVERLAP, true, 0.97",
         "H200_TIGHT, synthetic:1000/200, ASYNC_OVERLAP, true, 1.08",
