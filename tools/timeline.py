@@ -23,6 +23,11 @@ def bars(names, events, step):
     inside = [e for e in events if begin <= e["ts"] < begin + length]
     waits = sorted((e for e in inside if e["name"] == "gpu wait"), key=lambda e: e["ts"])
     out, at, kind = [], 0, "gpu 0"
+    # rows in flight: nobody waits, and each layer says when its attention began
+    for layer in () if waits else (e for e in inside if e["name"] == "gpu layer"):
+        start = layer["ts"] - begin
+        out.append(("GPU", at, start, kind))
+        at, kind = start, f"gpu {layer['args']['layer'] % 2}"
     for wait in waits:
         start = wait["ts"] - begin
         out.append(("GPU", at, start, kind))
@@ -30,10 +35,10 @@ def bars(names, events, step):
         # after a sub-batch's attention its post-projection and next pre-projection follow
         at, kind = start + wait["dur"], f"gpu {wait['args']['sub-batch']}"
     out.append(("GPU", at, length, kind))
-    for e in inside:
-        if e["name"] == "cpu attention":
-            start = e["ts"] - begin
-            out.append((names[e["tid"]], start, start + e["dur"], f"cpu {e['args']['layer'] % 2}"))
+    for e in events:
+        start = e["ts"] - begin
+        if e["name"] == "cpu attention" and start < length and start + e["dur"] > 0:
+            out.append((names[e["tid"]], max(0, start), min(length, start + e["dur"]), f"cpu {e['args']['layer'] % 2}"))
     return out, length
 
 
@@ -46,7 +51,9 @@ def draw(items, first, last, title):
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="10" y="18" font-size="14">{title}</text>',
     ]
-    legend = [("gpu 0", "sub-batch 0"), ("gpu 1", "sub-batch 1"), ("wait", "GPU waits"), ("cpu 0", "attention, even layers"), ("cpu 1", "odd layers")]
+    turns = any(kind == "wait" for *_, kind in items)
+    gpu = ("sub-batch 0", "sub-batch 1") if turns else ("GPU, even layers", "odd layers")
+    legend = [("gpu 0", gpu[0]), ("gpu 1", gpu[1])] + [("wait", "GPU waits")] * turns + [ ("cpu 0", "attention, even layers"), ("cpu 1", "odd layers")]
     for i, (kind, text) in enumerate(legend):
         svg.append(f'<rect x="{LEFT + i * 180}" y="24" width="12" height="12" fill="{COLOURS[kind]}"/><text x="{LEFT + 18 + i * 180}" y="34">{text}</text>')
     for i, lane in enumerate(lanes):
@@ -68,7 +75,7 @@ def main():
     names, events = load(path)
     items, length = bars(names, events, step)
     first, last = (float(v) * 1e3 for v in sys.argv[4:6]) if len(sys.argv) > 4 else (0, length)
-    waited = sum(end - start for lane, start, end, kind in items if kind == "wait")
+    waited = sum(end - start for *_, start, end, kind in items if kind == "wait")
     busy = sum(end - start for lane, start, end, _ in items if lane != "GPU")
     threads = len({lane for lane, *_ in items} - {"GPU"})
     title = f"step {step}: {length / 1e3:.1f} ms; the GPU waits {100 * waited / length:.0f} % of it, attention threads work {100 * busy / max(1, threads) / length:.0f} %"
