@@ -110,8 +110,8 @@ record Apex(
      */
     private StepDraft worthier(StepDraft pipelined, StepDraft overlapped, String inequality, Decision why) {
         double aToken = predictor.aToken(overlapped.load(0));
-        double pipe = predictor.worth(pipelined, aToken) / predictor.of(pipelined);
-        double overlap = predictor.worth(overlapped, aToken) / predictor.of(overlapped);
+        double pipe = predictor.work(pipelined).worth(aToken) / predictor.of(pipelined);
+        double overlap = predictor.work(overlapped).worth(aToken) / predictor.of(overlapped);
         boolean pays = pipe > overlap;
         why.because(
                 "apex: inequality %s holds; beside rows in flight asymmetric does %.2f of GPU-only's work and async-overlap %.2f, so %s",

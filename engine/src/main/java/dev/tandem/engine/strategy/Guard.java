@@ -5,9 +5,11 @@ import dev.tandem.engine.schedule.Decision.Candidate;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.StepPredictor.Work;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * Never worse than GPU-only: offloading must prove its gain, predicted before each step and measured after. A gain
@@ -18,8 +20,10 @@ import java.util.List;
  * there the {@link Potential} decides, and windows are not judged, for a bounded time.
  *
  * <p>Two modes, GPU-only and offloading. Offloading begins after {@link Limits#votes} steps in a row whose prediction
- * asks for it, and goes on until it has lost over a window of steps against what GPU-only was measured to do; it is then switched
- * off for a time that doubles with each loss.
+ * asks for it, once GPU-only has been measured over a window of such steps: offloading would do other steps, and what GPU-only would do
+ * in their place is not what it does when left alone. It goes on until it has lost over a window of steps against what GPU-only was
+ * measured to do; it is then switched off, four times as long with each loss. When the work has changed since that
+ * measurement, so that a token costs another price, GPU-only is measured again.
  *
  * <p>Owned by: engine thread.
  */
@@ -30,9 +34,9 @@ public final class Guard implements Policy {
      * @param margin least predicted gain, as a share, to begin
      * @param errorWeight how much of the cost model's error is added to the margin: what misses both steps alike cancels out
      * @param votes steps in a row that ask for it
-     * @param window steps over which achieved throughput is compared with GPU-only's prediction, and predictions are averaged
-     * @param pause steps without offloading after a loss, doubled with each further one
-     * @param longestPause the doubling ends here
+     * @param window steps over which throughput is measured, GPU-only's first, and predictions are averaged
+     * @param pause steps without offloading after a first loss
+     * @param longestPause after others
      * @param growth windows' steps that are not judged because the host is filling, at most, each time offloading begins
      */
     public record Limits(
@@ -42,6 +46,10 @@ public final class Guard implements Policy {
 
     /** Share of the rows that pay most from which the host counts as full. */
     private static final double GROWN = 0.7;
+    /** What GPU-only was measured to do says nothing when a token has become so many times as dear or cheap since. */
+    private static final double COMPARABLE = 2;
+    /** Each pause is so many times as long as the one before: an attempt fills and empties a host tier for nothing. */
+    private static final int LONGER = 4;
 
     private final Policy strategy;
     private final Policy gpuOnly;
@@ -52,21 +60,18 @@ public final class Guard implements Policy {
     private long pausedFor;
     private int pause;
     private final List<Potential> potentials;
-    private int windowSteps;
-    private double windowWorth;
-    private double windowSeconds;
-    private double windowBaseline;
+    /** Of steps that offload, since they were judged last. */
+    private final Throughput window;
+    /** Of GPU-only's steps in which offloading was wanted or might have been. */
+    private final Throughput alone;
     private boolean growing;
     private int stepsOfGrowth;
     private double meanGain;
     private long predictions;
-    /** What GPU-only's step is worth a second, as predicted, for the step under way; 0 when it is GPU-only itself. */
-    private double baselineRate;
-    private double offloadedWorth;
-    /** Of the step under way when it is GPU-only's and offloading was considered; else 0. */
-    private double plainWorth;
-    private double meanPlainWorth;
-    private double meanPlainSeconds;
+    /** What the step under way counts for, and with which work; nowhere unless offloading is wanted. */
+    private Optional<Throughput> counted = Optional.empty();
+    private Work work = new Work(0, 0);
+    private double aToken;
 
     /**
      * @param kind of the strategy: what its steps may be
@@ -78,6 +83,8 @@ public final class Guard implements Policy {
         this.predictor = predictor;
         this.limits = limits;
         this.pause = limits.pause();
+        this.window = new Throughput(limits.window());
+        this.alone = new Throughput(limits.window());
         this.potentials = switch (kind) {
             case GPU_ONLY -> List.of();
             case ASYNC_OVERLAP -> List.of(new Potential(predictor, false));
@@ -88,24 +95,20 @@ public final class Guard implements Policy {
 
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
-        baselineRate = 0;
-        plainWorth = 0;
+        counted = Optional.empty();
         if (pausedFor > 0) {
-            pausedFor--;
-            StepDraft plain = gpuOnly.draft(state, new Decision());
-            why.because("guard: offloading lost, so gpu-only for %d more steps", pausedFor);
-            return plain;
+            return paused(state, why);
         }
         StepDraft offload = strategy.draft(state, why);
         if (!offload.offloads()) {
             return offload;
         }
         StepDraft plain = gpuOnly.draft(state, new Decision());
-        double aToken = predictor.aToken(plain.load(0));
-        double offloadRate = rate(offload, aToken, why);
-        double plainRate = rate(plain, aToken, why);
+        aToken = predictor.aToken(plain.load(0));
+        double offloadRate = rate(offload, why);
+        double plainRate = rate(plain, why);
         if (plain.load(0).rows() == 0) {
-            return offload(offload, 0, 0);
+            return offload;
         }
         Potential.Outlook outlook = outlook(plain);
         growing = state.host().size() + state.inFlight().size() < GROWN * outlook.rows();
@@ -118,10 +121,26 @@ public final class Guard implements Policy {
         vote(gain >= wanted);
         if (!offloading) {
             why.because("guard: gain %.1f %% of at least %.1f %%, so gpu-only", gain * 100, wanted * 100);
-            plainWorth = predictor.worth(plain, aToken);
-            return plain;
+            return counted(plain, alone);
         }
-        return offload(offload, plainRate, predictor.worth(offload, aToken));
+        return counted(offload, window);
+    }
+
+    private StepDraft paused(SchedulerState state, Decision why) {
+        pausedFor--;
+        StepDraft plain = gpuOnly.draft(state, new Decision());
+        if (!state.waiting().isEmpty() || !state.host().isEmpty()) {
+            aToken = predictor.aToken(plain.load(0));
+            counted(plain, alone);
+        }
+        why.because("guard: offloading lost, so gpu-only for %d more steps", pausedFor);
+        return plain;
+    }
+
+    private StepDraft counted(StepDraft draft, Throughput where) {
+        counted = Optional.of(where);
+        work = predictor.work(draft);
+        return draft;
     }
 
     /** Steps differ: some land prompts, some do not. */
@@ -140,9 +159,9 @@ public final class Guard implements Policy {
         return best;
     }
 
-    private double rate(StepDraft draft, double aToken, Decision why) {
+    private double rate(StepDraft draft, Decision why) {
         double seconds = predictor.of(draft);
-        double worth = predictor.worth(draft, aToken);
+        double worth = predictor.work(draft).worth(aToken);
         int rows = draft.totalRows();
         int cpu = draft.load(0).cpuRows() + draft.load(1).cpuRows() + draft.admissions().size();
         why.consider(new Candidate(draft.shape(), rows, cpu, seconds, worth));
@@ -152,76 +171,60 @@ public final class Guard implements Policy {
     /** Offloading begins by prediction; only what was measured ends it. */
     private void vote(boolean gains) {
         votes = offloading || !gains ? 0 : votes + 1;
-        if (votes >= limits.votes()) {
+        if (votes >= limits.votes() && alone.isComplete()) {
             votes = 0;
             offloading = true;
             stepsOfGrowth = 0;
-            startWindow();
+            window.clear();
         }
-    }
-
-    private StepDraft offload(StepDraft draft, double plainRate, double worth) {
-        baselineRate = plainRate;
-        offloadedWorth = worth;
-        return draft;
     }
 
     @Override
     public void completed(double achieved) {
         strategy.completed(achieved);
-        if (plainWorth > 0 && achieved > 0) {
-            double newest = 1.0 / limits.window();
-            meanPlainWorth += newest * (plainWorth - meanPlainWorth);
-            meanPlainSeconds += newest * (achieved - meanPlainSeconds);
-        }
-        if (baselineRate == 0 || !(achieved > 0)) {
+        if (counted.isEmpty() || !(achieved > 0)) {
             return;
         }
-        if (growing && stepsOfGrowth < limits.growth() * limits.window()) {
+        if (counted.get() == window && growing && stepsOfGrowth < limits.growth() * limits.window()) {
             stepsOfGrowth++;
             return;
         }
-        windowSteps++;
-        windowWorth += offloadedWorth;
-        windowSeconds += achieved;
-        windowBaseline += baselineRate * achieved;
-        if (windowSteps >= limits.window()) {
-            if (windowWorth < baseline()) {
-                lose();
-            } else {
-                pause = limits.pause();
-            }
-            startWindow();
+        counted.get().add(work, aToken, achieved);
+        if (window.isComplete()) {
+            judge();
+            window.clear();
         }
     }
 
-    /** What GPU-only would have done in the window: as it did when it was last at work, else as predicted. */
-    private double baseline() {
-        return meanPlainSeconds > 0 ? meanPlainWorth / meanPlainSeconds * windowSeconds : windowBaseline;
+    private void judge() {
+        double price = alone.price();
+        if (Math.max(window.price() / price, price / window.price()) > COMPARABLE) {
+            offloading = false;
+            alone.clear();
+            LOG.log(Level.INFO, "a token costs {0} ms instead of {1} now: GPU-only is measured again", 1e3 * window.price(), 1e3 * price);
+        } else if (window.rate(price) < alone.rate(price)) {
+            lose(window.rate(price) / alone.rate(price));
+        } else {
+            pause = limits.pause();
+        }
     }
 
-    private void lose() {
+    /** @param share of what GPU-only does */
+    private void lose(double share) {
         rest();
         offloading = false;
         votes = 0;
         LOG.log(
                 Level.WARNING,
                 "offloading did in a second, over {0} steps, what GPU-only does in {1} s: GPU-only for {2} steps",
-                windowSteps,
-                windowWorth / baseline(),
+                limits.window(),
+                share,
                 pausedFor);
     }
 
     private void rest() {
         pausedFor = pause;
-        pause = Math.min(limits.longestPause(), 2 * pause);
-    }
-
-    private void startWindow() {
-        windowSteps = 0;
-        windowWorth = 0;
-        windowSeconds = 0;
-        windowBaseline = 0;
+        pause = (int) Math.min(limits.longestPause(), (long) LONGER * pause);
     }
 
     /** Whether the guard lets the strategy offload at present. */

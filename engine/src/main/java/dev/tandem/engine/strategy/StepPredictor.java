@@ -119,11 +119,24 @@ public final class StepPredictor {
     }
 
     /**
-     * What a draft's work is worth: the seconds that GPU-only would need for it, prompts in long steps.
+     * What a step gets done.
      *
-     * @param aToken seconds of GPU-only for a token of a decode row
+     * @param promptSeconds that GPU-only would need for its prompts, in long steps
+     * @param tokens of decode rows; a row in flight does a layer's share of one
      */
-    double worth(StepDraft draft, double aToken) {
+    record Work(double promptSeconds, double tokens) {
+        /**
+         * Seconds of GPU-only.
+         *
+         * @param aToken seconds of GPU-only for a token of a decode row
+         */
+        double worth(double aToken) {
+            return promptSeconds + tokens * aToken;
+        }
+    }
+
+    /** What a draft gets done. */
+    Work work(StepDraft draft) {
         double tokens = (double) (draft.state().inFlight().size() + draft.admissions().size()) / cost.layers();
         double seconds = 0;
         for (int batch = 0; batch < 2; batch++) {
@@ -133,7 +146,7 @@ public final class StepPredictor {
             seconds += cost.layers()
                     * (cost.linear(LONG_PROMPT) / LONG_PROMPT * (load.rows() - decodes) + cost.prefillAttention(load.prefillPairs()));
         }
-        return seconds + tokens * aToken;
+        return new Work(seconds, tokens);
     }
 
     private double ends(int rows, int outputs) {

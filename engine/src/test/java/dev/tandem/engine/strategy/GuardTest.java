@@ -2,6 +2,7 @@ package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -17,7 +18,9 @@ import org.junit.jupiter.api.Test;
 /** One GPU and two host sequences under async overlap: predicted gain (1 + 2/2) / 1 requests a step, about 100 %. */
 class GuardTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
-    private static final Guard.Limits LIMITS = new Guard.Limits(0.2, 1, 3, 4, 5, 20, 2);
+    private static final Guard.Limits LIMITS = new Guard.Limits(0.2, 1, 3, 4, 5, 30, 2);
+    /** Steps in which GPU-only is measured before anything else. */
+    private static final int FIRST = LIMITS.window();
 
     private final CostModel cost = TestProfile.model();
     private final Scene scene = new Scene(3, 100, BUDGET).limit(60);
@@ -47,20 +50,55 @@ class GuardTest {
     }
 
     private List<Shape> run(Guard judge, Scene where, int steps, double slower) {
+        return run(judge, where, steps, slower, 1);
+    }
+
+    /** @param plainSlower likewise for steps that do not offload */
+    private List<Shape> run(Guard judge, Scene where, int steps, double slower, double plainSlower) {
         List<Shape> shapes = new ArrayList<>();
         for (int i = 0; i < steps; i++) {
             StepDraft draft = judge.draft(where.state, new Decision());
             shapes.add(draft.shape());
             double predicted = new StepPredictor(cost, true, 0).of(draft);
-            judge.completed(draft.offloads() ? predicted * slower : predicted);
+            judge.completed(predicted * (draft.offloads() ? slower : plainSlower));
         }
         return shapes;
     }
 
     @Test
-    void offloadingBeginsAfterSomeVotes() {
-        assertThat(run(4, 1)).containsExactly(Shape.GPU_ONLY, Shape.GPU_ONLY, Shape.ASYNC, Shape.ASYNC);
+    void offloadingBeginsOnceGpuOnlyWasMeasured() {
+        assertThat(run(FIRST, 1)).containsOnly(Shape.GPU_ONLY);
+        assertThat(run(2, 1)).containsOnly(Shape.ASYNC);
         assertThat(guard.isOffloading()).isTrue();
+    }
+
+    @Test
+    void thenItBeginsAfterSomeVotes() {
+        run(FIRST + 4, 3);
+        assertThat(run(5, 1)).as("a pause").containsOnly(Shape.GPU_ONLY);
+        assertThat(run(4, 1)).containsExactly(Shape.GPU_ONLY, Shape.GPU_ONLY, Shape.ASYNC, Shape.ASYNC);
+    }
+
+    @Test
+    void offloadingMustDoMoreThanGpuOnlyWasMeasuredToDo() {
+        // GPU-only is three times as fast as predicted, offloading exactly as predicted: twice GPU-only's prediction
+        run(guard, scene, FIRST, 1, 1 / 3.0);
+        run(guard, scene, LIMITS.window(), 1, 1);
+        assertThat(guard.isOffloading()).isFalse();
+    }
+
+    @Test
+    void gpuOnlyIsMeasuredAgainWhenATokenHasAnotherPrice() {
+        run(FIRST + 2, 1);
+        assertThat(guard.isOffloading()).isTrue();
+        for (int i = 0; i < 8; i++) {
+            cost.observe(Component.LINEAR, 1, 3);
+        }
+        // tokens are several times as dear, and offloading ten times as slow: no loss that counts, for who knows what GPU-only does now
+        run(2, 10);
+        assertThat(guard.isOffloading()).isFalse();
+        assertThat(run(FIRST, 1)).containsOnly(Shape.GPU_ONLY);
+        assertThat(run(2, 1)).as("without a pause").containsOnly(Shape.ASYNC);
     }
 
     @Test
@@ -71,10 +109,8 @@ class GuardTest {
             empty.waiting(20);
         }
         Guard filling = guard(true);
-        StepDraft draft = null;
-        for (int i = 0; i < LIMITS.votes(); i++) {
-            draft = filling.draft(empty.state, new Decision());
-        }
+        run(filling, empty, FIRST, 1);
+        StepDraft draft = filling.draft(empty.state, new Decision());
         assertThat(filling.isOffloading()).isTrue();
         assertThat(draft.load(0).landingTokens()).as("prompts land, which brings nothing yet").isPositive();
     }
@@ -87,7 +123,7 @@ class GuardTest {
             filling.waiting(20);
         }
         int window = LIMITS.window();
-        run(guard, filling, LIMITS.votes() - 1 + window - 1, 10);
+        run(guard, filling, FIRST + window - 1, 10);
         assertThat(guard.isOffloading()).isTrue();
         for (int i = 0; i < 10; i++) {
             filling.host(20);
@@ -120,23 +156,23 @@ class GuardTest {
 
     @Test
     void offloadingThatLosesIsSwitchedOffForLongerEachTime() {
-        // two steps of votes, then a window of four steps that take three times as long as predicted
-        List<Shape> shapes = run(2 + 4, 3);
-        assertThat(shapes.subList(2, 6)).containsOnly(Shape.ASYNC);
+        // a window of four steps that take three times as long as predicted
+        List<Shape> shapes = run(FIRST + 4, 3);
+        assertThat(shapes.subList(FIRST, FIRST + 4)).containsOnly(Shape.ASYNC);
         assertThat(guard.isOffloading()).isFalse();
         assertThat(run(5, 1)).as("a pause of 5").containsOnly(Shape.GPU_ONLY);
         run(2 + 4, 3);
-        assertThat(run(10, 1)).as("then of 10").containsOnly(Shape.GPU_ONLY);
+        assertThat(run(20, 1)).as("then of 20").containsOnly(Shape.GPU_ONLY);
         run(2 + 4, 3);
-        assertThat(run(20, 1)).as("then of 20, the longest").containsOnly(Shape.GPU_ONLY);
+        assertThat(run(30, 1)).as("then of 30, the longest").containsOnly(Shape.GPU_ONLY);
         run(2 + 4, 3);
-        assertThat(run(20, 1)).containsOnly(Shape.GPU_ONLY);
+        assertThat(run(30, 1)).containsOnly(Shape.GPU_ONLY);
         assertThat(run(3, 1)).as("and it is tried again").contains(Shape.ASYNC);
     }
 
     @Test
     void aWindowThatWinsForgetsTheLosses() {
-        run(2 + 4, 3);
+        run(FIRST + 4, 3);
         run(5 + 2 + 4, 1);
         assertThat(guard.isOffloading()).isTrue();
         run(4, 3);
