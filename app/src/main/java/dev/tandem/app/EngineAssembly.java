@@ -8,6 +8,7 @@ import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.schedule.DecisionLog;
+import dev.tandem.engine.strategy.Guard;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.TokenizerSource;
@@ -234,6 +235,11 @@ final class EngineAssembly implements AutoCloseable {
     /** What the strategy predicts by; empty where it does not predict. */
     Optional<CostModel> cost() {
         return scheduling.cost();
+    }
+
+    /** Empty where offloading need not prove its gain. */
+    Optional<Guard> guard() {
+        return scheduling.guard();
     }
 
     Optional<Tokenizer> tokenizer() {

@@ -20,7 +20,7 @@ import java.util.Optional;
 import java.util.function.Supplier;
 
 /** A strategy with what it decides by, its guard and its log. */
-record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost) {
+record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost, Optional<Guard> guard) {
     /** Tokens a sequence that the advice at the start is for. */
     private static final int ADVICE_CONTEXT = 1000;
     /** Enough for a bench run to be explained; a few megabytes. */
@@ -38,7 +38,7 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
         if (strategy == Strategy.GPU_ONLY) {
             out.println("strategy: gpu-only");
             Policy policy = strategy.policy(decided, null);
-            return new Scheduling(new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, log), log, Optional.empty());
+            return new Scheduling(new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, log), log, Optional.empty(), Optional.empty());
         }
         CostModel cost = new CostModel(options.strategy.decidedBy(profile.get()));
         StepPredictor predictor = new StepPredictor(cost, limits.overlaps(), limits.kvBytesPerToken());
@@ -51,12 +51,12 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
             out.println("given up: on this executor both tiers share the same cores, so offloading cannot gain");
         }
         GpuOnly gpuOnly = new GpuOnly(budget, options.preemption, decided.overtakes(), decided.ridingRows());
-        if (guarded) {
-            policy = new Guard(policy, strategy, gpuOnly, predictor, Guard.Limits.DEFAULT);
-        }
-        policy = new UntilHostLost(policy, gpuOnly);
+        Optional<Guard> guard = guarded
+                ? Optional.of(new Guard(policy, strategy, gpuOnly, predictor, Guard.Limits.DEFAULT))
+                : Optional.empty();
+        policy = new UntilHostLost(guard.map(Policy.class::cast).orElse(policy), gpuOnly);
         Scheduler scheduler =
                 new PolicyScheduler(policy, predictor::of, new Calibrator(cost, limits.kvBytesPerToken()), log);
-        return new Scheduling(scheduler, log, Optional.of(cost));
+        return new Scheduling(scheduler, log, Optional.of(cost), guard);
     }
 }

@@ -79,6 +79,7 @@ final class ServeCommand implements Callable<Integer> {
         try {
             server = new TandemServer(host, port, limits, key, model, assembly.decisions(), metrics);
             assembly.cost().ifPresent(metrics::watch);
+            assembly.guard().ifPresent(metrics::watch);
         } catch (RuntimeException e) {
             assembly.close();
             throw e;

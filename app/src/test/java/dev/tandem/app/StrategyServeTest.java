@@ -125,6 +125,7 @@ class StrategyServeTest {
             assertThat(answers(server)).isEqualTo(expected);
             JsonNode steps = JSON.readTree(server.get("/debug/steps").body()).get("steps");
             assertThat(steps.valueStream().map(step -> step.get("chosen").asString())).containsOnly("gpu-only");
+            assertThat(server.get("/metrics").body()).containsPattern("tandem:offloading\\{[^}]*} 0.0").containsPattern("tandem:guard_losses_total\\{[^}]*} 0.0");
         }
     }
 

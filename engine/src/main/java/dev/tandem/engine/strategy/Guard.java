@@ -25,7 +25,7 @@ import java.util.Optional;
  * measured to do; it is then switched off, four times as long with each loss. When the work has changed since that
  * measurement, so that a token costs another price, GPU-only is measured again.
  *
- * <p>Owned by: engine thread.
+ * <p>Owned by: engine thread; {@link #isOffloading()} and {@link #losses()} may be read by any.
  */
 public final class Guard implements Policy {
     private static final Logger LOG = System.getLogger(Guard.class.getName());
@@ -55,7 +55,8 @@ public final class Guard implements Policy {
     private final Policy gpuOnly;
     private final StepPredictor predictor;
     private final Limits limits;
-    private boolean offloading;
+    private volatile boolean offloading;
+    private volatile int losses;
     private int votes;
     private long pausedFor;
     private int pause;
@@ -212,6 +213,7 @@ public final class Guard implements Policy {
     /** @param share of what GPU-only does */
     private void lose(double share) {
         rest();
+        losses++;
         offloading = false;
         votes = 0;
         LOG.log(
@@ -229,6 +231,11 @@ public final class Guard implements Policy {
 
     /** Whether the guard lets the strategy offload at present. */
     public boolean isOffloading() {
-        return offloading && pausedFor == 0;
+        return offloading;
+    }
+
+    /** Windows in which offloading did less than GPU-only. */
+    public int losses() {
+        return losses;
     }
 }

@@ -7,6 +7,7 @@ import dev.tandem.engine.observe.StepRecord;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.Usage;
+import dev.tandem.engine.strategy.Guard;
 import io.prometheus.metrics.core.metrics.Counter;
 import io.prometheus.metrics.core.metrics.CounterWithCallback;
 import io.prometheus.metrics.core.metrics.Gauge;
@@ -148,6 +149,22 @@ public final class ServerMetrics implements EngineListener {
                 .help("Predictions beyond the sizes that were profiled.")
                 .labelNames(LABELS)
                 .callback(callback -> callback.call(cost.extrapolated(), model, "0"))
+                .register(registry);
+    }
+
+    /** Adds what the guard makes of offloading. */
+    public void watch(Guard guard) {
+        GaugeWithCallback.builder()
+                .name("tandem:offloading")
+                .help("1 while the guard lets requests decode on the host, 0 while it keeps to the GPU.")
+                .labelNames(LABELS)
+                .callback(callback -> callback.call(guard.isOffloading() ? 1 : 0, model, "0"))
+                .register(registry);
+        CounterWithCallback.builder()
+                .name("tandem:guard_losses")
+                .help("Windows in which offloading did less than the GPU alone; each is followed by a pause.")
+                .labelNames(LABELS)
+                .callback(callback -> callback.call(guard.losses(), model, "0"))
                 .register(registry);
     }
 
