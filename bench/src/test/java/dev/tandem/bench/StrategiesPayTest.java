@@ -120,7 +120,7 @@ class StrategiesPayTest {
         "T4_CLASS, osc, ASYNC_OVERLAP, true, 3.0",
         "T4_TIGHT, osc, ASYNC_OVERLAP, true, 2.0",
         "T4_TIGHT, osc, APEX, true, 2.0",
-        "A10G_CLASS, synthetic:1000/400, APEX, true, 1.2",
+        "A10G_CLASS, synthetic:1000/400, APEX, true, 1.1",
         "A10G_CLASS, synthetic:1000/200, ASYNC_OVERLAP, true, 0.99",
         "A10G_CLASS, osc, ASYNC_OVERLAP, true, 0.97",
         "H200_TIGHT, synthetic:1000/200, ASYNC_OVERLAP, true, 1.08",

@@ -22,7 +22,7 @@ import java.util.Optional;
  * <p>Two modes, GPU-only and offloading. Offloading begins after {@link Limits#votes} steps in a row whose prediction
  * asks for it, once GPU-only has been measured over a window of such steps: offloading would do other steps, and what GPU-only would do
  * in their place is not what it does when left alone. It goes on until it has lost over a window of steps against what GPU-only was
- * measured to do; it is then switched off, four times as long with each loss. When the work has changed since that
+ * measured to do; it is then switched off, four times as long with each clear loss. When the work has changed since that
  * measurement, so that a token costs another price, GPU-only is measured again.
  *
  * <p>Owned by: engine thread; {@link #isOffloading()} and {@link #losses()} may be read by any.
@@ -48,8 +48,10 @@ public final class Guard implements Policy {
     private static final double GROWN = 0.7;
     /** What GPU-only was measured to do says nothing when a token has become so many times as dear or cheap since. */
     private static final double COMPARABLE = 2;
-    /** Each pause is so many times as long as the one before: an attempt fills and empties a host tier for nothing. */
+    /** After a clear loss each pause is so many times as long as the one before: an attempt fills and empties a host tier for nothing. */
     private static final int LONGER = 4;
+    /** Share of GPU-only's throughput from which a loss may be the window's, and costs little if it is not. */
+    private static final double NEARLY = 0.95;
 
     private final Policy strategy;
     private final Policy gpuOnly;
@@ -212,7 +214,7 @@ public final class Guard implements Policy {
 
     /** @param share of what GPU-only does */
     private void lose(double share) {
-        rest();
+        rest(share < NEARLY ? LONGER : 1);
         losses++;
         offloading = false;
         votes = 0;
@@ -224,9 +226,9 @@ public final class Guard implements Policy {
                 pausedFor);
     }
 
-    private void rest() {
+    private void rest(int longer) {
         pausedFor = pause;
-        pause = (int) Math.min(limits.longestPause(), (long) LONGER * pause);
+        pause = (int) Math.min(limits.longestPause(), (long) longer * pause);
     }
 
     /** Whether the guard lets the strategy offload at present. */
