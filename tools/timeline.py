@@ -53,7 +53,7 @@ def draw(items, first, last, title):
     ]
     turns = any(kind == "wait" for *_, kind in items)
     gpu = ("sub-batch 0", "sub-batch 1") if turns else ("GPU, even layers", "odd layers")
-    legend = [("gpu 0", gpu[0]), ("gpu 1", gpu[1])] + [("wait", "GPU waits")] * turns + [ ("cpu 0", "attention, even layers"), ("cpu 1", "odd layers")]
+    legend = [("gpu 0", gpu[0]), ("gpu 1", gpu[1])] + [("wait", "GPU waits")] * turns + [("cpu 0", "attention, even layers"), ("cpu 1", "odd layers")]
     for i, (kind, text) in enumerate(legend):
         svg.append(f'<rect x="{LEFT + i * 180}" y="24" width="12" height="12" fill="{COLOURS[kind]}"/><text x="{LEFT + 18 + i * 180}" y="34">{text}</text>')
     for i, lane in enumerate(lanes):

@@ -119,8 +119,16 @@ final class StrategyOptions {
         return canaryRate;
     }
 
+    /** @throws IllegalArgumentException that lists what there is */
     Strategy chosen() {
-        return strategy.equals(AUTO) ? settled : Strategy.of(strategy);
+        if (strategy.equals(AUTO)) {
+            return settled;
+        }
+        try {
+            return Strategy.of(strategy);
+        } catch (IllegalArgumentException e) {
+            throw new IllegalArgumentException(e.getMessage() + " and " + AUTO, e);
+        }
     }
 
     /**

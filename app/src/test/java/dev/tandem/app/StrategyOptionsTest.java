@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.engine.strategy.Strategy;
 import java.io.ByteArrayOutputStream;
@@ -46,6 +47,12 @@ class StrategyOptionsTest {
                 .anyMatch(line -> line.contains("--host-kv is 0"))
                 .anyMatch(line -> line.contains("its heads are odd"))
                 .anyMatch(line -> line.contains("--no-guard"));
+    }
+
+    @Test
+    void aNameThatIsNotKnownIsAnsweredWithAllThatAre() {
+        options.strategy = "neoo";
+        assertThatThrownBy(options::chosen).hasMessageContaining("--strategy neoo is not known; known are gpu-only").hasMessageEndingWith("apex and auto");
     }
 
     @Test
