@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds what a machine without JDK, Maven or network needs to run Tandem and its GPU tests: a jlink runtime, the jars, the
-# test classes and a launcher, packed into one file. The tokenizer library (22 MB) stays out: measurements need none.
+# test classes and a launcher, packed into one file. Of the tokenizer library (18 MB) only what this kind of machine needs.
 # usage: tools/bundle.sh FOLDER        writes FOLDER/tandem.tar.xz
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -21,7 +21,7 @@ for jar in org/junit/platform/junit-platform-console-standalone org/assertj/asse
   found=$(ls "$HOME/.m2/repository/$jar"/*/*.jar | grep -v sources | tail -1)
   cp "$found" "$work/tandem/test/"
 done
-rm -f "$work"/tandem/lib/{tokenizers,api,jna,commons-compress}-*.jar
+zip -qd "$work"/tandem/lib/tokenizers-*.jar 'native/lib/win-*' 'native/lib/osx-*' 'native/lib/linux-aarch64*' 'nlp/*'
 cat > "$work/tandem/tandem" <<'L'
 #!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)

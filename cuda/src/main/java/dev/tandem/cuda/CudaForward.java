@@ -391,12 +391,12 @@ final class CudaForward implements AutoCloseable {
         }
         long tiles = blocks + layer * layerBytes;
         if (extent.decodes() || extent.slots() > 0) {
-            int serving = extent.slots() > 0 && carries ? extent.slots() + 1 : extent.slots();
-            int place = (carries ? CARRIES : 0) | (layer == config.layers() - 1 ? LAST_LAYER : 0);
+            int carrier = extent.slots() > 0 && carries ? 1 : 0;
+            int place = carrier * CARRIES | (layer == config.layers() - 1 ? LAST_LAYER : 0);
             kernels.decodeAttention.launch(
-                    stream, StepLayout.stretches(attentionBlocks, extent.slots()) + serving, 1, a.queries().address(), tiles, step.tables(), step.sequences(), step.header(),
+                    stream, attentionBlocks + carrier, 1, a.queries().address(), tiles, step.tables(), step.sequences(), step.header(),
                     shape.scoreScale(), a.attended().address(), partialOut.address(), partialNorm.address(), finished.address(),
-                    serving, extent.firstSlot(), flights, layer, place);
+                    extent.slots(), extent.firstSlot(), flights, layer, place);
         }
         if (extent.tiles() > 0) {
             int splits = prefillSplits(extent);

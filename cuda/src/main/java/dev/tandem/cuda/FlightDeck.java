@@ -47,7 +47,6 @@ final class FlightDeck implements AutoCloseable {
         DeviceBuffer residual = buffer(device, 4L * MOST * shape.hidden(), "residuals of rows in flight");
         DeviceBuffer angles = buffer(device, 4L * MOST * config.headDim(), "angles of rows in flight");
         DeviceBuffer draws = buffer(device, (long) DRAW_BYTES * MOST, "draws of rows in flight");
-        DeviceBuffer leaving = buffer(device, 2L * MOST_SLOTS * config.kvHeads() * shape.headWidth() * half, "k and v of rows in flight");
         DeviceBuffer slotMaps = buffer(device, 4L * (layers + 1) * MOST_SLOTS, "slots");
         DeviceBuffer outgoing = buffer(device, (long) MOST * rowBytes, "rows in flight on their way out");
         DeviceBuffer incoming = buffer(device, (long) MOST * resultBytes, "attention that has arrived");
@@ -72,7 +71,7 @@ final class FlightDeck implements AutoCloseable {
                 new FlightRings.Memory(
                         taskRing.memory(), readyRing.memory(), sent.memory(), results.memory(), asked.memory(), answered.memory()));
         long[] addresses = {
-            residual.address(), angles.address(), draws.address(), leaving.address(), slotMaps.address(), outgoing.address(),
+            residual.address(), angles.address(), draws.address(), slotMaps.address(), outgoing.address(),
             incoming.address(), departures.address(), arrivals.address(), counters.address(), counters.address() + 8L * layers,
             counters.address() + 16L * layers, taskRing.address(), readyRing.address(), sent.address(), results.address(), MOST - 1,
             stamps.address(), asked.address(), answered.address(), answered.address() + 8L * MOST, waits.address(),
@@ -84,7 +83,6 @@ final class FlightDeck implements AutoCloseable {
             stream.fill(residual, 0);
             stream.fill(angles, 0);
             stream.fill(draws, 0);
-            stream.fill(leaving, 0);
             stream.fill(slotMaps, -1);
             stream.fill(counters, 0);
             stream.fill(departures, 0);

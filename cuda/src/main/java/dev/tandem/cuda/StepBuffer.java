@@ -136,10 +136,11 @@ final class StepBuffer implements AutoCloseable {
 
     /**
      * Over how many thread blocks decode attention is spread: none should have less than {@code leastUnits}, unless it could
-     * leave a whole (row, KV head) to another.
+     * leave a whole (row, KV head) to another. Where there are units each has one, for all are counted as sharing; slots alone
+     * have a block each.
      */
-    void spread(int residentBlocks, int leastUnits, int kvHeads) {
-        int wanted = Math.max(units / leastUnits, sequenceCount * kvHeads);
+    void spread(int residentBlocks, int leastUnits, int kvHeads, int slots) {
+        int wanted = units == 0 ? slots : Math.max(units / leastUnits, sequenceCount * kvHeads);
         set(1, units);
         set(2, Math.max(1, Math.min(residentBlocks, wanted)));
     }

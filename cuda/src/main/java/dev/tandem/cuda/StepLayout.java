@@ -13,10 +13,8 @@ final class StepLayout {
     /** KV blocks below which spreading decode attention further costs more in merging than it saves. */
     private static final int BLOCKS_A_WARP = 2;
 
-    /** Blocks of attention that the courier may take the place of. */
-    private static final int COURIER = 3;
-    /** Slots may take one in so many thread blocks of attention. */
-    private static final int MOST_DISPLACED = 8;
+    /** Thread blocks of attention of which the courier takes the place. */
+    private static final int COURIER = 1;
 
     private final ModelShape shape;
     private final int attentionBlocks;
@@ -123,16 +121,10 @@ final class StepLayout {
         }
     }
 
-    /**
-     * Thread blocks of decode attention's own beside those of slots and the courier, so that all are resident: unless that
-     * displaced too much, for they end long before the others.
-     */
-    static int stretches(int attentionBlocks, int slots) {
-        return slots == 0 ? attentionBlocks : attentionBlocks - Math.min(slots + COURIER, attentionBlocks / MOST_DISPLACED);
-    }
-
+    /** Cuts decode attention into as many stretches as are resident beside the courier, where there is one. */
     void spread(StepBuffer inputs, int slots) {
-        inputs.spread(stretches(attentionBlocks, slots), BLOCKS_A_WARP * shape.decodeWarps(), shape.config().kvHeads());
+        int own = slots == 0 ? attentionBlocks : attentionBlocks - COURIER;
+        inputs.spread(own, BLOCKS_A_WARP * shape.decodeWarps(), shape.config().kvHeads(), slots);
     }
 
     /** The last tile of a chunk sees the longest context: it begins first. */

@@ -177,7 +177,7 @@ class AttentionKernelTest {
                         step.row(row, 0, lengths[row] - 1, -1);
                         step.decode(lengths[row], step.table(pool.tables[row], pool.tables[row].length), shape.config().kvHeads());
                     }
-                    step.spread(sharing, 1, shape.config().kvHeads());
+                    step.spread(sharing, 1, shape.config().kvHeads(), 0);
                     step.upload(rig.stream);
                     DeviceBuffer queries = rig.putHalves(q);
                     DeviceBuffer cache = rig.putHalves(pool.values);

@@ -58,40 +58,32 @@ __device__ __forceinline__ void merge(const float *parts, const float2 *partNorm
     }
 }
 
-// A slot of rows in flight: the row that leaves hands its q, k and v to the courier and asks for its attention of this layer;
-// the row that boards takes its attention's result.
-__device__ __forceinline__ void exchange(Flights *flights, int layer, int slot, const half16 *queries, half16 *out, bool last) {
-    const int EIGHTS = HEAD_DIM / 8, THREADS = WARPS * 32;
-    int leaves = slotted(flights, layer, slot), boards = slotted(flights, layer + 1, slot);
-    if (slot == 0 && threadIdx.x == 0) flights->stamps[layer] = nanos();
-    if (slot == 0 && last && threadIdx.x == 0) *(volatile wide *)(flights->departed + 3) = 1;
-    if (boards >= 0) {
-        const uint4 *from = (const uint4 *)(flights->incoming + (size_t)boards * HEADS * HEAD_DIM);
-#pragma unroll 4
-        for (int i = threadIdx.x; i < HEADS * EIGHTS; i += THREADS) {
-            *(uint4 *)(out + i / EIGHTS * HEAD_WIDTH + i % EIGHTS * 8) = __ldcg(from + i);
-        }
+#define CARRIES 1
+#define LAST_LAYER 2
+
+// Slots of rows in flight: rows that leave, whose q, k and v rotation has left for the courier, ask for their attention of this
+// layer; rows that board take their attention's result. Thread blocks share this work.
+__device__ __noinline__ void exchange(Flights *flights, int layer, int slots, int place, int thread, int threads, half16 *out) {
+    const int EIGHTS = HEAD_DIM / 8;
+    for (int i = thread; i < slots * HEADS * EIGHTS; i += threads) {
+        int slot = i / (HEADS * EIGHTS), boards = slotted(flights, layer + 1, slot);
+        if (boards < 0) continue;
+        uint4 v = __ldcg((const uint4 *)(flights->incoming + (size_t)boards * HEADS * HEAD_DIM) + i % (HEADS * EIGHTS));
+        *(uint4 *)(out + (size_t)(i / EIGHTS) * HEAD_WIDTH + i % EIGHTS * 8) = v;
     }
-    if (leaves >= 0) {
-        uint4 *to = (uint4 *)(flights->outgoing + (size_t)leaves * (HEADS + 2 * KV_HEADS) * HEAD_DIM);
-        const half16 *kv = flights->leaving + (size_t)slot * 2 * KV_HEADS * HEAD_WIDTH;
-#pragma unroll 4
-        for (int i = threadIdx.x; i < (HEADS + 2 * KV_HEADS) * EIGHTS; i += THREADS) {
-            int head = i / EIGHTS;
-            const half16 *row = head < HEADS ? queries + head * HEAD_WIDTH : kv + (head - HEADS) * HEAD_WIDTH;
-            to[i] = *(const uint4 *)(row + i % EIGHTS * 8);
-        }
-        __threadfence();
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            __threadfence();
-            wide number = atomicAdd(flights->departed, 1ull);
-            *(volatile wide *)&flights->departures[number & flights->ringMask] = (number + 1) << 24 | (wide)layer << 16 | leaves;
-        }
+    if (thread >= slots) return;
+    if (thread == 0) {
+        flights->stamps[layer] = nanos();
+        if (place & LAST_LAYER) *(volatile wide *)(flights->departed + 3) = 1;
     }
+    int leaves = slotted(flights, layer, thread);
+    if (leaves < 0) return;
+    __threadfence();
+    wide number = atomicAdd(flights->departed, 1ull);
+    *(volatile wide *)&flights->departures[number & flights->ringMask] = (number + 1) << 24 | (wide)layer << 16 | leaves;
 }
 
-__device__ __forceinline__ void carry(Flights *flights) {
+__device__ __noinline__ void carry(Flights *flights) {
     wide sent = flights->departed[1], received = flights->departed[2];
     carryRows<WARPS>(flights, sent, received);
     if (threadIdx.x == 0) {
@@ -100,45 +92,40 @@ __device__ __forceinline__ void carry(Flights *flights) {
     }
 }
 
-#define CARRIES 1
-#define LAST_LAYER 2
-__device__ __noinline__ void serve(Flights *flights, int layer, int place, int serving, int firstSlot, const half16 *queries, half16 *out) {
-    if (place & CARRIES && blockIdx.x == serving - 1) {
-        carry(flights);
-        return;
-    }
-    size_t row = (size_t)(firstSlot + blockIdx.x) * HEADS * HEAD_WIDTH;
-    exchange(flights, layer, blockIdx.x, queries + row, out + row, place & LAST_LAYER);
-}
-
-// The first `serving` thread blocks serve rows in flight: one a slot, and one that carries them where no courier does
-// (place & CARRIES). The others take the step's own rows.
+// The step's own rows, and slots for rows in flight from row firstSlot on. Where no courier carries these (place & CARRIES), the
+// first thread block does.
 // queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them
 // parts [thread blocks][2][GROUP][HEAD_WIDTH] of a pair that began in an earlier stretch (0) or goes on in the next (1), with
 // partNorms (maximum, sum); finished [rows][KV_HEADS] zeroed
 extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(const half16 *queries, const half16 *blocks,
         const int *tables, const Sequence *sequences, const int *header, float scale, half16 *out, float *parts,
-        float2 *partNorms, int *finished, int serving, int firstSlot, Flights *flights, int layer, int place) {
+        float2 *partNorms, int *finished, int slots, int firstSlot, Flights *flights, int layer, int place) {
     __shared__ float merged[WARPS][GROUP][HEAD_WIDTH];
     __shared__ float maxima[WARPS][GROUP], totals[WARPS][GROUP];
     __shared__ int last, found;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     int rows = header[0], units = header[1], sharing = header[2];
     dependentsLaunch();
-    if (blockIdx.x < serving) {
+    int stretch = blockIdx.x - (place & CARRIES);
+    if (stretch < 0) {
         dependencyWait();
-        serve(flights, layer, place, serving, firstSlot, queries, out);
+        carry(flights);
         return;
     }
-    int stretch = blockIdx.x - serving;
     if (stretch >= sharing) return;
     int unit = (int)((long)units * stretch / sharing), endUnit = (int)((long)units * (stretch + 1) / sharing);
+    int thread = stretch * WARPS * 32 + threadIdx.x;
+    // without work too: the kernel after this one relies on the kernel before it having ended
+    bool waited = unit == endUnit || stretch * WARPS * 32 < slots * HEADS * HEAD_DIM / 8;
+    if (waited) {
+        dependencyWait();
+        exchange(flights, layer, slots, place, thread, sharing * WARPS * 32, out + (size_t)firstSlot * HEADS * HEAD_WIDTH);
+    }
     for (int r = threadIdx.x; r < rows; r += WARPS * 32) {
         if (sequences[r].firstUnit <= unit && (r + 1 == rows || sequences[r + 1].firstUnit > unit)) found = r;
     }
     __syncthreads();
     int row = found;
-    bool waited = false;
     while (unit < endUnit) {
         Sequence sequence = sequences[row];
         int kvHead = (unit - sequence.firstUnit) / sequence.blocks, first = (unit - sequence.firstUnit) % sequence.blocks;
@@ -167,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             }
         };
         // only the sequence's last block is written by the kernel before: others may be read before it has ended
-        bool early = mine > 0 && first + warp < sequence.blocks - 1;
+        bool early = !waited && mine > 0 && first + warp < sequence.blocks - 1;
         if (early) {
             keys(0);
             values(0);
@@ -308,6 +295,4 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         unit += here;
         if (unit == sequence.firstUnit + sequence.blocks * KV_HEADS) row++;
     }
-    // without work too: the kernel after this one relies on the kernel before it having ended
-    if (!waited) dependencyWait();
 }

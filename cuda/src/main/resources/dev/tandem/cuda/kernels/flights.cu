@@ -1,8 +1,8 @@
 #define COURIER_WARPS 8
 
 // Carries rows in flight beside a step's kernels. One thread block, until the last layer's attention, which the embedding and
-// that layer mark.
-extern "C" __global__ void __launch_bounds__(COURIER_WARPS * 32, 2) courier(Flights *flights) {
+// that layer mark. So few registers that two blocks of decode attention have room beside it.
+extern "C" __global__ void __launch_bounds__(COURIER_WARPS * 32, 3) courier(Flights *flights) {
     wide *counters = flights->departed;
     wide sent = counters[1], received = counters[2];
     for (;;) {

@@ -146,7 +146,6 @@ struct Flights {
     float *residual;          // [flights][HIDDEN]
     float2 *angles;           // [flights][HEAD_DIM / 2]
     Draw *draws;              // [flights]
-    half16 *leaving;          // [MOST_SLOTS][2][KV_HEADS][HEAD_WIDTH] k and v of the rows that leave at this layer
     int *slotMaps;            // [layers + 1][MOST_SLOTS] flight or -1
     half16 *outgoing;         // [flights][HEADS + 2 KV_HEADS][HEAD_DIM] q, k and v on their way to the host
     half16 *incoming;         // [flights][HEADS][HEAD_DIM] attention that has come from it
@@ -189,14 +188,14 @@ __device__ __forceinline__ int slotted(const Flights *flights, int layer, int sl
 
 // The link between GPU and host for rows in flight: sends what has departed with a task each, and brings results that are
 // ready. Nobody waits for it.
-#define AHEAD 16
+#define AHEAD 8
 
 __device__ __forceinline__ void sendRow(Flights *flights, wide number, wide departure) {
     const int EIGHTS = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
     int lane = threadIdx.x % 32;
     const uint4 *from = (const uint4 *)(flights->outgoing + (size_t)(departure & 0xffff) * EIGHTS * 8);
     uint4 *to = (uint4 *)(flights->sent + (size_t)(departure & 0xffff) * EIGHTS * 8);
-#pragma unroll 8
+#pragma unroll 4
     for (int i = lane; i < EIGHTS; i += 32) to[i] = __ldcg(from + i);
     __threadfence_system();
     __syncwarp();

@@ -98,8 +98,8 @@ __device__ __noinline__ void choosePassengers(const Flights *flights, int layer,
 
 // q, k and v of a row: sum of partials (splits > 0) or the finished product, bias, norm of q and k heads, rotation.
 // q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere); blocks
-// from poolBlocks on are staging, stagingShift blocks further. K and V of rows in flight go to `flights`; so do q, k and v of
-// rows that the CPU attends to within the step (slot < -1).
+// from poolBlocks on are staging, stagingShift blocks further. q, k and v of rows in flight go to `flights`; so do those of rows
+// that the CPU attends to within the step (slot < -1).
 // A warp a head; grid (rows, heads / 4), with slots a row of blocks more, which chooses who boards at this layer.
 extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows, const half16 *product,
         const float *bias, const float *queryNorm, const float *keyNorm, float epsilon, const float2 *angles,
@@ -153,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
             }
         }
     }
-    int slot = flight >= 0 ? -1 : slots[row], passing = hostFlight(slot);
+    int slot = flight >= 0 ? -1 : slots[row], passing = flight >= 0 ? flight : hostFlight(slot);
     if (passing >= 0) {
         half16 *to = flights->outgoing + ((size_t)passing * (HEADS + 2 * KV_HEADS) + head) * HEAD_DIM;
         for (int i = 0; i < PER; i++) {
@@ -166,11 +166,6 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
         return;
     }
     int kvHead = (head - HEADS) % KV_HEADS;
-    if (flight >= 0) {
-        half16 *to = flights->leaving + ((size_t)((row - firstSlot) * 2 + !isKey) * KV_HEADS + kvHead) * HEAD_WIDTH;
-        for (int i = 0; i < PER; i++) to[lane + 32 * i] = narrow(x[i]);
-        return;
-    }
     if (slot < 0) return;
     int token = slot % BLOCK_TOKENS, block = slot / BLOCK_TOKENS;
     if (block >= poolBlocks) block += stagingShift;
