@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU: unpacks the bundle, then runs what is asked for.
-# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [presets] [steady] [hybrid] [sanitizer]
+# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [presets] [steady] [hybrid] [soak] [sanitizer]
 #   test       every kernel against its scalar twin, small models against transformers
 #   steps      decode and prefill steps, and time to first token, of Llama-3.1-8B
 #   start      seconds to a model that is ready, with and without compiled kernels
@@ -8,6 +8,7 @@
 #   steady     steady windows of two of them
 #   hybrid     gpu-only beside others in steady windows (PAIRS="preset:workload ...", STRATEGIES, STEADY and WARM_UP seconds, HYBRID_OPTIONS,
 #              GUARD=--guard), steps with slots, and traces
+#   soak       a server with rows in flight, canaries and checksums under random load with clients that leave (SOAK seconds, SOAK_OPTIONS)
 #   sanitizer  compute-sanitizer over a small model
 # Run it in the repository: the small models are read from there. JSON lines go to RESULT_FOLDER/cuda.jsonl.
 set -uo pipefail
@@ -95,6 +96,17 @@ for what in "$@"; do
       done
       cp "${TANDEM_CACHE:-$HOME/.cache/tandem}"/profiles/*.txt "$result/" 2>/dev/null
       xz -f "$result"/*.trace.json 2>/dev/null
+      ;;
+    soak)
+      python3 tools/make_dummy_model.py app/src/main/resources/dev/tandem/app/presets/Llama-3.1-8B.json "$work/Llama-3.1-8B"
+      "$tandem" serve "$work/Llama-3.1-8B" --load-format dummy --port 8123 --num-gpu-blocks-override 1650 --host-kv 24GiB \
+        --max-num-seqs 512 --canary-rate 0.02 --kv-checksums ${SOAK_OPTIONS:---strategy async-overlap --no-guard} >>"$result/log" 2>&1 &
+      server=$!
+      for _ in $(seq 240); do curl -s http://127.0.0.1:8123/health >/dev/null && break; sleep 0.5; done
+      timeout $((${SOAK:-600} + 120)) python3 tools/soak.py http://127.0.0.1:8123 "${SOAK:-600}" 384 1000 200
+      curl -s http://127.0.0.1:8123/metrics | grep -E '^tandem:canary_logprob_difference_bucket' | sed 's/.*le=/le=/' | tr '\n' ' '
+      echo
+      kill "$server"; wait "$server"; echo "server ended with $?"
       ;;
     sanitizer)
       for tool in ${SANITIZERS:-memcheck racecheck}; do

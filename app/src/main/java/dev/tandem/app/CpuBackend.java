@@ -71,6 +71,9 @@ final class CpuBackend {
     static Backend start(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
         CpuBackend chosen = new CpuBackend(options, checkpoint.config());
         chosen.report(log);
+        if (options.gpu.kvChecksums) {
+            log.println("given up: --kv-checksums, the CPU executor moves nothing over a link");
+        }
         CpuExecutor executor = new CpuExecutor(checkpoint, chosen.cpu);
         String profile = Profiles.name(
                 checkpoint.name(), chosen.cpu.weightType().flag(), chosen.cpu.threads(), chosen.cpu.attentionThreads());

@@ -118,7 +118,8 @@ final class CudaBackend {
                 options.maxNumSeqs(),
                 !options.gpu.eager,
                 attentionThreads(options),
-                watchdogNanos(options));
+                watchdogNanos(options),
+                options.gpu.kvChecksums);
     }
 
     private static long watchdogNanos(ModelOptions options) {

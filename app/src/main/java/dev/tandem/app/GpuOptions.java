@@ -34,6 +34,12 @@ final class GpuOptions {
                     + " (${DEFAULT-VALUE}).")
     String libraries = "auto";
 
+    @Option(
+            names = "--kv-checksums",
+            description = "Sum all KV that moves between GPU and host on both sides; a difference ends all requests with an error. For"
+                    + " tests and machines in doubt: the host's sums take the engine's time.")
+    boolean kvChecksums;
+
     @Option(names = "--enforce-eager", description = "Never replay decode steps from CUDA graphs.")
     boolean eager;
 

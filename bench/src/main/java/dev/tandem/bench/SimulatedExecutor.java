@@ -45,6 +45,7 @@ public final class SimulatedExecutor implements Executor {
     /** Seconds at which the CPU has done all that it was asked for so far. */
     private double cpuFree;
     private double cpuBusy;
+    private double busyBefore;
 
     private static final class Flight {
         final Admission admission;
@@ -106,7 +107,9 @@ public final class SimulatedExecutor implements Executor {
             }
         }
         clock.advance((long) (seconds * 1e9));
-        results.add(new StepResult(plan.step(), sampled, List.of(), parked, StepTimes.NONE));
+        StepTimes times = new StepTimes(0, 0, 0, (long) ((cpuBusy - busyBefore) * 1e9), 0, 0, 0);
+        busyBefore = cpuBusy;
+        results.add(new StepResult(plan.step(), sampled, List.of(), parked, times));
     }
 
     private int slots(StepPlan plan) {

@@ -155,7 +155,8 @@ public final class CudaExecutor implements Executor {
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
             pools = own(new KvPools(
-                    device, kernels, shape, gpuBlocks, hybrid ? stagingBlocks() : 0, options.hostBytes(), maxSequences));
+                    device, kernels, shape, gpuBlocks, hybrid ? stagingBlocks() : 0, options.hostBytes(), maxSequences,
+                    options.kvChecksums()));
             stream.fill(pools.gpu(), 0);
             forward.pools(pools, gpuBlocks);
             Optional<FlightDeck> deck = hybrid ? Optional.of(own(new FlightDeck(device, stream, shape, 2 * options.watchdogNanos()))) : Optional.empty();
@@ -409,6 +410,7 @@ public final class CudaExecutor implements Executor {
             Launched launched = step.launched();
             float millis = clock.await(step.clock(), launched.passes() > 0 ? hostRows.orElseThrow()::watch : () -> {});
             record(step, millis);
+            pools.verify();
             MemorySegment tokens = chosenTokens(step.clock());
             List<StepResult.Sampled> sampled = new ArrayList<>(launched.sampled().size() + launched.slots());
             List<Long> parked = new ArrayList<>();
@@ -473,6 +475,11 @@ public final class CudaExecutor implements Executor {
     /** For tests: prompts that land are carried by kernels from now on. */
     void landByKernels() {
         pools.landings().useKernels();
+    }
+
+    /** For tests: address of a host block. */
+    long hostBlock(int layer, int block) {
+        return pools.hostBlock(layer, block);
     }
 
     /** For tests: the workers end as if they had died. */

@@ -15,6 +15,7 @@ import java.util.OptionalInt;
  * @param graphs whether decode steps are replayed from graphs
  * @param attentionThreads CPU threads that attend for rows in host KV; 0: preempted KV only waits there
  * @param watchdogNanos time after which an attention task counts as stalled; a step waits for its host rows twice as long at most
+ * @param kvChecksums whether KV that moves between GPU and host is summed on both sides, and a difference ends the executor
  */
 public record CudaOptions(
         int device,
@@ -27,7 +28,8 @@ public record CudaOptions(
         int maxSequences,
         boolean graphs,
         int attentionThreads,
-        long watchdogNanos) {
+        long watchdogNanos,
+        boolean kvChecksums) {
     /** @throws IllegalArgumentException that names the flag */
     public CudaOptions {
         if (!(memoryUtilization > 0 && memoryUtilization <= 1)) {

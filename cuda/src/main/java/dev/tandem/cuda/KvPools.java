@@ -8,6 +8,7 @@ import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.model.config.DataType;
@@ -37,6 +38,8 @@ final class KvPools implements AutoCloseable {
     /** Pools below this are not worth huge pages. */
     private static final long LEAST_HUGE = 256L << 20;
 
+    private final Device device;
+    private final boolean checksums;
     private final ModelShape shape;
     private final Kernels kernels;
     private final int layers;
@@ -54,8 +57,15 @@ final class KvPools implements AutoCloseable {
     private final Event planned;
     private final Event[] swapped;
 
-    /** @param maxSequences most sequences that may move in a step */
-    KvPools(Device device, Kernels kernels, ModelShape shape, int gpuBlocks, int stagingBlocks, long hostBytes, int maxSequences) {
+    /**
+     * @param maxSequences most sequences that may move in a step
+     * @param checksums whether all that moves is summed on both sides
+     */
+    KvPools(
+            Device device, Kernels kernels, ModelShape shape, int gpuBlocks, int stagingBlocks, long hostBytes, int maxSequences,
+            boolean checksums) {
+        this.device = device;
+        this.checksums = checksums;
         this.shape = shape;
         this.kernels = kernels;
         this.layers = shape.config().layers();
@@ -69,8 +79,8 @@ final class KvPools implements AutoCloseable {
         this.host = bytes < LEAST_HUGE ? device.pinned(bytes, "the host KV pool") : device.pinnedHuge(bytes, "the host KV pool");
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
         int most = gpuBlocks / ratio + maxSequences + 1;
-        this.outs = new MoveList(device, most, "swaps out");
-        this.ins = new MoveList(device, most, "swaps in");
+        this.outs = moves(most, true, "swaps out");
+        this.ins = moves(most, false, "swaps in");
         this.landings = new Landings(device, kernels, this, shape, stagingBlocks, maxSequences);
         this.swapping = device.stream("swaps");
         this.planned = device.event();
@@ -78,6 +88,15 @@ final class KvPools implements AutoCloseable {
         for (int i = 0; i < swapped.length; i++) {
             swapped[i] = device.event();
         }
+    }
+
+    /** @param most moves */
+    MoveList moves(int most, boolean toHost, String label) {
+        MoveList list = new MoveList(device, most, label);
+        if (checksums) {
+            list.check(new MoveSums(device, kernels, shape, this::hostBlock, most, toHost, label));
+        }
+        return list;
     }
 
     Landings landings() {
@@ -152,6 +171,8 @@ final class KvPools implements AutoCloseable {
 
     /** Before {@link #begin}. */
     void upload(Stream stream) {
+        ins.beginSums();
+        landings.beginSums();
         outs.upload(stream, false);
         ins.upload(stream, false);
         landings.upload(stream);
@@ -182,6 +203,7 @@ final class KvPools implements AutoCloseable {
             kernel.launch(
                     stream, copyBlocks, 1, from, hostBlock(layer, 0), layerBytes() / WORD, hostBlocks * hostBlockBytes / WORD,
                     moves.address(), count);
+            moves.sum(stream, from, layerBytes(), layer, count);
         }
     }
 
@@ -218,6 +240,17 @@ final class KvPools implements AutoCloseable {
         if (outs.count() + ins.count() > 0) {
             stream.waitFor(swapped[swapped.length - 1]);
         }
+    }
+
+    /**
+     * After the step.
+     *
+     * @throws ExecutorException when something arrived other than it left; only with checksums
+     */
+    void verify() {
+        outs.verifySums();
+        ins.verifySums();
+        landings.verifySums();
     }
 
     @Override

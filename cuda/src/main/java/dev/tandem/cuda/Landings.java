@@ -54,8 +54,9 @@ final class Landings implements AutoCloseable {
         this.layers = shape.config().layers();
         this.multiprocessors = device.multiprocessors();
         this.hostBlockBytes = HostFormat.blockBytes(shape);
-        this.leaving = new MoveList(device, stagingBlocks / RATIO + maxSequences + 1, "landing prompts");
-        this.returning = new MoveList(device, stagingBlocks / RATIO + maxSequences + 1, "earlier chunks of landing prompts");
+        int most = stagingBlocks / RATIO + maxSequences + 1;
+        this.leaving = pools.moves(most, true, "landing prompts");
+        this.returning = pools.moves(most, false, "earlier chunks of landing prompts");
         this.out = device.urgentStream("landing prompts");
         this.back = device.urgentStream("earlier chunks of landing prompts");
         this.landed = device.event();
@@ -103,6 +104,16 @@ final class Landings implements AutoCloseable {
         return blocks;
     }
 
+    /** Earlier chunks on the host, before they come; and after the step, all that moved. */
+    void beginSums() {
+        returning.beginSums();
+    }
+
+    void verifySums() {
+        leaving.verifySums();
+        returning.verifySums();
+    }
+
     boolean any() {
         return leaving.count() > 0;
     }
@@ -145,6 +156,7 @@ final class Landings implements AutoCloseable {
         kernel.launch(
                 stream, multiprocessors, 1, pools.stage(layer), hostBlocks.address() + carriedOffset(layer, 0), 0L, 0L,
                 moves.address(), 1);
+        moves.sum(stream, pools.stage(layer), 0, layer, 1);
     }
 
     private long carriedOffset(int layer, int slot) {

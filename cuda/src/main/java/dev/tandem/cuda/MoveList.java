@@ -7,6 +7,7 @@ import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
 import java.util.Arrays;
+import java.util.Optional;
 
 /**
  * KV to convert between the block formats: their number, then a host block, or its number here, and the GPU blocks of its tokens each
@@ -20,6 +21,8 @@ final class MoveList implements AutoCloseable {
 
     private final DeviceBuffer device;
     private final PinnedBuffer pinned;
+    /** Empty where nobody asks whether all arrives. */
+    private Optional<MoveSums> sums = Optional.empty();
     private int[] hosts = new int[64];
     private int count;
 
@@ -33,6 +36,24 @@ final class MoveList implements AutoCloseable {
         pinned = owner.pinned(bytes(most), label);
     }
 
+    /** Sums are taken of what moves, from now on; owned by this. */
+    void check(MoveSums sums) {
+        this.sums = Optional.of(sums);
+    }
+
+    /** {@link MoveSums#begin}, {@link MoveSums#enqueue} and {@link MoveSums#verify}, where sums are taken. */
+    void beginSums() {
+        sums.ifPresent(s -> s.begin(this));
+    }
+
+    void sum(Stream stream, long gpu, long gpuLayer, int layer, int count) {
+        sums.ifPresent(s -> s.enqueue(stream, this, gpu, gpuLayer, layer, count));
+    }
+
+    void verifySums() {
+        sums.ifPresent(s -> s.verify(this));
+    }
+
     private static long bytes(int moves) {
         return (long) INTS * Integer.BYTES * (1 + moves);
     }
@@ -43,6 +64,14 @@ final class MoveList implements AutoCloseable {
 
     int count() {
         return count;
+    }
+
+    int host(int move) {
+        return hosts[move];
+    }
+
+    int tokens(int move) {
+        return pinned.memory().getAtIndex(JAVA_INT, INTS * (move + 1) + 1);
     }
 
     long address() {
@@ -92,6 +121,7 @@ final class MoveList implements AutoCloseable {
 
     @Override
     public void close() {
+        sums.ifPresent(MoveSums::close);
         device.close();
         pinned.close();
     }

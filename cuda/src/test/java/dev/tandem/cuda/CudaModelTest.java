@@ -59,7 +59,8 @@ class CudaModelTest {
     static CudaExecutor executor(
             String family, DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
         return executor(family, new CudaOptions(
-                0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 8 << 20, 256, 128, graphs, attentionThreads, watchdogMillis * 1_000_000));
+                0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 8 << 20, 256, 128, graphs, attentionThreads, watchdogMillis * 1_000_000,
+                attentionThreads > 0));
     }
 
     static CudaExecutor executor(String family, CudaOptions options) {

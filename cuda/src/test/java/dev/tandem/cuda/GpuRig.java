@@ -123,7 +123,7 @@ final class GpuRig implements AutoCloseable {
         return buffer;
     }
 
-    private MemorySegment get(DeviceBuffer buffer, long bytes) {
+    MemorySegment get(DeviceBuffer buffer, long bytes) {
         try (PinnedBuffer staging = device.pinned(bytes, "test staging")) {
             stream.download(staging.memory(), buffer, 0, bytes);
             stream.synchronise();

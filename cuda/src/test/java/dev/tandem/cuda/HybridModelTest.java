@@ -12,6 +12,7 @@ import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.SamplingParams;
@@ -24,6 +25,8 @@ import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.TierRules;
 import dev.tandem.model.config.DataType;
 import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
@@ -92,6 +95,25 @@ class HybridModelTest {
         assertThatThrownBy(() -> CudaModelTest.executor("mistral", DataType.BFLOAT16, 8, true, 2, 10_000))
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining("--strategy gpu-only");
+    }
+
+    @Test
+    void aBitThatChangesOnItsWayEndsTheExecutor() throws IOException {
+        int[] tokens = Golden.of("llama31").prompt();
+        int[] gpu = {5, 0, 3, 7, 1, 6};
+        int[] host = {2, 0, 3};
+        int half = tokens.length / 2;
+        try (CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 8, true, 2, 10_000)) {
+            run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, KvReader.GPU_FROM_GPU)), List.of()));
+            executor.submit(plan(List.of(new Swap(1, Place.GPU, gpu, Place.HOST, host, half)), List.of(), List.of()));
+            executor.logits(0); // the step has ended, and nobody has looked at it yet
+            MemorySegment block = MemorySegment.ofAddress(executor.hostBlock(1, host[0])).reinterpret(1);
+            block.set(ValueLayout.JAVA_BYTE, 0, (byte) (block.get(ValueLayout.JAVA_BYTE, 0) ^ 4));
+            assertThatThrownBy(executor::poll)
+                    .isInstanceOf(ExecutorException.class)
+                    .hasMessageContaining("swaps out")
+                    .hasMessageContaining("host block 2, layer 1");
+        }
     }
 
     @ParameterizedTest
@@ -176,7 +198,7 @@ class HybridModelTest {
         int[] tokens = golden.prompt();
         int rows = 200;
         CudaOptions options = new CudaOptions(
-                0, 8, DataType.BFLOAT16, 0.5, OptionalInt.of(40), 32 << 20, 256, 256, true, 3, 10_000_000_000L);
+                0, 8, DataType.BFLOAT16, 0.5, OptionalInt.of(40), 32 << 20, 256, 256, true, 3, 10_000_000_000L, true);
         try (CudaExecutor executor = CudaModelTest.executor("llama31", options)) {
             List<Chunk> first = IntStream.range(0, rows)
                     .mapToObj(i -> chunk(i, tokens, 0, 1, new int[] {i}, KvReader.GPU_WHILE_LANDING))

@@ -11,8 +11,13 @@ import dev.tandem.cuda.kernels.MatrixProducts;
 import dev.tandem.cuda.kernels.MatrixProducts.Result;
 import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.config.DataType;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
@@ -312,6 +317,31 @@ class KernelTest {
         return bits[(int) (offset / shape.type().bytes())];
     }
 
+    /** Sums of what moved are the same on both sides, and of no two blocks. */
+    private static void checkSums(
+            GpuRig rig, BlockFormat format, List<DeviceBuffer> sides, DeviceBuffer target, int hostBlocks, long gpuLayer,
+            DeviceBuffer list, int[] moves) {
+        int layers = 2;
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment host = arena.allocate(layers * hostBlocks * format.blockBytes(), 64);
+            host.copyFrom(rig.get(target, host.byteSize()));
+            for (DeviceBuffer side : sides) {
+                DeviceBuffer sums = rig.zeros(8L * moves[0] * layers);
+                rig.kernels.sumMoved.launch(rig.stream, 2, layers, side.address(), gpuLayer, list.address(), 0, layers, sums.address());
+                MemorySegment summed = rig.get(sums, 8L * moves[0] * layers);
+                Set<Long> different = new HashSet<>();
+                for (int i = 0; i < moves[0] * layers; i++) {
+                    int move = 8 + 8 * (i / layers);
+                    long block = host.address() + (i % layers * hostBlocks + moves[move]) * format.blockBytes();
+                    long sum = MoveSums.sum(format, block, moves[move + 1]);
+                    assertThat(summed.getAtIndex(ValueLayout.JAVA_LONG_UNALIGNED, i)).isEqualTo(sum);
+                    different.add(sum);
+                }
+                assertThat(different).hasSize(moves[0] * layers);
+            }
+        }
+    }
+
     @ParameterizedTest
     @MethodSource("shapes")
     void blocksMoveBetweenPoolsAndChangeTheirFormat(ModelShape shape) {
@@ -345,6 +375,7 @@ class KernelTest {
             DeviceBuffer back = rig.zeros(2L * layers * gpuBlocks * blockHalves);
             rig.kernels.moveIn.launch(rig.stream, 5, 1, back.address(), target.address(), gpuLayer, hostLayer, list.address(), layers);
             float[] returned = rig.halves(back, layers * gpuBlocks * blockHalves);
+            checkSums(rig, format, List.of(source, back), target, hostBlocks, 2 * gpuLayer, list, moves);
             for (int layer = 0; layer < layers; layer++) {
                 for (int move = 0; move < 3; move++) {
                     long block = 2L * (layer * hostBlocks + moves[8 + 8 * move]) * hostHalves;

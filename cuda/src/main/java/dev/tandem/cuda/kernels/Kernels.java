@@ -33,6 +33,7 @@ public final class Kernels implements AutoCloseable {
     public final Kernel swiglu;
     public final Kernel moveOut;
     public final Kernel moveIn;
+    public final Kernel sumMoved;
     public final Kernel decodeAttention;
     public final Kernel prefillAttention;
     public final Kernel argmax;
@@ -63,6 +64,7 @@ public final class Kernels implements AutoCloseable {
         swiglu = rows.waitingKernel("swiglu", 256, 0);
         moveOut = rows.kernel("move_out", MOVE_THREADS, 0);
         moveIn = rows.kernel("move_in", MOVE_THREADS, 0);
+        sumMoved = rows.kernel("sum_moved", 256, 0);
         decodeAttention = modules.get(1).waitingKernel("decode_attention", shape.decodeWarps() * 32, 0);
         prefillAttention = modules.get(2)
                 .waitingKernel("prefill_attention", 256, shape.prefillStages(device.sharedMemoryPerBlock()) * shape.stageBytes());

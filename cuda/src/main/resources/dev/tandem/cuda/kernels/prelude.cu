@@ -116,6 +116,12 @@ __device__ __forceinline__ float warpSum(float v) {
     return v;
 }
 
+__device__ __forceinline__ wide mixed(wide x) {
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
 // the sum over the block, in every thread; in one order
 __device__ __forceinline__ float blockSum(float v) {
     __shared__ float sums[32];

@@ -293,13 +293,37 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, co
     }
 }
 
+// Whether KV arrives as it leaves, whatever the format: sums [moves][allLayers] over every value and its place in the host block.
+// gpu points at layer `first`, gpuLayer values to the next one; grid (any, layers)
+extern "C" __global__ void __launch_bounds__(256) sum_moved(const half16 *gpu, long gpuLayer, const Moves *moves, int first, int allLayers, wide *sums) {
+    __shared__ wide warps[8];
+    gpu += blockIdx.y * gpuLayer;
+    for (int i = blockIdx.x; i < moves->count; i += gridDim.x) {
+        const Move *move = &moves->list[i];
+        int tokens = move->tokens;
+        wide sum = 0;
+        for (int at = threadIdx.x; at < 2 * KV_HEADS * tokens * HEAD_DIM; at += 256) {
+            int dim = at % HEAD_DIM, token = at / HEAD_DIM % tokens, kind = at / HEAD_DIM / tokens, here = token % BLOCK_TOKENS;
+            const half16 *tile = gpu + ((size_t)move->gpu[token / BLOCK_TOKENS] * KV_HEADS + kind / 2) * 2 * KV_TILE;
+            half16 value = kind % 2 ? tile[KV_TILE + (here / 2 * HEAD_WIDTH + dim) * 2 + here % 2] : tile[here * HEAD_WIDTH + dim];
+            wide place = ((wide)kind * HOST_TOKENS + token) * HEAD_DIM + dim;
+            sum += mixed((place << 16 | value) * 0x9e3779b97f4a7c15ull);
+        }
+        for (int step = 16; step; step >>= 1) sum += __shfl_xor_sync(~0u, sum, step);
+        __syncthreads();
+        if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            for (int w = 1; w < 8; w++) sum += warps[w];
+            sums[(size_t)i * allLayers + first + blockIdx.y] = sum;
+        }
+    }
+}
+
 // seeded values, uniform around `centre`, for weights of which only the shape matters; columns beyond `real` are zero
 extern "C" __global__ void random_fill(half16 *out, long count, int columns, int real, wide seed, float centre, float scale) {
     for (long i = (long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (long)gridDim.x * blockDim.x) {
-        wide x = seed + (wide)i * 0x9e3779b97f4a7c15ull;
-        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-        x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-        x ^= x >> 31;
+        wide x = mixed(seed + (wide)i * 0x9e3779b97f4a7c15ull);
         float uniform = (float)(x >> 40) * (2.f / 16777216.f) - 1;
         out[i] = i % columns < real ? narrow(centre + scale * uniform) : (half16)0;
     }

@@ -60,8 +60,19 @@ public final class CostModel {
         return corrected(Component.GPU_ATTENTION, profile.gpuAttention(), tokens);
     }
 
-    /** One layer; {@code rows} decode rows with {@code tokens} of context together: T_ca of NEO §3.2. */
+    /**
+     * One layer of rows that a stage of the GPU waits for; {@code rows} decode rows with {@code tokens} of context together:
+     * T_ca of NEO §3.2.
+     */
     public double cpuAttention(int rows, long tokens) {
+        return flyingAttention(rows, tokens) * factor[Component.CPU_ATTENTION.ordinal()];
+    }
+
+    /**
+     * One layer of as many rows in flight, as profiled: what corrects stages, beside which prompts land and where the slowest
+     * worker counts, is not true of tasks that nobody waits for.
+     */
+    public double flyingAttention(int rows, long tokens) {
         if (rows <= 0) {
             return 0;
         }
@@ -82,7 +93,7 @@ public final class CostModel {
         if (rows > cpuRows[last] || !cpuCurves[right].covers(context)) {
             noteExtrapolation();
         }
-        return seconds * factor[Component.CPU_ATTENTION.ordinal()];
+        return seconds;
     }
 
     /** All layers of {@code bytes} of KV from one place to the other. */

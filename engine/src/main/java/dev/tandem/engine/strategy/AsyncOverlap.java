@@ -148,7 +148,7 @@ final class AsyncOverlap implements Policy {
     /** @param ahead mean steps that the CPU may take for a step's work */
     private boolean cpuKeepsUp(StepDraft draft, int rows, long tokens, double ahead) {
         double step = Math.max(predictor.gpuOnly(draft.load(0)), leastStep());
-        return predictor.cost().cpuAttention(rows, tokens) <= (cohort ? step : Math.max(step, ahead * meanStep));
+        return predictor.cost().flyingAttention(rows, tokens) <= (cohort ? step : Math.max(step, ahead * meanStep));
     }
 
     /** A step without a GPU row still reads the weights. */

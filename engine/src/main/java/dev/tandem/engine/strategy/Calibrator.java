@@ -34,11 +34,13 @@ public final class Calibrator implements PolicyScheduler.Calibration {
         if (draft.shape() != Shape.ASYNC && draft.resumed().isEmpty()) {
             // rows in flight make the rows of a layer differ from layer to layer
             learn(Component.LINEAR, layers * (cost.linear(zero.rows()) + cost.linear(one.rows())), times.linear());
-            learn(
-                    Component.CPU_ATTENTION,
-                    layers * (cost.cpuAttention(zero.cpuRows(), zero.cpuTokens())
-                            + cost.cpuAttention(one.cpuRows(), one.cpuTokens())),
-                    times.cpuAttention());
+            if (draft.state().inFlight().isEmpty()) { // the CPU's time is not theirs alone otherwise
+                learn(
+                        Component.CPU_ATTENTION,
+                        layers * (cost.cpuAttention(zero.cpuRows(), zero.cpuTokens())
+                                + cost.cpuAttention(one.cpuRows(), one.cpuTokens())),
+                        times.cpuAttention());
+            }
             learn(Component.PRE_LAYER, cost.preLayer(zero.rows()) + cost.preLayer(one.rows()), times.preLayer());
             learn(Component.POST_LAYER, cost.postLayer(zero.outputs()) + cost.postLayer(one.outputs()), times.postLayer());
         }

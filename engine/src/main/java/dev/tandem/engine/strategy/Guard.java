@@ -21,8 +21,8 @@ import java.util.Optional;
  *
  * <p>Two modes, GPU-only and offloading. Offloading begins after {@link Limits#votes} steps in a row whose prediction
  * asks for it, once GPU-only has been measured over a window of such steps: offloading would do other steps, and what GPU-only would do
- * in their place is not what it does when left alone. It goes on until it has lost over a window of steps against what GPU-only was
- * measured to do; it is then switched off, four times as long with each clear loss. When the work has changed since that
+ * in their place is not what it does when left alone. It goes on until it has clearly lost over a window of steps against what GPU-only
+ * was measured to do, or by little over two; it is then switched off, four times as long with each clear loss. When the work has changed since that
  * measurement, so that a token costs another price, GPU-only is measured again.
  *
  * <p>Owned by: engine thread; {@link #isOffloading()} and {@link #losses()} may be read by any.
@@ -50,7 +50,7 @@ public final class Guard implements Policy {
     private static final double COMPARABLE = 2;
     /** After a clear loss each pause is so many times as long as the one before: an attempt fills and empties a host tier for nothing. */
     private static final int LONGER = 4;
-    /** Share of GPU-only's throughput from which a loss may be the window's, and costs little if it is not. */
+    /** Share of GPU-only's throughput from which a loss may be the window's, and costs little if it is not: two in a row count. */
     private static final double NEARLY = 0.95;
 
     private final Policy strategy;
@@ -69,6 +69,8 @@ public final class Guard implements Policy {
     private final Throughput alone;
     private boolean growing;
     private int stepsOfGrowth;
+    /** Whether the last window judged was lost by little. */
+    private boolean doubtful;
     private double meanGain;
     private long predictions;
     /** What the step under way counts for, and with which work; nowhere unless offloading is wanted. */
@@ -177,6 +179,7 @@ public final class Guard implements Policy {
         if (votes >= limits.votes() && alone.isComplete()) {
             votes = 0;
             offloading = true;
+            doubtful = false;
             stepsOfGrowth = 0;
             window.clear();
         }
@@ -205,10 +208,13 @@ public final class Guard implements Policy {
             offloading = false;
             alone.clear();
             LOG.log(Level.INFO, "a token costs {0} ms instead of {1} now: GPU-only is measured again", 1e3 * window.price(), 1e3 * price);
-        } else if (window.rate(price) < alone.rate(price)) {
+        } else if (window.rate(price) >= alone.rate(price)) {
+            pause = limits.pause();
+            doubtful = false;
+        } else if (doubtful || window.rate(price) < NEARLY * alone.rate(price)) {
             lose(window.rate(price) / alone.rate(price));
         } else {
-            pause = limits.pause();
+            doubtful = true;
         }
     }
 

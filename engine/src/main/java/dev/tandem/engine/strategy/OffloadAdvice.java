@@ -24,7 +24,7 @@ public record OffloadAdvice(int context, int gpuRows, double gpuTokens, int host
         double plain = step(cost, gpuRows, gpuRows, context);
         int most = (int) Math.min((long) limits.hostBlocks() * limits.hostBlockTokens() / context, limits.mostInFlight());
         int hostRows = 0;
-        while (hostRows < most && cost.cpuAttention(hostRows + 1, (hostRows + 1L) * context) <= plain) {
+        while (hostRows < most && cost.flyingAttention(hostRows + 1, (hostRows + 1L) * context) <= plain) {
             hostRows++;
         }
         int slots = hostRows == 0 ? 0 : Math.max(LEAST_SLOTS, (hostRows + cost.layers() - 1) / cost.layers());

@@ -57,7 +57,7 @@ final class Potential {
         while (least < most) {
             int middle = (least + most + 1) / 2;
             double step = flying(gpuRows, gpuTokens, middle, context);
-            if (predictor.cost().cpuAttention(middle, (long) middle * context) <= step) {
+            if (predictor.cost().flyingAttention(middle, (long) middle * context) <= step) {
                 least = middle;
             } else {
                 most = middle - 1;

@@ -1,0 +1,49 @@
+package dev.tandem.engine.strategy;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.batch.StepTimes;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+class CalibratorTest {
+    private static final Budget BUDGET = new Budget(100, 100, 100);
+
+    private final CostModel cost = TestProfile.model();
+    private final Calibrator calibrator = new Calibrator(cost, 0);
+
+    /** A step for whose host row the GPU waits, and that took the CPU four times as long as predicted. */
+    private void slowStage(Scene scene) {
+        scene.host(20);
+        StepDraft draft = Strategy.SIMPLE_OFFLOAD.policy(Strategy.Options.of(BUDGET), cost).draft(scene.state, new Decision());
+        assertThat(draft.shape()).isEqualTo(Shape.OFFLOAD);
+        long nanos = (long) (4 * cost.layers() * cost.cpuAttention(1, 20) * 1e9);
+        calibrator.observe(draft, new StepResult(0, List.of(), List.of(), List.of(), new StepTimes(0, 0, 0, nanos, 0, 0, 0)), 1, 1);
+    }
+
+    @Test
+    void stagesThatTakeTheCpuLongerSayNothingOfRowsInFlight() {
+        double stage = cost.cpuAttention(1, 20);
+        double flying = cost.flyingAttention(1, 20);
+        assertThat(flying).isEqualTo(stage);
+        slowStage(new Scene(10, 100, BUDGET));
+        assertThat(cost.cpuAttention(1, 20)).isGreaterThan(2 * stage);
+        assertThat(cost.flyingAttention(1, 20)).isEqualTo(flying);
+    }
+
+    @Test
+    void besideRowsInFlightTheCpusTimeSaysNothingOfStages() {
+        Scene scene = new Scene(10, 100, BUDGET);
+        scene.flying(30);
+        double stage = cost.cpuAttention(1, 20);
+        slowStage(scene);
+        assertThat(cost.cpuAttention(1, 20)).isEqualTo(stage);
+    }
+}
