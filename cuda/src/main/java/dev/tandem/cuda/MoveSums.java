@@ -4,6 +4,7 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static java.lang.foreign.ValueLayout.JAVA_SHORT;
 
 import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cuda.FlightWorkers.HostBlocks;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
@@ -21,11 +22,6 @@ import java.util.stream.IntStream;
 final class MoveSums implements AutoCloseable {
     private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
     private static final int BLOCKS = 32;
-
-    /** Where host blocks are. */
-    interface HostBlocks {
-        long address(int layer, int block);
-    }
 
     private final Kernels kernels;
     private final BlockFormat format;
