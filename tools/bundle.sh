@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds what a machine without JDK, Maven or network needs to run Tandem and its GPU tests: a jlink runtime, the jars, the
-# test classes and a launcher, packed into one file. Of the tokenizer library (18 MB) only what this kind of machine needs.
+# test classes and a launcher, packed into one file. Of the tokenizer library (18 MB) only what this kind of machine needs. Needs zip.
 # usage: tools/bundle.sh FOLDER        writes FOLDER/tandem.tar.xz
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

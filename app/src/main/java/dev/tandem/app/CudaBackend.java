@@ -60,6 +60,9 @@ final class CudaBackend {
                 "KV: GPU pool %,d blocks of %d tokens, host pool %,d blocks of %d; context %,d tokens%n",
                 limits.gpuBlocks(), limits.blockTokens(), limits.hostBlocks(), limits.hostBlockTokens(), context);
         executor.hostAttention().ifPresent(log::println);
+        if (options.gpu.kvChecksums && limits.hostBlocks() == 0) {
+            log.println("given up: --kv-checksums, without host KV (--host-kv) nothing moves");
+        }
         String profile = executor.device().name() + "; " + checkpoint.name() + "; " + type(options, config).flag()
                 + "; CUDA executor, " + executor.device().multiprocessors() + " multiprocessors, " + attentionThreads(options) + " threads on "
                 + MachineProbe.machine();

@@ -140,9 +140,9 @@ public final class CudaExecutor implements Executor {
             int contextTokens = checkpoint.config().usableContext();
             int maxSequences = options.maxSequences();
             boolean hybrid = options.attentionThreads() > 0;
-            if (hybrid) {
+            if (hybrid || options.kvChecksums()) {
                 hostObstacle(shape.config()).ifPresent(why -> {
-                    throw new CudaException(why + "; use --strategy gpu-only");
+                    throw new CudaException(why + "; use --strategy gpu-only" + (options.kvChecksums() ? " without --kv-checksums" : ""));
                 });
             }
             int slots = hybrid ? FlightDeck.MOST_SLOTS : 0;
@@ -152,11 +152,6 @@ public final class CudaExecutor implements Executor {
             decodeRows = Replays.roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
             graphRows = Math.max(decodeRows, Math.min(LEAST_GRAPH_ROWS, options.maxBatchTokens() / Replays.BUCKET_STEP * Replays.BUCKET_STEP));
             measureProducts(graphRows + slots, maxSequences + slots);
-            if (options.kvChecksums()) {
-                hostObstacle(shape.config()).ifPresent(why -> {
-                    throw new CudaException(why + ", and so do sums of its blocks; leave --kv-checksums out");
-                });
-            }
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
             pools = own(new KvPools(

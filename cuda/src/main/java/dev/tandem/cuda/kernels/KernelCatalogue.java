@@ -17,7 +17,7 @@ public final class KernelCatalogue {
     static final int COPY_ENGINE = 90;
     /**
      * Ring of stream.cu. Two blocks share a multiprocessor, of which they take no more than 196 KiB with what each has beside its
-     * ring: one size further, the first-level cache is too small for the attention that follows (a fifth slower).
+     * ring: one size further, the first-level cache is too small for the attention that follows (a sixth slower).
      */
     static final int RING_BYTES = 96 << 10;
     /** Kernels exist for these; the first has no bfloat16. */
