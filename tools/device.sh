@@ -8,7 +8,8 @@
 #   steady     steady windows of two of them
 #   hybrid     gpu-only beside others in steady windows (PAIRS="preset:workload ...", STRATEGIES, STEADY and WARM_UP seconds, HYBRID_OPTIONS,
 #              GUARD=--guard), steps with slots, and traces
-#   soak       a server with rows in flight, canaries and checksums under random load with clients that leave (SOAK seconds, SOAK_OPTIONS)
+#   soak       a server with rows in flight, canaries and checksums under random load with clients that leave (SOAK seconds, SOAK_OPTIONS,
+#              SOAK_LOAD: clients, words and tokens at most)
 #   sanitizer  compute-sanitizer over a small model
 # Run it in the repository: the small models are read from there. JSON lines go to RESULT_FOLDER/cuda.jsonl.
 set -uo pipefail
@@ -103,7 +104,8 @@ for what in "$@"; do
         --max-num-seqs 512 --canary-rate 0.02 --kv-checksums ${SOAK_OPTIONS:---strategy async-overlap --no-guard} >>"$result/log" 2>&1 &
       server=$!
       for _ in $(seq 240); do curl -s http://127.0.0.1:8123/health >/dev/null && break; sleep 0.5; done
-      timeout $((${SOAK:-600} + 120)) python3 tools/soak.py http://127.0.0.1:8123 "${SOAK:-600}" 384 1000 200
+      # shellcheck disable=SC2086
+      timeout $((${SOAK:-600} + 120)) python3 tools/soak.py http://127.0.0.1:8123 "${SOAK:-600}" ${SOAK_LOAD:-384 500 500}
       curl -s http://127.0.0.1:8123/metrics | grep -E '^tandem:canary_logprob_difference_bucket' | sed 's/.*le=/le=/' | tr '\n' ' '
       echo
       kill "$server"; wait "$server"; echo "server ended with $?"

@@ -2,7 +2,6 @@ package dev.tandem.cuda;
 
 import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
-import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.StepLauncher.Launched;
@@ -51,7 +50,8 @@ import java.util.Optional;
  * here happens once a layer, and the GPU waits for nobody. In steps with host rows of their own (simple offload, NEO's
  * sub-batches) it waits, in each layer, until the CPU has attended to them; the other sub-batch is what hides that.
  *
- * <p>A second plan waits in {@link #submit} for the first, whose inputs and logits it overwrites.
+ * <p>While a step runs that is a graph's, and of which nobody needs the logits, the next may be submitted: it finds the tokens that it
+ * awaits on the GPU. If that one moves KV or waits for the CPU, {@link #submit} waits for the first.
  *
  * <p>Owned by: engine thread. Construction may happen on another thread.
  */
@@ -101,14 +101,11 @@ public final class CudaExecutor implements Executor {
     private final Optional<HostRows> hostRows;
     private final Clock time;
     private final Timeline timeline;
-    private final Timeline.Lane gpuSteps;
-    private final Timeline.Lane gpuLayers;
-    private final Timeline.Lane gpuWaits;
-    /** [layers + 1], then [2 sub-batches, layers, 2] of waits for host rows, by the GPU's clock. */
-    private final PinnedBuffer stamps;
+    private final StepTrace trace;
     private final ArrayDeque<Outstanding> outstanding = new ArrayDeque<>();
     private final ArrayDeque<StepResult> finished = new ArrayDeque<>();
     private final MemoryLedger ledger;
+    private boolean ahead;
     private Thread user;
 
     /** @param clock where its events are */
@@ -177,10 +174,7 @@ public final class CudaExecutor implements Executor {
                             device, maxSequences + slots, maxSequences + slots, tiles, tables, "second sub-batches")))
                     : Optional.empty();
             int sampled = Math.max(graphRows, maxSequences) + 2 * slots;
-            stamps = own(device.pinned(8L * (5 * layers() + 1), "times of layers"));
-            gpuSteps = timeline.lane("GPU steps");
-            gpuLayers = timeline.lane("GPU layers");
-            gpuWaits = timeline.lane("GPU waits");
+            trace = own(new StepTrace(device, timeline, time, layers()));
             chosen = own(device.pinned(4L * GpuClock.RING * sampled, "sampled tokens"));
             logitsRow = own(device.pinned(4L * shape.vocabulary(), "a row of logits"));
             logits = new float[shape.vocabulary()];
@@ -375,19 +369,27 @@ public final class CudaExecutor implements Executor {
         }
         List<List<Chunk>> batches = PlanRows.ordered(plan, hostRows.isPresent());
         try {
-            if (!outstanding.isEmpty()) {
-                finished.add(complete(outstanding.poll())); // its inputs and logits are about to be overwritten
+            boolean isShort = plan.swaps().isEmpty() && launcher.replays(batches);
+            if (!outstanding.isEmpty() && !(ahead && isShort)) {
+                finished.add(complete(outstanding.poll())); // what it moves, or its logits, are about to be overwritten
             }
             int slot = clock.begin(stream);
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
             hostRows.ifPresent(rows -> plan.park().forEach(rows.rings()::park));
-            StepLauncher.Report report = new StepLauncher.Report(chosenTokens(slot).address(), stamps.address());
-            outstanding.add(new Outstanding(plan, launcher.launch(plan, batches, report), slot));
+            StepLauncher.Report report = new StepLauncher.Report(chosenTokens(slot).address(), trace.stamps(slot));
+            Launched launched = launcher.launch(plan, batches, report);
+            outstanding.add(new Outstanding(plan, launched, slot));
             clock.end(stream, slot);
+            ahead = isShort && launched.choosesAll() && hostRows.stream().noneMatch(rows -> rows.rings().needsLogits());
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
         }
+    }
+
+    @Override
+    public boolean runsAhead() {
+        return ahead;
     }
 
     private MemorySegment chosenTokens(int slot) {
@@ -409,7 +411,7 @@ public final class CudaExecutor implements Executor {
         try {
             Launched launched = step.launched();
             float millis = clock.await(step.clock(), launched.passes() > 0 ? hostRows.orElseThrow()::watch : () -> {});
-            record(step, millis);
+            trace.record(step.clock(), step.plan().step(), launched, millis);
             pools.verify();
             MemorySegment tokens = chosenTokens(step.clock());
             List<StepResult.Sampled> sampled = new ArrayList<>(launched.sampled().size() + launched.slots());
@@ -435,29 +437,6 @@ public final class CudaExecutor implements Executor {
             return new StepResult(step.plan().step(), sampled, List.of(), parked, lost, times);
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
-        }
-    }
-
-    /** The GPU's lanes: by its own clock, the step's end as the engine saw it. */
-    private void record(Outstanding step, float millis) {
-        long now = time.nanos();
-        gpuSteps.add(Timeline.Kind.GPU_STEP, now - (long) (millis * 1e6), now, step.plan().step());
-        Launched launched = step.launched();
-        MemorySegment times = stamps.memory();
-        long shift = now - times.getAtIndex(JAVA_LONG, layers());
-        for (int layer = 0; launched.slots() > 0 && layer < layers(); layer++) {
-            gpuLayers.add(
-                    Timeline.Kind.GPU_LAYER, times.getAtIndex(JAVA_LONG, layer) + shift, times.getAtIndex(JAVA_LONG, layer + 1) + shift,
-                    layer);
-        }
-        // in the order in which the sub-batches take turns
-        for (int turn = 0; turn < launched.passes() * layers(); turn++) {
-            int pass = turn % launched.passes();
-            int layer = turn / launched.passes();
-            long at = layers() + 1 + 2L * (pass * layers() + layer);
-            gpuWaits.add(
-                    Timeline.Kind.GPU_WAIT, times.getAtIndex(JAVA_LONG, at) + shift, times.getAtIndex(JAVA_LONG, at + 1) + shift,
-                    Timeline.place(layer, pass));
         }
     }
 
@@ -502,8 +481,25 @@ public final class CudaExecutor implements Executor {
     @Override
     public void close() {
         device.makeCurrent();
+        if (!outstanding.isEmpty()) {
+            endSteps();
+        }
         closeOwned();
         checkpoint.close();
+    }
+
+    /** Nothing is freed that a step under way uses. */
+    private void endSteps() {
+        try {
+            stream.synchronise();
+        } catch (CudaException e) {
+            notFreed(e);
+        }
+    }
+
+    /** After a fault of the GPU nothing can be freed any more; the process's end frees it. */
+    private static void notFreed(RuntimeException e) {
+        System.getLogger(CudaExecutor.class.getName()).log(System.Logger.Level.DEBUG, "not freed: {0}", e.getMessage());
     }
 
     private void closeOwned() {
@@ -518,9 +514,7 @@ public final class CudaExecutor implements Executor {
             try {
                 owned.pop().close();
             } catch (RuntimeException e) {
-                // after a fault of the GPU nothing can be freed any more; the process's end frees it
-                System.getLogger(CudaExecutor.class.getName())
-                        .log(System.Logger.Level.DEBUG, "not freed: {0}", e.getMessage());
+                notFreed(e);
             } catch (Exception e) {
                 throw new IllegalStateException(e);
             }

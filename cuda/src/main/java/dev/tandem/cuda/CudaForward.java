@@ -254,7 +254,7 @@ final class CudaForward implements AutoCloseable {
         Activations a = activations(index);
         if (extent.has(Part.ROW_WISE)) {
             kernels.embed.launch(
-                    stream, extent.rows(), 1, step.tokens(), step.positions(), weights.embeddings, frequencies.address(),
+                    stream, extent.rows(), 1, step.tokens(), chosen.address(), step.positions(), weights.embeddings, frequencies.address(),
                     a.residual().address(), a.angles().address(), extent.firstSlot(), flights, step.admitted(), step.admittedDraws());
         }
     }

@@ -74,6 +74,8 @@ final class FlightRings {
     private long pushed;
     private long promised;
     private int drawn;
+    /** Rows whose token the engine chooses, from their logits. */
+    private int undrawn;
     private volatile boolean flying;
 
     /** @param bytes of a value of the model's type */
@@ -106,11 +108,12 @@ final class FlightRings {
 
     /** Takes a row that enters layer 0 in the next step. */
     Flight admit(Admission admission) {
-        Flight flight = enter(admission, admission.sampler().draw());
-        if (flight.draw.filter(draw -> !draw.greedy()).isPresent()) {
-            drawn++;
-        }
-        return flight;
+        return enter(admission, admission.sampler().draw());
+    }
+
+    private void count(Flight flight, int sign) {
+        drawn += flight.draw.filter(draw -> !draw.greedy()).isPresent() ? sign : 0;
+        undrawn += flight.draw.isEmpty() ? sign : 0;
     }
 
     /** Takes a row that passes all layers within the next step; it is sampled with the step's own. */
@@ -127,6 +130,7 @@ final class FlightRings {
         bySequence.put(flight.sequence(), flight);
         flights.setRelease(index, flight);
         flying = true;
+        count(flight, 1);
         return flight;
     }
 
@@ -165,6 +169,11 @@ final class FlightRings {
         return drawn > 0;
     }
 
+    /** Whether the logits of some row in flight are needed when it lands. */
+    boolean needsLogits() {
+        return undrawn > 0;
+    }
+
     /** A row shall go no further: the worker that has it next lets it go. */
     void park(long sequence) {
         Flight flight = bySequence.get(sequence);
@@ -178,9 +187,7 @@ final class FlightRings {
         bySequence.remove(flight.sequence());
         flights.set(flight.index, null);
         free.add(flight.index);
-        if (flight.draw.filter(draw -> !draw.greedy()).isPresent()) {
-            drawn--;
-        }
+        count(flight, -1);
         flying = !bySequence.isEmpty();
     }
 

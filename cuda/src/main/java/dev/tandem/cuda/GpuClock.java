@@ -20,6 +20,7 @@ final class GpuClock implements AutoCloseable {
     private final Event[] begins = new Event[RING];
     private final Event[] ends = new Event[RING];
     private long steps;
+    private long awaited;
     private volatile double busyMillis;
     private volatile double idleMillis;
 
@@ -55,7 +56,7 @@ final class GpuClock implements AutoCloseable {
         }
         float millis = ends[slot].millisecondsSince(begins[slot]);
         busyMillis += millis;
-        if (steps > 1) {
+        if (awaited++ > 0) {
             float gap = begins[slot].millisecondsSince(ends[(slot + RING - 1) % RING]);
             idleMillis += gap < REST_MILLIS ? Math.max(0, gap) : 0;
         }

@@ -16,9 +16,11 @@ import java.lang.foreign.MemorySegment;
  * addresses so that graphs find it. In this order: counts of decode attention and host rows; token, position and slot of each row; rows
  * to sample; rows in flight that enter, with their draws; random draws; tiles of prefill attention; sequences of decode attention; block tables.
  *
- * <p>Owned by: engine thread, which must not write while an upload may be under way.
+ * <p>Owned by: engine thread. What it writes after {@link #clear} does not touch what was uploaded last, so a step's inputs may be
+ * written while the step before waits for its own; those before that must be there.
  */
 final class StepBuffer implements AutoCloseable {
+    private static final int ALIGNMENT = 256;
     private static final int HEADER = 16;
     /** {@code struct HostRows} of prelude.cu. */
     private static final int HOST_ROWS_AT = 8;
@@ -41,7 +43,8 @@ final class StepBuffer implements AutoCloseable {
     private final int tablesAt;
     private final DeviceBuffer device;
     private final PinnedBuffer pinned;
-    private final MemorySegment memory;
+    private final MemorySegment[] halves;
+    private MemorySegment memory;
     private int sequenceCount;
     private int units;
     private int tileCount;
@@ -62,10 +65,11 @@ final class StepBuffer implements AutoCloseable {
         this.tilesAt = drawsAt + DRAW_INTS * samples;
         this.sequencesAt = (tilesAt + TILE_INTS * tiles + 7) / 8 * 8;
         this.tablesAt = sequencesAt + SEQUENCE_INTS * rows;
-        long bytes = 4L * (tablesAt + (long) tables);
+        long bytes = (4L * (tablesAt + (long) tables) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         this.device = owner.allocate(bytes, "inputs of " + label);
-        this.pinned = owner.pinned(bytes, "inputs of " + label);
-        this.memory = pinned.memory();
+        this.pinned = owner.pinned(2 * bytes, "inputs of " + label);
+        this.halves = new MemorySegment[] {pinned.memory().asSlice(0, bytes), pinned.memory().asSlice(bytes, bytes)};
+        this.memory = halves[0];
     }
 
     int rowCapacity() {
@@ -76,7 +80,9 @@ final class StepBuffer implements AutoCloseable {
         return device.bytes();
     }
 
+    /** Begins the next inputs. */
     void clear() {
+        memory = memory == halves[0] ? halves[1] : halves[0];
         sequenceCount = 0;
         units = 0;
         tileCount = 0;

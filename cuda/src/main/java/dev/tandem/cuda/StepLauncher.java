@@ -30,6 +30,9 @@ final class StepLauncher {
     /** Empty without attention threads. */
     private final Optional<HostRows> hostRows;
     private final int layers;
+    private Launched last = new Launched(List.of(), List.of(), 0, 0, 0);
+    /** Where the sequence after the one that was looked for last is likely to be among the samples of the last step. */
+    private int likely;
 
     /**
      * @param graph of steps that are replayed
@@ -45,7 +48,12 @@ final class StepLauncher {
      * @param sampled chunks in the order of the sampled rows; slots follow
      * @param passes sub-batches that wait for host rows
      */
-    record Launched(List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSlotSample, int slots, int passes) {}
+    record Launched(List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSlotSample, int slots, int passes) {
+        /** Whether nobody needs its logits: the GPU has chosen every token. */
+        boolean choosesAll() {
+            return draws.stream().allMatch(Optional::isPresent);
+        }
+    }
 
     /** Where a step reports: addresses of pinned memory for tokens and flights that landed, and for times. */
     record Report(long tokens, long stamps) {}
@@ -72,10 +80,10 @@ final class StepLauncher {
             pools.upload(stream);
             pools.begin(stream);
             pools.end(stream);
-            return new Launched(List.of(), List.of(), 0, 0, 0);
+            last = new Launched(List.of(), List.of(), 0, 0, 0);
+            return last;
         }
-        boolean lands = batches.stream().flatMap(List::stream).anyMatch(chunk -> chunk.reader() == KvReader.GPU_WHILE_LANDING);
-        boolean replayed = !lands && batches.size() == 1 && waiting == 0 && rows <= inputs.graphRows();
+        boolean replayed = replays(batches);
         Launched launched = replayed
                 ? replay(plan, batches.getFirst(), rows, slots)
                 : passes(plan, batches, slots, waiting);
@@ -88,13 +96,45 @@ final class StepLauncher {
         if (samples > 0) {
             forward.report(stream, samples, slots, launched.passes(), report.tokens(), report.stamps());
         }
+        last = launched;
         return launched;
+    }
+
+    /** Whether a step of these chunks is a graph's. */
+    boolean replays(List<List<Chunk>> batches) {
+        if (batches.size() > 1) {
+            return false;
+        }
+        int rows = 0;
+        for (Chunk chunk : batches.getFirst()) {
+            rows += chunk.rows();
+            if (chunk.reader() != KvReader.GPU_FROM_GPU) {
+                return false;
+            }
+        }
+        return rows <= inputs.graphRows();
+    }
+
+    /** A token that is awaited is on the GPU, where the last step chooses it. */
+    private int token(long sequence, int token) {
+        if (token != Chunk.AWAITED) {
+            return token;
+        }
+        List<Chunk> sampled = last.sampled();
+        for (int i = 0; i < sampled.size(); i++) {
+            int at = (likely + i) % sampled.size();
+            if (sampled.get(at).sequence() == sequence) {
+                likely = at + 1;
+                return -1 - at;
+            }
+        }
+        throw new ExecutorException("sequence " + sequence + " awaits a token that the step before does not sample");
     }
 
     private Launched replay(StepPlan plan, List<Chunk> chunks, int rows, int slots) {
         List<Chunk> sampled = new ArrayList<>();
         StepBuffer step = inputs.graph();
-        layout.fill(step, chunks, pools, this::nobody, sampled);
+        layout.fill(step, chunks, pools, this::token, this::nobody, sampled);
         layout.spread(step, slots);
         List<Optional<TokenSampler.Draw>> draws = draws(step, sampled);
         Replays.Key replay = replays.key(rows, sampled.size(), step.tileCount(), slots);
@@ -121,7 +161,7 @@ final class StepLauncher {
             StepBuffer step = passes.isEmpty() ? inputs.first() : inputs.second().orElseThrow(StepLauncher::oneSubBatch);
             int slotsHere = last ? slots : 0;
             checkRoom(step, chunks, slotsHere);
-            Filled filled = layout.fill(step, chunks, pools, this::pass, sampled);
+            Filled filled = layout.fill(step, chunks, pools, this::token, this::pass, sampled);
             layout.spread(step, slotsHere);
             admit(plan, step, filled.rows(), slotsHere, filled.sampled());
             step.hostRows(filled.firstHostRow(), filled.hostRows(), waiting, before, tasks);
@@ -152,7 +192,7 @@ final class StepLauncher {
 
     private void admit(StepPlan plan, StepBuffer step, int first, int slots, int firstSample) {
         if (slots > 0) {
-            StepLayout.slots(step, first, slots, firstSample, hostRows.orElseThrow().admit(plan.admissions()));
+            StepLayout.slots(step, first, slots, firstSample, this::token, hostRows.orElseThrow().admit(plan.admissions()));
         }
     }
 

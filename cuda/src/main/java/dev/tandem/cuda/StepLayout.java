@@ -42,14 +42,20 @@ final class StepLayout {
         Flight enter(Admission row);
     }
 
+    /** What stands for a token in a step's inputs: its id, or where the step before has chosen it. */
+    interface Tokens {
+        int of(long sequence, int token);
+    }
+
     /**
      * Writes a sub-batch's inputs; {@link #spread} and {@link #slots} complete them.
      *
      * @param chunks in the order of the rows
      * @param pools gives staging to prompts that land on the host
+     * @param tokens knows those that are awaited
      * @param sampled receives the chunks whose last row is sampled, in the order of the samples
      */
-    Filled fill(StepBuffer inputs, List<Chunk> chunks, KvPools pools, HostEntry host, List<Chunk> sampled) {
+    Filled fill(StepBuffer inputs, List<Chunk> chunks, KvPools pools, Tokens tokens, HostEntry host, List<Chunk> sampled) {
         inputs.clear();
         int before = sampled.size();
         int row = 0;
@@ -64,7 +70,7 @@ final class StepLayout {
             if (chunk.reader() == KvReader.CPU_FROM_HOST) {
                 Admission asRow = new Admission(
                         chunk.sequence(), chunk.start(), chunk.tokens()[0], chunk.blocks(), chunk.sampler().orElseThrow());
-                inputs.hostRow(row++, chunk.tokens()[0], chunk.start(), host.enter(asRow));
+                inputs.hostRow(row++, tokens.of(chunk.sequence(), chunk.tokens()[0]), chunk.start(), host.enter(asRow));
                 hostRows++;
                 continue;
             }
@@ -75,7 +81,7 @@ final class StepLayout {
             for (int i = 0; i < count; i++) {
                 int position = chunk.start() + i;
                 int block = blocks[position / ModelShape.BLOCK_TOKENS];
-                inputs.row(row + i, chunk.tokens()[i], position, block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
+                inputs.row(row + i, tokens.of(chunk.sequence(), chunk.tokens()[i]), position, block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
             }
             if (count == 1 && !lands) {
                 inputs.decode(length, table, shape.config().kvHeads());
@@ -89,7 +95,7 @@ final class StepLayout {
     }
 
     /** Slots for rows in flight, from row {@code first} on; their results are sampled from {@code firstSample} on. */
-    static void slots(StepBuffer inputs, int first, int slots, int firstSample, List<Flight> admitted) {
+    static void slots(StepBuffer inputs, int first, int slots, int firstSample, Tokens tokens, List<Flight> admitted) {
         for (int slot = 0; slot < slots; slot++) {
             inputs.row(first + slot, 0, 0, -1);
             inputs.sample(firstSample + slot, first + slot);
@@ -97,7 +103,7 @@ final class StepLayout {
         }
         for (int slot = 0; slot < admitted.size(); slot++) {
             Admission admission = admitted.get(slot).admission;
-            inputs.row(first + slot, admission.token(), admission.position(), -1);
+            inputs.row(first + slot, tokens.of(admission.sequence(), admission.token()), admission.position(), -1);
             inputs.admit(slot, admitted.get(slot));
         }
     }

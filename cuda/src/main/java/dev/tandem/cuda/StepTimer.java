@@ -93,7 +93,7 @@ public final class StepTimer implements AutoCloseable {
     StepTime decode(StepBuffer inputs, int rows, int bucket, int context, int slots, int gpuBlocks, int repeats) {
         decodes(inputs, rows, context, gpuBlocks);
         StepLayout.pad(inputs, rows, bucket - slots);
-        StepLayout.slots(inputs, bucket - slots, slots, bucket - slots, List.of());
+        StepLayout.slots(inputs, bucket - slots, slots, bucket - slots, (sequence, token) -> token, List.of());
         layout.spread(inputs, slots);
         inputs.upload(stream);
         return times(rows, context, inputs, new Extent(bucket, bucket, true, 0, slots), repeats);
@@ -108,7 +108,7 @@ public final class StepTimer implements AutoCloseable {
         }
         StepLayout.tiles(inputs, rows, riding, context - riding, inputs.table(table, blocks), shape.tileTokens());
         StepLayout.padRows(inputs, rows + riding, bucket - slots);
-        StepLayout.slots(inputs, bucket - slots, slots, rows, List.of());
+        StepLayout.slots(inputs, bucket - slots, slots, rows, (sequence, token) -> token, List.of());
         layout.spread(inputs, slots);
         inputs.upload(stream);
         return times(rows + riding, context, inputs, new Extent(bucket, rows + slots, true, inputs.tileCount(), slots), repeats);

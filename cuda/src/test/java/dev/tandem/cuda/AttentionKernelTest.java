@@ -53,11 +53,15 @@ class AttentionKernelTest {
             DeviceBuffer table = rig.putHalves(rig.halves(10 * shape.hidden(), 1));
             DeviceBuffer residual = rig.poisoned(4L * rows * shape.hidden());
             rig.kernels.embed.launch(
-                    rig.stream, rows, 1, rig.put(new int[] {9, 0, 4}).address(), rig.put(positions).address(), table.address(),
+                    rig.stream, rows, 1, rig.put(new int[] {-2, 0, -3}).address(), rig.put(new int[] {7, 9, -1}).address(), rig.put(positions).address(), table.address(),
                     rig.put(frequencies).address(), residual.address(), angles.address(), Integer.MAX_VALUE, 0L, 0L, 0L);
             float[] embedded = rig.floats(residual, rows * shape.hidden());
-            assertThat(Arrays.copyOf(embedded, shape.hidden()))
-                    .isEqualTo(Arrays.copyOfRange(rig.halves(table, 10 * shape.hidden()), 9 * shape.hidden(), 10 * shape.hidden()));
+            int[] tokens = {9, 0, 0}; // one that was chosen before, one that is known, one that was no number
+            for (int row = 0; row < rows; row++) {
+                assertThat(Arrays.copyOfRange(embedded, row * shape.hidden(), (row + 1) * shape.hidden()))
+                        .isEqualTo(Arrays.copyOfRange(
+                                rig.halves(table, 10 * shape.hidden()), tokens[row] * shape.hidden(), (tokens[row] + 1) * shape.hidden()));
+            }
             DeviceBuffer queries = rig.poisoned(2L * rows * shape.queries());
             DeviceBuffer cache = rig.poisoned(blocks * shape.blockBytes());
             rig.kernels.ropeStore.launch(

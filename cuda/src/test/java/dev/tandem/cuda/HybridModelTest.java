@@ -20,6 +20,7 @@ import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.Shuffling;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.TierRules;
@@ -337,35 +338,6 @@ class HybridModelTest {
             assertThat(engine.tokens("left").size()).isLessThan(60);
             assertThat(engine.loop.stats().hostBlocksUsed()).isZero();
             assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
-        }
-    }
-
-    /** Random load with aborts under ever changing placements: nothing hangs, leaks or changes a text. */
-    @Test
-    void soak() {
-        long seed = Long.getLong("tandem.soak.seed", 11);
-        long end = System.nanoTime() + Long.getLong("tandem.soak.seconds", 10) * 1_000_000_000L;
-        SplittableRandom random = new SplittableRandom(seed);
-        Budget budget = new Budget(200, 80, 200);
-        for (int round = 0; System.nanoTime() < end; round++) {
-            CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 40 + random.nextInt(40), true, 1 + random.nextInt(6), 10_000);
-            try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(new Shuffling(budget, seed + round)), budget)) {
-                int requests = 100;
-                for (int i = 0; i < requests; i++) {
-                    engine.submit("r" + i, random.ints(1 + random.nextInt(60), 3, 301).toArray(), EngineHarness.greedy(1 + random.nextInt(40)));
-                }
-                while (!engine.loop.isIdle()) {
-                    if (random.nextInt(20) == 0) {
-                        engine.cancel("r" + random.nextInt(requests));
-                    }
-                    engine.step();
-                }
-                assertThat(engine.loop.stats().hostBlocksUsed()).as("seed %d", seed).isZero();
-                assertThat(engine.loop.stats().gpuBlocksUsed()).as("seed %d", seed).isZero();
-                for (int i = 0; i < requests; i++) {
-                    assertThat(engine.answers.get("r" + i).usage).as("seed %d, r%d ended", seed, i).isNotNull();
-                }
-            }
         }
     }
 }

@@ -28,6 +28,7 @@ import java.util.Optional;
 import java.util.Queue;
 import java.util.Set;
 import java.util.function.LongPredicate;
+import java.util.stream.Stream;
 
 /**
  * An executor without a model: each KV slot of each layer holds the name of the token that was written there, and each
@@ -59,6 +60,10 @@ public final class ContentExecutor implements Executor {
     public LongPredicate losing = key -> false;
     public boolean losingForGood;
     public final List<StepResult> history = new ArrayList<>();
+    /** Whether plans that touch GPU blocks alone let the next come before their result. */
+    public boolean runsAhead;
+    /** Whether plans resume rows in flight. */
+    public boolean resumes = true;
 
     public ContentExecutor(int layers, int gpuBlocks, int hostBlocks, int maxBatchTokens, int context, Readiness readiness) {
         this(layers, gpuBlocks, BLOCK, hostBlocks, maxBatchTokens, context, readiness);
@@ -86,8 +91,21 @@ public final class ContentExecutor implements Executor {
     }
 
     @Override
+    public boolean runsAhead() {
+        StepPlan last = plans.getLast();
+        return runsAhead && (!resumes || last.slotsPerLayer() + last.resume().size() == 0) && last.swaps().isEmpty() && chunks(last).allMatch(chunk -> chunk.reader() == KvReader.GPU_FROM_GPU);
+    }
+
+    private static Stream<Chunk> chunks(StepPlan plan) {
+        return plan.subBatches().stream().flatMap(batch -> batch.chunks().stream());
+    }
+
+    @Override
     public void submit(StepPlan plan) {
+        fail(results.size() == MAX_OUTSTANDING, "a plan too many is outstanding");
         plans.add(plan);
+        chunks(plan).filter(chunk -> chunk.sampler().isPresent()).forEach(chunk -> known(chunk.sequence(), chunk.start() + chunk.rows() - 1, chunk.tokens()[chunk.rows() - 1]));
+        plan.admissions().forEach(admission -> known(admission.sequence(), admission.position(), admission.token()));
         check(plan);
         plan.swaps().forEach(this::swap);
         List<Long> parked = new ArrayList<>();
@@ -119,6 +137,12 @@ public final class ContentExecutor implements Executor {
         StepResult result = new StepResult(plan.step(), sampled, trace, parked, lost, StepTimes.NONE);
         results.add(result);
         history.add(result);
+    }
+
+    /** A token is awaited if, and only if, the step that samples it has not been polled. */
+    private void known(long sequence, int position, int token) {
+        boolean sampling = results.stream().flatMap(result -> result.sampled().stream()).anyMatch(s -> s.sequence() == sequence);
+        fail(sampling != (token == Chunk.AWAITED), "sequence " + sequence + " has token " + token + " at " + position);
     }
 
     private static Sampled sample(long sequence, int position) {

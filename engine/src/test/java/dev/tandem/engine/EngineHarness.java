@@ -11,6 +11,7 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.request.TokenLogprobs;
 import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
@@ -28,6 +29,8 @@ public final class EngineHarness implements AutoCloseable {
     /** What one request received. */
     public static final class Answer {
         public final List<Integer> tokens = new ArrayList<>();
+        /** Of the tokens, where they were asked for. */
+        public final List<TokenLogprobs> logprobs = new ArrayList<>();
         public FinishReason reason;
         public Usage usage;
         /** Why the engine gave the request up. */
@@ -58,7 +61,10 @@ public final class EngineHarness implements AutoCloseable {
         answers.put(id, answer);
         queue.offer(List.of(new Request(id, prompt, sampling, 0, TextDecoder.none(), event -> {
             switch (event) {
-                case TokenEvent.Token token -> answer.tokens.add(token.id());
+                case TokenEvent.Token token -> {
+                    answer.tokens.add(token.id());
+                    token.logprobs().ifPresent(answer.logprobs::add);
+                }
                 case TokenEvent.Finished finished -> {
                     answer.reason = finished.reason();
                     answer.usage = finished.usage();

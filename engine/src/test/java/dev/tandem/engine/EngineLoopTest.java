@@ -2,12 +2,15 @@ package dev.tandem.engine;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepTimes;
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.loop.EngineLoop;
 import dev.tandem.engine.observe.EngineListener;
@@ -21,9 +24,12 @@ import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
+import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.Queue;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
@@ -31,10 +37,17 @@ import org.junit.jupiter.api.Test;
 class EngineLoopTest {
     private final List<String> events = new ArrayList<>();
     private boolean computesInSubmit;
+    private boolean runsAhead;
+    private boolean broken;
 
     /** Always chooses token 7, and notes when it is asked. */
     private final Executor executor = new Executor() {
-        private StepPlan plan;
+        private final Queue<StepPlan> plans = new ArrayDeque<>();
+
+        @Override
+        public boolean runsAhead() {
+            return runsAhead;
+        }
 
         @Override
         public boolean computesInSubmit() {
@@ -48,12 +61,17 @@ class EngineLoopTest {
 
         @Override
         public void submit(StepPlan next) {
-            plan = next;
-            events.add("submit " + next.step());
+            plans.add(next);
+            boolean awaits = next.subBatches().stream().flatMap(batch -> batch.chunks().stream()).anyMatch(chunk -> chunk.tokens()[0] == Chunk.AWAITED);
+            events.add("submit " + next.step() + (awaits ? " awaiting" : ""));
         }
 
         @Override
         public StepResult poll() {
+            if (broken) {
+                throw new ExecutorException("the device is gone");
+            }
+            StepPlan plan = plans.remove();
             events.add("poll " + plan.step());
             List<StepResult.Sampled> sampled = plan.subBatches().stream()
                     .flatMap(batch -> batch.chunks().stream())
@@ -75,11 +93,15 @@ class EngineLoopTest {
             clock, EngineListener.NONE);
 
     private void submit(String id, SamplingParams sampling) {
-        queue.offer(List.of(new Request(id, new int[] {1, 2, 3}, sampling, 0, TextDecoder.none(), event -> events.add(switch (event) {
+        queue.offer(List.of(request(id, sampling)));
+    }
+
+    private Request request(String id, SamplingParams sampling) {
+        return new Request(id, new int[] {1, 2, 3}, sampling, 0, TextDecoder.none(), event -> events.add(switch (event) {
             case TokenEvent.Token token -> id + " token";
             case TokenEvent.Finished finished -> id + " finished " + finished.reason();
             case TokenEvent.Failed failed -> id + " failed";
-        }))));
+        }));
     }
 
     private static SamplingParams.Builder greedy(int tokens) {
@@ -89,12 +111,69 @@ class EngineLoopTest {
     @Test
     void tokensAreToldWhileTheNextStepRuns() {
         submit("a", greedy(2).build());
+        run();
+        assertThat(events)
+                .containsExactly("submit 0", "poll 0", "submit 1", "a token", "poll 1", "a token", "a finished LENGTH");
+    }
+
+    @Test
+    void theNextStepIsSubmittedWhileOneRuns() {
+        runsAhead = true;
+        submit("a", greedy(3).build());
+        run();
+        assertThat(events).containsExactly(
+                "submit 0", "submit 1 awaiting", "poll 0", "submit 2 awaiting", "a token", "poll 1", "a token", "poll 2", "a token",
+                "a finished LENGTH");
+    }
+
+    @Test
+    void whatComesAfterAnEndThatNobodyForesawIsDropped() {
+        runsAhead = true;
+        submit("a", greedy(9).stopTokenIds(Set.of(7)).build());
+        run();
+        assertThat(events)
+                .containsExactly("submit 0", "submit 1 awaiting", "poll 0", "a token", "a finished STOP", "poll 1");
+        assertThat(loop.stats().gpuBlocksUsed()).isZero();
+    }
+
+    @Test
+    void whoIsCancelledHearsNothingOfStepsUnderWay() {
+        runsAhead = true;
+        submit("a", greedy(9).build());
+        loop.step();
+        queue.cancel("a");
+        run();
+        assertThat(events).containsExactly("submit 0", "a finished ABORT", "poll 0");
+    }
+
+    @Test
+    void blocksOfARowThatEndsForSureAreFreeWhileItsStepRuns() {
+        runsAhead = true;
+        submit("a", greedy(1).build());
+        loop.step();
+        loop.checkIntegrity();
+        assertThat(loop.stats().gpuBlocksUsed()).isZero();
+        assertThat(loop.isIdle()).as("its token is awaited").isFalse();
+        run();
+        assertThat(events).containsExactly("submit 0", "poll 0", "a token", "a finished LENGTH");
+    }
+
+    @Test
+    void everybodyHearsWhenTheDeviceIsGone() throws InterruptedException {
+        runsAhead = true;
+        broken = true;
+        Engine engine = new Engine(new EngineConfig(budget, Set.of(), 64, 8, 1), PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)), executor, clock, EngineListener.NONE);
+        engine.submit(request("a", greedy(1).build()));
+        engine.submit(request("b", greedy(9).build()));
+        assertThat(engine.start().drain(Duration.ofSeconds(60))).isTrue();
+        assertThat(events).contains("a failed", "b failed");
+    }
+
+    private void run() {
         while (!loop.isIdle()) {
             loop.step();
             loop.checkIntegrity();
         }
-        assertThat(events)
-                .containsExactly("submit 0", "poll 0", "submit 1", "a token", "poll 1", "a token", "a finished LENGTH");
     }
 
     @Test

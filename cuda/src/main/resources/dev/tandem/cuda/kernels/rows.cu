@@ -1,8 +1,9 @@
 // Row-wise operations between the products. One block a row unless said otherwise.
 
 // residual[row] = table[tokens[row]]; angles[row][i] = (cos, sin) of position times frequency. Rows from firstSlot on are
-// slots: those that enter layer 0 (admitted[slot] >= 0, with what their token is drawn by) keep theirs in `flights`.
-extern "C" __global__ void embed(const int *tokens, const int *positions, const half16 *table, const float *frequencies,
+// slots: those that enter layer 0 (admitted[slot] >= 0, with what their token is drawn by) keep theirs in `flights`. A negative
+// token is one that the step before has chosen, its -1 - token'th; that one is -1 where logits were no numbers.
+extern "C" __global__ void embed(const int *tokens, const int *chosen, const int *positions, const half16 *table, const float *frequencies,
                                  float *residual, float2 *angles, int firstSlot, Flights *flights, const int *admitted,
                                  const Draw *draws) {
     dependentsLaunch();
@@ -20,7 +21,9 @@ extern "C" __global__ void embed(const int *tokens, const int *positions, const 
         turns = flights->angles + (size_t)flight * (HEAD_DIM / 2);
         if (threadIdx.x == 0) flights->draws[flight] = draws[slot];
     }
-    const half16 *from = table + (size_t)tokens[row] * HIDDEN;
+    int token = tokens[row];
+    if (token < 0) token = max(chosen[-1 - token], 0);
+    const half16 *from = table + (size_t)token * HIDDEN;
     for (int i = threadIdx.x; i < HIDDEN; i += blockDim.x) to[i] = widen(from[i]);
     for (int i = threadIdx.x; i < HEAD_DIM / 2; i += blockDim.x) {
         float s, c;

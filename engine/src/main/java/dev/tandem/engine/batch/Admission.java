@@ -7,6 +7,7 @@ import dev.tandem.engine.sample.TokenSampler;
  * over several steps (async overlap, APEX §3.3; ready slots). Its block is granted before it enters.
  *
  * @param position of the token, whose KV is appended at every layer
+ * @param token its id, or {@link Chunk#AWAITED}
  * @param blocks host blocks covering {@code [0, position]}
  */
 public record Admission(long sequence, int position, int token, int[] blocks, TokenSampler sampler) {}

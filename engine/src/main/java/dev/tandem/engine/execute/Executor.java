@@ -21,6 +21,16 @@ public interface Executor extends AutoCloseable {
         return false;
     }
 
+    /**
+     * Whether the plan after the one that was submitted last may be made and submitted before that one's result is known: its
+     * tokens stay on the device, where {@link dev.tandem.engine.batch.Chunk#AWAITED} finds them, no more than GPU blocks are touched, and
+     * it is short, for whoever arrives meanwhile waits for one step more. Rows in flight may go on, but for an executor that finishes
+     * them ({@link ExecutorLimits#finishesFlights}): such plans name where they stand.
+     */
+    default boolean runsAhead() {
+        return false;
+    }
+
     /** Waits for the oldest outstanding plan. */
     StepResult poll();
 

@@ -19,7 +19,6 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TokenEvent;
-import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -27,7 +26,6 @@ import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Queue;
 import java.util.SplittableRandom;
 
 /**
@@ -46,14 +44,21 @@ public final class EngineLoop {
     private final SplittableRandom seeds;
     private final Map<String, Sequence> byRequest = new HashMap<>();
     private final Map<Long, Sequence> byKey = new HashMap<>();
-    private final Map<Long, Long> lastTokenNanos = new HashMap<>();
-    private final Queue<Untold> untold = new ArrayDeque<>();
+    private final Telling telling;
+    /** Submitted, oldest first: one, or two while the next was planned ahead. */
+    private final ArrayDeque<UnderWay> underWay = new ArrayDeque<>();
     private long nextKey;
+    private long settled;
     private String hostLost = "";
     private volatile EngineStats stats;
 
-    /** A token that the engine has settled and its client not heard of. */
-    private record Untold(Sequence sequence, Choice choice, boolean end, boolean fromHost, long now) {}
+    /**
+     * A step whose result is not known yet.
+     *
+     * @param ahead whether the next is planned before it is, so that what it computes is counted already
+     * @param planNanos that planning took
+     */
+    private record UnderWay(StepPlan plan, boolean ahead, long started, long planNanos) {}
 
     public EngineLoop(
             EngineConfig config,
@@ -69,39 +74,73 @@ public final class EngineLoop {
         this.clock = clock;
         this.listener = listener;
         var limits = executor.limits();
+        this.telling = new Telling(listener, this::finish);
         this.state = new SchedulerState(new KvCache(limits.blockTokens(), limits.hostBlockTokens(), limits.gpuBlocks(), limits.hostBlocks()));
         this.seeds = new SplittableRandom(config.seed());
         this.stats = snapshot();
     }
 
-    /** One turn: false when there was nothing to compute. */
+    /**
+     * One turn: submits a step and settles the oldest that is under way, which is another one where the executor runs ahead.
+     * False when there was nothing to compute.
+     */
     public boolean step() {
-        drain();
+        if (underWay.isEmpty() || underWay.getLast().ahead()) {
+            drain();
+            boolean submitted = submit();
+            if (submitted && underWay.size() == 1 && underWay.getLast().ahead()) {
+                stats = snapshot();
+                return true; // the next is planned while this one runs
+            }
+        }
+        boolean computes = !underWay.isEmpty();
+        if (computes) {
+            settle(underWay.getFirst());
+            underWay.removeFirst();
+        } else {
+            telling.tell();
+        }
+        stats = snapshot();
+        return computes;
+    }
+
+    private boolean submit() {
         long started = clock.nanos();
         state.now(started);
         StepPlan plan = scheduler.plan(state);
         if (plan.isEmpty()) {
-            tell();
-            stats = snapshot();
             return false;
         }
         markStarted(plan, started);
         if (executor.computesInSubmit()) {
-            tell();
+            telling.tell();
         }
         long planned = clock.nanos();
         executor.submit(plan);
-        tell(); // of the step before, while this one runs
+        boolean ahead = executor.runsAhead();
+        if (ahead) {
+            commit(plan);
+            await(plan);
+        }
+        underWay.add(new UnderWay(plan, ahead, started, planned - started));
+        return true;
+    }
+
+    private void settle(UnderWay step) {
+        telling.tell(); // of the step before, while this one runs
+        long submitted = step.started() + step.planNanos();
         StepResult result = executor.poll();
         long executed = clock.nanos();
-        commit(plan);
+        long took = executed - Math.max(submitted, settled);
+        settled = executed;
+        if (!step.ahead()) {
+            commit(step.plan());
+        }
         settleFlights(result);
         failLost(result);
         emit(result, executed);
-        scheduler.completed(result, executed - planned);
-        listener.step(record(plan, result, started, planned - started, executed - planned));
-        stats = snapshot();
-        return true;
+        scheduler.completed(result, took);
+        listener.step(record(step.plan(), result, step.started(), step.planNanos(), took));
     }
 
     /** Queues and pools after the last step; any thread. */
@@ -115,7 +154,7 @@ public final class EngineLoop {
     }
 
     public boolean isIdle() {
-        return state.isIdle() && !arrivals.hasCommands() && untold.isEmpty();
+        return state.isIdle() && !arrivals.hasCommands() && telling.isEmpty() && underWay.isEmpty();
     }
 
     private void drain() {
@@ -123,7 +162,7 @@ public final class EngineLoop {
             switch (command) {
                 case EngineCommand.Submit submit -> accept(submit.request(), submit.arrivedNanos());
                 case EngineCommand.Cancel cancel -> {
-                    tell();
+                    telling.tell();
                     Sequence sequence = byRequest.get(cancel.requestId());
                     if (sequence != null) {
                         finish(sequence, FinishReason.ABORT, "", "", clock.nanos());
@@ -163,9 +202,31 @@ public final class EngineLoop {
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
                 Sequence sequence = byKey.get(chunk.sequence());
+                if (sequence == null) {
+                    continue; // the step before has ended it
+                }
                 sequence.advance(chunk.rows());
                 if (chunk.decodes() && chunk.reader() == KvReader.CPU_FROM_HOST) {
                     sequence.countHostToken();
+                }
+            }
+        }
+    }
+
+    /**
+     * Plans may count on the tokens that the step will sample. Who reaches the limit by that takes part no longer, and its blocks
+     * are free: whatever is written there is written after this step.
+     */
+    private void await(StepPlan plan) {
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                if (chunk.sampler().isEmpty()) {
+                    continue;
+                }
+                Sequence sequence = byKey.get(chunk.sequence());
+                sequence.awaitToken();
+                if (sequence.length() >= sequence.limit()) {
+                    leave(sequence, FinishReason.LENGTH);
                 }
             }
         }
@@ -177,7 +238,7 @@ public final class EngineLoop {
             state.land(key);
         }
         for (StepResult.Sampled sampled : result.sampled()) {
-            if (state.flies(sampled.sequence())) {
+            if (landed(sampled.sequence())) {
                 Sequence sequence = state.land(sampled.sequence());
                 if (sequence != null) {
                     sequence.advance(1);
@@ -187,15 +248,24 @@ public final class EngineLoop {
         }
     }
 
+    /** A row that flies may do so since the step after: then its token is one that was awaited. */
+    private boolean landed(long key) {
+        Sequence sequence = byKey.get(key);
+        return state.flies(key) && (sequence == null || sequence.known() == sequence.length());
+    }
+
     /** Requests whose host attention failed end with the reason. */
     private void failLost(StepResult result) {
         for (StepResult.Lost lost : result.lost()) {
             hostLost = lost.message();
+            if (!byKey.containsKey(lost.sequence()) && !state.flies(lost.sequence())) {
+                continue; // the step before has ended it
+            }
             Sequence sequence = state.lose(lost.sequence(), lost.stillInUse());
             if (sequence == null) {
                 continue; // cancelled before
             }
-            tell();
+            telling.tell();
             sequence.state(new RequestState.Finished(FinishReason.ABORT));
             forget(sequence);
             sequence.request().sink().on(new TokenEvent.Failed(lost.message()));
@@ -211,39 +281,18 @@ public final class EngineLoop {
         for (StepResult.Sampled sampled : result.sampled()) {
             Sequence sequence = byKey.get(sampled.sequence());
             if (sequence == null) {
-                continue; // cancelled while its row was in flight
+                continue; // cancelled or ended while its row was under way
             }
             sequence.append(sampled.choice().token(), now);
             boolean end = isEndToken(sequence, sampled.choice().token());
             boolean watched = !sequence.request().sampling().stop().isEmpty();
-            if (!watched && (end || sequence.length() >= sequence.limit())) {
+            if (!watched && (end || sequence.known() >= sequence.limit())) {
                 release(sequence, end ? FinishReason.STOP : FinishReason.LENGTH, now);
             }
-            untold.add(new Untold(sequence, sampled.choice(), end, sequence.takeFromHost(), now));
+            telling.add(sequence, sampled.choice(), end, sequence.takeFromHost(), now);
             if (watched) {
-                tell();
+                telling.tell();
             }
-        }
-    }
-
-    /** Tells clients of the tokens that they have not heard of. */
-    private void tell() {
-        for (Untold token = untold.poll(); token != null; token = untold.poll()) {
-            Sequence sequence = token.sequence();
-            measure(sequence, token.now());
-            String decoded = token.end() ? "" : sequence.request().decoder().append(token.choice().token());
-            String text = sequence.stopMatcher().append(decoded);
-            sequence.request().sink().on(new TokenEvent.Token(token.choice().token(), text, token.choice().logprobs(), token.fromHost()));
-            endIfDone(sequence, token.choice().token(), token.end(), token.now());
-        }
-    }
-
-    private void measure(Sequence sequence, long now) {
-        Long previous = lastTokenNanos.put(sequence.key(), now); // forgotten when the last token is told
-        if (previous == null) {
-            listener.firstToken(sequence.request(), sequence.firstTokenAt(now));
-        } else {
-            listener.nextToken(sequence.request(), now - previous);
         }
     }
 
@@ -252,33 +301,21 @@ public final class EngineLoop {
         return !sampling.ignoreEos() && config.endTokens().contains(token) || sampling.stopTokenIds().contains(token);
     }
 
-    private void endIfDone(Sequence sequence, int token, boolean end, long now) {
-        if (end) {
-            boolean asked = sequence.request().sampling().stopTokenIds().contains(token);
-            finish(sequence, FinishReason.STOP, releaseRest(sequence), asked ? Integer.toString(token) : "", now);
-        } else if (!sequence.stopMatcher().matched().isEmpty()) {
-            finish(sequence, FinishReason.STOP, "", sequence.stopMatcher().matched(), now);
-        } else if (sequence.length() >= sequence.limit()) {
-            String rest = releaseRest(sequence);
-            String matched = sequence.stopMatcher().matched();
-            finish(sequence, matched.isEmpty() ? FinishReason.LENGTH : FinishReason.STOP, rest, matched, now);
-        }
-    }
-
-    /** The decoder's rest may itself complete a stop string. */
-    private static String releaseRest(Sequence sequence) {
-        String rest = sequence.stopMatcher().append(sequence.request().decoder().finish());
-        return rest + sequence.stopMatcher().finish();
-    }
-
     /** The request takes part no longer; its blocks are free. */
     private void release(Sequence sequence, FinishReason reason, long now) {
         if (sequence.scheduledAt(now)) {
             arrivals.left();
         }
-        state.remove(sequence);
-        sequence.state(new RequestState.Finished(reason));
+        leave(sequence, reason);
+        sequence.awaitNothing();
         byKey.remove(sequence.key());
+    }
+
+    private void leave(Sequence sequence, FinishReason reason) {
+        if (!(sequence.state() instanceof RequestState.Finished)) {
+            state.remove(sequence);
+            sequence.state(new RequestState.Finished(reason));
+        }
     }
 
     private void finish(Sequence sequence, FinishReason reason, String text, String stopReason, long now) {
@@ -295,12 +332,12 @@ public final class EngineLoop {
     private void forget(Sequence sequence) {
         byRequest.remove(sequence.request().id());
         byKey.remove(sequence.key());
-        lastTokenNanos.remove(sequence.key());
+        telling.forget(sequence);
     }
 
     /** Ends every request, those still in the admission queue included: the executor is gone. */
     void failAll(String message) {
-        tell();
+        telling.tell();
         for (EngineCommand command = arrivals.poll(); command != null; command = arrivals.poll()) {
             if (command instanceof EngineCommand.Submit submit) {
                 arrivals.left();
@@ -312,11 +349,12 @@ public final class EngineLoop {
             if (sequence.scheduledAt(0)) {
                 arrivals.left();
             }
-            state.remove(sequence);
+            leave(sequence, FinishReason.ABORT);
             forget(sequence);
             sequence.request().sink().on(new TokenEvent.Failed(message));
             listener.failed(sequence.request());
         }
+        underWay.clear();
         state.abandonFlights();
         stats = snapshot();
     }

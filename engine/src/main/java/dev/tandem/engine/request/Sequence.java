@@ -1,5 +1,6 @@
 package dev.tandem.engine.request;
 
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.kv.BlockTable;
 import dev.tandem.engine.sample.TokenSampler;
 import java.util.Arrays;
@@ -22,6 +23,7 @@ public final class Sequence {
     private final BlockTable table = new BlockTable();
     private int[] tokens;
     private int length;
+    private int awaited;
     private int computed;
     private RequestState state = RequestState.WAITING;
     private long firstScheduledNanos = NEVER;
@@ -77,9 +79,14 @@ public final class Sequence {
         state = next;
     }
 
-    /** Prompt and output tokens known so far. */
+    /** Prompt and output tokens so far, with those that steps under way will sample. */
     public int length() {
         return length;
+    }
+
+    /** Of these, the tokens that are known. */
+    public int known() {
+        return length - awaited;
     }
 
     /** The most tokens this sequence may reach. */
@@ -92,13 +99,13 @@ public final class Sequence {
         return computed;
     }
 
-    /** Known tokens not yet computed: 1 when decoding, more while the prompt (or a recomputation) is under way. */
+    /** Tokens not yet computed: 1 when decoding, more while the prompt (or a recomputation) is under way. */
     public int remaining() {
         return length - computed;
     }
 
     public int outputLength() {
-        return length - request.prompt().length;
+        return known() - request.prompt().length;
     }
 
     /** A copy of tokens {@code [from, from + count)}. */
@@ -110,13 +117,32 @@ public final class Sequence {
         computed += count;
     }
 
-    /** @param nanos when it was sampled */
+    /**
+     * The next token; the one that has been awaited longest, if some are.
+     *
+     * @param nanos when it was sampled
+     */
     public void append(int token, long nanos) {
         lastTokenNanos = nanos;
+        if (awaited == 0) {
+            awaitToken();
+        }
+        tokens[length - awaited--] = token;
+    }
+
+    /** The step under way samples the next token: it counts, though nobody knows it. */
+    public void awaitToken() {
         if (length == tokens.length) {
             tokens = Arrays.copyOf(tokens, length + (length >> 1) + 1);
         }
-        tokens[length++] = token;
+        tokens[length++] = Chunk.AWAITED;
+        awaited++;
+    }
+
+    /** It has ended: what steps under way sample for it is nobody's. */
+    public void awaitNothing() {
+        length -= awaited;
+        awaited = 0;
     }
 
     /** Forgets the computed KV (its blocks are the cache's business) so that it is computed again. */

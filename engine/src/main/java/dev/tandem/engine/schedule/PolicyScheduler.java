@@ -2,6 +2,8 @@ package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
+import java.util.ArrayDeque;
+import java.util.Queue;
 import java.util.function.ToDoubleFunction;
 
 /**
@@ -21,8 +23,10 @@ public final class PolicyScheduler implements Scheduler {
     private final ToDoubleFunction<StepDraft> predictor;
     private final Calibration calibration;
     private final DecisionLog log;
-    private StepDraft draft;
-    private Decision decision;
+    /** Steps under way. */
+    private final Queue<Planned> planned = new ArrayDeque<>();
+
+    private record Planned(StepDraft draft, Decision decision) {}
 
     /** @param predictor seconds of a draft; 0 where nothing predicts */
     public PolicyScheduler(
@@ -40,21 +44,25 @@ public final class PolicyScheduler implements Scheduler {
 
     @Override
     public StepPlan plan(SchedulerState state) {
-        decision = new Decision();
-        draft = policy.draft(state, decision);
+        Decision decision = new Decision();
+        StepDraft draft = policy.draft(state, decision);
         double predicted = draft.isEmpty() && state.inFlight().isEmpty() ? 0 : predictor.applyAsDouble(draft);
         StepPlan plan = draft.commit();
         decision.planned(plan.step(), draft.shape(), predicted);
+        if (!plan.isEmpty()) {
+            planned.add(new Planned(draft, decision));
+        }
         return plan;
     }
 
     @Override
     public void completed(StepResult result, long nanos) {
         double seconds = nanos / 1e9;
-        decision.achieved(seconds);
-        log.add(decision);
-        calibration.observe(draft, result, decision.predicted(), seconds);
-        policy.completed(seconds);
+        Planned step = planned.remove();
+        step.decision().achieved(seconds);
+        log.add(step.decision());
+        calibration.observe(step.draft(), result, step.decision().predicted(), seconds);
+        policy.completed(step.draft(), seconds);
         if (!result.lost().isEmpty()) {
             policy.hostLost(result.lost().getFirst().message());
         }

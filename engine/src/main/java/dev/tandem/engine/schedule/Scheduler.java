@@ -12,9 +12,9 @@ public interface Scheduler {
     StepPlan plan(SchedulerState state);
 
     /**
-     * Told how the planned step went.
+     * Told how a planned step went, the oldest that it was not told of yet.
      *
-     * @param nanos from submission to result
+     * @param nanos from submission, or the end of the step before if that came later, to the result
      */
     default void completed(StepResult result, long nanos) {}
 }

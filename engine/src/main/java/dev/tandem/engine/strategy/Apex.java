@@ -24,8 +24,8 @@ record Apex(
         implements Policy {
 
     @Override
-    public void completed(double achieved) {
-        async.completed(achieved);
+    public void completed(StepDraft draft, double achieved) {
+        async.completed(draft, achieved);
     }
 
     /** Algorithm 1. */

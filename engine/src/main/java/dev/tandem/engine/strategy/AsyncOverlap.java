@@ -75,7 +75,7 @@ final class AsyncOverlap implements Policy {
     }
 
     @Override
-    public void completed(double achieved) {
+    public void completed(StepDraft draft, double achieved) {
         meanStep += (meanStep == 0 ? 1 : NEWEST) * (lastStep - meanStep);
     }
 

@@ -8,8 +8,10 @@ import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.StepPredictor.Work;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.util.ArrayDeque;
 import java.util.List;
 import java.util.Optional;
+import java.util.Queue;
 
 /**
  * Never worse than GPU-only: offloading must prove its gain, predicted before each step and measured after. A gain
@@ -73,10 +75,17 @@ public final class Guard implements Policy {
     private boolean doubtful;
     private double meanGain;
     private long predictions;
-    /** What the step under way counts for, and with which work; nowhere unless offloading is wanted. */
-    private Optional<Throughput> counted = Optional.empty();
-    private Work work = new Work(0, 0);
+    /** Drafts of steps under way, and those that no step was made of. */
+    private final Queue<Counted> drafts = new ArrayDeque<>();
     private double aToken;
+
+    /**
+     * What a step made of a draft counts for.
+     *
+     * @param where nowhere unless offloading is wanted
+     * @param aToken seconds of GPU-only for a token, as things were
+     */
+    private record Counted(StepDraft draft, Optional<Throughput> where, Work work, double aToken, boolean growing) {}
 
     /**
      * @param kind of the strategy: what its steps may be
@@ -100,20 +109,22 @@ public final class Guard implements Policy {
 
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
-        counted = Optional.empty();
-        if (pausedFor > 0) {
-            return paused(state, why);
-        }
+        Counted next = pausedFor > 0 ? paused(state, why) : offered(state, why);
+        drafts.add(next);
+        return next.draft();
+    }
+
+    private Counted offered(SchedulerState state, Decision why) {
         StepDraft offload = strategy.draft(state, why);
         if (!offload.offloads()) {
-            return offload;
+            return uncounted(offload);
         }
         StepDraft plain = gpuOnly.draft(state, new Decision());
         aToken = predictor.aToken(plain.load(0));
         double offloadRate = rate(offload, why);
         double plainRate = rate(plain, why);
         if (plain.load(0).rows() == 0) {
-            return offload;
+            return uncounted(offload);
         }
         Potential.Outlook outlook = outlook(plain);
         growing = state.host().size() + state.inFlight().size() < GROWN * outlook.rows();
@@ -131,21 +142,23 @@ public final class Guard implements Policy {
         return counted(offload, window);
     }
 
-    private StepDraft paused(SchedulerState state, Decision why) {
+    private Counted paused(SchedulerState state, Decision why) {
         pausedFor--;
         StepDraft plain = gpuOnly.draft(state, new Decision());
-        if (!state.waiting().isEmpty() || !state.host().isEmpty()) {
-            aToken = predictor.aToken(plain.load(0));
-            counted(plain, alone);
-        }
         why.because("guard: offloading lost, so gpu-only for %d more steps", pausedFor);
-        return plain;
+        if (state.waiting().isEmpty() && state.host().isEmpty()) {
+            return uncounted(plain);
+        }
+        aToken = predictor.aToken(plain.load(0));
+        return counted(plain, alone);
     }
 
-    private StepDraft counted(StepDraft draft, Throughput where) {
-        counted = Optional.of(where);
-        work = predictor.work(draft);
-        return draft;
+    private static Counted uncounted(StepDraft draft) {
+        return new Counted(draft, Optional.empty(), new Work(0, 0), 0, false);
+    }
+
+    private Counted counted(StepDraft draft, Throughput where) {
+        return new Counted(draft, Optional.of(where), predictor.work(draft), aToken, growing);
     }
 
     /** Steps differ: some land prompts, some do not. */
@@ -186,16 +199,27 @@ public final class Guard implements Policy {
     }
 
     @Override
-    public void completed(double achieved) {
-        strategy.completed(achieved);
-        if (counted.isEmpty() || !(achieved > 0)) {
-            return;
+    public void completed(StepDraft draft, double achieved) {
+        strategy.completed(draft, achieved);
+        Counted step = drafts.remove();
+        while (step.draft() != draft) {
+            step = drafts.remove();
         }
-        if (counted.get() == window && growing && stepsOfGrowth < limits.growth() * limits.window()) {
+        Counted done = step;
+        if (achieved > 0) {
+            done.where().ifPresent(where -> count(where, done, achieved));
+        }
+    }
+
+    private void count(Throughput where, Counted step, double achieved) {
+        if (where == window && !offloading) {
+            return; // drafted before a window was lost
+        }
+        if (where == window && step.growing() && stepsOfGrowth < limits.growth() * limits.window()) {
             stepsOfGrowth++;
             return;
         }
-        counted.get().add(work, aToken, achieved);
+        where.add(step.work(), step.aToken(), achieved);
         if (window.isComplete()) {
             judge();
             window.clear();

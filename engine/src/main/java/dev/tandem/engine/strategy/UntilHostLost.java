@@ -34,9 +34,9 @@ public final class UntilHostLost implements Policy {
     }
 
     @Override
-    public void completed(double achieved) {
+    public void completed(StepDraft draft, double achieved) {
         if (!lost) {
-            strategy.completed(achieved);
+            strategy.completed(draft, achieved);
         }
     }
 

@@ -60,7 +60,7 @@ class GuardTest {
             StepDraft draft = judge.draft(where.state, new Decision());
             shapes.add(draft.shape());
             double predicted = new StepPredictor(cost, true, 0).of(draft);
-            judge.completed(predicted * (draft.offloads() ? slower : plainSlower));
+            judge.completed(draft, predicted * (draft.offloads() ? slower : plainSlower));
         }
         return shapes;
     }

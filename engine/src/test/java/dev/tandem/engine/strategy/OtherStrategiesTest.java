@@ -134,8 +134,7 @@ class OtherStrategiesTest {
         Scene prompts = new Scene(50, 200, BUDGET).limit(101);
         prompts.gpu(9);
         prompts.waiting(99); // 2 * (10 + 0.09 + 4.95) = 30.08: six rows of 50
-        policy.draft(prompts.state, new Decision());
-        policy.completed(1);
+        policy.completed(policy.draft(prompts.state, new Decision()), 1);
         Scene scene = new Scene(3, 200, BUDGET).limit(100);
         scene.gpu(9);
         for (int i = 0; i < 6; i++) {

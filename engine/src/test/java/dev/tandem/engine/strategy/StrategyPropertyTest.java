@@ -11,6 +11,7 @@ import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.execute.Readiness;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -132,6 +133,7 @@ class StrategyPropertyTest {
         final Map<String, Integer> wanted = new HashMap<>();
         final Map<String, Integer> prompts = new HashMap<>();
         final Set<String> aborted = new HashSet<>();
+        boolean resumes;
 
         Run(Strategy strategy, long seed) {
             this(strategy, seed, null);
@@ -153,6 +155,8 @@ class StrategyPropertyTest {
             executor = new ContentExecutor(
                     2 + random.nextInt(3), gpu, hostBlock, host, budget.maxBatchTokens(), context, recorded == null ? readiness : recorded);
             engine = new EngineHarness(executor, scheduler(strategy, budget), budget);
+            executor.runsAhead = new SplittableRandom(seed + 5).nextInt(3) > 0;
+            executor.resumes = resumes;
             if (random.nextInt(4) == 0) {
                 SplittableRandom losses = new SplittableRandom(seed + 9);
                 executor.losing = key -> losses.nextInt(40) == 0;
@@ -167,6 +171,7 @@ class StrategyPropertyTest {
                     ? TierRules.neutral()
                     : new TierRules(new LatencyTargets(3_000_000, 2_000_000), 3, 2);
             InFlight flights = random.nextBoolean() ? InFlight.UNLIMITED : new InFlight(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
+            resumes = flights.finish();
             var options = new Strategy.Options(
                     budget, Preemption.values()[random.nextInt(2)], rules, random.nextBoolean(), random.nextInt(3),
                     random.nextBoolean(), random.nextInt(4), flights, random.nextInt(40));
@@ -202,10 +207,14 @@ class StrategyPropertyTest {
             int context = executor.limits().contextTokens();
             int prompt = 1 + random.nextInt(context - 1);
             int output = 1 + random.nextInt(context - prompt);
+            int most = random.nextBoolean() ? output : output + random.nextInt(context - prompt - output + 1);
             prompts.put(id, prompt);
             wanted.put(id, output);
             live.add(id);
-            engine.submit(id, random.ints(prompt, 0, 1000).toArray(), EngineHarness.greedy(output));
+            // some end by a token that no plan foresees
+            int end = ContentExecutor.token(Long.parseLong(id.substring(1)), prompt - 1 + output - 1);
+            SamplingParams sampling = SamplingParams.builder().temperature(0).maxTokens(most).ignoreEos(true).stopTokenIds(Set.of(end)).build();
+            engine.submit(id, random.ints(prompt, 0, 1000).toArray(), sampling);
         }
 
         void checkAnswers() {

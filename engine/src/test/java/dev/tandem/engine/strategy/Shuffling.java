@@ -1,4 +1,4 @@
-package dev.tandem.cuda;
+package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.kv.Place;
@@ -13,11 +13,11 @@ import java.util.List;
 import java.util.SplittableRandom;
 
 /** Seeded chance decides in each step where every sequence goes, and who waits for whom. */
-final class Shuffling implements Policy {
+public final class Shuffling implements Policy {
     private final Budget budget;
     private final SplittableRandom random;
 
-    Shuffling(Budget budget, long seed) {
+    public Shuffling(Budget budget, long seed) {
         this.budget = budget;
         this.random = new SplittableRandom(seed);
     }

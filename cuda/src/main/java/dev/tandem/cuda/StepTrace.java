@@ -1,0 +1,75 @@
+package dev.tandem.cuda;
+
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import dev.tandem.cuda.StepLauncher.Launched;
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.PinnedBuffer;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.observe.Timeline;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * The GPU's lanes of the timeline, by its own clock: steps, layers of steps with slots, and waits for host rows.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class StepTrace implements AutoCloseable {
+    private final Clock time;
+    private final int layers;
+    private final Timeline.Lane steps;
+    private final Timeline.Lane layerTimes;
+    private final Timeline.Lane waits;
+    /** For each step of the clock's ring: [layers + 1], then [2 sub-batches, layers, 2] of waits for host rows. */
+    private final PinnedBuffer stamps;
+
+    StepTrace(Device device, Timeline timeline, Clock time, int layers) {
+        this.time = time;
+        this.layers = layers;
+        steps = timeline.lane("GPU steps");
+        layerTimes = timeline.lane("GPU layers");
+        waits = timeline.lane("GPU waits");
+        stamps = device.pinned(8L * GpuClock.RING * (5 * layers + 1), "times of layers");
+    }
+
+    /** Address where the step of a slot of the clock's ring leaves its times. */
+    long stamps(int slot) {
+        return times(slot).address();
+    }
+
+    private MemorySegment times(int slot) {
+        long bytes = stamps.memory().byteSize() / GpuClock.RING;
+        return stamps.memory().asSlice(bytes * slot, bytes);
+    }
+
+    /**
+     * Takes down a step that has just ended.
+     *
+     * @param millis that the GPU took
+     */
+    void record(int slot, long step, Launched launched, float millis) {
+        long now = time.nanos();
+        steps.add(Timeline.Kind.GPU_STEP, now - (long) (millis * 1e6), now, step);
+        MemorySegment times = times(slot);
+        long shift = now - times.getAtIndex(JAVA_LONG, layers);
+        for (int layer = 0; launched.slots() > 0 && layer < layers; layer++) {
+            layerTimes.add(
+                    Timeline.Kind.GPU_LAYER, times.getAtIndex(JAVA_LONG, layer) + shift, times.getAtIndex(JAVA_LONG, layer + 1) + shift,
+                    layer);
+        }
+        // in the order in which the sub-batches take turns
+        for (int turn = 0; turn < launched.passes() * layers; turn++) {
+            int pass = turn % launched.passes();
+            int layer = turn / launched.passes();
+            long at = layers + 1 + 2L * (pass * layers + layer);
+            waits.add(
+                    Timeline.Kind.GPU_WAIT, times.getAtIndex(JAVA_LONG, at) + shift, times.getAtIndex(JAVA_LONG, at + 1) + shift,
+                    Timeline.place(layer, pass));
+        }
+    }
+
+    @Override
+    public void close() {
+        stamps.close();
+    }
+}

@@ -1,0 +1,67 @@
+package dev.tandem.engine.strategy;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.ContentExecutor;
+import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.execute.Readiness;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.stream.LongStream;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Strategies that change from step to step, on an executor that runs ahead: every request gets its tokens, whatever the others do. */
+class ChangingStrategiesTest {
+    private static final Budget BUDGET = new Budget(200, 80, 200);
+    private static final int REQUESTS = 100;
+
+    static LongStream seeds() {
+        return LongStream.range(0, 40);
+    }
+
+    @ParameterizedTest(name = "seed {0}")
+    @MethodSource("seeds")
+    void everyRequestGetsItsTokens(long seed) {
+        SplittableRandom random = new SplittableRandom(seed);
+        ContentExecutor executor = new ContentExecutor(3, 60 + random.nextInt(200), 8, 200, 200, 120, Readiness.random(seed));
+        executor.runsAhead = true;
+        executor.resumes = false;
+        List<Integer> prompts = new ArrayList<>();
+        try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(new ChangingStrategies(BUDGET, seed)), BUDGET)) {
+            while (prompts.size() < REQUESTS || !engine.loop.isIdle()) {
+                while (prompts.size() < REQUESTS && random.nextInt(3) > 0) {
+                    submit(engine, prompts, random);
+                }
+                if (!prompts.isEmpty() && random.nextInt(20) == 0) {
+                    engine.cancel("r" + random.nextInt(prompts.size()));
+                }
+                engine.step();
+            }
+            for (int i = 0; i < REQUESTS; i++) {
+                var answer = engine.answers.get("r" + i);
+                assertThat(answer.usage).as("r%d has ended", i).isNotNull();
+                for (int k = 0; k < answer.tokens.size(); k++) {
+                    assertThat(answer.tokens.get(k)).as("r%d, token %d", i, k).isEqualTo(ContentExecutor.token(i, prompts.get(i) - 1 + k));
+                }
+            }
+            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed()).isZero();
+        }
+    }
+
+    private static void submit(EngineHarness engine, List<Integer> prompts, SplittableRandom random) {
+        int id = prompts.size();
+        int prompt = 1 + random.nextInt(60);
+        var sampling = SamplingParams.builder().temperature(0).maxTokens(1 + random.nextInt(40)).ignoreEos(true);
+        if (random.nextInt(3) == 0) { // ends by a token that no plan foresees
+            sampling.stopTokenIds(Set.of(ContentExecutor.token(id, prompt - 1 + random.nextInt(40))));
+        }
+        engine.submit("r" + id, random.ints(prompt, 3, 301).toArray(), sampling.build());
+        prompts.add(prompt);
+    }
+}
