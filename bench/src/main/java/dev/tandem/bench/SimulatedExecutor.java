@@ -19,6 +19,7 @@ import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Queue;
 
 /**
@@ -103,7 +104,7 @@ public final class SimulatedExecutor implements Executor {
         }
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
-                chunk.sampler().ifPresent(sampler -> sampled.add(new StepResult.Sampled(chunk.sequence(), sampler.chosen(SOME_TOKEN))));
+                chunk.sampler().ifPresent(sampler -> sampled.add(new StepResult.Sampled(chunk.sequence(), sampler.chosen(SOME_TOKEN, Optional.empty()))));
             }
         }
         clock.advance((long) (seconds * 1e9));
@@ -127,7 +128,7 @@ public final class SimulatedExecutor implements Executor {
         for (Flight flight : boarding) {
             if (at + 1 == limits.layers()) {
                 flights.remove(flight.admission.sequence());
-                sampled.add(new StepResult.Sampled(flight.admission.sequence(), flight.admission.sampler().chosen(SOME_TOKEN)));
+                sampled.add(new StepResult.Sampled(flight.admission.sequence(), flight.admission.sampler().chosen(SOME_TOKEN, Optional.empty())));
             } else {
                 flight.layer++;
                 ask(flight, now + layerSeconds);

@@ -43,7 +43,7 @@ import java.util.Optional;
 /**
  * Runs step plans on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one for each bucket of
  * row counts; large steps, and those of two sub-batches, are enqueued kernel by kernel while the GPU works on them. Tokens are chosen
- * on the GPU; requests with penalties, biases or log-probabilities have their row of logits brought to the host.
+ * on the GPU; a row of logits is brought to the host where log-probabilities are wanted beside penalties or biases, or these on a row in flight.
  *
  * <p>With attention threads, the host pool's rows decode too (async overlap by ready slots): the last rows of a step are slots,
  * which rows in flight board and leave at every layer as {@link FlightDeck} has it, and {@link FlightWorkers} attend. Nothing
@@ -62,6 +62,8 @@ public final class CudaExecutor implements Executor {
     private static final int MOST_GRAPH_ROWS = 512;
     /** Seconds between the steps of a busy engine, as measured on an H200. */
     private static final double STEP_OVERHEAD = 60e-6;
+    /** Of all logits of a step, for which memory is kept: a MiB. */
+    private static final int MOST_ADJUSTMENTS = 1 << 16;
     /** Cores for the engine and the server. */
     private static final int CORES_LEFT = 2;
     /** Compute capability. */
@@ -88,6 +90,7 @@ public final class CudaExecutor implements Executor {
     private final StepBuffer mixedInputs;
     private final Optional<StepBuffer> secondInputs;
     private final PinnedBuffer chosen;
+    private final ReportedLogprobs logprobs;
     private final PinnedBuffer logitsRow;
     private final float[] logits;
     private final SamplingScratch scratch = new SamplingScratch();
@@ -163,19 +166,20 @@ public final class CudaExecutor implements Executor {
             clock = own(new GpuClock(device));
             int tables = gpuBlocks + maxSequences + (hybrid ? stagingBlocks() : 0);
             decodeInputs = own(new StepBuffer(
-                    device, graphRows + slots, graphRows + slots, Replays.mostTiles(graphRows + slots, maxSequences, shape), tables,
+                    device, graphRows + slots, graphRows + slots, Replays.mostTiles(graphRows + slots, maxSequences, shape), tables, MOST_ADJUSTMENTS,
                     "steps replayed from graphs"));
             replays = own(new Replays(stream, forward, decodeInputs, pools, shape));
             int tiles = options.maxBatchTokens() / shape.tileTokens() + maxSequences + 1;
             mixedInputs = own(new StepBuffer(
-                    device, options.maxBatchTokens() + slots, maxSequences + slots, tiles, tables, "mixed steps"));
+                    device, options.maxBatchTokens() + slots, maxSequences + slots, tiles, tables, MOST_ADJUSTMENTS, "mixed steps"));
             secondInputs = hybrid
                     ? Optional.of(own(new StepBuffer(
-                            device, maxSequences + slots, maxSequences + slots, tiles, tables, "second sub-batches")))
+                            device, maxSequences + slots, maxSequences + slots, tiles, tables, 0, "second sub-batches")))
                     : Optional.empty();
             int sampled = Math.max(graphRows, maxSequences) + 2 * slots;
             trace = own(new StepTrace(device, timeline, time, layers()));
             chosen = own(device.pinned(4L * GpuClock.RING * sampled, "sampled tokens"));
+            logprobs = own(new ReportedLogprobs(device, sampled));
             logitsRow = own(device.pinned(4L * shape.vocabulary(), "a row of logits"));
             logits = new float[shape.vocabulary()];
             long beforeGraphs = device.memory().free();
@@ -377,11 +381,11 @@ public final class CudaExecutor implements Executor {
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
             hostRows.ifPresent(rows -> plan.park().forEach(rows.rings()::park));
-            StepLauncher.Report report = new StepLauncher.Report(chosenTokens(slot).address(), trace.stamps(slot));
+            StepLauncher.Report report = new StepLauncher.Report(chosenTokens(slot).address(), trace.stamps(slot), logprobs.address(slot));
             Launched launched = launcher.launch(plan, batches, report);
             outstanding.add(new Outstanding(plan, launched, slot));
             clock.end(stream, slot);
-            ahead = isShort && launched.choosesAll() && hostRows.stream().noneMatch(rows -> rows.rings().needsLogits());
+            ahead = isShort && launched.isForeseeable() && hostRows.stream().noneMatch(rows -> rows.rings().needsLogits());
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
         }
@@ -421,15 +425,14 @@ public final class CudaExecutor implements Executor {
                 MemorySegment landed = tokens.asSlice(4L * (launched.firstSlotSample() + launched.slots()));
                 rows.land(
                         landed, launched.slots(), launched.firstSlotSample(),
-                        (sampler, draw, row) -> choice(sampler, draw, row, tokens.getAtIndex(JAVA_INT, row)), sampled, parked);
+                        (sampler, draw, row) -> choice(sampler, draw, step.clock(), row), sampled, parked);
                 rows.collect(parked, lost);
                 rows.passed();
             });
             for (int i = 0; i < launched.sampled().size(); i++) {
                 Chunk chunk = launched.sampled().get(i);
                 if (lost.stream().noneMatch(row -> row.sequence() == chunk.sequence())) {
-                    Choice choice = choice(
-                            chunk.sampler().orElseThrow(), launched.draws().get(i), i, tokens.getAtIndex(JAVA_INT, i));
+                    Choice choice = choice(chunk.sampler().orElseThrow(), launched.draws().get(i), step.clock(), i);
                     sampled.add(new StepResult.Sampled(chunk.sequence(), choice));
                 }
             }
@@ -440,12 +443,13 @@ public final class CudaExecutor implements Executor {
         }
     }
 
-    private Choice choice(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int index, int token) {
+    private Choice choice(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index) {
+        int token = chosenTokens(slot).getAtIndex(JAVA_INT, index);
         if (token < 0) {
             throw new ExecutorException("the model produced logits that are not numbers (NaN)");
         }
         if (draw.isPresent()) {
-            return sampler.chosen(token);
+            return sampler.chosen(token, logprobs.read(slot, index, draw.get().logprobs()));
         }
         readLogits(index);
         return sampler.choose(logits, 0, limits.vocabulary(), scratch);

@@ -350,6 +350,22 @@ final class CudaForward implements AutoCloseable {
         return extent.has(Part.PRODUCTS) ? linear.down(stream, a, layer, rows) : 0;
     }
 
+    /** Biases, penalties and forbidden tokens, before {@link #sample}; once. */
+    void adjust(Stream stream, StepBuffer step) {
+        kernels.adjust.launch(stream, step.adjustedCount(), 1, logits.address(), step.adjusted(), step.adjustments());
+    }
+
+    /**
+     * Log-probabilities of the step's draws that want them, after {@link #sample}, and of rows in flight.
+     *
+     * @param slots 0 when none wants any
+     * @param out {@link ReportedLogprobs}
+     */
+    void logprobs(Stream stream, StepBuffer step, int draws, int slots, int firstSlotSample, long out) {
+        kernels.logprobs.launch(
+                stream, draws + slots, 1, logits.address(), step.draws(), chosen.address(), draws, firstSlotSample, flights, config.layers(), out);
+    }
+
     /**
      * Replaces the tokens of the first {@code draws} draws of the step, and those of rows in flight that are drawn.
      *

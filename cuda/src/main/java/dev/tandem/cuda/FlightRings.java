@@ -36,6 +36,8 @@ final class FlightRings {
     private static final VarHandle LONG = JAVA_LONG.varHandle();
     private static final long NO_ENTRY = -1;
     private static final int MOST_PARTS = 4;
+    /** The GPU keeps none of a row in flight: the engine adjusts its logits when it lands. */
+    private static final int NO_ADJUSTMENTS = -1;
     /** Where {@link Memory#answered} says so, in bytes. */
     private static final long GIVEN_UP = (long) MOST * Long.BYTES;
 
@@ -74,6 +76,7 @@ final class FlightRings {
     private long pushed;
     private long promised;
     private int drawn;
+    private int reported;
     /** Rows whose token the engine chooses, from their logits. */
     private int undrawn;
     private volatile boolean flying;
@@ -108,11 +111,12 @@ final class FlightRings {
 
     /** Takes a row that enters layer 0 in the next step. */
     Flight admit(Admission admission) {
-        return enter(admission, admission.sampler().draw());
+        return enter(admission, admission.sampler().draw(NO_ADJUSTMENTS));
     }
 
     private void count(Flight flight, int sign) {
         drawn += flight.draw.filter(draw -> !draw.greedy()).isPresent() ? sign : 0;
+        reported += flight.draw.filter(draw -> draw.logprobs() >= 0).isPresent() ? sign : 0;
         undrawn += flight.draw.isEmpty() ? sign : 0;
     }
 
@@ -167,6 +171,11 @@ final class FlightRings {
     /** Whether some row in flight is sampled by a draw. */
     boolean draws() {
         return drawn > 0;
+    }
+
+    /** Whether log-probabilities of some row in flight are wanted. */
+    boolean reportsLogprobs() {
+        return reported > 0;
     }
 
     /** Whether the logits of some row in flight are needed when it lands. */

@@ -8,13 +8,15 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.engine.sample.Adjustments;
 import dev.tandem.engine.sample.TokenSampler;
 import java.lang.foreign.MemorySegment;
 
 /**
  * What a sub-batch's kernels read besides weights and KV, as flat integers: written in pinned memory, uploaded once, at fixed
  * addresses so that graphs find it. In this order: counts of decode attention and host rows; token, position and slot of each row; rows
- * to sample; rows in flight that enter, with their draws; random draws; tiles of prefill attention; sequences of decode attention; block tables.
+ * to sample; rows in flight that enter, with their draws; random draws; tiles of prefill attention; sequences of decode attention; block tables;
+ * rows whose logits are adjusted, and how.
  *
  * <p>Owned by: engine thread. What it writes after {@link #clear} does not touch what was uploaded last, so a step's inputs may be
  * written while the step before waits for its own; those before that must be there.
@@ -28,6 +30,9 @@ final class StepBuffer implements AutoCloseable {
     private static final int DRAW_INTS = 8;
     private static final int TILE_INTS = 4;
     private static final int SEQUENCE_INTS = 4;
+    private static final int ADJUSTED_INTS = 4;
+    /** {@code struct Adjustment} of prelude.cu. */
+    private static final int ADJUSTMENT_INTS = 4;
 
     private final int rows;
     private final int samples;
@@ -41,6 +46,9 @@ final class StepBuffer implements AutoCloseable {
     private final int tilesAt;
     private final int sequencesAt;
     private final int tablesAt;
+    private final int adjustedAt;
+    private final int adjustmentsAt;
+    private final int mostAdjustments;
     private final DeviceBuffer device;
     private final PinnedBuffer pinned;
     private final MemorySegment[] halves;
@@ -50,9 +58,15 @@ final class StepBuffer implements AutoCloseable {
     private int tileCount;
     private int drawCount;
     private int tableInts;
+    private int adjustedCount;
+    private int adjustmentCount;
+    private boolean reportsLogprobs;
 
-    /** @param tables most block numbers of all sequences of a step */
-    StepBuffer(Device owner, int rows, int samples, int tiles, int tables, String label) {
+    /**
+     * @param tables most block numbers of all sequences of a step
+     * @param adjustments most adjustments of all of its logits
+     */
+    StepBuffer(Device owner, int rows, int samples, int tiles, int tables, int adjustments, String label) {
         this.rows = rows;
         this.samples = samples;
         this.tokensAt = HEADER;
@@ -65,7 +79,10 @@ final class StepBuffer implements AutoCloseable {
         this.tilesAt = drawsAt + DRAW_INTS * samples;
         this.sequencesAt = (tilesAt + TILE_INTS * tiles + 7) / 8 * 8;
         this.tablesAt = sequencesAt + SEQUENCE_INTS * rows;
-        long bytes = (4L * (tablesAt + (long) tables) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        this.adjustedAt = (tablesAt + tables + 3) / 4 * 4;
+        this.adjustmentsAt = adjustedAt + ADJUSTED_INTS * samples;
+        this.mostAdjustments = adjustments;
+        long bytes = (4L * (adjustmentsAt + (long) ADJUSTMENT_INTS * adjustments) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         this.device = owner.allocate(bytes, "inputs of " + label);
         this.pinned = owner.pinned(2 * bytes, "inputs of " + label);
         this.halves = new MemorySegment[] {pinned.memory().asSlice(0, bytes), pinned.memory().asSlice(bytes, bytes)};
@@ -88,6 +105,9 @@ final class StepBuffer implements AutoCloseable {
         tileCount = 0;
         drawCount = 0;
         tableInts = 0;
+        adjustedCount = 0;
+        adjustmentCount = 0;
+        reportsLogprobs = false;
     }
 
     /** @param slot of the row's KV in the pool; -1 stores nothing, less says whose numbers a host row uses */
@@ -159,9 +179,44 @@ final class StepBuffer implements AutoCloseable {
         set(at + 3, table);
     }
 
-    /** @param index of the sampled row */
-    void draw(int index, TokenSampler.Draw draw) {
+    /**
+     * @param index of the sampled row
+     * @param adjustments what comes before, where the draw says so; there is {@link #adjustmentRoom} for them
+     */
+    void draw(int index, TokenSampler.Draw draw, Adjustments adjustments) {
         draw(drawsAt + DRAW_INTS * drawCount++, index, draw);
+        reportsLogprobs |= draw.logprobs() >= 0;
+        if (draw.adjusted()) {
+            adjust(index, adjustments);
+        }
+    }
+
+    private void adjust(int index, Adjustments adjustments) {
+        int at = adjustedAt + ADJUSTED_INTS * adjustedCount++;
+        set(at, index);
+        set(at + 1, adjustmentCount);
+        set(at + 2, adjustments.count());
+        for (int i = 0; i < adjustments.count(); i++) {
+            int entry = adjustmentsAt + ADJUSTMENT_INTS * adjustmentCount++;
+            set(entry, adjustments.token(i));
+            set(entry + 1, adjustments.bias(i));
+            set(entry + 2, adjustments.repetition(i));
+            set(entry + 3, adjustments.penalty(i));
+        }
+    }
+
+    /** Adjustments that a further row may have. */
+    int adjustmentRoom() {
+        return mostAdjustments - adjustmentCount;
+    }
+
+    int adjustedCount() {
+        return adjustedCount;
+    }
+
+    /** Whether log-probabilities of some row are wanted. */
+    boolean reportsLogprobs() {
+        return reportsLogprobs;
     }
 
     private void draw(int at, int index, TokenSampler.Draw draw) {
@@ -171,6 +226,8 @@ final class StepBuffer implements AutoCloseable {
         set(at + 3, (float) draw.uniform());
         set(at + 4, draw.topK());
         set(at + 5, index);
+        set(at + 6, draw.logprobs() + 1);
+        set(at + 7, draw.adjusted() ? 1 : 0);
     }
 
     /** A row in flight that enters layer 0 in a slot. */
@@ -178,7 +235,8 @@ final class StepBuffer implements AutoCloseable {
         set(admittedAt + slot, flight.index);
         int at = admittedDrawsAt + DRAW_INTS * slot;
         set(at, 0f);
-        flight.draw.filter(draw -> !draw.greedy()).ifPresent(draw -> draw(at, 0, draw));
+        set(at + 6, 0);
+        flight.draw.ifPresent(draw -> draw(at, 0, draw));
     }
 
     /** Nobody enters in this slot. */
@@ -215,6 +273,10 @@ final class StepBuffer implements AutoCloseable {
         if (tableInts > 0) {
             stream.upload(device, 4L * tablesAt, memory.asSlice(4L * tablesAt), 4L * tableInts);
         }
+        if (adjustedCount > 0) {
+            long last = adjustmentsAt + (long) ADJUSTMENT_INTS * adjustmentCount;
+            stream.upload(device, 4L * adjustedAt, memory.asSlice(4L * adjustedAt), 4L * (last - adjustedAt));
+        }
     }
 
     long header() {
@@ -247,6 +309,14 @@ final class StepBuffer implements AutoCloseable {
 
     long draws() {
         return device.address() + 4L * drawsAt;
+    }
+
+    long adjusted() {
+        return device.address() + 4L * adjustedAt;
+    }
+
+    long adjustments() {
+        return device.address() + 4L * adjustmentsAt;
     }
 
     long tiles() {

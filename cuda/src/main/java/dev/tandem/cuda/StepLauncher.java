@@ -49,14 +49,14 @@ final class StepLauncher {
      * @param passes sub-batches that wait for host rows
      */
     record Launched(List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSlotSample, int slots, int passes) {
-        /** Whether nobody needs its logits: the GPU has chosen every token. */
-        boolean choosesAll() {
-            return draws.stream().allMatch(Optional::isPresent);
+        /** Whether the next step's draws can be told before its tokens are, and nobody needs its logits: the GPU chooses every token. */
+        boolean isForeseeable() {
+            return draws.stream().allMatch(draw -> draw.filter(TokenSampler.Draw::foreseeable).isPresent());
         }
     }
 
-    /** Where a step reports: addresses of pinned memory for tokens and flights that landed, and for times. */
-    record Report(long tokens, long stamps) {}
+    /** Where a step reports: addresses of pinned memory for tokens and flights that landed, for times, and for log-probabilities. */
+    record Report(long tokens, long stamps, long logprobs) {}
 
     StepLauncher(
             Stream stream, CudaForward forward, KvPools pools, StepLayout layout, Replays replays, Inputs inputs,
@@ -89,15 +89,27 @@ final class StepLauncher {
                 : passes(plan, batches, slots, waiting);
         StepBuffer step = replayed ? inputs.graph() : inputs.first();
         int samples = launched.firstSlotSample() + slots;
-        boolean slotsDraw = slots > 0 && hostRows.orElseThrow().rings().draws();
-        if (step.drawCount() > 0 || slotsDraw) {
-            forward.sample(stream, step, step.drawCount(), slotsDraw ? slots : 0, samples);
-        }
+        choose(step, slots, samples, report);
         if (samples > 0) {
             forward.report(stream, samples, slots, launched.passes(), report.tokens(), report.stamps());
         }
         last = launched;
         return launched;
+    }
+
+    /** Replaces what is not simply the most probable token, and says how probable tokens were. */
+    private void choose(StepBuffer step, int slots, int samples, Report report) {
+        boolean slotsDraw = slots > 0 && hostRows.orElseThrow().rings().draws();
+        if (step.adjustedCount() > 0) {
+            forward.adjust(stream, step);
+        }
+        if (step.drawCount() > 0 || slotsDraw) {
+            forward.sample(stream, step, step.drawCount(), slotsDraw ? slots : 0, samples);
+        }
+        boolean slotsReport = slots > 0 && hostRows.orElseThrow().rings().reportsLogprobs();
+        if (step.reportsLogprobs() || slotsReport) {
+            forward.logprobs(stream, step, step.drawCount(), slotsReport ? slots : 0, samples - slots, report.logprobs());
+        }
     }
 
     /** Whether a step of these chunks is a graph's. */
@@ -208,8 +220,9 @@ final class StepLauncher {
     private static List<Optional<TokenSampler.Draw>> draws(StepBuffer step, List<Chunk> sampled) {
         List<Optional<TokenSampler.Draw>> draws = new ArrayList<>(sampled.size());
         for (Chunk chunk : sampled) {
-            Optional<TokenSampler.Draw> draw = chunk.sampler().orElseThrow().draw();
-            draw.filter(d -> !d.greedy()).ifPresent(d -> step.draw(draws.size(), d));
+            TokenSampler sampler = chunk.sampler().orElseThrow();
+            Optional<TokenSampler.Draw> draw = sampler.draw(step.adjustmentRoom());
+            draw.filter(d -> !d.isMostProbable()).ifPresent(d -> step.draw(draws.size(), d, sampler.adjustments()));
             draws.add(draw);
         }
         return draws;

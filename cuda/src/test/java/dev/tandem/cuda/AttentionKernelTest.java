@@ -175,7 +175,7 @@ class AttentionKernelTest {
                 Pool pool = Pool.of(rig, lengths);
                 float[] q = queries(rig, lengths.length);
                 int heads = shape.config().heads();
-                try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1000, "test")) {
+                try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1000, 0, "test")) {
                     step.clear();
                     for (int row = 0; row < lengths.length; row++) {
                         step.row(row, 0, lengths[row] - 1, -1);
@@ -214,7 +214,7 @@ class AttentionKernelTest {
             int rows = Arrays.stream(counts).sum();
             Pool pool = Pool.of(rig, lengths);
             float[] q = queries(rig, rows);
-            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, "test")) {
+            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, 0, "test")) {
                 step.clear();
                 int row = 0;
                 for (int i = 0; i < counts.length; i++) {

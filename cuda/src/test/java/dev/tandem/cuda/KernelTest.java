@@ -1,6 +1,7 @@
 package dev.tandem.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.offset;
 
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cpu.decode.BlockFormat;
@@ -9,6 +10,10 @@ import dev.tandem.cuda.device.TensorMap;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.MatrixProducts;
 import dev.tandem.cuda.kernels.MatrixProducts.Result;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sample.Adjustments;
+import dev.tandem.engine.sample.Choice;
+import dev.tandem.engine.sample.SamplingScratch;
 import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
@@ -17,6 +22,8 @@ import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
@@ -27,6 +34,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** Every kernel against its scalar twin in double precision, on odd sizes, results poisoned before. */
 @Tag("gpu")
 class KernelTest {
+    private static final Adjustments AS_THEY_ARE = new TokenSampler(SamplingParams.builder().build(), new int[0], Set.of(), 0).adjustments();
     private static final long SEED = 20260;
 
     static Stream<ModelShape> shapes() {
@@ -227,7 +235,7 @@ class KernelTest {
     @MethodSource("shapes")
     void choices(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED);
-                StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, "test")) {
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 1000, "test")) {
             int vocabulary = shape.config().vocabulary();
             int width = shape.vocabulary();
             int rows = 6;
@@ -260,10 +268,10 @@ class KernelTest {
             for (int i = 0; i < draws; i++) {
                 double uniform = (i + 0.5) / draws;
                 step.clear();
-                step.draw(3, draw(0.8, 1, 0, uniform, 5));
-                step.draw(4, draw(1, 0.6, 0, uniform, 0));
-                step.draw(5, draw(1, 1, 0.3, uniform, 0));
-                step.draw(0, draw(1.5, 1, 0, uniform, 0));
+                step.draw(3, draw(0.8, 1, 0, uniform, 5), AS_THEY_ARE);
+                step.draw(4, draw(1, 0.6, 0, uniform, 0), AS_THEY_ARE);
+                step.draw(5, draw(1, 1, 0.3, uniform, 0), AS_THEY_ARE);
+                step.draw(0, draw(1.5, 1, 0, uniform, 0), AS_THEY_ARE);
                 step.upload(rig.stream);
                 DeviceBuffer tokens = rig.put(best);
                 rig.kernels.sample.launch(
@@ -275,6 +283,67 @@ class KernelTest {
                 assertThat(sampled[0]).isEqualTo(expected(logits, 0, vocabulary, 1.5, 0, 1, 0, uniform));
             }
         }
+    }
+
+    /** Biases, penalties, forbidden tokens and log-probabilities, beside the sampler's own. */
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void adjustedChoicesAndLogprobs(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED);
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 1000, "test")) {
+            int vocabulary = shape.config().vocabulary();
+            int width = shape.vocabulary();
+            int[] prompt = IntStream.range(0, 90).map(i -> i * 3 % vocabulary).toArray();
+            List<SamplingParams> wishes = List.of(
+                    SamplingParams.builder().temperature(0).repetitionPenalty(1.7).presencePenalty(1).frequencyPenalty(0.5).build(),
+                    SamplingParams.builder().temperature(0).logprobs(20).build(),
+                    SamplingParams.builder().temperature(0).logitBias(Map.of(11, 100f)).minTokens(9).build(),
+                    SamplingParams.builder().temperature(0.7).seed(5L).repetitionPenalty(0.5).build(),
+                    SamplingParams.builder().temperature(0.9).seed(6L).logprobs(0).build());
+            int rows = wishes.size();
+            List<TokenSampler> ours = samplers(wishes, prompt);
+            List<TokenSampler> theirs = samplers(wishes, prompt);
+            DeviceBuffer reported = rig.zeros(4L * rows * 41);
+            for (int token = 0; token < 8; token++) {
+                float[] logits = rig.floats(rows * width, 3);
+                logits[2 * width + 13] = 1000; // forbidden
+                DeviceBuffer values = rig.put(logits);
+                DeviceBuffer chosen = rig.poisoned(4L * rows);
+                rig.kernels.argmax.launch(
+                        rig.stream, rows, Kernels.ARGMAX_PARTS, values.address(), rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
+                        rig.zeros(4L * rows).address(), chosen.address());
+                step.clear();
+                for (int row = 0; row < rows; row++) {
+                    step.draw(row, ours.get(row).draw(step.adjustmentRoom()).orElseThrow(), ours.get(row).adjustments());
+                }
+                step.upload(rig.stream);
+                rig.kernels.adjust.launch(rig.stream, step.adjustedCount(), 1, values.address(), step.adjusted(), step.adjustments());
+                rig.kernels.sample.launch(rig.stream, rows, 1, values.address(), step.draws(), chosen.address(), rows, 0, 0L, 0);
+                rig.kernels.logprobs.launch(
+                        rig.stream, rows, 1, values.address(), step.draws(), chosen.address(), rows, 0, 0L, 0, reported.address());
+                int[] tokens = rig.ints(chosen, rows);
+                float[] probabilities = rig.floats(reported, rows * 41);
+                int[] ids = rig.ints(reported, rows * 41);
+                SamplingScratch scratch = new SamplingScratch();
+                for (int row = 0; row < rows; row++) {
+                    Choice expected = theirs.get(row).choose(logits, row * width, vocabulary, scratch);
+                    assertThat(tokens[row]).as("row %d, token %d", row, token).isEqualTo(expected.token());
+                    ours.get(row).chosen(tokens[row], Optional.empty());
+                    int at = 41 * row;
+                    expected.logprobs().ifPresent(logprobs -> {
+                        assertThat(probabilities[at]).isCloseTo(logprobs.logprob(), offset(1e-4f));
+                        assertThat(Arrays.copyOfRange(ids, at + 1, at + 1 + logprobs.topTokens().length)).isEqualTo(logprobs.topTokens());
+                        for (int i = 0; i < logprobs.topLogprobs().length; i++) {
+                            assertThat(probabilities[at + 21 + i]).isCloseTo(logprobs.topLogprobs()[i], offset(1e-4f));
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    private static List<TokenSampler> samplers(List<SamplingParams> wishes, int[] prompt) {
+        return wishes.stream().map(wish -> new TokenSampler(wish, prompt, Set.of(13), 1)).toList();
     }
 
     /** The token at {@code uniform} of the kept mass, in ascending order of ids. */
@@ -309,7 +378,7 @@ class KernelTest {
     }
 
     private static TokenSampler.Draw draw(double temperature, double topP, double minP, double uniform, int topK) {
-        return new TokenSampler.Draw(temperature, topK, topP, minP, uniform);
+        return new TokenSampler.Draw(temperature, topK, topP, minP, uniform, -1, false, true);
     }
 
     /** What one host block holds, by the format that the CPU reads. */

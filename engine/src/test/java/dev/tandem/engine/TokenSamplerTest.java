@@ -11,6 +11,7 @@ import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.SamplingScratch;
 import dev.tandem.engine.sample.TokenSampler;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -115,34 +116,62 @@ class TokenSamplerTest {
     }
 
     @Test
-    void aDeviceMayChooseWhereLogitsAndARandomNumberSuffice() {
+    void aDeviceMayChooseByARandomNumber() {
         int[] prompt = {1, 2};
         TokenSampler plain = new TokenSampler(
                 SamplingParams.builder().temperature(0.7).topK(5).seed(3L).maxTokens(9).build(), prompt, Set.of(9), 0);
-        TokenSampler.Draw first = plain.draw().orElseThrow();
+        TokenSampler.Draw first = plain.draw(0).orElseThrow();
         assertThat(first.greedy()).isFalse();
         assertThat(first.uniform()).isBetween(0.0, 1.0);
-        assertThat(plain.chosen(4).token()).isEqualTo(4);
-        assertThat(plain.draw().orElseThrow().uniform()).isNotEqualTo(first.uniform());
-        assertThat(new TokenSampler(SamplingParams.builder().temperature(0).maxTokens(9).build(), prompt, Set.of(9), 0)
-                        .draw().orElseThrow().greedy())
-                .isTrue();
+        assertThat(first.adjusted()).isFalse();
+        assertThat(first.foreseeable()).isTrue();
+        assertThat(plain.chosen(4, Optional.empty()).token()).isEqualTo(4);
+        assertThat(plain.draw(0).orElseThrow().uniform()).isNotEqualTo(first.uniform());
+        TokenSampler.Draw greedy = new TokenSampler(SamplingParams.builder().temperature(0).logprobs(2).maxTokens(9).build(), prompt, Set.of(9), 0)
+                .draw(0).orElseThrow();
+        assertThat(greedy.greedy()).isTrue();
+        assertThat(greedy.logprobs()).isEqualTo(2);
     }
 
     @Test
-    void whatNeedsTheSamplersOwnStateStaysWithIt() {
+    void aDeviceIsToldWhatToDoToTheLogitsFirst() {
         int[] prompt = {1, 2};
         for (SamplingParams params : List.of(
                 SamplingParams.builder().temperature(0).repetitionPenalty(1.2).maxTokens(9).build(),
                 SamplingParams.builder().temperature(0).presencePenalty(0.5).maxTokens(9).build(),
-                SamplingParams.builder().temperature(0).logitBias(Map.of(3, 1f)).maxTokens(9).build(),
-                SamplingParams.builder().temperature(0).logprobs(0).maxTokens(9).build())) {
-            assertThat(new TokenSampler(params, prompt, Set.of(9), 0).draw()).as(params.toString()).isEmpty();
+                SamplingParams.builder().temperature(0).minTokens(2).maxTokens(9).build(),
+                SamplingParams.builder().temperature(0).logitBias(Map.of(3, 1f)).maxTokens(9).build())) {
+            TokenSampler sampler = new TokenSampler(params, prompt, Set.of(9), 0);
+            TokenSampler.Draw draw = sampler.draw(9).orElseThrow();
+            assertThat(draw.adjusted()).as(params.toString()).isTrue();
+            assertThat(draw.foreseeable()).as("%s depends on the tokens before", params).isEqualTo(!params.logitBias().isEmpty());
+            sampler.chosen(3, Optional.empty());
+            assertThat(sampler.adjustments().count()).as(params.toString()).isPositive();
+            assertThat(sampler.draw(0)).as("the device takes none").isEmpty();
         }
+        TokenSampler both = new TokenSampler(
+                SamplingParams.builder().temperature(0).logitBias(Map.of(3, 1f)).logprobs(0).maxTokens(9).build(), prompt, Set.of(9), 0);
+        assertThat(both.draw(9)).as("log-probabilities are of the logits before").isEmpty();
         TokenSampler late = new TokenSampler(
                 SamplingParams.builder().temperature(0).minTokens(1).maxTokens(9).build(), prompt, Set.of(9), 0);
-        assertThat(late.draw()).as("the end is forbidden yet").isEmpty();
-        late.chosen(5);
-        assertThat(late.draw()).isPresent();
+        assertThat(late.draw(0)).as("the end is forbidden yet").isEmpty();
+        late.chosen(5, Optional.empty());
+        assertThat(late.draw(0)).isPresent();
+    }
+
+    @Test
+    void adjustmentsAreBiasThenRepetitionThenPenalties() {
+        SamplingParams params = SamplingParams.builder()
+                .temperature(0).repetitionPenalty(2).presencePenalty(0.5).frequencyPenalty(0.25).logitBias(Map.of(4, -3f)).minTokens(3).maxTokens(9).build();
+        TokenSampler sampler = new TokenSampler(params, new int[] {1, 2}, Set.of(0), 0);
+        sampler.chosen(2, Optional.empty());
+        sampler.chosen(2, Optional.empty());
+        float[] logits = {9, 1, -1, 5, 2};
+        sampler.adjustments().apply(logits, 0, logits.length);
+        assertThat(logits).containsExactly(Float.NEGATIVE_INFINITY, 0.5f, -2 - 0.5f - 2 * 0.25f, 5, -1);
+        sampler.chosen(4, Optional.empty());
+        logits = new float[] {9, 1, -1, 5, 2};
+        sampler.adjustments().apply(logits, 0, logits.length);
+        assertThat(logits).as("the end is allowed now").containsExactly(9, 0.5f, -3, 5, -2 - 0.5f - 0.25f);
     }
 }

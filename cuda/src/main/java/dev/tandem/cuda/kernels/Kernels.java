@@ -38,6 +38,8 @@ public final class Kernels implements AutoCloseable {
     public final Kernel prefillAttention;
     public final Kernel argmax;
     public final Kernel sample;
+    public final Kernel adjust;
+    public final Kernel logprobs;
     public final Kernel courier;
     public final Kernel depart;
     public final Kernel collect;
@@ -75,6 +77,8 @@ public final class Kernels implements AutoCloseable {
         collect = modules.get(4).waitingKernel("collect", 128, 0);
         report = modules.get(4).waitingKernel("report", 256, 0);
         sample = modules.get(3).waitingKernel("sample", 1024, 0);
+        adjust = modules.get(3).waitingKernel("adjust", 256, 0);
+        logprobs = modules.get(3).waitingKernel("logprobs", 1024, 0);
         for (int i = 0; i < TILES.size(); i++) {
             int shared = 2 * SKINNY_CHUNK_BYTES * TILES.get(i);
             skinny.put(TILES.get(i), modules.get(5 + i).waitingKernel("skinny", 256, shared));

@@ -141,7 +141,9 @@ __device__ __forceinline__ float blockSum(float v) {
 #define HOST_KEY_WORDS (KEY_ROWS * HOST_TOKENS)
 #define HOST_HEAD_WORDS (HOST_KEY_WORDS + HOST_TOKENS / 2 * HEAD_DIM)
 
-struct Draw { float temperature, topP, minP, uniform; int topK, row, unused0, unused1; };
+struct Draw { float temperature, topP, minP, uniform; int topK, row, logprobs, adjusted; };
+// what is done to a token's logit first; a forbidden token's penalty is infinite
+struct Adjustment { int token; float bias, repetition, penalty; };
 
 // Rows in flight: decode rows whose attention the CPU computes. The last rows of a step, from `firstSlot` on, are slots: at
 // each layer rows that are ready board them, take the post-projection and the next pre-projection, and leave again.

@@ -2,6 +2,7 @@
 
 #define PARTS 16
 #define BINS 2048
+#define MOST_LOGPROBS 20
 
 // ascending keys are ascending values
 __device__ __forceinline__ word key(float v) {
@@ -103,8 +104,66 @@ template <class Weight> __device__ word threshold(const float *logits, double wa
     return prefix;
 }
 
+// Biases, penalties and forbidden tokens. rows [blocks] of (row, first entry, entries); a token has one entry at most.
+extern "C" __global__ void __launch_bounds__(256) adjust(float *all, const int4 *rows, const Adjustment *entries) {
+    dependencyWait();
+    int4 mine = rows[blockIdx.x];
+    float *logits = all + (size_t)mine.x * VOCABULARY;
+    for (int i = threadIdx.x; i < mine.z; i += blockDim.x) {
+        Adjustment a = entries[mine.y + i];
+        float x = logits[a.token] + a.bias;
+        logits[a.token] = (x > 0 ? x / a.repetition : x * a.repetition) - a.penalty;
+    }
+}
+
+// the best of a row by a whole block
+__device__ wide bestBelow(const float *logits, wide limit) {
+    wide best = 0;
+    for (int i = threadIdx.x; i < VOCABULARY_REAL; i += blockDim.x) {
+        wide one = candidate(logits[i], i);
+        if (one < limit) best = better(best, one);
+    }
+    return blockBest(best);
+}
+
+// Log-probabilities of logits as they are: out[d.row] = the chosen token's, then ids and log-probabilities of the d.logprobs - 1
+// best, straight to pinned memory. A block a draw, then the slots', as in `sample`.
+extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, const Draw *draws, const int *tokens, int count,
+        int firstSample, const Flights *flights, int layers, float *out) {
+    __shared__ double partial[32];
+    dependencyWait();
+    int flight = blockIdx.x < count ? -1 : slotted(flights, layers, blockIdx.x - count);
+    if (blockIdx.x >= count && flight < 0) return;
+    const Draw *d = flight < 0 ? draws + blockIdx.x : flights->draws + flight;
+    int row = flight < 0 ? d->row : firstSample + blockIdx.x - count, wanted = d->logprobs;
+    if (wanted == 0 || tokens[row] < 0) return;
+    const float *logits = all + (size_t)row * VOCABULARY;
+    wide best = bestBelow(logits, ~0ull);
+    float top = logits[(int)~(word)best];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    double sum = 0;
+    for (int i = threadIdx.x; i < VOCABULARY_REAL; i += 1024) sum += expf(logits[i] - top);
+    for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
+    if (lane == 0) partial[warp] = sum;
+    __syncthreads();
+    sum = partial[lane];
+    for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
+    double total = top + log(sum);
+    float *mine = out + (size_t)row * (1 + 2 * MOST_LOGPROBS);
+    if (threadIdx.x == 0) mine[0] = (float)(logits[tokens[row]] - total);
+    for (int k = 0; k < wanted - 1; k++) {
+        if (k > 0) best = bestBelow(logits, best);
+        int id = (int)~(word)best;
+        if (threadIdx.x == 0) {
+            ((int *)mine)[1 + k] = id;
+            mine[1 + MOST_LOGPROBS + k] = (float)(logits[id] - total);
+        }
+    }
+}
+
 // tokens[d.row]: temperature, min-p, top-k, then top-p of what top-k left, and one draw by d.uniform in ascending order
-// of ids. Tokens as probable as the last one kept are kept too. `tokens` already holds the most probable. A block a draw;
+// of ids; without temperature the most probable. Tokens as probable as the last one kept are kept too. `tokens` already holds the most
+// probable of logits that were not adjusted. A block a draw;
 // from `count` on, blocks take the slots' rows in flight, sampled from row firstSample on, where these are drawn at all.
 extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, const Draw *draws, int *tokens, int count, int firstSample,
         const Flights *flights, int layers) {
@@ -122,6 +181,11 @@ extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, cons
     int best = tokens[d.row];
     if (best < 0) return;
     const float *logits = all + (size_t)d.row * VOCABULARY;
+    if (d.adjusted) best = (int)~(word)bestBelow(logits, ~0ull);
+    if (d.temperature == 0) {
+        if (d.adjusted && threadIdx.x == 0) tokens[d.row] = best;
+        return;
+    }
     float top = logits[best], inverse = 1 / d.temperature;
     float least = d.minP > 0 ? d.minP : 0.f;
     auto weight = [&](float v) { float w = __expf((v - top) * inverse); return w < least ? 0.f : w; };

@@ -3,8 +3,7 @@ package dev.tandem.engine.sample;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TokenLogprobs;
-import java.util.BitSet;
-import java.util.Map;
+import java.util.HashSet;
 import java.util.Optional;
 import java.util.Set;
 import java.util.SplittableRandom;
@@ -18,11 +17,11 @@ import java.util.SplittableRandom;
  */
 public final class TokenSampler {
     private final SamplingParams params;
-    private final Set<Integer> endTokens;
     private final SplittableRandom random;
-    private final BitSet promptTokens = new BitSet();
     private final boolean penalised;
-    private int[] outputCounts = new int[0];
+    private final Adjustments adjustments;
+    /** Tokens that must not come before {@link SamplingParams#minTokens} are there. */
+    private final Set<Integer> ends;
     private int produced;
 
     /**
@@ -31,14 +30,14 @@ public final class TokenSampler {
      */
     public TokenSampler(SamplingParams params, int[] prompt, Set<Integer> endTokens, long seed) {
         this.params = params;
-        this.endTokens = endTokens;
         this.random = new SplittableRandom(params.seed().orElse(seed));
         boolean repetition = params.repetitionPenalty() != 1;
         this.penalised = repetition || params.presencePenalty() != 0 || params.frequencyPenalty() != 0;
-        if (repetition) {
-            for (int token : prompt) {
-                promptTokens.set(token);
-            }
+        this.adjustments = new Adjustments(params, prompt);
+        this.ends = new HashSet<>(endTokens);
+        ends.addAll(params.stopTokenIds());
+        if (params.minTokens() > 0) {
+            adjustments.forbid(ends);
         }
     }
 
@@ -47,30 +46,61 @@ public final class TokenSampler {
      *
      * @param temperature 0 takes the most probable
      * @param uniform in [0, 1): where in the kept probability mass the draw falls
+     * @param logprobs alternatives whose log-probabilities are wanted beside the chosen token's; -1 for none at all
+     * @param adjusted whether {@link #adjustments} come first
+     * @param foreseeable whether the next draw does not depend on the token that this one yields
      */
-    public record Draw(double temperature, int topK, double topP, double minP, double uniform) {
+    public record Draw(
+            double temperature, int topK, double topP, double minP, double uniform, int logprobs, boolean adjusted, boolean foreseeable) {
         public boolean greedy() {
             return temperature == 0;
+        }
+
+        /** Whether nothing but the most probable token is wanted. */
+        public boolean isMostProbable() {
+            return greedy() && !adjusted && logprobs < 0;
         }
     }
 
     /**
-     * The next choice where it needs nothing but the logits and a random number, which is drawn; empty where it needs what
-     * only {@link #choose} knows: penalties, biases, forbidden ends, log-probabilities. Once a token, followed by {@link #chosen}.
+     * The next choice as a device may make it, for which a random number is drawn; empty where {@link #choose} must, because the device takes no
+     * adjustments, or because log-probabilities, which are of the logits before, are wanted as well. Once a token, followed by {@link #chosen}.
+     *
+     * @param most entries of {@link #adjustments} that the device has room for
      */
-    public Optional<Draw> draw() {
-        if (penalised || !params.logitBias().isEmpty() || produced < params.minTokens() || params.logprobs() >= 0) {
+    public Optional<Draw> draw(int most) {
+        boolean adjusted = adjusts();
+        if (adjusted && (params.logprobs() >= 0 || adjustments.count() > most)) {
             return Optional.empty();
         }
         double uniform = params.greedy() ? 0 : random.nextDouble();
         return Optional.of(new Draw(
-                params.greedy() ? 0 : params.temperature(), params.topK(), params.topP(), params.minP(), uniform));
+                params.greedy() ? 0 : params.temperature(), params.topK(), params.topP(), params.minP(), uniform, params.logprobs(), adjusted,
+                !penalised && produced >= params.minTokens()));
     }
 
-    /** Notes that a device chose {@code token} by {@link #draw}. */
-    public Choice chosen(int token) {
-        produced++;
-        return new Choice(token, Optional.empty());
+    /** What is done to the next logits first; as they are now. */
+    public Adjustments adjustments() {
+        return adjustments;
+    }
+
+    private boolean adjusts() {
+        return penalised || !params.logitBias().isEmpty() || produced < params.minTokens();
+    }
+
+    /** Notes that a device chose {@code token} by {@link #draw}, with the log-probabilities that were asked for. */
+    public Choice chosen(int token, Optional<TokenLogprobs> logprobs) {
+        note(token);
+        return new Choice(token, logprobs);
+    }
+
+    private void note(int token) {
+        if (++produced == params.minTokens()) {
+            adjustments.allow(ends);
+        }
+        if (penalised) {
+            adjustments.note(token);
+        }
     }
 
     /**
@@ -82,54 +112,15 @@ public final class TokenSampler {
                 ? Optional.empty()
                 : Optional.of(rawLogprobs(logits, offset, vocabulary, scratch));
         float[] original = raw.isPresent() ? scratch.copyOf(logits, offset, vocabulary) : logits;
-        adjust(logits, offset, vocabulary);
+        if (adjusts()) {
+            adjustments.apply(logits, offset, vocabulary);
+        }
         int token = params.greedy()
                 ? argmax(logits, offset, vocabulary)
                 : draw(logits, offset, vocabulary, scratch);
-        produced++;
-        if (penalised) {
-            if (outputCounts.length == 0) {
-                outputCounts = new int[vocabulary];
-            }
-            outputCounts[token]++;
-        }
+        note(token);
         return new Choice(token, raw.map(r -> new TokenLogprobs(
                 (float) (original[token] - scratch.logSumExp()), r.topTokens(), r.topLogprobs())));
-    }
-
-    private void adjust(float[] logits, int offset, int vocabulary) {
-        for (Map.Entry<Integer, Float> bias : params.logitBias().entrySet()) {
-            if (bias.getKey() < vocabulary) {
-                logits[offset + bias.getKey()] += bias.getValue();
-            }
-        }
-        if (penalised) {
-            penalise(logits, offset, vocabulary);
-        }
-        if (produced < params.minTokens()) {
-            endTokens.forEach(token -> logits[offset + token] = Float.NEGATIVE_INFINITY);
-            params.stopTokenIds().stream()
-                    .filter(token -> token < vocabulary)
-                    .forEach(token -> logits[offset + token] = Float.NEGATIVE_INFINITY);
-        }
-    }
-
-    private void penalise(float[] logits, int offset, int vocabulary) {
-        float repetition = (float) params.repetitionPenalty();
-        float presence = (float) params.presencePenalty();
-        float frequency = (float) params.frequencyPenalty();
-        for (int token = 0; token < vocabulary; token++) {
-            int count = outputCounts.length == 0 ? 0 : outputCounts[token];
-            if (count == 0 && !promptTokens.get(token)) {
-                continue;
-            }
-            float logit = logits[offset + token];
-            logit = logit > 0 ? logit / repetition : logit * repetition;
-            if (count > 0) {
-                logit -= presence + frequency * count;
-            }
-            logits[offset + token] = logit;
-        }
     }
 
     /** The lowest id among the largest logits. */

@@ -1,0 +1,120 @@
+package dev.tandem.engine.sample;
+
+import dev.tandem.engine.request.SamplingParams;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * What is done to a sequence's logits before a token is chosen: an entry for each token that is biased, penalised or forbidden.
+ * {@code x = logit + bias; x = x > 0 ? x / repetition : x * repetition; x -= penalty}, where a forbidden token's penalty is infinite.
+ *
+ * <p>Owned by: the sampler; a device copies the entries before the next token is noted.
+ */
+public final class Adjustments {
+    private final SamplingParams params;
+    /** By token. */
+    private final Map<Integer, Integer> entries = new HashMap<>();
+    private int count;
+    private int[] tokens = new int[16];
+    private float[] biases = new float[16];
+    private float[] repetitions = new float[16];
+    private float[] penalties = new float[16];
+    /** How often the sequence has put the token out. */
+    private int[] occurrences = new int[16];
+
+    Adjustments(SamplingParams params, int[] prompt) {
+        this.params = params;
+        params.logitBias().forEach((token, bias) -> {
+            int at = entry(token); // before the arrays are looked at: they may grow
+            biases[at] = bias;
+        });
+        if (params.repetitionPenalty() != 1) {
+            for (int token : prompt) {
+                int at = entry(token);
+                repetitions[at] = (float) params.repetitionPenalty();
+            }
+        }
+    }
+
+    /** Entries; there may be none. */
+    public int count() {
+        return count;
+    }
+
+    public int token(int entry) {
+        return tokens[entry];
+    }
+
+    public float bias(int entry) {
+        return biases[entry];
+    }
+
+    public float repetition(int entry) {
+        return repetitions[entry];
+    }
+
+    public float penalty(int entry) {
+        return penalties[entry];
+    }
+
+    /** Adjusts {@code vocabulary} logits from {@code offset} on. */
+    public void apply(float[] logits, int offset, int vocabulary) {
+        for (int i = 0; i < count; i++) {
+            if (tokens[i] < vocabulary) {
+                float logit = logits[offset + tokens[i]] + biases[i];
+                logits[offset + tokens[i]] = (logit > 0 ? logit / repetitions[i] : logit * repetitions[i]) - penalties[i];
+            }
+        }
+    }
+
+    /** The sequence has put a token out. */
+    void note(int token) {
+        int at = entry(token);
+        occurrences[at]++;
+        repetitions[at] = (float) params.repetitionPenalty();
+        if (penalties[at] < Float.POSITIVE_INFINITY) {
+            penalties[at] = earned(at);
+        }
+    }
+
+    private float earned(int entry) {
+        int times = occurrences[entry];
+        return times == 0 ? 0 : (float) params.presencePenalty() + (float) params.frequencyPenalty() * times;
+    }
+
+    void forbid(Set<Integer> some) {
+        for (int token : some) {
+            int at = entry(token);
+            penalties[at] = Float.POSITIVE_INFINITY;
+        }
+    }
+
+    void allow(Set<Integer> some) {
+        for (int token : some) {
+            int at = entry(token);
+            penalties[at] = earned(at);
+        }
+    }
+
+    private int entry(int token) {
+        return entries.computeIfAbsent(token, absent -> {
+            if (count == tokens.length) {
+                grow();
+            }
+            tokens[count] = token;
+            repetitions[count] = 1;
+            return count++;
+        });
+    }
+
+    private void grow() {
+        int capacity = 2 * count;
+        tokens = Arrays.copyOf(tokens, capacity);
+        biases = Arrays.copyOf(biases, capacity);
+        repetitions = Arrays.copyOf(repetitions, capacity);
+        penalties = Arrays.copyOf(penalties, capacity);
+        occurrences = Arrays.copyOf(occurrences, capacity);
+    }
+}
