@@ -103,7 +103,12 @@ for what in "$@"; do
       "$tandem" serve "$work/Llama-3.1-8B" --load-format dummy --port 8123 --num-gpu-blocks-override 1650 --host-kv 24GiB \
         --max-num-seqs 512 --canary-rate 0.02 --kv-checksums ${SOAK_OPTIONS:---strategy async-overlap --no-guard} >>"$result/log" 2>&1 &
       server=$!
-      for _ in $(seq 240); do curl -s http://127.0.0.1:8123/health >/dev/null && break; sleep 0.5; done
+      for _ in $(seq 240); do
+        curl -s http://127.0.0.1:8123/health >/dev/null && break
+        kill -0 "$server" 2>/dev/null || { echo "the server did not start: $(tail -3 "$result/log")"; break; }
+        sleep 0.5
+      done
+      kill -0 "$server" 2>/dev/null || continue
       # shellcheck disable=SC2086
       timeout $((${SOAK:-600} + 120)) python3 tools/soak.py http://127.0.0.1:8123 "${SOAK:-600}" ${SOAK_LOAD:-384 500 500}
       curl -s http://127.0.0.1:8123/metrics | grep -E '^tandem:canary_logprob_difference_bucket' | sed 's/.*le=/le=/' | tr '\n' ' '

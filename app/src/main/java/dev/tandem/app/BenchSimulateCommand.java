@@ -20,6 +20,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import picocli.CommandLine;
@@ -33,7 +34,8 @@ import picocli.CommandLine.Option;
         mixinStandardHelpOptions = true,
         description = {
             "What a strategy would bring on a machine of which there is a profile, without that machine: the real",
-            "scheduler over an executor that only counts time. A steady window, in seconds of the simulated machine.",
+            "scheduler over an executor that only counts time: a steady window, or, with --requests, everything at time 0",
+            "until the last request has finished, in seconds of the simulated machine.",
             "Optimistic: copies over the link cost the GPU nothing, and no result is late but for the CPU's queue."
         })
 final class BenchSimulateCommand implements Callable<Integer> {
@@ -52,13 +54,16 @@ final class BenchSimulateCommand implements Callable<Integer> {
     @Option(names = "--steady", defaultValue = "60", description = "Simulated seconds that are counted (${DEFAULT-VALUE}).")
     int steady;
 
+    @Option(names = "--requests", description = "Requests of a whole run, instead of a steady window.")
+    Optional<Integer> requests = Optional.empty();
+
     @Option(names = "--warm-up", defaultValue = "120", description = "Simulated seconds before (${DEFAULT-VALUE}).")
     int warmUp;
 
     @Override
     public Integer call() throws IOException {
-        if (steady < 1 || warmUp < 0) {
-            throw new IllegalArgumentException("--steady must be at least 1 and --warm-up not negative");
+        if (steady < 1 || warmUp < 0 || requests.orElse(1) < 1) {
+            throw new IllegalArgumentException("--steady and --requests must be at least 1 and --warm-up not negative");
         }
         Path file = options.strategy.profile.orElseThrow(() -> new IllegalArgumentException(
                 "bench simulate needs the machine's profile: --profile FILE, as tandem profile --output writes it there"));
@@ -81,8 +86,10 @@ final class BenchSimulateCommand implements Callable<Integer> {
             result.put("machine", "simulated: " + profile.name());
             result.put("workload", workload.name);
             result.put("strategy", options.strategy.chosen().flag());
-            result.putAll(new SimulatedRun(config, scheduling.scheduler(), executor, clock, work)
-                    .steady(BenchThroughputCommand.concurrency(options, limits, work), warmUp, steady));
+            SimulatedRun run = new SimulatedRun(config, scheduling.scheduler(), executor, clock, work);
+            result.putAll(requests.isPresent()
+                    ? run.whole(requests.get())
+                    : run.steady(BenchThroughputCommand.concurrency(options, limits, work), warmUp, steady));
             scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(scheduling.log(), System.err);
             report.write(result);

@@ -15,7 +15,7 @@ import java.util.Map;
 import java.util.SplittableRandom;
 
 /**
- * A steady window of the real engine over a {@link SimulatedExecutor}: minutes pass in seconds.
+ * Runs of the real engine over a {@link SimulatedExecutor}: minutes pass in seconds.
  *
  * <p>Owned by: the thread that simulates.
  */
@@ -30,6 +30,8 @@ public final class SimulatedRun {
     private final SplittableRandom random;
     private int issued;
     private int failed;
+    /** Whether a request that finishes is followed by another. */
+    private boolean forEver;
 
     public SimulatedRun(
             EngineConfig config, Scheduler scheduler, SimulatedExecutor executor, VirtualClock clock, Workload workload) {
@@ -42,8 +44,27 @@ public final class SimulatedRun {
         this.random = new SplittableRandom(config.seed());
     }
 
+    /** As {@link ThroughputRun#whole}, in virtual seconds. */
+    public Map<String, Object> whole(int requests) {
+        recorder.open();
+        for (int i = 0; i < requests; i++) {
+            submit(workload.request(issued++));
+        }
+        while (!loop.isIdle()) {
+            loop.step();
+        }
+        double seconds = clock.nanos() / 1e9;
+        Map<String, Object> result = ThroughputRun.describe(recorder.snapshot(), seconds);
+        result.put("requests", requests);
+        result.put("failed", failed);
+        result.put("window", "run");
+        result.put("host_busy_share", Statistics.rounded(executor.cpuBusySeconds() / seconds));
+        return result;
+    }
+
     /** As {@link ThroughputRun#steady}, in virtual seconds. */
     public Map<String, Object> steady(int concurrency, int warmUpSeconds, int seconds) {
+        forEver = true;
         for (int i = 0; i < concurrency; i++) {
             Lengths full = workload.request(issued++);
             int done = (int) (random.nextDouble() * full.output());
@@ -84,7 +105,11 @@ public final class SimulatedRun {
         queue.offer(List.of(new Request("sim-" + issued + "-" + random.nextLong(), new int[prompt], sampling, 0, TextDecoder.none(), event -> {
             switch (event) {
                 case TokenEvent.Token token -> {}
-                case TokenEvent.Finished finished -> submit(workload.request(issued++));
+                case TokenEvent.Finished finished -> {
+                    if (forEver) {
+                        submit(workload.request(issued++));
+                    }
+                }
                 case TokenEvent.Failed reason -> failed++;
             }
         })));

@@ -174,7 +174,7 @@ public final class ThroughputRun {
         }
     }
 
-    private static Map<String, Object> describe(Recorder.Counts counts, double seconds) {
+    static Map<String, Object> describe(Recorder.Counts counts, double seconds) {
         Map<String, Object> result = new LinkedHashMap<>();
         result.put("duration", Statistics.rounded(seconds));
         result.put("completed", counts.finished());

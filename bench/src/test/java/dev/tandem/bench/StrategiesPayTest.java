@@ -78,14 +78,39 @@ class StrategiesPayTest {
 
         /** Output tokens a second in a steady window. */
         double rate(Strategy strategy, String workload, boolean guarded) {
+            Workload work = Workload.parse(workload, 0);
+            int hostBlocks = hostBlocks(strategy);
+            double held = (16.0 * gpuBlocks + 64.0 * hostBlocks) / work.meanTokensHeld();
+            int concurrency = (int) Math.min(budget(strategy).maxSequences(), Math.ceil(held) + 2);
+            return rate(run(strategy, work, guarded).steady(concurrency, 400, seconds));
+        }
+
+        /** Output tokens a second until the last of some requests has ended. */
+        double wholeRate(Strategy strategy, String workload, int requests) {
+            return rate(run(strategy, Workload.parse(workload, 0), false).whole(requests));
+        }
+
+        private static double rate(Map<String, Object> result) {
+            assertThat(result.get("failed")).isEqualTo(0);
+            return ((Number) result.get("output_tokens_per_second")).doubleValue();
+        }
+
+        private int hostBlocks(Strategy strategy) {
+            return strategy == Strategy.GPU_ONLY ? 0 : (int) (hostBytes / (64 * tokenBytes));
+        }
+
+        private Budget budget(Strategy strategy) {
+            return new Budget(batchTokens, sequences + (strategy == Strategy.GPU_ONLY ? 0 : hostSequences), batchTokens);
+        }
+
+        private SimulatedRun run(Strategy strategy, Workload work, boolean guarded) {
             boolean hybrid = strategy != Strategy.GPU_ONLY;
             CostModel cost = new CostModel(profile);
-            int hostBlocks = hybrid ? (int) (hostBytes / (64 * tokenBytes)) : 0;
             int riding = RidingRows.of(cost::linear, Integer.MAX_VALUE);
             ExecutorLimits limits = new ExecutorLimits(
-                    32_000, 131_072, 16, 64, gpuBlocks, hostBlocks, batchTokens, profile.layers(), tokenBytes, hybrid, hybrid ? 64 : 0,
+                    32_000, 131_072, 16, 64, gpuBlocks, hostBlocks(strategy), batchTokens, profile.layers(), tokenBytes, hybrid, hybrid ? 64 : 0,
                     hybrid ? 1024 : 0, false, riding);
-            Budget budget = new Budget(batchTokens, sequences + (hybrid ? hostSequences : 0), batchTokens);
+            Budget budget = budget(strategy);
             TierRules rules = new TierRules(LatencyTargets.NONE, 256, 0);
             Policy policy = strategy.policy(
                     new Strategy.Options(budget, Preemption.RECOMPUTE, rules, true, 0, false, 8, Strategy.InFlight.of(limits), riding), cost);
@@ -97,12 +122,7 @@ class StrategiesPayTest {
             VirtualClock clock = new VirtualClock();
             SimulatedExecutor executor = new SimulatedExecutor(limits, new CostModel(profile), clock);
             EngineConfig config = new EngineConfig(budget, Set.of(), 16 * gpuBlocks, Integer.MAX_VALUE, 0);
-            Workload work = Workload.parse(workload, 0);
-            double held = (16.0 * gpuBlocks + 64.0 * hostBlocks) / work.meanTokensHeld();
-            int concurrency = (int) Math.min(budget.maxSequences(), Math.ceil(held) + 2);
-            Map<String, Object> result = new SimulatedRun(config, scheduler, executor, clock, work).steady(concurrency, 400, seconds);
-            assertThat(result.get("failed")).isEqualTo(0);
-            return ((Number) result.get("output_tokens_per_second")).doubleValue();
+            return new SimulatedRun(config, scheduler, executor, clock, work);
         }
     }
 
@@ -131,6 +151,14 @@ class StrategiesPayTest {
         double alone = ALONE.computeIfAbsent(machine + workload, key -> Machine.valueOf(machine).rate(Strategy.GPU_ONLY, workload, false));
         double both = Machine.valueOf(machine).rate(strategy, workload, guarded);
         assertThat(both / alone).as("%s, %s, %s to gpu-only, guarded: %s", machine, workload, strategy.flag(), guarded).isGreaterThan(least);
+    }
+
+    /** A burst, with the time in which the last requests are the host's alone. */
+    @ParameterizedTest
+    @CsvSource({"ASYNC_OVERLAP, 1.4", "NEO, 2.5", "APEX, 2.1"})
+    void offloadingPaysForABurst(Strategy strategy, double least) {
+        double alone = Machine.T4_CLASS.wholeRate(Strategy.GPU_ONLY, "osc", 100);
+        assertThat(Machine.T4_CLASS.wholeRate(strategy, "osc", 100) / alone).isGreaterThan(least);
     }
 
     @ParameterizedTest
