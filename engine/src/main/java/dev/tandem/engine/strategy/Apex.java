@@ -22,6 +22,8 @@ record Apex(
         Budget budget, StepPredictor predictor, Pipeline pipeline, AsyncOverlap async, GpuOnly gpuOnly, double leastCpuRatio,
         boolean finish)
         implements Policy {
+    /** How much more the pipeline must promise before rows in flight land for it: meanwhile the CPU has less and less to do. */
+    private static final double CLEARLY = 1.05;
 
     @Override
     public void completed(StepDraft draft, double achieved) {
@@ -48,6 +50,9 @@ record Apex(
         int scheduled = pipelined.load(0).cpuRows() + pipelined.load(1).cpuRows() + pipelined.resumed().size();
         if (scheduled == 0) {
             StepDraft overlapped = async.draft(state, new Decision());
+            if (!state.inFlight().isEmpty()) {
+                return besideFlights(state, overlapped, "no CPU request fits the pipeline", why);
+            }
             why.because("apex: no CPU request fits the pipeline, so async-overlap");
             return overlapped;
         }
@@ -98,25 +103,34 @@ record Apex(
         }
         StepDraft overlapped = async.draft(state, new Decision());
         if (pipe > gpu) {
-            return worthier(pipelined, overlapped, inequality, why);
+            return besideFlights(state, overlapped, "inequality " + inequality + " holds", why);
         }
         why.because("apex: inequality %s fails, %.0f <= %.0f tokens/s, so async-overlap", inequality, pipe, gpu);
         return overlapped;
     }
 
     /**
-     * The inequalities compare with the GPU alone. While rows are in flight that an asymmetric step would move by one layer at
-     * most, the other choice is a step that the CPU works for as well.
+     * The inequalities compare with the GPU alone. While rows are in flight, which an asymmetric step would move by one layer at
+     * most, the other choice is a step that the CPU works for as well. And they keep the pipeline from what it could do with them: where that is
+     * clearly more, they land and none enters.
      */
-    private StepDraft worthier(StepDraft pipelined, StepDraft overlapped, String inequality, Decision why) {
+    private StepDraft besideFlights(SchedulerState state, StepDraft overlapped, String premise, Decision why) {
         double aToken = predictor.aToken(overlapped.load(0));
-        double pipe = predictor.work(pipelined).worth(aToken) / predictor.of(pipelined);
         double overlap = predictor.work(overlapped).worth(aToken) / predictor.of(overlapped);
-        boolean pays = pipe > overlap;
+        double landed = landed(state, aToken);
+        boolean land = landed > CLEARLY * overlap;
         why.because(
-                "apex: inequality %s holds; beside rows in flight asymmetric does %.2f of GPU-only's work and async-overlap %.2f, so %s",
-                inequality, pipe, overlap, pays ? "asymmetric" : "async-overlap");
-        return pays ? pipelined : overlapped;
+                "apex: %s; with the rows in flight asymmetric would do %.2f of GPU-only's work, async-overlap does %.2f, so %s",
+                premise, landed, overlap, land ? "they land" : "async-overlap");
+        return land ? async.landing(state) : overlapped;
+    }
+
+    /** GPU-only's work in a second of an asymmetric step if all rows in flight could take part. */
+    private double landed(SchedulerState state, double aToken) {
+        StepDraft draft = pipeline.draftAsIfLanded(state);
+        StepPredictor.Work work = predictor.work(draft);
+        double flying = (double) state.inFlight().size() / predictor.cost().layers();
+        return new StepPredictor.Work(work.promptSeconds(), work.tokens() - flying).worth(aToken) / predictor.of(draft);
     }
 
     /** T_glinear and T_gatt of the GPU's decodes, N_G and N_C, all of one layer. */

@@ -74,6 +74,15 @@ final class AsyncOverlap implements Policy {
         return draft;
     }
 
+    /** A step in which rows in flight go on and none enters. */
+    StepDraft landing(SchedulerState state) {
+        StepDraft draft = gpuSide(state);
+        draft.slots(bucket(evenly(state.inFlight().size())));
+        draft.shape(Shape.ASYNC);
+        lastStep = predictor.gpuOnly(draft.load(0));
+        return draft;
+    }
+
     @Override
     public void completed(StepDraft draft, double achieved) {
         meanStep += (meanStep == 0 ? 1 : NEWEST) * (lastStep - meanStep);

@@ -8,6 +8,7 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.schedule.StepDraft.Row;
+import java.util.Collection;
 import java.util.Comparator;
 import java.util.List;
 
@@ -34,8 +35,19 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
             Comparator.comparingInt((Sequence sequence) -> sequence.request().priority()).thenComparingLong(Sequence::lastTokenNanos);
 
     StepDraft draft(SchedulerState state) {
-        StepDraft draft = gpuKv ? gpuSide(state) : AllHost.prefills(state, budget, chunked);
+        return draft(state, List.of());
+    }
+
+    /** As if all rows in flight had landed: to be weighed, not to be carried out. */
+    StepDraft draftAsIfLanded(SchedulerState state) {
+        return draft(state, state.inFlight());
+    }
+
+    /** @param more rows that the CPU may read */
+    private StepDraft draft(SchedulerState state, Collection<Sequence> more) {
+        StepDraft draft = gpuKv ? gpuSide(state, state.host().size() + more.size()) : AllHost.prefills(state, budget, chunked);
         List<Sequence> queue = HostTier.decodable(draft);
+        queue.addAll(more);
         if (gpuKv) {
             queue.sort(WAITED_LONGEST);
         }
@@ -46,8 +58,12 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
         return draft;
     }
 
-    /** Steps 1 to 3. */
-    private StepDraft gpuSide(SchedulerState state) {
+    /**
+     * Steps 1 to 3.
+     *
+     * @param hostRows that the CPU might read
+     */
+    private StepDraft gpuSide(SchedulerState state, int hostRows) {
         StepDraft draft = new StepDraft(state, budget);
         GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(s));
         if (!kept.evicted()) {
@@ -56,7 +72,7 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
         }
         Prefills prefills = new Prefills(chunked, true, rules::mayLiveOnHost);
         int all = budget.maxBatchTokens();
-        int mostRows = chunked ? all - Math.min(state.host().size(), all / HOST_SHARE) : all;
+        int mostRows = chunked ? all - Math.min(hostRows, all / HOST_SHARE) : all;
         prefills.resume(draft, kept.unfinished(), mostRows);
         prefills.start(draft, draft.gpuSequences() + state.host().size() + state.inFlight().size(), 0, mostRows);
         return draft;
