@@ -93,6 +93,7 @@ class ServeTest {
         assertError(server.post("/v1/completions", "{}"), 400, "prompt is missing");
         assertError(server.post("/v1/completions", "{\"prompt\": \"\"}"), 400, "the prompt is empty");
         assertError(server.post("/v1/completions", "{\"prompt\": [1, 999999]}"), 400, "not in the vocabulary");
+        assertError(server.post("/v1/completions", "{\"prompt\": \"x\", \"min_tokens\": 2, \"stop_token_ids\": [999999]}"), 400, "stop_token_ids has token id 999999, which is not in the vocabulary");
         assertError(server.post("/v1/completions", "{\"prompt\": \"a\", \"temperature\": NaN}"), 400, "not valid JSON");
         assertError(server.post("/v1/completions", "{\"prompt\": \"a\", \"temperature\": -1}"), 400, "temperature is -1.0");
         assertError(server.post("/v1/completions", "{\"prompt\": \"a\", \"max_tokens\": -5}"), 400, "max_tokens is -5");

@@ -111,6 +111,7 @@ extern "C" __global__ void __launch_bounds__(256) adjust(float *all, const int4 
     float *logits = all + (size_t)mine.x * VOCABULARY;
     for (int i = threadIdx.x; i < mine.z; i += blockDim.x) {
         Adjustment a = entries[mine.y + i];
+        if ((word)a.token >= VOCABULARY_REAL) continue;
         float x = logits[a.token] + a.bias;
         logits[a.token] = (x > 0 ? x / a.repetition : x * a.repetition) - a.penalty;
     }

@@ -12,10 +12,12 @@ import dev.tandem.engine.schedule.Scheduler;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.stream.IntStream;
 
 /**
  * A running engine: submit requests, receive their events, cancel them. Any thread may call it.
@@ -134,18 +136,16 @@ public final class Engine implements AutoCloseable {
                     "the prompt has " + prompt + " tokens and the context holds " + config.contextTokens()
                             + ", output included; shorten the prompt or raise --max-model-len");
         }
-        for (int token : request.prompt()) {
-            if (token < 0 || token >= limits.vocabulary()) {
-                throw RequestException.bad(
-                        "prompt", "token id " + token + " is not in the vocabulary of " + limits.vocabulary());
-            }
-        }
-        for (int token : request.sampling().logitBias().keySet()) {
-            if (token < 0 || token >= limits.vocabulary()) {
-                throw RequestException.bad(
-                        "logit_bias", "token id " + token + " is not in the vocabulary of " + limits.vocabulary());
-            }
-        }
+        checkTokens("prompt", Arrays.stream(request.prompt()));
+        checkTokens("logit_bias", request.sampling().logitBias().keySet().stream().mapToInt(Integer::intValue));
+        checkTokens("stop_token_ids", request.sampling().stopTokenIds().stream().mapToInt(Integer::intValue));
+    }
+
+    private void checkTokens(String field, IntStream tokens) {
+        tokens.filter(token -> token < 0 || token >= limits.vocabulary()).findFirst().ifPresent(token -> {
+            throw RequestException.bad(
+                    field, field + " has token id " + token + ", which is not in the vocabulary of " + limits.vocabulary());
+        });
     }
 
     private void run() {
