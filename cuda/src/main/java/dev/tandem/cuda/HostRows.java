@@ -5,7 +5,6 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepTimes;
-import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.TokenSampler;
 import java.lang.foreign.MemorySegment;
@@ -28,7 +27,6 @@ final class HostRows implements AutoCloseable {
     private final FlightWorkers workers;
     private final List<Flight> passing = new ArrayList<>();
     private long busyBefore;
-    private String lost = "";
     /** Why a step was told not to wait: its host rows have no results. */
     private Optional<String> gaveUp = Optional.empty();
 
@@ -51,7 +49,6 @@ final class HostRows implements AutoCloseable {
     }
 
     List<Flight> admit(List<Admission> admissions) {
-        failIfLost(!admissions.isEmpty());
         List<Flight> admitted = new ArrayList<>(admissions.size());
         for (Admission admission : admissions) {
             admitted.add(rings.admit(admission));
@@ -64,19 +61,12 @@ final class HostRows implements AutoCloseable {
 
     /** A row that passes all layers within the step at hand. */
     Flight pass(Admission row) {
-        failIfLost(true);
         Flight flight = rings.pass(row);
         if (passing.isEmpty()) {
             workers.wake();
         }
         passing.add(flight);
         return flight;
-    }
-
-    private void failIfLost(boolean wanted) {
-        if (wanted && !lost.isEmpty()) {
-            throw new ExecutorException("a row cannot enter: " + lost);
-        }
     }
 
     /** While a step waits: it does no longer when a worker is gone or stalled. */
@@ -122,7 +112,10 @@ final class HostRows implements AutoCloseable {
         }
     }
 
-    /** What the workers let go of, or lost. When one of them is gone or stalled, every row in flight is lost, and none enters again. */
+    /**
+     * What the workers let go of, or lost. When one of them is gone or stalled, every row in flight is lost, and so is every one that enters
+     * later: a plan that was made before anybody knew may have some.
+     */
     void collect(List<Long> parked, List<StepResult.Lost> rows) {
         for (Flight flight = rings.pollReleased(); flight != null; flight = rings.pollReleased()) {
             parked.add(flight.sequence());
@@ -140,7 +133,6 @@ final class HostRows implements AutoCloseable {
             return;
         }
         trouble().ifPresent(trouble -> {
-            lost = trouble;
             rings.giveUp();
             List<Flight> all = List.copyOf(rings.all());
             all.forEach(rings::end);

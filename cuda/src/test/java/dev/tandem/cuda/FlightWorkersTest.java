@@ -1,7 +1,7 @@
 package dev.tandem.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.tuple;
 
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
@@ -406,7 +406,26 @@ class FlightWorkersTest {
             assertThat(lost).containsExactly(new StepResult.Lost(flight.sequence(), HostRows.IN_VAIN, false));
             rows.passed();
             assertThat(rig.rings.isFlying()).isFalse();
-            assertThatThrownBy(() -> rows.pass(Rig.row(2, 0, 1))).hasMessageContaining("waited in vain");
+        }
+    }
+
+    @Test
+    void rowsOfAPlanThatWasMadeBeforeAnybodyKnewAreLostToo() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostRows rows = new HostRows(rig.rings, rig.workers);
+            rows.pass(Rig.row(1, 0, 0));
+            rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * FlightRings.MOST, 1);
+            rows.collect(new ArrayList<>(), new ArrayList<>());
+            rows.passed();
+            Flight passing = rows.pass(Rig.row(2, 0, 1));
+            Flight flying = rows.admit(List.of(Rig.row(3, 0, 2))).getFirst();
+            List<StepResult.Lost> lost = new ArrayList<>();
+            rows.collect(new ArrayList<>(), lost);
+            rows.passed();
+            assertThat(lost)
+                    .extracting(StepResult.Lost::sequence, StepResult.Lost::message)
+                    .containsExactly(tuple(passing.sequence(), HostRows.IN_VAIN), tuple(flying.sequence(), HostRows.IN_VAIN));
+            assertThat(rig.rings.isFlying()).isFalse();
         }
     }
 }
