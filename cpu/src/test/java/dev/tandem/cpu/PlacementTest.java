@@ -9,6 +9,7 @@ import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.Shuffling;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.model.config.DataType;
@@ -65,7 +66,7 @@ class PlacementTest {
                 new Way("mixed, both pools tight", WIDE, 13, 16, 2, strategy(Strategy.ASYMMETRIC)),
                 new Way("in flight", WIDE, 13, 64, 2, strategy(Strategy.ASYNC_OVERLAP)),
                 new Way("migrating", WIDE, 64, 64, 2,
-                        budget -> PolicyScheduler.of(new RandomPolicy(budget, 42))));
+                        budget -> PolicyScheduler.of(new Shuffling(budget, Shuffling.Takes.EVERYTHING, 42))));
     }
 
     static Stream<Arguments> familiesAndWays() {

@@ -10,6 +10,7 @@ import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.Shuffling;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.model.config.DataType;
@@ -78,7 +79,7 @@ class StrategyTokensTest {
         int host = 6 + random.nextInt(20);
         Budget budget = new Budget(8 + random.nextInt(120), 1 + random.nextInt(8), 1 + random.nextInt(64));
         Policy policy = name.equals("random plans")
-                ? new RandomPolicy(budget, seed)
+                ? new Shuffling(budget, Shuffling.Takes.EVERYTHING, seed)
                 : Strategy.of(name).policy(Strategy.Options.of(budget), cost(random.nextInt(3)));
         try (EngineHarness engine = new EngineHarness(
                 TestModels.deep(DataType.BFLOAT16, gpu, host, READINESS.get(readiness).get()), PolicyScheduler.of(policy), budget)) {

@@ -233,7 +233,7 @@ class HybridModelTest {
         return switch (placement) {
             case HOST -> new HostOnly(budget);
             case MIXED -> Strategy.ASYNC_OVERLAP.policy(options(budget, TierRules.neutral()), TestProfile.withCpu(100));
-            case MIGRATING -> new Shuffling(budget, 7);
+            case MIGRATING -> new Shuffling(budget, Shuffling.Takes.WHAT_CUDA_DOES, 7);
         };
     }
 

@@ -12,13 +12,28 @@ import dev.tandem.engine.schedule.StepDraft;
 import java.util.List;
 import java.util.SplittableRandom;
 
-/** Seeded chance decides in each step where every sequence goes, and who waits for whom. */
+/**
+ * Steps that no strategy would make: seeded chance decides where every sequence goes, and who waits for whom: chunks, sub-batches,
+ * readers, moves, drops, admissions, within what the pools allow.
+ */
 public final class Shuffling implements Policy {
+    /** What the executor takes. */
+    public enum Takes {
+        EVERYTHING,
+        /** The GPU does not read the host's KV, prompts are in the first sub-batch, and nobody in flight is resumed. */
+        WHAT_CUDA_DOES
+    }
+
+    /** Host blocks that landing prompts leave to a GPU's host rows. */
+    private static final int RESERVE = 20;
+
     private final Budget budget;
+    private final boolean everything;
     private final SplittableRandom random;
 
-    public Shuffling(Budget budget, long seed) {
+    public Shuffling(Budget budget, Takes takes, long seed) {
         this.budget = budget;
+        this.everything = takes == Takes.EVERYTHING;
         this.random = new SplittableRandom(seed);
     }
 
@@ -38,7 +53,10 @@ public final class Shuffling implements Policy {
                 start(draft, sequence);
             }
         }
-        draft.slots(8 << random.nextInt(4));
+        if (everything) {
+            state.inFlight().stream().filter(sequence -> chance(5)).forEach(draft::resume);
+        }
+        draft.slots(everything ? 1 + random.nextInt(4) : 8 << random.nextInt(4));
         return draft;
     }
 
@@ -54,7 +72,7 @@ public final class Shuffling implements Policy {
             draft.evict(sequence, false);
         } else if (left(draft) > 0 && !chance(5)) {
             int rows = decodes ? 1 : 1 + random.nextInt(Math.min(sequence.remaining(), left(draft)));
-            draft.add(decodes ? random.nextInt(2) : 0, sequence, rows, KvReader.GPU_FROM_GPU);
+            draft.add(decodes || everything ? random.nextInt(2) : 0, sequence, rows, KvReader.GPU_FROM_GPU);
         }
     }
 
@@ -74,11 +92,14 @@ public final class Shuffling implements Policy {
         int blocks = draft.state().kv().blocksFor(Place.GPU, sequence.length());
         if (chance(4) && blocks <= draft.freeGpu() && left(draft) > 0) {
             draft.bringIn(sequence);
-            draft.add(0, sequence, 1, KvReader.GPU_FROM_GPU);
+            draft.add(everything ? random.nextInt(2) : 0, sequence, 1, KvReader.GPU_FROM_GPU);
         } else if (draft.missing(sequence) > draft.freeHost()) {
             draft.dropFromHost(sequence);
+        } else if (everything && chance(4)) {
+            return;
         } else if (left(draft) > 0 && chance(2)) {
-            draft.add(random.nextInt(2), sequence, 1, KvReader.CPU_FROM_HOST);
+            boolean cpu = !everything || random.nextBoolean();
+            draft.add(random.nextInt(2), sequence, 1, cpu ? KvReader.CPU_FROM_HOST : KvReader.GPU_FROM_HOST);
         } else if (left(draft) > 0 && draft.admissions().size() < 64) {
             draft.admit(sequence);
         }
@@ -86,7 +107,7 @@ public final class Shuffling implements Policy {
 
     private void start(StepDraft draft, Sequence sequence) {
         int length = sequence.length();
-        boolean host = chance(2) && draft.state().kv().blocksFor(Place.HOST, length) + 20 <= draft.freeHost();
+        boolean host = chance(2) && draft.state().kv().blocksFor(Place.HOST, length) + (everything ? 0 : RESERVE) <= draft.freeHost();
         int most = Math.min(Math.min(length, left(draft)), draft.landingRoom());
         if (host && most > 0 && length <= budget.maxBatchTokens()) {
             draft.start(sequence, 1 + random.nextInt(most), KvReader.GPU_WHILE_LANDING);
