@@ -48,7 +48,8 @@ public final class EngineLoop {
     /** Submitted, oldest first: one, or two while the next was planned ahead. */
     private final ArrayDeque<UnderWay> underWay = new ArrayDeque<>();
     private long nextKey;
-    private long settled;
+    /** When the last result came. */
+    private long settled = Long.MIN_VALUE;
     private String hostLost = "";
     private volatile EngineStats stats;
 
