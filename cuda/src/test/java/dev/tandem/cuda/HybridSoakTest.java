@@ -3,6 +3,7 @@ package dev.tandem.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TokenLogprobs;
 import dev.tandem.engine.schedule.Budget;
@@ -37,6 +38,9 @@ class HybridSoakTest {
 
     /** @param sure tokens before the first that might be another elsewhere */
     private record Text(int[] prompt, List<Integer> tokens, int sure) {}
+
+    /** @param most tokens, fewer only by a stop token or a cancellation */
+    private record Asked(Text text, int most) {}
 
     @Test
     void soak() {
@@ -91,7 +95,7 @@ class HybridSoakTest {
                 "llama31", DataType.FLOAT16, 40 + random.nextInt(40), true, 1 + random.nextInt(6), 10_000);
         Policy policy = new UntilHostLost(new ChangingStrategies(BUDGET, roundSeed), new GpuOnly(BUDGET, Preemption.SWAP));
         int killAt = kill ? random.nextInt(300) : -1;
-        List<Text> asked = new ArrayList<>();
+        List<Asked> asked = new ArrayList<>();
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), BUDGET)) {
             engine.failuresExpected = kill;
             for (int step = 0; asked.size() < REQUESTS || !engine.loop.isIdle(); step++) {
@@ -114,8 +118,9 @@ class HybridSoakTest {
         }
     }
 
-    private static void submit(EngineHarness engine, String id, Text text, SplittableRandom random, List<Text> asked) {
-        SamplingParams.Builder sampling = greedy(1 + random.nextInt(40));
+    private static void submit(EngineHarness engine, String id, Text text, SplittableRandom random, List<Asked> asked) {
+        int most = 1 + random.nextInt(40);
+        SamplingParams.Builder sampling = greedy(most);
         if (random.nextInt(3) == 0) { // ends by a token that no plan foresees
             sampling.stopTokenIds(Set.of(text.tokens().get(random.nextInt(40))));
         }
@@ -123,14 +128,18 @@ class HybridSoakTest {
             sampling.logprobs(1);
         }
         engine.submit(id, text.prompt(), sampling.build());
-        asked.add(text);
+        asked.add(new Asked(text, most));
     }
 
-    private static void check(EngineHarness.Answer answer, Text text, String who) {
+    private static void check(EngineHarness.Answer answer, Asked asked, String who) {
+        Text text = asked.text();
         if (answer.failure != null) {
             assertThat(answer.failure).as(who).contains("tandem-attention-").contains("is gone");
         } else {
             assertThat(answer.usage).as("%s ended", who).isNotNull();
+        }
+        if (answer.reason == FinishReason.LENGTH) {
+            assertThat(answer.tokens).as(who).hasSize(asked.most());
         }
         int same = Math.min(text.sure(), answer.tokens.size());
         assertThat(answer.tokens.subList(0, same)).as(who).isEqualTo(text.tokens().subList(0, same));

@@ -38,15 +38,17 @@ class EngineLoopTest {
     private final List<String> events = new ArrayList<>();
     private boolean computesInSubmit;
     private boolean runsAhead;
+    private long lastAhead = Long.MAX_VALUE;
     private boolean broken;
 
     /** Always chooses token 7, and notes when it is asked. */
     private final Executor executor = new Executor() {
         private final Queue<StepPlan> plans = new ArrayDeque<>();
+        private long last;
 
         @Override
         public boolean runsAhead() {
-            return runsAhead;
+            return runsAhead && last <= lastAhead;
         }
 
         @Override
@@ -62,6 +64,7 @@ class EngineLoopTest {
         @Override
         public void submit(StepPlan next) {
             plans.add(next);
+            last = next.step();
             boolean awaits = next.subBatches().stream().flatMap(batch -> batch.chunks().stream()).anyMatch(chunk -> chunk.tokens()[0] == Chunk.AWAITED);
             events.add("submit " + next.step() + (awaits ? " awaiting" : ""));
         }
@@ -133,6 +136,21 @@ class EngineLoopTest {
         run();
         assertThat(events)
                 .containsExactly("submit 0", "submit 1 awaiting", "poll 0", "a token", "a finished STOP", "poll 1");
+        assertThat(loop.stats().gpuBlocksUsed()).isZero();
+    }
+
+    @Test
+    void blocksThatAStepMayTouchBesideTheGpuAreFreeAfterIt() {
+        runsAhead = true;
+        lastAhead = 0;
+        submit("a", greedy(9).stopTokenIds(Set.of(7)).build());
+        loop.step();
+        loop.step();
+        loop.checkIntegrity();
+        assertThat(events).as("it has ended, and step 1 runs").containsExactly("submit 0", "submit 1 awaiting", "poll 0");
+        assertThat(loop.stats().gpuBlocksUsed()).isPositive();
+        run();
+        assertThat(events).endsWith("a token", "a finished STOP", "poll 1");
         assertThat(loop.stats().gpuBlocksUsed()).isZero();
     }
 

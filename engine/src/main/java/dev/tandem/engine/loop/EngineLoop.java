@@ -23,6 +23,7 @@ import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -47,6 +48,10 @@ public final class EngineLoop {
     private final Telling telling;
     /** Submitted, oldest first: one, or two while the next was planned ahead. */
     private final ArrayDeque<UnderWay> underWay = new ArrayDeque<>();
+    /** Who has ended while a step ran that may touch their blocks. */
+    private final List<Sequence> leaving = new ArrayList<>();
+    /** Whether a step runs that may touch more than GPU blocks, which every step after it writes in its turn. */
+    private boolean exposed;
     private long nextKey;
     /** When the last result came. */
     private long settled = Long.MIN_VALUE;
@@ -123,6 +128,7 @@ public final class EngineLoop {
             commit(plan);
             await(plan);
         }
+        exposed = !ahead;
         underWay.add(new UnderWay(plan, ahead, started, planned - started));
         return true;
     }
@@ -135,11 +141,16 @@ public final class EngineLoop {
         long took = executed - Math.max(submitted, settled);
         settled = executed;
         if (!step.ahead()) {
+            exposed = false;
             commit(step.plan());
         }
         settleFlights(result);
         failLost(result);
         emit(result, executed);
+        if (!exposed) {
+            leaving.forEach(state::remove);
+            leaving.clear();
+        }
         scheduler.completed(result, took);
         listener.step(record(step.plan(), result, step.started(), step.planNanos(), took));
     }
@@ -259,12 +270,9 @@ public final class EngineLoop {
     private void failLost(StepResult result) {
         for (StepResult.Lost lost : result.lost()) {
             hostLost = lost.message();
-            if (!byKey.containsKey(lost.sequence()) && !state.flies(lost.sequence())) {
-                continue; // the step before has ended it
-            }
             Sequence sequence = state.lose(lost.sequence(), lost.stillInUse());
             if (sequence == null) {
-                continue; // cancelled before
+                continue; // cancelled or ended before
             }
             telling.tell();
             sequence.state(new RequestState.Finished(FinishReason.ABORT));
@@ -313,9 +321,14 @@ public final class EngineLoop {
     }
 
     private void leave(Sequence sequence, FinishReason reason) {
-        if (!(sequence.state() instanceof RequestState.Finished)) {
+        if (sequence.state() instanceof RequestState.Finished) {
+            return;
+        }
+        sequence.state(new RequestState.Finished(reason));
+        if (exposed) {
+            leaving.add(sequence);
+        } else {
             state.remove(sequence);
-            sequence.state(new RequestState.Finished(reason));
         }
     }
 
@@ -355,6 +368,8 @@ public final class EngineLoop {
             sequence.request().sink().on(new TokenEvent.Failed(message));
             listener.failed(sequence.request());
         }
+        leaving.forEach(state::remove);
+        leaving.clear();
         underWay.clear();
         state.abandonFlights();
         stats = snapshot();

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.execute.Readiness;
+import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
@@ -33,10 +34,11 @@ class ChangingStrategiesTest {
         executor.runsAhead = true;
         executor.resumes = false;
         List<Integer> prompts = new ArrayList<>();
+        List<Integer> wanted = new ArrayList<>();
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(new ChangingStrategies(BUDGET, seed)), BUDGET)) {
             while (prompts.size() < REQUESTS || !engine.loop.isIdle()) {
                 while (prompts.size() < REQUESTS && random.nextInt(3) > 0) {
-                    submit(engine, prompts, random);
+                    submit(engine, prompts, wanted, random);
                 }
                 if (!prompts.isEmpty() && random.nextInt(20) == 0) {
                     engine.cancel("r" + random.nextInt(prompts.size()));
@@ -46,6 +48,9 @@ class ChangingStrategiesTest {
             for (int i = 0; i < REQUESTS; i++) {
                 var answer = engine.answers.get("r" + i);
                 assertThat(answer.usage).as("r%d has ended", i).isNotNull();
+                if (answer.reason == FinishReason.LENGTH) {
+                    assertThat(answer.tokens).as("r%d", i).hasSize(wanted.get(i));
+                }
                 for (int k = 0; k < answer.tokens.size(); k++) {
                     assertThat(answer.tokens.get(k)).as("r%d, token %d", i, k).isEqualTo(ContentExecutor.token(i, prompts.get(i) - 1 + k));
                 }
@@ -54,14 +59,16 @@ class ChangingStrategiesTest {
         }
     }
 
-    private static void submit(EngineHarness engine, List<Integer> prompts, SplittableRandom random) {
+    private static void submit(EngineHarness engine, List<Integer> prompts, List<Integer> wanted, SplittableRandom random) {
         int id = prompts.size();
         int prompt = 1 + random.nextInt(60);
-        var sampling = SamplingParams.builder().temperature(0).maxTokens(1 + random.nextInt(40)).ignoreEos(true);
+        int most = 1 + random.nextInt(40);
+        var sampling = SamplingParams.builder().temperature(0).maxTokens(most).ignoreEos(true);
         if (random.nextInt(3) == 0) { // ends by a token that no plan foresees
             sampling.stopTokenIds(Set.of(ContentExecutor.token(id, prompt - 1 + random.nextInt(40))));
         }
         engine.submit("r" + id, random.ints(prompt, 3, 301).toArray(), sampling.build());
         prompts.add(prompt);
+        wanted.add(most);
     }
 }
