@@ -13,7 +13,7 @@ public interface Executor extends AutoCloseable {
     /** The tiers and limits that plans must respect. */
     ExecutorLimits limits();
 
-    /** Accepts a plan; does not wait for the plan before it. */
+    /** Accepts a plan; waits for the plan before it only where the two cannot be on their way together. */
     void submit(StepPlan plan);
 
     /** Whether {@link #submit} computes the step itself, so that nothing can be done beside it. */
