@@ -30,6 +30,8 @@ final class StepBuffer implements AutoCloseable {
     private static final int DRAW_INTS = 8;
     private static final int TILE_INTS = 4;
     private static final int SEQUENCE_INTS = 4;
+    /** What beginning a (row, KV head) costs decode attention on an H200, in KV blocks of one KV head. */
+    private static final int MOST_GAP = 10;
     private static final int ADJUSTED_INTS = 4;
     /** {@code struct Adjustment} of prelude.cu. */
     private static final int ADJUSTMENT_INTS = 4;
@@ -163,12 +165,20 @@ final class StepBuffer implements AutoCloseable {
     /**
      * Over how many thread blocks decode attention is spread: none should have less than {@code leastUnits}, unless it could
      * leave a whole (row, KV head) to another. Where there are units each has one, for all are counted as sharing; slots alone
-     * have a block each.
+     * have a block each. A pair begins with a gap, of at most a third of what a thread block has.
      */
     void spread(int residentBlocks, int leastUnits, int kvHeads, int slots) {
         int wanted = units == 0 ? slots : Math.max(units / leastUnits, sequenceCount * kvHeads);
-        set(1, units);
-        set(2, Math.max(1, Math.min(residentBlocks, wanted)));
+        int sharing = Math.max(1, Math.min(residentBlocks, wanted));
+        int gap = Math.min(MOST_GAP, units / sharing / 3);
+        set(1, units + gap * sequenceCount * kvHeads);
+        set(2, sharing);
+        set(3, gap);
+        for (int row = 0, first = 0; row < sequenceCount; row++) {
+            int at = sequencesAt + SEQUENCE_INTS * row;
+            set(at, first);
+            first += (memory.get(JAVA_INT, 4L * (at + 3)) + gap) * kvHeads;
+        }
     }
 
     void tile(int row, int count, int position, int table) {

@@ -115,8 +115,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
     if (stretch >= sharing) return;
     int unit = (int)((long)units * stretch / sharing), endUnit = (int)((long)units * (stretch + 1) / sharing);
     int thread = stretch * WARPS * 32 + threadIdx.x;
-    // without work too: the kernel after this one relies on the kernel before it having ended
-    bool waited = unit == endUnit || stretch * WARPS * 32 < slots * HEADS * HEAD_DIM / 8;
+    bool waited = stretch * WARPS * 32 < slots * HEADS * HEAD_DIM / 8;
     if (waited) {
         dependencyWait();
         exchange(flights, layer, slots, place, thread, sharing * WARPS * 32, out + (size_t)firstSlot * HEADS * HEAD_WIDTH);
@@ -128,9 +127,12 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
     int row = found;
     while (unit < endUnit) {
         Sequence sequence = sequences[row];
-        int kvHead = (unit - sequence.firstUnit) / sequence.blocks, first = (unit - sequence.firstUnit) % sequence.blocks;
-        int pairBegin = sequence.firstUnit + kvHead * sequence.blocks, pairEnd = pairBegin + sequence.blocks;
-        int here = min(pairEnd, endUnit) - unit;
+        int gap = header[3];
+        int kvHead = (unit - sequence.firstUnit) / (sequence.blocks + gap);
+        int pairBegin = sequence.firstUnit + kvHead * (sequence.blocks + gap) + gap, pairEnd = pairBegin + sequence.blocks;
+        unit = max(unit, pairBegin);
+        int here = min(pairEnd, endUnit) - unit, first = unit - pairBegin;
+        if (here <= 0) break;
         int mine = (here - warp + WARPS - 1) / WARPS;
         int ids = 0;
         uint4 k0[GROUPS32], k1[GROUPS32], v0[GROUPS32], v1[GROUPS32];
@@ -293,6 +295,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         }
         __syncthreads();
         unit += here;
-        if (unit == sequence.firstUnit + sequence.blocks * KV_HEADS) row++;
+        if (unit == pairEnd && kvHead == KV_HEADS - 1) row++;
     }
+    // without work too: the kernel after this one relies on the kernel before it having ended
+    if (!waited) dependencyWait();
 }
