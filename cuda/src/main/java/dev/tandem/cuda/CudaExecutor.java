@@ -1,13 +1,10 @@
 package dev.tandem.cuda;
 
-import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
-import static java.lang.foreign.ValueLayout.JAVA_INT;
 
 import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.StepLauncher.Launched;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
-import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.Kernels;
@@ -26,8 +23,6 @@ import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.sample.Choice;
-import dev.tandem.engine.sample.SamplingScratch;
-import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.engine.strategy.RidingRows;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
@@ -35,10 +30,10 @@ import dev.tandem.model.config.ModelConfig;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
+import java.util.function.UnaryOperator;
 
 /**
  * Runs step plans on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one for each bucket of
@@ -89,11 +84,7 @@ public final class CudaExecutor implements Executor {
     private final StepBuffer decodeInputs;
     private final StepBuffer mixedInputs;
     private final Optional<StepBuffer> secondInputs;
-    private final PinnedBuffer chosen;
-    private final ReportedLogprobs logprobs;
-    private final PinnedBuffer logitsRow;
-    private final float[] logits;
-    private final SamplingScratch scratch = new SamplingScratch();
+    private final SampledTokens chosen;
     private final ExecutorLimits limits;
     private final Replays replays;
     private final StepLauncher launcher;
@@ -122,6 +113,13 @@ public final class CudaExecutor implements Executor {
     public CudaExecutor(
             Checkpoint checkpoint, CudaOptions options, CudaLibraries libraries, KernelCompiler compiler, Clock time,
             Timeline timeline) {
+        this(checkpoint, options, libraries, compiler, time, timeline, UnaryOperator.identity());
+    }
+
+    /** @param attention what the workers attend with, given the fastest implementation: tests have it fail */
+    CudaExecutor(
+            Checkpoint checkpoint, CudaOptions options, CudaLibraries libraries, KernelCompiler compiler, Clock time,
+            Timeline timeline, UnaryOperator<PagedDecodeAttention> attention) {
         this.options = options;
         this.checkpoint = checkpoint;
         this.shape = new ModelShape(checkpoint.config(), options.type());
@@ -178,10 +176,7 @@ public final class CudaExecutor implements Executor {
                     : Optional.empty();
             int sampled = Math.max(graphRows, maxSequences) + 2 * slots;
             trace = own(new StepTrace(device, timeline, time, layers()));
-            chosen = own(device.pinned(4L * GpuClock.RING * sampled, "sampled tokens"));
-            logprobs = own(new ReportedLogprobs(device, sampled));
-            logitsRow = own(device.pinned(4L * shape.vocabulary(), "a row of logits"));
-            logits = new float[shape.vocabulary()];
+            chosen = own(new SampledTokens(device, stream, forward.logits(), shape, sampled));
             long beforeGraphs = device.memory().free();
             warmUp();
             timer.chooseMethods(decodeInputs);
@@ -200,7 +195,7 @@ public final class CudaExecutor implements Executor {
             timings = new CudaTimings(device, stream, kernels, pools, timer, decodeInputs, mixedInputs, gpuBlocks);
             this.time = time;
             this.timeline = timeline;
-            hostRows = deck.map(d -> own(new HostRows(d.rings(), startWorkers(d.rings()))));
+            hostRows = deck.map(d -> own(new HostRows(d.rings(), startWorkers(d.rings(), attention))));
             StepLauncher.Inputs inputs = new StepLauncher.Inputs(decodeInputs, options.graphs() ? graphRows : 0, mixedInputs, secondInputs);
             launcher = new StepLauncher(stream, forward, pools, layout, replays, inputs, hostRows, layers());
         } catch (RuntimeException | Error e) {
@@ -219,16 +214,16 @@ public final class CudaExecutor implements Executor {
         return options.maxBatchTokens() / ModelShape.BLOCK_TOKENS + options.maxSequences();
     }
 
-    private FlightWorkers startWorkers(FlightRings rows) {
+    private FlightWorkers startWorkers(FlightRings rows, UnaryOperator<PagedDecodeAttention> attention) {
         ModelConfig config = shape.config();
-        FlightWorkers.Attention attention =
-                new FlightWorkers.Attention(attention(config, 1), attention(config, FlightRings.parts(config)));
+        FlightWorkers.Attention who = new FlightWorkers.Attention(
+                attention.apply(fastest(config, 1)), attention.apply(fastest(config, FlightRings.parts(config))));
         return new FlightWorkers(
-                rows, attention, pools::hostBlock, time, timeline, options.attentionThreads(), CORES_LEFT, options.watchdogNanos());
+                rows, who, pools::hostBlock, time, timeline, options.attentionThreads(), CORES_LEFT, options.watchdogNanos());
     }
 
-    /** The fastest for one in so many KV heads. */
-    private PagedDecodeAttention attention(ModelConfig config, int parts) {
+    /** For one in so many KV heads. */
+    private PagedDecodeAttention fastest(ModelConfig config, int parts) {
         BlockFormat format = new BlockFormat(config.kvHeads() / parts, config.headDim(), shape.type());
         return DecodeImplementations.all(format, config.heads() / parts).getFirst();
     }
@@ -381,7 +376,7 @@ public final class CudaExecutor implements Executor {
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
             hostRows.ifPresent(rows -> plan.park().forEach(rows.rings()::park));
-            StepLauncher.Report report = new StepLauncher.Report(chosenTokens(slot).address(), trace.stamps(slot), logprobs.address(slot));
+            StepLauncher.Report report = new StepLauncher.Report(chosen.of(slot).address(), trace.stamps(slot), chosen.logprobs(slot));
             Launched launched = launcher.launch(plan, batches, report);
             outstanding.add(new Outstanding(plan, launched, slot));
             clock.end(stream, slot);
@@ -394,10 +389,6 @@ public final class CudaExecutor implements Executor {
     @Override
     public boolean runsAhead() {
         return ahead;
-    }
-
-    private MemorySegment chosenTokens(int slot) {
-        return chosen.memory().asSlice(chosen.memory().byteSize() / GpuClock.RING * slot);
     }
 
     @Override
@@ -417,22 +408,21 @@ public final class CudaExecutor implements Executor {
             float millis = clock.await(step.clock(), launched.passes() > 0 ? hostRows.orElseThrow()::watch : () -> {});
             trace.record(step.clock(), step.plan().step(), launched, millis);
             pools.verify();
-            MemorySegment tokens = chosenTokens(step.clock());
             List<StepResult.Sampled> sampled = new ArrayList<>(launched.sampled().size() + launched.slots());
             List<Long> parked = new ArrayList<>();
             List<StepResult.Lost> lost = new ArrayList<>();
             hostRows.ifPresent(rows -> {
-                MemorySegment landed = tokens.asSlice(4L * (launched.firstSlotSample() + launched.slots()));
+                MemorySegment landed = chosen.of(step.clock()).asSlice(4L * (launched.firstSlotSample() + launched.slots()));
                 rows.land(
                         landed, launched.slots(), launched.firstSlotSample(),
-                        (sampler, draw, row) -> choice(sampler, draw, step.clock(), row), sampled, parked);
+                        (sampler, draw, row) -> chosen.choice(sampler, draw, step.clock(), row), sampled, parked);
                 rows.collect(parked, lost);
                 rows.passed();
             });
             for (int i = 0; i < launched.sampled().size(); i++) {
                 Chunk chunk = launched.sampled().get(i);
                 if (lost.stream().noneMatch(row -> row.sequence() == chunk.sequence())) {
-                    Choice choice = choice(chunk.sampler().orElseThrow(), launched.draws().get(i), step.clock(), i);
+                    Choice choice = chosen.choice(chunk.sampler().orElseThrow(), launched.draws().get(i), step.clock(), i);
                     sampled.add(new StepResult.Sampled(chunk.sequence(), choice));
                 }
             }
@@ -441,18 +431,6 @@ public final class CudaExecutor implements Executor {
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
         }
-    }
-
-    private Choice choice(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index) {
-        int token = chosenTokens(slot).getAtIndex(JAVA_INT, index);
-        if (token < 0) {
-            throw new ExecutorException("the model produced logits that are not numbers (NaN)");
-        }
-        if (draw.isPresent()) {
-            return sampler.chosen(token, logprobs.read(slot, index, draw.get().logprobs()));
-        }
-        readLogits(index);
-        return sampler.choose(logits, 0, limits.vocabulary(), scratch);
     }
 
     /** For tests: prompts that land are carried by kernels from now on. */
@@ -472,14 +450,7 @@ public final class CudaExecutor implements Executor {
 
     /** The logits of a row sampled in the last step. */
     float[] logits(int index) {
-        readLogits(index);
-        return Arrays.copyOf(logits, limits.vocabulary());
-    }
-
-    private void readLogits(int index) {
-        stream.download(logitsRow.memory(), forward.logits(), 4L * index * shape.vocabulary(), 4L * shape.vocabulary());
-        stream.synchronise();
-        MemorySegment.copy(logitsRow.memory(), JAVA_FLOAT, 0, logits, 0, logits.length);
+        return chosen.logits(index);
     }
 
     @Override
