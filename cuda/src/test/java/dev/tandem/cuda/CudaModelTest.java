@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
+import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.clock.Clock;
@@ -30,6 +31,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Set;
+import java.util.function.UnaryOperator;
 import java.util.SplittableRandom;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -58,14 +60,23 @@ class CudaModelTest {
     /** @param attentionThreads for rows of the host pool; 0 for none */
     static CudaExecutor executor(
             String family, DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
-        return executor(family, new CudaOptions(
+        return executor(family, options(type, gpuBlocks, graphs, attentionThreads, watchdogMillis));
+    }
+
+    static CudaOptions options(DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
+        return new CudaOptions(
                 0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 8 << 20, 256, 128, graphs, attentionThreads, watchdogMillis * 1_000_000,
-                attentionThreads > 0));
+                attentionThreads > 0);
     }
 
     static CudaExecutor executor(String family, CudaOptions options) {
+        return executor(family, options, UnaryOperator.identity());
+    }
+
+    static CudaExecutor executor(String family, CudaOptions options, UnaryOperator<PagedDecodeAttention> attention) {
         Checkpoint checkpoint = Checkpoint.open(FAMILIES.resolve(family), LoadFormat.AUTO, 0);
-        return new CudaExecutor(checkpoint, options, GpuRig.libraries(), GpuRig.compiler(), Clock.system(), Timeline.OFF);
+        return new CudaExecutor(
+                checkpoint, options, GpuRig.libraries(), GpuRig.compiler(), Clock.system(), Timeline.OFF, attention);
     }
 
     record Golden(int[] prompt, int[] greedy, float[] logits) {

@@ -54,55 +54,6 @@ class FlightWorkersTest {
         }
     }
 
-    /** The real implementation, until it is told to misbehave. */
-    private static final class Moody implements PagedDecodeAttention {
-        private final PagedDecodeAttention real;
-        volatile int poisoned = -1;
-        final CountDownLatch stuck = new CountDownLatch(1);
-        final CountDownLatch release = new CountDownLatch(1);
-        volatile boolean stalls;
-
-        Moody(PagedDecodeAttention real) {
-            this.real = real;
-        }
-
-        @Override
-        public String name() {
-            return real.name();
-        }
-
-        @Override
-        public BlockFormat format() {
-            return real.format();
-        }
-
-        @Override
-        public int heads() {
-            return real.heads();
-        }
-
-        @Override
-        public Scratch scratch(Arena arena) {
-            return real.scratch(arena);
-        }
-
-        @Override
-        public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
-            if (task.context() == poisoned) {
-                throw new IllegalStateException("poisoned");
-            }
-            if (stalls) {
-                stuck.countDown();
-                try {
-                    release.await();
-                } catch (InterruptedException e) {
-                    throw new IllegalStateException(e);
-                }
-            }
-            real.partial(task, first, last, next, scratch, partial);
-        }
-    }
-
     /** Rings, host KV and workers as the executor has them. */
     private static final class Rig implements AutoCloseable {
         final Arena arena = Arena.ofShared();
@@ -113,8 +64,8 @@ class FlightWorkersTest {
         final MemorySegment pool;
         final FlightRings.Memory memory;
         final FlightRings rings;
-        final Moody attention;
-        final Moody part;
+        final MoodyAttention attention;
+        final MoodyAttention part;
         final VirtualClock clock = new VirtualClock();
         final Timeline timeline = new Timeline(10_000);
         final FlightWorkers workers;
@@ -135,10 +86,10 @@ class FlightWorkersTest {
                     arena.allocate((long) FlightRings.MOST * FlightRings.resultBytes(config, half), 64),
                     arena.allocate(8L * FlightRings.MOST, 64), arena.allocate(8L * (FlightRings.MOST + 1), 64));
             rings = new FlightRings(config, half, memory);
-            attention = new Moody(DecodeImplementations.all(format, config.heads()).getLast());
+            attention = new MoodyAttention(DecodeImplementations.all(format, config.heads()).getLast());
             int parts = FlightRings.parts(config);
             BlockFormat some = new BlockFormat(config.kvHeads() / parts, config.headDim(), type);
-            part = new Moody(DecodeImplementations.all(some, config.heads() / parts).getLast());
+            part = new MoodyAttention(DecodeImplementations.all(some, config.heads() / parts).getLast());
             workers = new FlightWorkers(
                     rings, new FlightWorkers.Attention(attention, part), (layer, block) -> pool.address() + ((long) layer * BLOCKS + block) * format.blockBytes(),
                     time == null ? clock : time, timeline, threads, 0, WATCHDOG);

@@ -15,7 +15,9 @@ import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.UntilHostLost;
 import dev.tandem.model.config.DataType;
 import java.util.ArrayList;
+import java.util.EnumMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.SplittableRandom;
 import org.junit.jupiter.api.Tag;
@@ -23,8 +25,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
- * Random load with aborts, ends that nobody foresees and workers that die, under strategies that change: nothing hangs, leaks, or
- * changes a text. {@code -Dtandem.soak.seconds=N} for longer than the usual ten seconds, {@code -Dtandem.soak.seed=N} for a seed that failed.
+ * Random load with aborts, ends that nobody foresees, and workers that pause, die, stall or throw, under strategies that change:
+ * nothing hangs, leaks, or changes a text. {@code -Dtandem.soak.seconds=N} for longer than the usual ten seconds, {@code -Dtandem.soak.seed=N} for a seed that failed.
  */
 @Tag("gpu")
 @Timeout(1500)
@@ -32,6 +34,8 @@ class HybridSoakTest {
     private static final int TEXTS = 64;
     private static final int REQUESTS = 100;
     private static final int LONGEST = 60;
+    private static final int MOST_TOKENS = 40;
+    private static final int MOST_HOST_BLOCKS = (LONGEST + MOST_TOKENS - 1) / HostFormat.BLOCK_TOKENS + 1;
     /** Log-probabilities of the best two tokens that lie further apart than placements can make them differ. */
     private static final double SURE = 0.05;
     private static final Budget BUDGET = new Budget(200, 80, 200);
@@ -42,6 +46,23 @@ class HybridSoakTest {
     /** @param most tokens, fewer only by a stop token or a cancellation */
     private record Asked(Text text, int most) {}
 
+    /** What befalls a worker in a round, after which the GPU is alone. */
+    private enum Fault {
+        NONE("", 10_000),
+        DEATH("is gone", 10_000),
+        STALL("has been at one task for", 300),
+        THROW("its attention on the CPU failed", 10_000);
+
+        /** What the requests that it ends are told. */
+        final String message;
+        final long watchdogMillis;
+
+        Fault(String message, long watchdogMillis) {
+            this.message = message;
+            this.watchdogMillis = watchdogMillis;
+        }
+    }
+
     @Test
     void soak() {
         long seed = Long.getLong("tandem.soak.seed", 11);
@@ -50,13 +71,13 @@ class HybridSoakTest {
         List<Text> texts = texts(random);
         assertThat(texts.stream().mapToInt(Text::sure).sum()).as("tokens that are sure").isGreaterThan(TEXTS * 10);
         int rounds = 0;
-        int kills = 0;
+        Map<Fault, Integer> faults = new EnumMap<>(Fault.class);
         for (; System.nanoTime() < end; rounds++) {
-            boolean kill = random.nextInt(5) == 0;
-            kills += kill ? 1 : 0;
-            round(seed, seed + rounds, texts, random, kill);
+            Fault fault = random.nextInt(3) == 0 ? Fault.values()[random.nextInt(Fault.values().length)] : Fault.NONE;
+            faults.merge(fault, 1, Integer::sum);
+            round(seed, seed + rounds, texts, random, fault);
         }
-        System.out.printf("soak, seed %d: %d rounds of %d requests, workers died in %d%n", seed, rounds, REQUESTS, kills);
+        System.out.printf("soak, seed %d: %d rounds of %d requests, by what befell a worker: %s%n", seed, rounds, REQUESTS, faults);
     }
 
     /** What a GPU alone answers. */
@@ -66,7 +87,7 @@ class HybridSoakTest {
             List<int[]> prompts = new ArrayList<>();
             for (int i = 0; i < TEXTS; i++) {
                 prompts.add(random.ints(1 + random.nextInt(LONGEST), 3, 301).toArray());
-                engine.submit("t" + i, prompts.get(i), greedy(40).logprobs(2).build());
+                engine.submit("t" + i, prompts.get(i), greedy(MOST_TOKENS).logprobs(2).build());
             }
             engine.run();
             List<Text> texts = new ArrayList<>();
@@ -90,14 +111,25 @@ class HybridSoakTest {
         return SamplingParams.builder().temperature(0).maxTokens(tokens).ignoreEos(true);
     }
 
-    private static void round(long seed, long roundSeed, List<Text> texts, SplittableRandom random, boolean kill) {
+    private static void round(long seed, long roundSeed, List<Text> texts, SplittableRandom random, Fault fault) {
+        List<MoodyAttention> attention = new ArrayList<>();
+        int pauses = 50 + random.nextInt(1000);
         CudaExecutor executor = CudaModelTest.executor(
-                "llama31", DataType.FLOAT16, 40 + random.nextInt(40), true, 1 + random.nextInt(6), 10_000);
+                "llama31",
+                CudaModelTest.options(
+                        DataType.FLOAT16, 40 + random.nextInt(40), true, 1 + random.nextInt(6), fault.watchdogMillis),
+                real -> {
+                    MoodyAttention moody = new MoodyAttention(real);
+                    moody.pauses = pauses;
+                    attention.add(moody);
+                    return moody;
+                });
         Policy policy = new UntilHostLost(new ChangingStrategies(BUDGET, roundSeed), new GpuOnly(BUDGET, Preemption.SWAP));
-        int killAt = kill ? random.nextInt(300) : -1;
+        int faultAt = random.nextInt(300);
         List<Asked> asked = new ArrayList<>();
+        String round = "seed " + seed + ", round seed " + roundSeed + ", " + fault;
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), BUDGET)) {
-            engine.failuresExpected = kill;
+            engine.failuresExpected = fault != Fault.NONE;
             for (int step = 0; asked.size() < REQUESTS || !engine.loop.isIdle(); step++) {
                 while (asked.size() < REQUESTS && random.nextInt(3) > 0) {
                     submit(engine, "r" + asked.size(), texts.get(random.nextInt(TEXTS)), random, asked);
@@ -105,24 +137,36 @@ class HybridSoakTest {
                 if (!asked.isEmpty() && random.nextInt(20) == 0) {
                     engine.cancel("r" + random.nextInt(asked.size()));
                 }
-                if (step == killAt) {
-                    executor.endWorkers();
+                if (step == faultAt) {
+                    begin(fault, executor, attention, 2 + random.nextInt(LONGEST));
                 }
                 engine.step();
             }
-            assertThat(engine.loop.stats().hostBlocksUsed()).as("host blocks, seed %d", seed).isZero();
-            assertThat(engine.loop.stats().gpuBlocksUsed()).as("GPU blocks, seed %d", seed).isZero();
+            // what a stalled worker holds stays taken
+            int held = (int) attention.stream().filter(moody -> moody.stuck.getCount() == 0).count();
+            assertThat(engine.loop.stats().hostBlocksUsed()).as("host blocks, %s", round).isBetween(0, held * MOST_HOST_BLOCKS);
+            assertThat(engine.loop.stats().gpuBlocksUsed()).as("GPU blocks, %s", round).isZero();
             for (int i = 0; i < REQUESTS; i++) {
-                check(engine.answers.get("r" + i), asked.get(i), "seed " + seed + ", round seed " + roundSeed + ", r" + i);
+                check(engine.answers.get("r" + i), asked.get(i), fault, round + ", r" + i);
             }
+            attention.forEach(moody -> moody.release.countDown());
+        }
+    }
+
+    private static void begin(Fault fault, CudaExecutor executor, List<MoodyAttention> attention, int context) {
+        switch (fault) {
+            case NONE -> {}
+            case DEATH -> executor.endWorkers();
+            case STALL -> attention.forEach(moody -> moody.stalls = true);
+            case THROW -> attention.forEach(moody -> moody.poisoned = context);
         }
     }
 
     private static void submit(EngineHarness engine, String id, Text text, SplittableRandom random, List<Asked> asked) {
-        int most = 1 + random.nextInt(40);
+        int most = 1 + random.nextInt(MOST_TOKENS);
         SamplingParams.Builder sampling = greedy(most);
         if (random.nextInt(3) == 0) { // ends by a token that no plan foresees
-            sampling.stopTokenIds(Set.of(text.tokens().get(random.nextInt(40))));
+            sampling.stopTokenIds(Set.of(text.tokens().get(random.nextInt(MOST_TOKENS))));
         }
         if (random.nextInt(10) == 0) {
             sampling.logprobs(1);
@@ -131,10 +175,11 @@ class HybridSoakTest {
         asked.add(new Asked(text, most));
     }
 
-    private static void check(EngineHarness.Answer answer, Asked asked, String who) {
+    private static void check(EngineHarness.Answer answer, Asked asked, Fault fault, String who) {
         Text text = asked.text();
         if (answer.failure != null) {
-            assertThat(answer.failure).as(who).contains("tandem-attention-").contains("is gone");
+            boolean inVain = fault == Fault.STALL && answer.failure.equals(HostRows.IN_VAIN);
+            assertThat(answer.failure).as(who).contains(inVain ? HostRows.IN_VAIN : fault.message);
         } else {
             assertThat(answer.usage).as("%s ended", who).isNotNull();
         }
