@@ -24,6 +24,7 @@ struct task {
     float *max, *sum;        /* [kv_heads * group] */
     float *weighted;         /* [kv_heads * group][head_dim] */
     const char *next;        /* the block that will probably be read after these; 0 when nobody knows */
+    const uint16_t *k, *v;   /* [kv_heads][head_dim] of the last token, which are yet to be written to the last block; or 0 */
 };
 
 struct __attribute__((aligned(64))) config {
@@ -211,6 +212,18 @@ static inline void weigh(
     if (width > 48) _tile_stored(3, weighted + 48, stride);
 }
 
+/* One head's K or V of a token into its tiles, whose lines are near by now. */
+static inline void append_key(char *k, const uint16_t *from, int head_dim, int token) {
+    for (int i = 0; i < head_dim / 2; i++)
+        memcpy(k + i * ROW + token * 4, from + 2 * i, 4);
+}
+
+static inline void append_value(char *v, const uint16_t *from, int head_dim, int token) {
+    char *to = v + token / 2 * head_dim * 4 + token % 2 * 2;
+    for (int i = 0; i < head_dim; i++)
+        memcpy(to + 4 * i, from + i, 2);
+}
+
 void tandem_amx_partial(const struct task *t) {
     struct working w;
     int heads = t->kv_heads * t->group;
@@ -233,12 +246,17 @@ void tandem_amx_partial(const struct task *t) {
             const char *k = block + kv * head_bytes;
             int head = kv * t->group;
             float *weighted = t->weighted + (long)head * t->head_dim;
+            int appends = t->k && b + 1 == t->last;
+            if (appends)
+                append_key((char *)k, t->k + (long)kv * t->head_dim, t->head_dim, tokens - 1);
             scores(t->q + (long)head * t->key_dims, k, t->key_dims, (tokens + 15) / 16, w.scores, &s);
             for (int r = 0; r < t->group; r++) {
                 earn(&s, s.row);
                 soften(w.scores + r * TOKENS, tokens, t->scale, t->max + head + r, t->sum + head + r,
                        weighted + (long)r * t->head_dim, t->head_dim, w.high + r * TOKENS, w.low + r * TOKENS);
             }
+            if (appends)
+                append_value((char *)k + key_bytes, t->v + (long)kv * t->head_dim, t->head_dim, tokens - 1);
             for (int dim = 0; dim < t->head_dim; dim += 64) {
                 int width = t->head_dim - dim < 64 ? t->head_dim - dim : 64;
                 weigh(&w, k + key_bytes + dim * 4, tokens, width, weighted + dim, t->head_dim, &s);

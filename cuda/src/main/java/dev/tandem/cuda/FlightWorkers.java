@@ -4,13 +4,13 @@ import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeTask;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.decode.Partial;
+import dev.tandem.cpu.simd.Unpack;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cpu.topology.ThreadAffinity;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.observe.Timeline;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.HashSet;
 import java.util.List;
@@ -33,7 +33,6 @@ final class FlightWorkers implements AutoCloseable {
     private static final int SPINS = 2_000;
     /** Longs between the counters of two workers: a cache line and the one that is fetched with it. */
     private static final int STRIDE = 16;
-    private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
     /** A task that is under way at the end takes no longer, unless it is stalled. */
     private static final Duration LAST_TASK = Duration.ofSeconds(1);
     private static final int BUSY = 0;
@@ -229,10 +228,8 @@ final class FlightWorkers implements AutoCloseable {
         final Tools some;
         final FlightRings.Part part = new FlightRings.Part();
         final DecodeTask task = new DecodeTask();
-        /** [heads, headDim], as attention leaves it and on the way to the model's type. */
+        /** [heads, headDim] fp32 */
         final MemorySegment out;
-        final float[] wide;
-        final short[] half;
         long[] blocks = new long[64];
 
         Desk(Attention attention, Arena arena) {
@@ -240,8 +237,6 @@ final class FlightWorkers implements AutoCloseable {
             some = new Tools(attention.part(), arena);
             int count = whole.values();
             out = arena.allocate((long) count * Float.BYTES, 64);
-            wide = new float[count];
-            half = new short[count];
         }
     }
 
@@ -302,9 +297,7 @@ final class FlightWorkers implements AutoCloseable {
                 rings.query(row) + queryShift, rings.key(row) + keyShift, rings.value(row) + keyShift, desk.blocks, flight.context(),
                 desk.out.address());
         tools.attention.run(desk.task, next(awaited), tools.scratch, tools.partial, tools.sum);
-        MemorySegment.copy(desk.out, ValueLayout.JAVA_FLOAT, 0, desk.wide, 0, values);
-        HalfFloats.narrow(desk.wide, desk.half, values, format.type());
-        MemorySegment.copy(desk.half, 0, MEMORY, ValueLayout.JAVA_SHORT, rings.result(row) + queryShift, values);
+        Unpack.fromFloats(format.type(), desk.out.address(), values, rings.result(row) + queryShift);
     }
 
     /** The first block of what this worker will take next, if all are equally fast; 0 when nobody knows. */

@@ -15,24 +15,6 @@ final class HalfFloats {
         return value != value ? (short) 0x7fc0 : (short) (bits + 0x7fff + (bits >>> 16 & 1) >>> 16);
     }
 
-    /**
-     * Rounds a row of values that are numbers; not-a-number stays so in its usual form.
-     *
-     * @param half receives the first {@code count}
-     */
-    static void narrow(float[] wide, short[] half, int count, DataType type) {
-        if (type == DataType.FLOAT16) {
-            for (int i = 0; i < count; i++) {
-                half[i] = Float.floatToFloat16(wide[i]);
-            }
-            return;
-        }
-        for (int i = 0; i < count; i++) {
-            int bits = Float.floatToRawIntBits(wide[i]);
-            half[i] = (short) (bits + 0x7fff + (bits >>> 16 & 1) >>> 16);
-        }
-    }
-
     static float widen(short bits, DataType type) {
         return type == DataType.FLOAT16 ? Float.float16ToFloat(bits) : Float.intBitsToFloat(bits << 16);
     }

@@ -10,7 +10,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
     /** Rows of a tile. */
     private static final int MOST_GROUP = 16;
     private static final double LOG2_E = 1.4426950408889634;
-    private static final int TASK_BYTES = 80;
+    private static final int TASK_BYTES = 96;
     private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
 
     private final AmxLibrary library;
@@ -86,6 +86,9 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
         t.set(ValueLayout.JAVA_INT, 20, last - first);
         t.set(ValueLayout.JAVA_INT, 24, task.context - first * BlockFormat.TOKENS);
         t.set(ValueLayout.JAVA_LONG, 72, next);
+        boolean appends = task.appends(format, last);
+        t.set(ValueLayout.JAVA_LONG, 80, appends ? task.k : 0);
+        t.set(ValueLayout.JAVA_LONG, 88, appends ? task.v : 0);
         library.partial(t);
         MemorySegment.copy(w.max(), ValueLayout.JAVA_FLOAT, 0, partial.max, 0, heads);
         MemorySegment.copy(w.sum(), ValueLayout.JAVA_FLOAT, 0, partial.sum, 0, heads);

@@ -271,9 +271,6 @@ public final class AttentionWorkers implements AutoCloseable {
     private void segment(Slot slot, int segment, long next, PagedDecodeAttention.Scratch scratch) {
         int first = segment * PagedDecodeAttention.SEGMENT_BLOCKS;
         int last = Math.min(slot.task.blockCount(), first + PagedDecodeAttention.SEGMENT_BLOCKS);
-        if (segment == slot.segments - 1) {
-            slot.task.append(attention.format()); // nobody else reads the last block
-        }
         attention.partial(slot.task, first, last, next, scratch, slot.partials[segment]);
     }
 

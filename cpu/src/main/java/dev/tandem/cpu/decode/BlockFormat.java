@@ -97,36 +97,30 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
         if (token == 0) {
             clear(block);
         }
-        if (type == DataType.FLOAT32) {
-            append32(block, token, k, v);
-        } else {
-            append16(block, token, k, v);
+        for (int head = 0; head < kvHeads; head++) {
+            appendKey(block, head, token, k);
+            appendValue(block, head, token, v);
         }
     }
 
-    private void append32(long block, int token, long k, long v) {
-        for (int head = 0; head < kvHeads; head++) {
-            long from = (long) head * headDim * Float.BYTES;
-            for (int dim = 0; dim < headDim; dim++) {
-                int key = MEMORY.get(ValueLayout.JAVA_INT, k + from + 4L * dim);
-                MEMORY.set(ValueLayout.JAVA_INT, block + key(head, token, dim), key);
-                int value = MEMORY.get(ValueLayout.JAVA_INT, v + from + 4L * dim);
-                MEMORY.set(ValueLayout.JAVA_INT, block + value(head, token, dim), value);
-            }
+    /** One head's K of a token, as for {@link #append}; the block is clear. */
+    void appendKey(long block, int head, int token, long k) {
+        long from = k + (long) head * headDim * type.bytes();
+        long to = block + key(head, token, 0);
+        for (int lane = 0; lane < headDim / pack(); lane++) {
+            MEMORY.set(ValueLayout.JAVA_INT, to + 4L * TOKENS * lane, MEMORY.get(ValueLayout.JAVA_INT_UNALIGNED, from + 4L * lane));
         }
     }
 
-    private void append16(long block, int token, long k, long v) {
-        for (int head = 0; head < kvHeads; head++) {
-            long from = (long) head * headDim * Short.BYTES;
-            long keys = block + key(head, token, 0);
-            for (int pair = 0; pair < headDim / 2; pair++) {
-                int two = MEMORY.get(ValueLayout.JAVA_INT_UNALIGNED, k + from + 4L * pair);
-                MEMORY.set(ValueLayout.JAVA_INT, keys + 4L * TOKENS * pair, two);
-            }
-            long values = block + value(head, token, 0);
-            for (int dim = 0; dim < headDim; dim++) {
-                MEMORY.set(ValueLayout.JAVA_SHORT, values + 4L * dim, MEMORY.get(ValueLayout.JAVA_SHORT, v + from + 2L * dim));
+    /** One head's V of a token, likewise. */
+    void appendValue(long block, int head, int token, long v) {
+        long from = v + (long) head * headDim * type.bytes();
+        long to = block + value(head, token, 0);
+        for (int dim = 0; dim < headDim; dim++) {
+            if (type == DataType.FLOAT32) {
+                MEMORY.set(ValueLayout.JAVA_INT, to + 4L * dim, MEMORY.get(ValueLayout.JAVA_INT, from + 4L * dim));
+            } else {
+                MEMORY.set(ValueLayout.JAVA_SHORT, to + 4L * dim, MEMORY.get(ValueLayout.JAVA_SHORT, from + 2L * dim));
             }
         }
     }

@@ -43,11 +43,17 @@ public final class DecodeTask {
         return (context + BlockFormat.TOKENS - 1) / BlockFormat.TOKENS;
     }
 
-    /** Appends the new token where it brought one. */
-    void append(BlockFormat format) {
-        if (k != 0) {
-            int last = context - 1;
-            format.append(blocks[last / BlockFormat.TOKENS], last % BlockFormat.TOKENS, k, v);
+    /** Whether who computes the blocks before {@code last} appends the new token, to the last of them: that one is ready for it then. */
+    boolean appends(BlockFormat format, int last) {
+        boolean appends = k != 0 && last == blockCount();
+        if (appends && lastToken() == 0) {
+            format.clear(blocks[last - 1]);
         }
+        return appends;
+    }
+
+    /** Where the new token is in the last block. */
+    int lastToken() {
+        return (context - 1) % BlockFormat.TOKENS;
     }
 }

@@ -29,7 +29,9 @@ public interface PagedDecodeAttention {
     }
 
     /**
-     * Blocks {@code [first, last)} of the task into the partial result; the new token is in its block already.
+     * Blocks {@code [first, last)} of the task into the partial result. With the row's last block the new token is appended, each head's K and
+     * V when that head's have been brought near: its columns are in so many lines that writing them first, from far away, takes
+     * as long as attending to thirty tokens.
      *
      * @param next address of the block that this thread will probably read after them, 0 when nobody knows
      */
@@ -44,7 +46,6 @@ public interface PagedDecodeAttention {
      * @param next as for {@link #partial}
      */
     default void run(DecodeTask task, long next, Scratch scratch, Partial partial, Partial sum) {
-        task.append(format());
         int blocks = task.blockCount();
         if (blocks <= SEGMENT_BLOCKS) {
             partial(task, 0, blocks, next, scratch, partial);

@@ -99,11 +99,12 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         Arrays.fill(w.weighted, 0);
         Arrays.fill(w.sums, 0);
         Arrays.fill(w.max, Partial.LEAST);
+        boolean appends = task.appends(format, last);
         for (int i = first; i < last; i++) {
             int tokens = Math.min(BlockFormat.TOKENS, task.context - i * BlockFormat.TOKENS);
             boolean more = i + 1 < last;
             int nextTokens = more ? Math.min(BlockFormat.TOKENS, task.context - (i + 1) * BlockFormat.TOKENS) : BlockFormat.TOKENS;
-            block(task.blocks[i], tokens, more ? task.blocks[i + 1] : next, nextTokens, w);
+            block(task.blocks[i], tokens, more ? task.blocks[i + 1] : next, nextTokens, appends && !more ? task : null, w);
         }
         collect(w, partial);
     }
@@ -131,14 +132,18 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
      *
      * @param next address of the block after it, or 0
      * @param nextTokens that are there
+     * @param appended whose token the block gets; null where it has all
      */
-    private void block(long block, int tokens, long next, int nextTokens, Working w) {
+    private void block(long block, int tokens, long next, int nextTokens, DecodeTask appended, Working w) {
         int headDim = format.headDim();
         int keyRows = headDim / format.pack();
         int padded = 0;
         for (int kvHead = 0; kvHead < format.kvHeads(); kvHead++) {
             long k = block + kvHead * format.headBytes();
             long v = k + format.keyBytes();
+            if (appended != null) {
+                format.appendKey(block, kvHead, appended.lastToken(), appended.k);
+            }
             w.values.over(v, format.valueBytes() * tokens / BlockFormat.TOKENS);
             boolean last = kvHead + 1 == format.kvHeads();
             w.keys.over(last ? next : k + format.headBytes(), keysAhead(last ? next == 0 ? 0 : nextTokens : tokens));
@@ -147,6 +152,9 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
                 kernel.scores(rows, k, keyRows, tokens, w.q, padded * headDim, w.scores, 0, w.values);
                 for (int row = 0; row < rows; row++) {
                     softmax(w, row, padded + row, tokens);
+                }
+                if (appended != null && head == 0) {
+                    format.appendValue(block, kvHead, appended.lastToken(), appended.v);
                 }
                 kernel.weigh(rows, v, headDim, tokens, w.scores, 0, w.weighted, padded * headDim, w.keys);
                 padded += rows;

@@ -1,6 +1,7 @@
 package dev.tandem.cpu.simd;
 
 import dev.tandem.model.config.DataType;
+import java.lang.foreign.ValueLayout;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
 import jdk.incubator.vector.VectorOperators;
@@ -54,6 +55,35 @@ public final class Unpack {
             case FLOAT16 -> {
                 for (int i = 0; i < count; i += Lanes.COUNT) {
                     fp16(from + 2L * i).intoMemorySegment(Lanes.MEMORY, to + 4L * i, Lanes.LE);
+                }
+            }
+        }
+    }
+
+    /**
+     * Rounds {@code count} fp32 values that are numbers to nearest even.
+     *
+     * @param from address
+     * @param count a multiple of 16
+     * @param to address of values of the type
+     */
+    public static void fromFloats(DataType type, long from, int count, long to) {
+        switch (type) {
+            case FLOAT32 -> throw new IllegalArgumentException("fp32 needs no packing");
+            case BFLOAT16 -> {
+                for (int i = 0; i < count; i += Lanes.COUNT) {
+                    IntVector bits = Lanes.loadInts(from + 4L * i);
+                    IntVector even = bits.lanewise(VectorOperators.LSHR, 16).and(1);
+                    bits.add(even).add(0x7FFF).lanewise(VectorOperators.LSHR, 16)
+                            .convertShape(VectorOperators.I2S, Lanes.S, 0)
+                            .reinterpretAsShorts()
+                            .intoMemorySegment(Lanes.MEMORY, to + 2L * i, Lanes.LE);
+                }
+            }
+            case FLOAT16 -> {
+                for (int i = 0; i < count; i++) {
+                    short half = Float.floatToFloat16(Lanes.MEMORY.get(ValueLayout.JAVA_FLOAT, from + 4L * i));
+                    Lanes.MEMORY.set(ValueLayout.JAVA_SHORT, to + 2L * i, half);
                 }
             }
         }

@@ -4,10 +4,15 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.data.Offset.offset;
 
 import dev.tandem.cpu.reference.ReferenceOps;
+import dev.tandem.model.config.DataType;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.SplittableRandom;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Row-wise operations against their scalar twins, sizes odd and even. */
@@ -99,5 +104,23 @@ class RowOpsTest {
         assertThat(Unpack.toBf16(Float.intBitsToFloat(0x3F818000))).isEqualTo((short) 0x3F82);
         assertThat(Unpack.toBf16(Float.intBitsToFloat(0x3F808001))).isEqualTo((short) 0x3F81);
         assertThat(Unpack.toBf16(Float.NaN) & 0x7FFF).isGreaterThan(0x7F80);
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"BFLOAT16", "FLOAT16"})
+    void packingRoundsToNearestEven(DataType type) {
+        float[] values = random(64, 5);
+        // ties either way, the least above one, zeros, what rounds up to the next power of two
+        float[] special = {1 + 0x1p-8f, 1 + 3 * 0x1p-8f, 1 + 0x1p-11f, 1 + 3 * 0x1p-11f, 1 + 0x1p-23f, 0, -0f, 1.9999999f};
+        System.arraycopy(special, 0, values, 0, special.length);
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment from = arena.allocateFrom(ValueLayout.JAVA_FLOAT, values);
+            MemorySegment to = arena.allocate(2L * values.length, 64);
+            Unpack.fromFloats(type, from.address(), values.length, to.address());
+            for (int i = 0; i < values.length; i++) {
+                short expected = type == DataType.FLOAT16 ? Float.floatToFloat16(values[i]) : Unpack.toBf16(values[i]);
+                assertThat(to.getAtIndex(ValueLayout.JAVA_SHORT, i)).as("%s", values[i]).isEqualTo(expected);
+            }
+        }
     }
 }
