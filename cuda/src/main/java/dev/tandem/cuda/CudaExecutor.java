@@ -1,6 +1,5 @@
 package dev.tandem.cuda;
 
-
 import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.StepLauncher.Launched;
 import dev.tandem.cuda.device.CudaLibraries;

@@ -43,7 +43,10 @@ public final class DecodeTask {
         return (context + BlockFormat.TOKENS - 1) / BlockFormat.TOKENS;
     }
 
-    /** Whether who computes the blocks before {@code last} appends the new token, to the last of them: that one is ready for it then. */
+    /**
+     * Whether who computes the blocks before {@code last} is to append the new token, to the last of them. If it is a block's first,
+     * the block has been cleared then.
+     */
     boolean appends(BlockFormat format, int last) {
         boolean appends = k != 0 && last == blockCount();
         if (appends && lastToken() == 0) {

@@ -1,6 +1,7 @@
 // Decode attention over paged KV. The work of a step is a line of units, one for each KV block of each (row, KV head), rows
-// one after another; every thread block takes an equal stretch of the line, so that all end at the same time. A stretch
-// crosses few (row, head) pairs; of a pair that several stretches share, the last to finish merges the parts.
+// one after another, each pair after a gap of as many units as beginning it costs; every thread block takes an equal stretch of
+// the line, so that all end at the same time. A stretch crosses few pairs; of a pair that several stretches share, the last to
+// finish merges the parts.
 // Within a pair the warps take KV blocks in turn. Tokens are the 16-row operand, the heads of the group the 8 columns:
 // scores^T = K q^T, then out^T = V^T p^T with V stored in token pairs. K and V go from memory to registers in the order in
 // which they are used.
@@ -94,7 +95,7 @@ __device__ __noinline__ void carry(Flights *flights) {
 
 // The step's own rows, and slots for rows in flight from row firstSlot on. Where no courier carries these (place & CARRIES), the
 // first thread block does.
-// queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them
+// queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them, units of a gap
 // parts [thread blocks][2][GROUP][HEAD_WIDTH] of a pair that began in an earlier stretch (0) or goes on in the next (1), with
 // partNorms (maximum, sum); finished [rows][KV_HEADS] zeroed
 extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(const half16 *queries, const half16 *blocks,
