@@ -48,18 +48,18 @@ class HybridSoakTest {
 
     /** What befalls a worker in a round, after which the GPU is alone. */
     private enum Fault {
-        NONE("", 10_000),
-        DEATH("is gone", 10_000),
-        STALL("has been at one task for", 300),
-        THROW("its attention on the CPU failed", 10_000);
+        NONE(10_000),
+        DEATH(10_000, "tandem-attention-", "is gone"),
+        STALL(300, "tandem-attention-", "has been at one task for"),
+        THROW(10_000, "its attention on the CPU failed");
 
-        /** What the requests that it ends are told. */
-        final String message;
         final long watchdogMillis;
+        /** What the requests that it ends are told, among other words. */
+        final String[] messages;
 
-        Fault(String message, long watchdogMillis) {
-            this.message = message;
+        Fault(long watchdogMillis, String... messages) {
             this.watchdogMillis = watchdogMillis;
+            this.messages = messages;
         }
     }
 
@@ -179,7 +179,7 @@ class HybridSoakTest {
         Text text = asked.text();
         if (answer.failure != null) {
             boolean inVain = fault == Fault.STALL && answer.failure.equals(HostRows.IN_VAIN);
-            assertThat(answer.failure).as(who).contains(inVain ? HostRows.IN_VAIN : fault.message);
+            assertThat(answer.failure).as(who).contains(inVain ? new String[] {HostRows.IN_VAIN} : fault.messages);
         } else {
             assertThat(answer.usage).as("%s ended", who).isNotNull();
         }

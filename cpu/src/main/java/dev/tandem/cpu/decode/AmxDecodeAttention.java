@@ -86,7 +86,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
         t.set(ValueLayout.JAVA_INT, 20, last - first);
         t.set(ValueLayout.JAVA_INT, 24, task.context - first * BlockFormat.TOKENS);
         t.set(ValueLayout.JAVA_LONG, 72, next);
-        boolean appends = task.appends(format, last);
+        boolean appends = task.prepareAppend(format, last);
         t.set(ValueLayout.JAVA_LONG, 80, appends ? task.k : 0);
         t.set(ValueLayout.JAVA_LONG, 88, appends ? task.v : 0);
         library.partial(t);

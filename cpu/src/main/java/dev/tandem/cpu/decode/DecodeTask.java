@@ -44,10 +44,11 @@ public final class DecodeTask {
     }
 
     /**
-     * Whether who computes the blocks before {@code last} is to append the new token, to the last of them. If it is a block's first,
-     * the block has been cleared then.
+     * Clears the row's last block where its first token is about to be appended.
+     *
+     * @return whether who computes the blocks before {@code last} is to append the new token, to the last of them
      */
-    boolean appends(BlockFormat format, int last) {
+    boolean prepareAppend(BlockFormat format, int last) {
         boolean appends = k != 0 && last == blockCount();
         if (appends && lastToken() == 0) {
             format.clear(blocks[last - 1]);

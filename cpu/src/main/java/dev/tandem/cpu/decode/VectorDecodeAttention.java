@@ -99,7 +99,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         Arrays.fill(w.weighted, 0);
         Arrays.fill(w.sums, 0);
         Arrays.fill(w.max, Partial.LEAST);
-        boolean appends = task.appends(format, last);
+        boolean appends = task.prepareAppend(format, last);
         for (int i = first; i < last; i++) {
             int tokens = Math.min(BlockFormat.TOKENS, task.context - i * BlockFormat.TOKENS);
             boolean more = i + 1 < last;
