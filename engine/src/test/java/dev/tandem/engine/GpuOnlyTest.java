@@ -21,6 +21,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
 /** Plans as text: {@code id@start+rows} a chunk, {@code !} where it samples; {@code id:GPU>HOST} a swap. */
@@ -77,6 +78,25 @@ class GpuOnlyTest {
         add(2, 5);
         add(2, 1);
         assertThat(step(scheduler)).isEqualTo("r1@0+2!");
+    }
+
+    @Test
+    void aPromptWaitsWhereAllWouldOutgrowThePool() {
+        for (int i = 0; i < 16; i++) {
+            Sequence ended = add(1, 0);
+            IntStream.range(0, 12).forEach(token -> ended.append(0, 0));
+            state.remove(ended);
+        }
+        PolicyScheduler scheduler = scheduler(Preemption.RECOMPUTE, 16, 4, 16);
+        add(4, 0);
+        assertThat(step(scheduler)).isEqualTo("r16@0+4!");
+        add(4, 0);
+        // 4 of 6 blocks are free, and both would come to hold 4 each; when the first has put out 8, 4 and 2
+        for (int i = 0; i < 7; i++) {
+            assertThat(step(scheduler)).isEqualTo("r16@" + (4 + i) + "+1!");
+        }
+        assertThat(step(scheduler)).isEqualTo("r16@11+1! r17@0+4!");
+        assertThat(state.preemptions()).isZero();
     }
 
     @Test

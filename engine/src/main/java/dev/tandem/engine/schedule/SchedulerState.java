@@ -36,6 +36,7 @@ public final class SchedulerState {
     private long now;
     private int scheduled;
     private double meanOutput = SUPPOSED_OUTPUT;
+    private final OutputLengths outputs = new OutputLengths();
 
     public SchedulerState(KvCache kv) {
         this.kv = kv;
@@ -97,6 +98,11 @@ public final class SchedulerState {
     /** Tokens that a sequence puts out: a mean of those that have ended, mostly of the last few dozen. */
     public double meanOutput() {
         return meanOutput;
+    }
+
+    /** What sequences that have ended put out. */
+    OutputLengths outputs() {
+        return outputs;
     }
 
     public boolean isIdle() {
@@ -184,6 +190,7 @@ public final class SchedulerState {
         }
         if (sequence.outputLength() > 0) {
             meanOutput += NEWEST * (sequence.outputLength() - meanOutput);
+            outputs.ended(sequence.outputLength());
         }
         waiting.remove(sequence);
         gpu.remove(sequence);

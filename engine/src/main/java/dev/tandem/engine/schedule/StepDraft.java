@@ -11,8 +11,10 @@ import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import java.util.ArrayList;
+import java.util.EnumMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 
@@ -41,7 +43,8 @@ public final class StepDraft {
     private final List<Sequence> outs = new ArrayList<>();
     private final List<Sequence> ins = new ArrayList<>();
     private final Set<Sequence> moved = new HashSet<>();
-    private final List<Sequence> starts = new ArrayList<>();
+    private final List<Row> starts = new ArrayList<>();
+    private final Map<Place, Growth> growths = new EnumMap<>(Place.class);
     private final List<Sequence> overtaken = new ArrayList<>();
     private final List<List<Row>> batches = List.of(new ArrayList<>(), new ArrayList<>());
     private final List<Load> loads = List.of(new Load(), new Load());
@@ -146,6 +149,36 @@ public final class StepDraft {
         return kv.missing(sequence, sequence.length());
     }
 
+    /**
+     * Whether a tier will have room for one sequence more to its end, as far as can be foreseen ({@link Growth}). An empty one
+     * has: it holds any sequence that was accepted.
+     */
+    public boolean roomToGrow(Place place, Sequence candidate) {
+        Growth growth = growths.computeIfAbsent(place, this::growth);
+        int free = place == Place.GPU ? freeGpu : freeHost;
+        return growth.isEmpty() || kv.blocksFor(place, growth.mostWith(candidate)) <= free;
+    }
+
+    /** Of those that hold blocks there once the draft is done. */
+    private Growth growth(Place place) {
+        Growth growth = new Growth(state.outputs());
+        for (Sequence holder : place == Place.GPU ? state.gpu() : state.host()) {
+            if (!moved.contains(holder) && !drops.contains(holder)) {
+                growth.add(holder);
+            }
+        }
+        if (place == Place.HOST) {
+            state.inFlight().forEach(growth::add);
+        }
+        (place == Place.GPU ? ins : outs).forEach(growth::add);
+        for (Row row : starts) {
+            if (row.reader().place() == place) {
+                growth.add(row.sequence());
+            }
+        }
+        return growth;
+    }
+
     /** Whether a sequence may live on the host to its end. */
     public boolean fitsHost(Sequence sequence) {
         return kv.blocksFor(Place.HOST, sequence.limit()) <= kv.pool(Place.HOST).size();
@@ -161,6 +194,7 @@ public final class StepDraft {
      * again. A prompt half computed is dropped: no decode needs its KV yet.
      */
     public void evict(Sequence sequence, boolean toHost) {
+        growths.clear();
         gpuSequences--;
         freeGpu += sequence.table().count();
         if (toHost && sequence.remaining() == 1 && hostHasRoomFor(sequence)) {
@@ -174,6 +208,7 @@ public final class StepDraft {
 
     /** Gives up a host sequence's KV; it is computed again. */
     public void dropFromHost(Sequence sequence) {
+        growths.clear();
         freeHost += sequence.table().count();
         drops.add(sequence);
     }
@@ -185,6 +220,7 @@ public final class StepDraft {
 
     /** Brings a host sequence into GPU blocks, which the caller has seen to be there. */
     public void bringIn(Sequence sequence) {
+        growths.clear();
         freeGpu -= kv.blocksFor(Place.GPU, sequence.computed());
         freeHost += sequence.table().count();
         gpuSequences++;
@@ -209,7 +245,9 @@ public final class StepDraft {
 
     /** Starts a waiting sequence; all of its known tokens get blocks where the reader expects them. */
     public void start(Sequence sequence, int rows, KvReader reader) {
-        starts.add(sequence);
+        Row row = new Row(sequence, rows, reader);
+        starts.add(row);
+        growths.clear();
         int blocks = kv.blocksFor(reader.place(), sequence.length());
         if (reader.place() == Place.GPU) {
             freeGpu -= blocks;
@@ -217,7 +255,7 @@ public final class StepDraft {
         } else {
             freeHost -= blocks;
         }
-        append(0, new Row(sequence, rows, reader));
+        append(0, row);
     }
 
     /** Notes that the sequence that starts next does so before this one, which is ahead of it in line; once for each. */
@@ -229,7 +267,8 @@ public final class StepDraft {
     public void removeLanding(int index) {
         Row row = batches.get(0).remove(index);
         loads.get(0).add(row, -1);
-        starts.remove(row.sequence());
+        starts.remove(row);
+        growths.clear();
         freeHost += kv.blocksFor(Place.HOST, row.sequence().length());
     }
 

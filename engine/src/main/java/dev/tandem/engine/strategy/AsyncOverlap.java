@@ -123,7 +123,7 @@ final class AsyncOverlap implements Policy {
         int places = budget.maxSequences() - draft.gpuSequences() - hostRows;
         for (Sequence sequence : draft.state().waiting().view()) {
             int stays = draft.state().kv().blocksFor(Place.GPU, sequence.length());
-            if (stays <= gpuBlocks) {
+            if (stays <= gpuBlocks && draft.roomToGrow(Place.GPU, sequence)) {
                 gpuBlocks -= stays;
                 places--;
                 continue;

@@ -10,7 +10,7 @@ import dev.tandem.engine.schedule.StepDraft;
 /**
  * The baseline, {@code gpu-only}: one batch a step, decodes first, prefill chunks in what is left of the budget.
  *
- * <p>A sequence starts when its whole prompt has blocks and one more is free for each running sequence to grow into;
+ * <p>A sequence starts when its whole prompt has blocks and what all are expected to grow by is free;
  * when the pool still runs out, the sequence that deserves it least is preempted. Host memory is a parking place.
  *
  * @param preemption what happens to preempted KV

@@ -69,9 +69,12 @@ final class GpuTier {
         }
     }
 
-    /** Room for all of its tokens, and a block for each sequence that is there to grow by; alone it needs no reserve. */
+    /**
+     * Room for all of its tokens, a block for each sequence that is there to grow by, and for what all of them will hold at most
+     * as far as can be foreseen; alone it needs no reserve.
+     */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
         int blocks = draft.state().kv().blocksFor(Place.GPU, sequence.length());
-        return blocks + draft.gpuSequences() <= draft.freeGpu();
+        return blocks + draft.gpuSequences() <= draft.freeGpu() && draft.roomToGrow(Place.GPU, sequence);
     }
 }

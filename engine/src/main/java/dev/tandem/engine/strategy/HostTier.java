@@ -14,11 +14,13 @@ import java.util.List;
 final class HostTier {
     private HostTier() {}
 
-    /** Room for a new sequence's tokens, and a block for each host row to grow by. */
+    /** Room for a new sequence's tokens, a block for each host row to grow by, and for what all will hold at most as far as can be foreseen. */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
         int blocks = draft.state().kv().blocksFor(Place.HOST, sequence.length());
         int grow = draft.state().host().size() + draft.state().inFlight().size();
-        return draft.fitsHost(sequence) && blocks + grow <= draft.freeHost();
+        return draft.fitsHost(sequence)
+                && blocks + grow <= draft.freeHost()
+                && draft.roomToGrow(Place.HOST, sequence);
     }
 
     /**

@@ -73,7 +73,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
         boolean someoneWaits = false;
         for (Sequence sequence : draft.state().waiting().view()) {
             blocks -= draft.state().kv().blocksFor(Place.GPU, sequence.length());
-            if (blocks < 0 || --places < 0) {
+            if (blocks < 0 || --places < 0 || !draft.roomToGrow(Place.GPU, sequence)) {
                 someoneWaits = true;
                 break;
             }
