@@ -47,7 +47,7 @@ final class BenchKernelsCommand implements Callable<Integer> {
         String model = shape.config().heads() + "/" + shape.config().kvHeads() + " x " + shape.config().headDim();
         boolean first = rows.isEmpty();
         for (KernelCatalogue.Unit unit : KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability))) {
-            boolean attention = unit.source().equals("decode") || unit.source().equals("prefill");
+            boolean attention = unit.source().equals("decode") || unit.source().startsWith("prefill");
             // other kernels depend on no head size: the first model's stand for all
             if (attention || first) {
                 String tiles = unit.defines().stream().filter(define -> define.startsWith("-DTILES=")).findFirst().orElse("");

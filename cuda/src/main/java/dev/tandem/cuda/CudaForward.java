@@ -417,9 +417,10 @@ final class CudaForward implements AutoCloseable {
         if (extent.tiles() > 0) {
             int splits = prefillSplits(extent);
             kernels.prefillAttention.launch(
-                    stream, extent.tiles() * splits, config.kvHeads(), a.queries().address(), tiles, step.tables(), step.tiles(),
+                    stream, kernels.prefillBlocks(config.kvHeads() * extent.tiles() * splits, multiprocessors), 1,
+                    a.queries().address(), tiles, step.tables(), step.tiles(),
                     shape.scoreScale(), a.attended().address(), gpuBlocks, pools.stagingShift(layer), splits, prefillParts.address(),
-                    prefillFinished.address());
+                    prefillFinished.address(), extent.tiles());
         }
     }
 

@@ -14,7 +14,7 @@ public record ModelShape(ModelConfig config, DataType type) {
     private static final int STEP = 32;
     /** Tokens of a GPU KV block. */
     public static final int BLOCK_TOKENS = 16;
-    /** Tokens of K and V that prefill attention stages at a time; prefill.cu. */
+    /** Tokens of K and V that prefill attention stages at a time; tiles.cu. */
     private static final int STAGE_TOKENS = 64;
     private static final int MOST_GROUP = 16;
     /** {@code move_out} and {@code move_in} take so many dimensions of V at a time. */
@@ -75,11 +75,7 @@ public record ModelShape(ModelConfig config, DataType type) {
         return blockBytes() / BLOCK_TOKENS * config.layers();
     }
 
-    /** Dynamic shared memory of prefill attention: two stages of K and V where the GPU has room, else one. */
-    public int prefillStages(int sharedMemory) {
-        return 2 * stageBytes() <= sharedMemory ? 2 : 1;
-    }
-
+    /** Shared memory that prefill attention has for a stage of K and V. */
     public int stageBytes() {
         return 2 * STAGE_TOKENS * headWidth() * type.bytes();
     }
@@ -100,7 +96,7 @@ public record ModelShape(ModelConfig config, DataType type) {
     }
 
     /** Compiler options that specialise the kernels. */
-    public List<String> defines(int sharedMemory) {
+    public List<String> defines() {
         return List.of(
                 define("BF16", type == DataType.BFLOAT16 ? 1 : 0),
                 define("HIDDEN", hidden()),
@@ -112,8 +108,7 @@ public record ModelShape(ModelConfig config, DataType type) {
                 define("HEAD_WIDTH", headWidth()),
                 define("INTERMEDIATE", intermediate()),
                 define("VOCABULARY", vocabulary()),
-                define("VOCABULARY_REAL", config.vocabulary()),
-                define("STAGES", prefillStages(sharedMemory)));
+                define("VOCABULARY_REAL", config.vocabulary()));
     }
 
     private static String define(String name, int value) {

@@ -231,9 +231,10 @@ class AttentionKernelTest {
                             4L * step.tileCount() * shape.config().kvHeads() * splits * 256 * (shape.headWidth() / 2 + 4));
                     DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
                     rig.kernels.prefillAttention.launch(
-                            rig.stream, step.tileCount() * splits, shape.config().kvHeads(), queries.address(), cache.address(),
+                            rig.stream, rig.kernels.prefillBlocks(shape.config().kvHeads() * step.tileCount() * splits, 5), 1,
+                            queries.address(), cache.address(),
                             step.tables(), step.tiles(), shape.scoreScale(), out.address(), Integer.MAX_VALUE, 0, splits,
-                            parts.address(), finished.address());
+                            parts.address(), finished.address(), step.tileCount());
                     float[] actual = rig.halves(out, rows * shape.queries());
                     row = 0;
                     for (int i = 0; i < counts.length; i++) {

@@ -68,7 +68,7 @@ class KernelCompilationTest {
     @Test
     void damagedCacheIsHealed() throws IOException {
         ModelShape shape = KernelCatalogue.models(DataType.FLOAT16).getFirst();
-        List<String> defines = shape.defines(KernelCatalogue.sharedMemory(90));
+        List<String> defines = shape.defines();
         KernelCompiler first = new KernelCompiler(() -> NVRTC, cache);
         byte[] cubin = first.cubin("rows", 90, defines);
         assertThat(first.compiled()).isEqualTo(1);

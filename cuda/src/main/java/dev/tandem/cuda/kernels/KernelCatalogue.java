@@ -15,6 +15,8 @@ import java.util.Set;
 public final class KernelCatalogue {
     /** Compute capability with tensor copy engine and programmatic launches. */
     static final int COPY_ENGINE = 90;
+    /** Compute capability with asynchronous products of groups of warps; later ones have others. */
+    private static final int WARP_GROUPS = 90;
     /**
      * Ring of stream.cu. Two blocks share a multiprocessor, of which they take no more than 196 KiB with what each has beside its
      * ring: one size further, the first-level cache is too small for the attention that follows (a sixth slower).
@@ -41,11 +43,14 @@ public final class KernelCatalogue {
 
     /** Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows. */
     public static List<Unit> units(ModelShape shape, int capability, int sharedMemory) {
-        List<String> common = shape.defines(sharedMemory);
+        List<String> common = shape.defines();
+        Prefill prefill = prefill(shape, capability, sharedMemory);
         List<Unit> units = new ArrayList<>();
-        for (String source : List.of("rows", "decode", "prefill", "sample", "flights")) {
-            units.add(new Unit(source, common));
-        }
+        units.add(new Unit("rows", common));
+        units.add(new Unit("decode", common));
+        units.add(with(prefill.source(), common, "-DSTAGES=" + prefill.stages()));
+        units.add(new Unit("sample", common));
+        units.add(new Unit("flights", common));
         for (int tiles : Kernels.TILES) {
             units.add(with("skinny", common, "-DTILES=" + tiles));
         }
@@ -53,6 +58,21 @@ public final class KernelCatalogue {
             units.add(with("stream", common, "-DTILES=" + tiles, "-DSTAGES_OF_RING=" + RING_BYTES / stageBytes(tiles)));
         }
         return units;
+    }
+
+    /**
+     * Which source a model's prefill attention is of, and how its kernel is launched.
+     *
+     * @param stages of K and V in shared memory
+     * @param persistent whether its blocks take one part of a tile after the other
+     */
+    record Prefill(String source, int threads, int stages, boolean persistent) {}
+
+    static Prefill prefill(ModelShape shape, int capability, int sharedMemory) {
+        if (capability == WARP_GROUPS && (shape.headWidth() == 64 || shape.headWidth() == 128)) {
+            return new Prefill("prefill_groups", 384, 4, true);
+        }
+        return new Prefill("prefill", 256, 2 * shape.stageBytes() <= sharedMemory ? 2 : 1, false);
     }
 
     private static Unit with(String source, List<String> common, String... more) {

@@ -21,6 +21,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
@@ -33,6 +34,11 @@ import java.util.function.Supplier;
  */
 public final class KernelCompiler {
     private static final String PRELUDE = "prelude";
+    /** What is joined in front of a source, after the prelude. */
+    private static final Map<String, List<String>> PARTS = Map.of(
+            "stream", List.of("barriers"), "prefill", List.of("tiles"), "prefill_groups", List.of("barriers", "tiles"));
+    /** Compute capability whose products of warp groups are no later one's: its code is compiled for it alone. */
+    private static final int WARP_GROUPS = 90;
     private static final int HASH_BYTES = 32;
 
     private final Supplier<Nvrtc> nvrtc;
@@ -78,8 +84,8 @@ public final class KernelCompiler {
      * @param capability 90 for 9.0
      */
     public byte[] cubin(String source, int capability, List<String> defines) {
-        String text = read(PRELUDE) + "\n" + read(source);
-        List<String> options = new ArrayList<>(List.of("--gpu-architecture=sm_" + capability));
+        String text = text(source);
+        List<String> options = new ArrayList<>(List.of(architecture(capability)));
         options.addAll(defines);
         Path file = cache.resolve(HexFormat.of().formatHex(hash((text + options).getBytes(StandardCharsets.UTF_8))) + ".cubin");
         return find(file).orElseGet(() -> {
@@ -92,9 +98,19 @@ public final class KernelCompiler {
     /** Compiles without looking at the cache. */
     public Compiled compile(String source, int capability, List<String> defines) {
         List<String> options =
-                new ArrayList<>(List.of("--gpu-architecture=sm_" + capability, "--ptxas-options=-v"));
+                new ArrayList<>(List.of(architecture(capability), "--ptxas-options=-v"));
         options.addAll(defines);
-        return compile(source, read(PRELUDE) + "\n" + read(source), options);
+        return compile(source, text(source), options);
+    }
+
+    private static String architecture(int capability) {
+        return "--gpu-architecture=sm_" + capability + (capability == WARP_GROUPS ? "a" : "");
+    }
+
+    private static String text(String source) {
+        StringBuilder text = new StringBuilder(read(PRELUDE));
+        PARTS.getOrDefault(source, List.of()).forEach(part -> text.append('\n').append(read(part)));
+        return text.append('\n').append(read(source)).toString();
     }
 
     private static String read(String source) {

@@ -45,6 +45,7 @@ public final class Kernels implements AutoCloseable {
     public final Kernel collect;
     public final Kernel report;
     public final Kernel randomFill;
+    private final KernelCatalogue.Prefill prefill;
     private final SequencedMap<Integer, Kernel> stream = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> streamSwiglu = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> skinny = new LinkedHashMap<>();
@@ -68,8 +69,8 @@ public final class Kernels implements AutoCloseable {
         moveIn = rows.kernel("move_in", MOVE_THREADS, 0);
         sumMoved = rows.kernel("sum_moved", 256, 0);
         decodeAttention = modules.get(1).waitingKernel("decode_attention", shape.decodeWarps() * 32, 0);
-        prefillAttention = modules.get(2)
-                .waitingKernel("prefill_attention", 256, shape.prefillStages(device.sharedMemoryPerBlock()) * shape.stageBytes());
+        prefill = KernelCatalogue.prefill(shape, device.capability(), device.sharedMemoryPerBlock());
+        prefillAttention = modules.get(2).waitingKernel("prefill_attention", prefill.threads(), prefill.stages() * shape.stageBytes());
         argmax = modules.get(3).waitingKernel("argmax", 256, 0);
         randomFill = rows.kernel("random_fill", 256, 0);
         courier = modules.get(4).kernel("courier", 256, 0);
@@ -92,6 +93,11 @@ public final class Kernels implements AutoCloseable {
             stream.put(tiles, module.waitingKernel("stream_plain", 160, shared));
             streamSwiglu.put(tiles, module.waitingKernel("stream_swiglu", 160, shared));
         }
+    }
+
+    /** Thread blocks of prefill attention for so many parts of tiles. */
+    public int prefillBlocks(int parts, int multiprocessors) {
+        return prefill.persistent() ? Math.min(parts, multiprocessors) : parts;
     }
 
     /** Whether there are product kernels that use the tensor copy engine. */

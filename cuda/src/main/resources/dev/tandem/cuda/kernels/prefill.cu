@@ -3,13 +3,9 @@
 // operand; its result is the operand of P V as it lies in registers.
 
 #define GROUPS32 (HEAD_WIDTH / 32)
-#define TILE_TOKENS (128 / GROUP)
-#define STAGE_TOKENS 64
 #define STAGE_CHUNKS (STAGE_TOKENS * HEAD_WIDTH / 8)   // 16-byte pieces of K, and of V
 #define KEY_SWIZZLE(token, chunk) (HEAD_WIDTH % 64 == 0 ? (chunk) ^ ((token) & 1) << 2 : (chunk))
 #define VALUE_SWIZZLE(pair, chunk) ((chunk) ^ ((pair) & 3) << 1)
-
-struct Tile { int row, rows, position, table; };
 
 __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, const int *table, int kvHead, int token, int end, int poolBlocks, int stagingShift) {
     const int KEY_CHUNKS = HEAD_WIDTH / 8, VALUE_CHUNKS = HEAD_WIDTH / 4;
@@ -35,73 +31,27 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
     copyCommit();
 }
 
-// What a thread of one block of a tile has: the blocks that share a tile's context leave it for the last of them, which adds
-// them up in their order. parts [tiles][KV_HEADS][splits][PART_VALUES][256 threads]
-#define PART_VALUES (HEAD_WIDTH / 2 + 4)
-#define LEAST_STAGES 2
-
-__device__ __forceinline__ void leavePart(float *part, const float (*sums)[4], const float *maximum, const float *total) {
-#pragma unroll
-    for (int n = 0; n < HEAD_WIDTH / 8; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) part[(n * 4 + i) * 256 + threadIdx.x] = sums[n][i];
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        part[(HEAD_WIDTH / 2 + h) * 256 + threadIdx.x] = maximum[h];
-        part[(HEAD_WIDTH / 2 + 2 + h) * 256 + threadIdx.x] = total[h];
-    }
-}
-
-__device__ __forceinline__ void addPart(const float *part, float (*sums)[4], float *maximum, float *total, float scale) {
-    float mine[2], theirs[2];
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        float other = __ldcg(part + (HEAD_WIDTH / 2 + h) * 256 + threadIdx.x), top = fmaxf(maximum[h], other);
-        float m = top == -INFINITE ? 0 : top;
-        mine[h] = exp2Fast((maximum[h] - m) * scale);
-        theirs[h] = exp2Fast((other - m) * scale);
-        maximum[h] = top;
-        total[h] = total[h] * mine[h] + __ldcg(part + (HEAD_WIDTH / 2 + 2 + h) * 256 + threadIdx.x) * theirs[h];
-    }
-#pragma unroll
-    for (int n = 0; n < HEAD_WIDTH / 8; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            sums[n][i] = sums[n][i] * mine[i / 2] + __ldcg(part + (n * 4 + i) * 256 + threadIdx.x) * theirs[i / 2];
-        }
-}
-
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
-// grid (tiles * splits, KV_HEADS): so many blocks share a tile's context where it is long enough; finished [tiles][KV_HEADS] zeroed
+// grid KV_HEADS * tiles * splits: so many blocks share a tile's context where it is long enough; finished [tiles][KV_HEADS] zeroed
 extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const half16 *queries, const half16 *blocks, const int *tables,
-        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished) {
+        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished, int tileCount) {
     extern __shared__ uint4 staged[];
-    __shared__ bool last;
     dependentsLaunch();
     dependencyWait();
-    int tileIndex = blockIdx.x / splits, split = blockIdx.x % splits;
-    Tile tile = tiles[tileIndex];
-    if (tile.rows == 0) return; // fills up a graph's tiles
-    int stages = (tile.position + tile.rows + STAGE_TOKENS - 1) / STAGE_TOKENS;
-    int sharing = max(1, min(splits, stages / LEAST_STAGES));
-    if (split >= sharing) return;
-    int begin = stages * split / sharing * STAGE_TOKENS;
+    Work work(tiles, tileCount, splits);
+    if (!work.next()) return;
+    const Tile &tile = work.tile;
+    const Share &mine = work.share;
     const int *table = tables + tile.table;
-    int kvHead = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-    int end = tile.position + tile.rows, stop = min(end, stages * (split + 1) / sharing * STAGE_TOKENS);
+    int kvHead = work.kvHead, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    int end = tile.position + tile.rows, begin = mine.first * STAGE_TOKENS, stop = min(end, begin + mine.count * STAGE_TOKENS);
+    Rows rows = rowsOf(tile, kvHead);
     uint4 f[2][GROUPS32];
-    int position[2], token[2], head[2];
-    bool used[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        int r = warp * 16 + g + h * 8;
-        token[h] = r / GROUP;
-        head[h] = kvHead * GROUP + r % GROUP;
-        used[h] = token[h] < tile.rows && r < TILE_TOKENS * GROUP;
-        position[h] = used[h] ? tile.position + token[h] : -1;
-        const half16 *query = queries + ((size_t)(tile.row + token[h]) * HEADS + head[h]) * HEAD_WIDTH + q * 8;
+        const half16 *query = queries + ((size_t)(tile.row + rows.token[h]) * HEADS + rows.head[h]) * HEAD_WIDTH + q * 8;
 #pragma unroll
-        for (int t = 0; t < GROUPS32; t++) f[h][t] = used[h] ? *(const uint4 *)(query + t * 32) : make_uint4(0, 0, 0, 0);
+        for (int t = 0; t < GROUPS32; t++) f[h][t] = rows.used[h] ? *(const uint4 *)(query + t * 32) : make_uint4(0, 0, 0, 0);
     }
     float sums[HEAD_WIDTH / 8][4];
 #pragma unroll
@@ -150,39 +100,12 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
             for (int n = 0; n < STAGE_TOKENS / 8; n++) multiply(s[n], f[0][t].z, f[1][t].z, f[0][t].w, f[1][t].w, b[n].z, b[n].w);
         }
         bool masked = at + STAGE_TOKENS > tile.position;
-        float top[2] = {maximum[0], maximum[1]};
-#pragma unroll
-        for (int n = 0; n < STAGE_TOKENS / 8; n++) {
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                if (masked && at + n * 8 + q * 2 + i % 2 > position[i / 2]) s[n][i] = -INFINITE;
-                top[i / 2] = fmaxf(top[i / 2], s[n][i]);
-            }
-        }
         float factor[2];
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 1));
-            top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 2));
-            // a row that sees nothing yet keeps a finite maximum, so that no difference is infinite minus infinite
-            float m = top[h] == -INFINITE ? 0 : top[h];
-            factor[h] = exp2Fast((maximum[h] - m) * scale);
-            maximum[h] = top[h];
-            top[h] = m * scale;
-            total[h] *= factor[h];
-        }
+        weigh(s, masked, at, rows.position, scale, maximum, total, factor);
 #pragma unroll
         for (int n = 0; n < HEAD_WIDTH / 8; n++) {
             sums[n][0] *= factor[0]; sums[n][1] *= factor[0];
             sums[n][2] *= factor[1]; sums[n][3] *= factor[1];
-        }
-#pragma unroll
-        for (int n = 0; n < STAGE_TOKENS / 8; n++) {
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                s[n][i] = exp2Fast(fmaf(s[n][i], scale, -top[i / 2]));
-                total[i / 2] += s[n][i];
-            }
         }
 #pragma unroll
         for (int k = 0; k < STAGE_TOKENS / 16; k++) {
@@ -201,35 +124,14 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         }
         __syncthreads();
     }
-    if (sharing > 1) {
-        const size_t PART = PART_VALUES * 256;
-        int pair = tileIndex * KV_HEADS + kvHead;
-        float *first = parts + (size_t)pair * splits * PART;
-        leavePart(first + split * PART, sums, maximum, total);
-        __threadfence();
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            last = atomicAdd(finished + pair, 1) == sharing - 1;
-            if (last) finished[pair] = 0;
-        }
-        __syncthreads();
-        if (!last) return;
-        __threadfence();
-#pragma unroll
-        for (int n = 0; n < HEAD_WIDTH / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) sums[n][i] = 0;
-        maximum[0] = maximum[1] = -INFINITE;
-        total[0] = total[1] = 0;
-        for (int s = 0; s < sharing; s++) addPart(first + s * PART, sums, maximum, total, scale);
-    }
+    if (mine.parts > 1 && !merge(mine, kvHead, splits, parts, finished, sums, maximum, total, scale)) return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         total[h] += __shfl_xor_sync(~0u, total[h], 1);
         total[h] += __shfl_xor_sync(~0u, total[h], 2);
-        if (!used[h]) continue;
+        if (!rows.used[h]) continue;
         float inverse = 1 / total[h];
-        half16 *to = out + ((size_t)(tile.row + token[h]) * HEADS + head[h]) * HEAD_WIDTH + q * 8;
+        half16 *to = out + ((size_t)(tile.row + rows.token[h]) * HEADS + rows.head[h]) * HEAD_WIDTH + q * 8;
 #pragma unroll
         for (int t = 0; t < GROUPS32; t++) {
             // columns 2q and 2q+1 of the four tiles are dimensions 8q .. 8q+7

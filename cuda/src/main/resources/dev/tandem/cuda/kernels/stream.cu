@@ -10,15 +10,6 @@
 
 struct alignas(64) TensorMap { wide words[16]; };
 
-__device__ __forceinline__ word address(const void *p) { return (word)__cvta_generic_to_shared(p); }
-__device__ __forceinline__ void barrierInit(wide *b, int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(address(b)), "r"(count)); }
-__device__ __forceinline__ void barrierExpect(wide *b, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(address(b)), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void barrierArrive(wide *b) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(address(b)) : "memory"); }
-__device__ __forceinline__ void barrierWait(wide *b, int parity) {
-    asm volatile("{\n.reg .pred p;\nwaiting: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@!p bra waiting;\n}" :: "r"(address(b)), "r"(parity) : "memory");
-}
 __device__ __forceinline__ void fetchBox(void *to, const TensorMap *map, int column, int row, wide *barrier, wide policy) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;"
         :: "r"(address(to)), "l"(map), "r"(column), "r"(row), "r"(address(barrier)), "l"(policy) : "memory");
@@ -29,9 +20,6 @@ __device__ __forceinline__ void matrices4(word *r, word at) {
 __device__ __forceinline__ void matrices2(word *r, word at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(at));
 }
-// 16 bytes `chunk` of a row of 128 bytes, as the copy engine swizzles them
-__device__ __forceinline__ word swizzled(int row, int chunk) { return row * 128 + ((chunk ^ row & 7) << 4); }
-
 // FUSED: the second box is INTERMEDIATE rows further on, and out[m][n] = silu(first) * second as 16-bit values; a 16-row
 // operand is then 8 rows of gate above 8 of up. Otherwise fp32 partial sums [split][rows][n]. grid (strips, splits)
 template <bool FUSED> __device__ __forceinline__ void product(const TensorMap *weights, const TensorMap *x, void *out, int rows, int n, int depth) {

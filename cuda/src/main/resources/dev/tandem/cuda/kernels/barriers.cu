@@ -1,0 +1,14 @@
+// Joined in front of sources whose warps hand stages of shared memory to each other (Hopper).
+
+__device__ __forceinline__ word address(const void *p) { return (word)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ void barrierInit(wide *b, int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(address(b)), "r"(count)); }
+__device__ __forceinline__ void barrierExpect(wide *b, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(address(b)), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void barrierArrive(wide *b) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(address(b)) : "memory"); }
+__device__ __forceinline__ void barrierWait(wide *b, int parity) {
+    asm volatile("{\n.reg .pred p;\nwaiting: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@!p bra waiting;\n}" :: "r"(address(b)), "r"(parity) : "memory");
+}
+
+// 16 bytes `chunk` of a row of 128 bytes, as the copy engine swizzles them
+__device__ __forceinline__ word swizzled(int row, int chunk) { return row * 128 + ((chunk ^ row & 7) << 4); }
