@@ -21,6 +21,8 @@ cells="t4-class:t4-class:osc:400
 t4-tight:t4-tight:osc:400
 a10g-class:a10g-class:synthetic:1000/200:2000
 a10g-class:a10g-class:synthetic:1000/400:2000
+a10g-class:a10g-class:synthetic:1000/800:2000
+a10g-class:a10g-class:reasoning:2000
 h200:h200-tight:synthetic:1000/200:400
 h200:h200-tight:synthetic:1000/400:400
 h200:h200-tight:azure-code:400

@@ -122,7 +122,7 @@ record Apex(
         why.because(
                 "apex: %s; with the rows in flight asymmetric would do %.2f of GPU-only's work, async-overlap does %.2f, so %s",
                 premise, landed, overlap, land ? "they land" : "async-overlap");
-        return land ? async.landing(state) : overlapped;
+        return land ? async.landing(state, new Decision()) : overlapped;
     }
 
     /** GPU-only's work in a second of an asymmetric step if all rows in flight could take part. */

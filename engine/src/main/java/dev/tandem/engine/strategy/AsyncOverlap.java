@@ -75,7 +75,8 @@ final class AsyncOverlap implements Policy {
     }
 
     /** A step in which rows in flight go on and none enters. */
-    StepDraft landing(SchedulerState state) {
+    StepDraft landing(SchedulerState state, Decision why) {
+        why.because("apex: %d rows in flight land, none enters", state.inFlight().size());
         StepDraft draft = gpuSide(state);
         draft.slots(bucket(evenly(state.inFlight().size())));
         draft.shape(Shape.ASYNC);

@@ -122,15 +122,17 @@ public enum Strategy {
             case ASYMMETRIC -> new Asymmetric(flag, pipeline(options, cost, true));
             case ASYNC_OVERLAP -> async(options, cost, false);
             case NEO -> new Neo(pipeline(options, cost, true), paper(cost));
-            case APEX -> new Apex(
-                    budget,
-                    paper(cost),
-                    pipeline(options, cost, true),
-                    async(options, cost, options.apexCohort()),
-                    gpuOnly,
-                    options.apexLeastCpuRatio(),
-                    options.inFlight().finish());
+            case APEX -> apex(options, cost, gpuOnly);
         };
+    }
+
+    /** As in the paper where its host rows move together; else its rules must prove themselves against async overlap alone. */
+    private static Policy apex(Options options, CostModel cost, GpuOnly gpuOnly) {
+        AsyncOverlap async = async(options, cost, options.apexCohort());
+        Policy rules = new Apex(
+                options.budget(), paper(cost), pipeline(options, cost, true), async, gpuOnly, options.apexLeastCpuRatio(),
+                options.inFlight().finish());
+        return options.apexCohort() ? rules : new Contest(rules, async, async::landing, paper(cost), Contest.Limits.DEFAULT);
     }
 
     /** The papers' predictor: tiers overlap, swaps are free. */

@@ -1,0 +1,183 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.StepPredictor.Work;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.util.ArrayDeque;
+import java.util.Queue;
+
+/**
+ * {@code apex}'s rules or async overlap alone, whichever was measured to do more. The rules weigh single steps; what a tier full of rows in
+ * flight brings shows only when it is full. So from time to time the one that runs is measured over a window, then the other, after
+ * it had time to fill or empty the host; it goes on if it did clearly more. After each trial that it lost the next waits four times as long.
+ *
+ * <p>Only steps that use the host count. Owned by: engine thread.
+ */
+final class Contest implements Policy {
+    private static final Logger LOG = System.getLogger(Contest.class.getName());
+
+    /**
+     * @param settling steps that the host is given to fill or empty, and again as long as it still fills
+     * @param window steps over which both are measured
+     * @param pause steps between two trials
+     * @param longestPause after lost ones
+     */
+    record Limits(int settling, int window, int pause, int longestPause) {
+        static final Limits DEFAULT = new Limits(2048, 2048, 131_072, 1_048_576);
+    }
+
+    private static final int LONGER = 4;
+    /** How much more the challenger must do: less may be the windows'. */
+    private static final double CLEARLY = 1.02;
+    /** Share of what the incumbent did below which a challenger is not given the time to fill or empty the host. */
+    private static final double HOPELESS = 0.85;
+    /** A host that has so many times the rows that it had still fills. */
+    private static final double FILLS = 1.03;
+    /** Drafts of which steps may be under way. */
+    private static final int UNDER_WAY = 4;
+
+    private enum Phase {
+        RESTING,
+        MEASURING,
+        SETTLING,
+        TRYING
+    }
+
+    private final Policy rules;
+    private final Policy overlap;
+    private final Policy landing;
+    private final StepPredictor predictor;
+    private final Limits limits;
+    private final Throughput incumbent;
+    private final Throughput challenger;
+    private final Queue<Counted> drafts = new ArrayDeque<>();
+    private Phase phase = Phase.RESTING;
+    private int left;
+    private int pause;
+    private int hostRows;
+    private boolean overlaps;
+    /** Until no row is in flight, after the rules' turn has come. */
+    private boolean lands;
+
+    private record Counted(StepDraft draft, Work work, double aToken) {}
+
+    /**
+     * @param rules told of all steps; {@code overlap} and {@code landing} are the rules' own
+     * @param landing steps in which rows in flight go on and none enters
+     */
+    Contest(Policy rules, Policy overlap, Policy landing, StepPredictor predictor, Limits limits) {
+        this.rules = rules;
+        this.overlap = overlap;
+        this.landing = landing;
+        this.predictor = predictor;
+        this.limits = limits;
+        this.incumbent = new Throughput(limits.window());
+        this.challenger = new Throughput(limits.window());
+        this.left = limits.settling();
+        this.pause = limits.pause();
+    }
+
+    @Override
+    public StepDraft draft(SchedulerState state, Decision why) {
+        lands &= !state.inFlight().isEmpty();
+        StepDraft draft = (lands ? landing : overlaps ? overlap : rules).draft(state, why);
+        if (draft.offloads()) {
+            if (drafts.size() == UNDER_WAY) {
+                drafts.remove();
+            }
+            drafts.add(new Counted(draft, predictor.work(draft), predictor.aToken(draft.load(0))));
+        }
+        return draft;
+    }
+
+    @Override
+    public void completed(StepDraft draft, double achieved) {
+        rules.completed(draft, achieved);
+        if (achieved > 0 && drafts.stream().anyMatch(counted -> counted.draft() == draft)) {
+            Counted step = drafts.remove();
+            while (step.draft() != draft) {
+                step = drafts.remove();
+            }
+            count(step, achieved);
+        }
+    }
+
+    @Override
+    public void hostLost(String why) {
+        rules.hostLost(why);
+    }
+
+    private void count(Counted step, double achieved) {
+        switch (phase) {
+            case MEASURING -> incumbent.add(step.work(), step.aToken(), achieved);
+            case SETTLING, TRYING -> challenger.add(step.work(), step.aToken(), achieved);
+            case RESTING -> {}
+        }
+        if (--left > 0) {
+            return;
+        }
+        switch (phase) {
+            case RESTING -> begin(fills(step.draft()) ? Phase.RESTING : Phase.MEASURING);
+            case MEASURING -> {
+                change();
+                begin(Phase.SETTLING);
+            }
+            case SETTLING -> {
+                if (share() < HOPELESS) {
+                    judge();
+                } else {
+                    begin(fills(step.draft()) ? Phase.SETTLING : Phase.TRYING);
+                }
+            }
+            case TRYING -> judge();
+        }
+    }
+
+    private boolean fills(StepDraft draft) {
+        int before = hostRows;
+        hostRows = draft.state().host().size() + draft.state().inFlight().size();
+        return hostRows > FILLS * before;
+    }
+
+    private void begin(Phase next) {
+        phase = next;
+        left = switch (next) {
+            case RESTING, SETTLING -> limits.settling();
+            case MEASURING, TRYING -> limits.window();
+        };
+        if (next == Phase.MEASURING) {
+            incumbent.clear();
+        } else {
+            challenger.clear();
+        }
+    }
+
+    private void change() {
+        overlaps = !overlaps;
+        lands = !overlaps;
+    }
+
+    /** What the challenger did of the incumbent's work in a second. */
+    private double share() {
+        return challenger.rate(incumbent.price()) / incumbent.rate(incumbent.price());
+    }
+
+    private void judge() {
+        double share = share();
+        LOG.log(
+                Level.INFO, "apex: {0} did {1} times as much as {2}, over {3} steps each", overlaps ? "async-overlap" : "its rules", share,
+                overlaps ? "its rules" : "async-overlap", limits.window());
+        if (share >= CLEARLY) {
+            pause = limits.pause();
+        } else {
+            pause = Math.min(limits.longestPause(), LONGER * pause);
+            change();
+        }
+        begin(Phase.RESTING);
+        left = pause;
+    }
+}
