@@ -52,8 +52,9 @@ final class BenchKernelsCommand implements Callable<Integer> {
             if (attention || first) {
                 String tiles = unit.defines().stream().filter(define -> define.startsWith("-DTILES=")).findFirst().orElse("");
                 String rowsOfX = tiles.isEmpty() ? "" : " " + 8 * Integer.parseInt(tiles.substring("-DTILES=".length())) + " rows";
+                String groups = unit.source().equals("prefill_groups") ? " of groups" : "";
                 compiler.compile(unit.source(), capability, unit.defines()).usage().forEach(usage -> rows.add(new Row(
-                        capability, shape.type(), attention ? model : "any", usage.kernel() + rowsOfX, usage.registers(),
+                        capability, shape.type(), attention ? model : "any", usage.kernel() + rowsOfX + groups, usage.registers(),
                         usage.spilledBytes())));
             }
         }

@@ -3,6 +3,7 @@ package dev.tandem.cuda;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
@@ -212,8 +213,9 @@ final class CudaForward implements AutoCloseable {
             embed(stream, passes.get(p), p);
         }
         Extent last = passes.getLast().extent();
+        boolean alone = passes.stream().allMatch(pass -> pass.extent().hostRows() == 0);
         // own products leave room for a block beside them, cublasLt's may want whole multiprocessors
-        boolean courier = passes.size() == 1 && last.slots() > 0 && last.hostRows() == 0 && last.has(Part.ATTENTION)
+        boolean courier = passes.size() == 1 && last.slots() > 0 && alone && last.has(Part.ATTENTION)
                 && !linear.finishes(last.rows());
         if (courier) {
             stream.record(left);
@@ -228,7 +230,7 @@ final class CudaForward implements AutoCloseable {
             int sampled = 0;
             for (int p = 0; p < passes.size(); p++) {
                 Pass pass = passes.get(p);
-                attention(stream, pass, p, layer, !courier);
+                attention(stream, pass, p, layer, !courier, alone);
                 int pending = postProjection(stream, pass, p, layer);
                 if (layer + 1 < weights.layers.size()) {
                     preProjection(stream, pass, p, layer + 1, pending);
@@ -239,7 +241,7 @@ final class CudaForward implements AutoCloseable {
             }
         }
         logits(stream, passes);
-        if (courier || passes.stream().anyMatch(pass -> pass.extent().hostRows() > 0)) {
+        if (courier || !alone) {
             stream.waitFor(carried);
         }
     }
@@ -280,10 +282,10 @@ final class CudaForward implements AutoCloseable {
         }
     }
 
-    private void attention(Stream stream, Pass pass, int index, int layer, boolean carries) {
+    private void attention(Stream stream, Pass pass, int index, int layer, boolean carries, boolean alone) {
         Activations a = activations(index);
         Extent extent = pass.extent();
-        attend(stream, a, pass.step(), extent, layer, carries);
+        attend(stream, a, pass.step(), extent, layer, carries, alone);
         if (index == 0) {
             pools.afterAttention(stream, layer);
         }
@@ -400,8 +402,11 @@ final class CudaForward implements AutoCloseable {
                 extent.slots() > 0 ? extent.rows() : Integer.MAX_VALUE);
     }
 
-    /** @param carries whether a block carries rows in flight over the link, where no courier does */
-    private void attend(Stream stream, Activations a, StepBuffer step, Extent extent, int layer, boolean carries) {
+    /**
+     * @param carries whether a block carries rows in flight over the link, where no courier does
+     * @param alone whether no host rows depart meanwhile
+     */
+    private void attend(Stream stream, Activations a, StepBuffer step, Extent extent, int layer, boolean carries, boolean alone) {
         if (!extent.has(Part.ATTENTION)) {
             return;
         }
@@ -416,8 +421,10 @@ final class CudaForward implements AutoCloseable {
         }
         if (extent.tiles() > 0) {
             int splits = prefillSplits(extent);
-            kernels.prefillAttention.launch(
-                    stream, kernels.prefillBlocks(config.kvHeads() * extent.tiles() * splits, multiprocessors), 1,
+            int parts = config.kvHeads() * extent.tiles() * splits;
+            Kernel kernel = alone ? kernels.prefillAttention : kernels.prefillBeside;
+            kernel.launch(
+                    stream, alone ? kernels.prefillBlocks(parts, multiprocessors) : parts, 1,
                     a.queries().address(), tiles, step.tables(), step.tiles(),
                     shape.scoreScale(), a.attended().address(), gpuBlocks, pools.stagingShift(layer), splits, prefillParts.address(),
                     prefillFinished.address(), extent.tiles());

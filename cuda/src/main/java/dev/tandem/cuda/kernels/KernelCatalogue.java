@@ -15,8 +15,8 @@ import java.util.Set;
 public final class KernelCatalogue {
     /** Compute capability with tensor copy engine and programmatic launches. */
     static final int COPY_ENGINE = 90;
-    /** Compute capability with asynchronous products of groups of warps; later ones have others. */
-    private static final int WARP_GROUPS = 90;
+    /** Compute capability with asynchronous products of groups of warps, which later ones do not have: its code is compiled for it alone. */
+    static final int WARP_GROUPS = 90;
     /**
      * Ring of stream.cu. Two blocks share a multiprocessor, of which they take no more than 196 KiB with what each has beside its
      * ring: one size further, the first-level cache is too small for the attention that follows (a sixth slower).
@@ -41,14 +41,18 @@ public final class KernelCatalogue {
         };
     }
 
-    /** Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows. */
+    /**
+     * Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows, and prefill beside others where
+     * that is another.
+     */
     public static List<Unit> units(ModelShape shape, int capability, int sharedMemory) {
         List<String> common = shape.defines();
         Prefill prefill = prefill(shape, capability, sharedMemory);
+        Prefill beside = prefillBeside(shape, sharedMemory);
         List<Unit> units = new ArrayList<>();
         units.add(new Unit("rows", common));
         units.add(new Unit("decode", common));
-        units.add(with(prefill.source(), common, "-DSTAGES=" + prefill.stages()));
+        units.add(prefill.unit(common));
         units.add(new Unit("sample", common));
         units.add(new Unit("flights", common));
         for (int tiles : Kernels.TILES) {
@@ -56,6 +60,9 @@ public final class KernelCatalogue {
         }
         for (int tiles : capability >= COPY_ENGINE ? Kernels.TILES : List.<Integer>of()) {
             units.add(with("stream", common, "-DTILES=" + tiles, "-DSTAGES_OF_RING=" + RING_BYTES / stageBytes(tiles)));
+        }
+        if (!prefill.equals(beside)) {
+            units.add(beside.unit(common));
         }
         return units;
     }
@@ -66,12 +73,21 @@ public final class KernelCatalogue {
      * @param stages of K and V in shared memory
      * @param persistent whether its blocks take one part of a tile after the other
      */
-    record Prefill(String source, int threads, int stages, boolean persistent) {}
+    record Prefill(String source, int threads, int stages, boolean persistent) {
+        private Unit unit(List<String> common) {
+            return with(source, common, "-DSTAGES=" + stages);
+        }
+    }
 
     static Prefill prefill(ModelShape shape, int capability, int sharedMemory) {
         if (capability == WARP_GROUPS && (shape.headWidth() == 64 || shape.headWidth() == 128)) {
             return new Prefill("prefill_groups", 384, 4, true);
         }
+        return prefillBeside(shape, sharedMemory);
+    }
+
+    /** Likewise where host rows must depart meanwhile: one that leaves them registers. */
+    static Prefill prefillBeside(ModelShape shape, int sharedMemory) {
         return new Prefill("prefill", 256, 2 * shape.stageBytes() <= sharedMemory ? 2 : 1, false);
     }
 

@@ -37,8 +37,6 @@ public final class KernelCompiler {
     /** What is joined in front of a source, after the prelude. */
     private static final Map<String, List<String>> PARTS = Map.of(
             "stream", List.of("barriers"), "prefill", List.of("tiles"), "prefill_groups", List.of("barriers", "tiles"));
-    /** Compute capability whose products of warp groups are no later one's: its code is compiled for it alone. */
-    private static final int WARP_GROUPS = 90;
     private static final int HASH_BYTES = 32;
 
     private final Supplier<Nvrtc> nvrtc;
@@ -104,7 +102,7 @@ public final class KernelCompiler {
     }
 
     private static String architecture(int capability) {
-        return "--gpu-architecture=sm_" + capability + (capability == WARP_GROUPS ? "a" : "");
+        return "--gpu-architecture=sm_" + capability + (capability == KernelCatalogue.WARP_GROUPS ? "a" : "");
     }
 
     private static String text(String source) {

@@ -36,6 +36,8 @@ public final class Kernels implements AutoCloseable {
     public final Kernel sumMoved;
     public final Kernel decodeAttention;
     public final Kernel prefillAttention;
+    /** Leaves room on each multiprocessor for host rows that depart; may be the same one. */
+    public final Kernel prefillBeside;
     public final Kernel argmax;
     public final Kernel sample;
     public final Kernel adjust;
@@ -70,7 +72,9 @@ public final class Kernels implements AutoCloseable {
         sumMoved = rows.kernel("sum_moved", 256, 0);
         decodeAttention = modules.get(1).waitingKernel("decode_attention", shape.decodeWarps() * 32, 0);
         prefill = KernelCatalogue.prefill(shape, device.capability(), device.sharedMemoryPerBlock());
-        prefillAttention = modules.get(2).waitingKernel("prefill_attention", prefill.threads(), prefill.stages() * shape.stageBytes());
+        prefillAttention = prefill(modules.get(2), prefill, shape);
+        KernelCatalogue.Prefill beside = KernelCatalogue.prefillBeside(shape, device.sharedMemoryPerBlock());
+        prefillBeside = prefill.equals(beside) ? prefillAttention : prefill(modules.getLast(), beside, shape);
         argmax = modules.get(3).waitingKernel("argmax", 256, 0);
         randomFill = rows.kernel("random_fill", 256, 0);
         courier = modules.get(4).kernel("courier", 256, 0);
@@ -95,7 +99,11 @@ public final class Kernels implements AutoCloseable {
         }
     }
 
-    /** Thread blocks of prefill attention for so many parts of tiles. */
+    private static Kernel prefill(CudaModule module, KernelCatalogue.Prefill prefill, ModelShape shape) {
+        return module.waitingKernel("prefill_attention", prefill.threads(), prefill.stages() * shape.stageBytes());
+    }
+
+    /** Thread blocks of {@link #prefillAttention} for so many parts of tiles; {@link #prefillBeside} has one for each. */
     public int prefillBlocks(int parts, int multiprocessors) {
         return prefill.persistent() ? Math.min(parts, multiprocessors) : parts;
     }

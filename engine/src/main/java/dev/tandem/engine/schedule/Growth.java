@@ -10,7 +10,7 @@ import java.util.Arrays;
  */
 final class Growth {
     private final OutputLengths lengths;
-    /** Tokens held now, and those still to come, of each sequence; those with the most to come first. */
+    /** Tokens held now, and those still to come, of each sequence; those with the most to come last: as they come, mostly. */
     private int[] held = new int[16];
     private double[] coming = new double[16];
     private int count;
@@ -30,7 +30,7 @@ final class Growth {
         }
         double tokens = coming(sequence);
         int at = count++;
-        for (; at > 0 && coming[at - 1] < tokens; at--) {
+        for (; at > 0 && coming[at - 1] > tokens; at--) {
             held[at] = held[at - 1];
             coming[at] = coming[at - 1];
         }
@@ -43,17 +43,17 @@ final class Growth {
         double tokens = coming(candidate);
         double most = 0;
         long now = 0;
-        int earlier = 0;
-        for (; earlier < count && coming[earlier] > tokens; earlier++) {
-            now += held[earlier];
-            most = Math.max(most, now + (earlier + 1) * coming[earlier]);
+        int left = count;
+        for (; left > 0 && coming[left - 1] > tokens; left--) {
+            now += held[left - 1];
+            most = Math.max(most, now + (count - left + 1) * coming[left - 1]);
         }
         long all = now + candidate.length();
-        most = Math.max(most, all + (earlier + 1) * tokens);
-        for (int i = earlier; i < count; i++) {
-            now += held[i];
-            all += held[i];
-            most = Math.max(most, all + (i + 2) * coming[i]);
+        most = Math.max(most, all + (count - left + 1) * tokens);
+        for (; left > 0; left--) {
+            now += held[left - 1];
+            all += held[left - 1];
+            most = Math.max(most, all + (count - left + 2) * coming[left - 1]);
         }
         return (int) Math.ceil(most) - (int) now;
     }
