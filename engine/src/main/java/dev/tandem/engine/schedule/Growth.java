@@ -9,11 +9,14 @@ import java.util.Arrays;
  * these moments (the "past-future scheduler", Gong et al., ASPLOS 2025, takes it of sampled lengths; these are means).
  */
 final class Growth {
+    /** Fractions of a token in which what is still to come is kept. */
+    private static final int FRACTIONS = 16;
+
     private final OutputLengths lengths;
-    /** Tokens held now, and those still to come, of each sequence; those with the most to come last: as they come, mostly. */
-    private int[] held = new int[16];
-    private double[] coming = new double[16];
+    /** What each sequence has to come, in fractions, above the tokens that it holds now; in ascending order once asked. */
+    private long[] sequences = new long[64];
     private int count;
+    private boolean sorted;
 
     Growth(OutputLengths lengths) {
         this.lengths = lengths;
@@ -24,38 +27,50 @@ final class Growth {
     }
 
     void add(Sequence sequence) {
-        if (count == held.length) {
-            held = Arrays.copyOf(held, 2 * count);
-            coming = Arrays.copyOf(coming, 2 * count);
+        if (count == sequences.length) {
+            sequences = Arrays.copyOf(sequences, 2 * count);
         }
-        double tokens = coming(sequence);
-        int at = count++;
-        for (; at > 0 && coming[at - 1] > tokens; at--) {
-            held[at] = held[at - 1];
-            coming[at] = coming[at - 1];
+        long packed = Math.round(coming(sequence) * FRACTIONS) << 32 | sequence.length();
+        int at = count;
+        if (sorted) {
+            int found = Arrays.binarySearch(sequences, 0, count, packed);
+            at = found < 0 ? -found - 1 : found;
+            System.arraycopy(sequences, at, sequences, at + 1, count - at);
         }
-        held[at] = sequence.length();
-        coming[at] = tokens;
+        sequences[at] = packed;
+        count++;
     }
 
     /** Tokens at the most, one more sequence among them, beyond those that the others hold now. */
     int mostWith(Sequence candidate) {
+        if (!sorted) {
+            Arrays.sort(sequences, 0, count);
+            sorted = true;
+        }
         double tokens = coming(candidate);
         double most = 0;
         long now = 0;
         int left = count;
-        for (; left > 0 && coming[left - 1] > tokens; left--) {
-            now += held[left - 1];
-            most = Math.max(most, now + (count - left + 1) * coming[left - 1]);
+        for (; left > 0 && coming(left - 1) > tokens; left--) {
+            now += held(left - 1);
+            most = Math.max(most, now + (count - left + 1) * coming(left - 1));
         }
         long all = now + candidate.length();
         most = Math.max(most, all + (count - left + 1) * tokens);
         for (; left > 0; left--) {
-            now += held[left - 1];
-            all += held[left - 1];
-            most = Math.max(most, all + (count - left + 2) * coming[left - 1]);
+            now += held(left - 1);
+            all += held(left - 1);
+            most = Math.max(most, all + (count - left + 2) * coming(left - 1));
         }
         return (int) Math.ceil(most) - (int) now;
+    }
+
+    private int held(int index) {
+        return (int) sequences[index];
+    }
+
+    private double coming(int index) {
+        return (double) (sequences[index] >> 32) / FRACTIONS;
     }
 
     private double coming(Sequence sequence) {

@@ -208,7 +208,7 @@ public final class StepDraft {
 
     /** Gives up a host sequence's KV; it is computed again. */
     public void dropFromHost(Sequence sequence) {
-        growths.clear();
+        growths.remove(Place.HOST);
         freeHost += sequence.table().count();
         drops.add(sequence);
     }
@@ -247,7 +247,9 @@ public final class StepDraft {
     public void start(Sequence sequence, int rows, KvReader reader) {
         Row row = new Row(sequence, rows, reader);
         starts.add(row);
-        growths.clear();
+        if (growths.containsKey(reader.place())) {
+            growths.get(reader.place()).add(sequence);
+        }
         int blocks = kv.blocksFor(reader.place(), sequence.length());
         if (reader.place() == Place.GPU) {
             freeGpu -= blocks;
@@ -268,7 +270,7 @@ public final class StepDraft {
         Row row = batches.get(0).remove(index);
         loads.get(0).add(row, -1);
         starts.remove(row);
-        growths.clear();
+        growths.remove(Place.HOST);
         freeHost += kv.blocksFor(Place.HOST, row.sequence().length());
     }
 
