@@ -106,11 +106,6 @@ final class Contest implements Policy {
         }
     }
 
-    @Override
-    public void hostLost(String why) {
-        rules.hostLost(why);
-    }
-
     private void count(Counted step, double achieved) {
         switch (phase) {
             case MEASURING -> incumbent.add(step.work(), step.aToken(), achieved);
@@ -169,8 +164,8 @@ final class Contest implements Policy {
     private void judge() {
         double share = share();
         LOG.log(
-                Level.INFO, "apex: {0} did {1} times as much as {2}, over {3} steps each", overlaps ? "async-overlap" : "its rules", share,
-                overlaps ? "its rules" : "async-overlap", limits.window());
+                Level.INFO, "apex: {0} did {1} times as much as {2}", overlaps ? "async-overlap" : "its rules", share,
+                overlaps ? "its rules" : "async-overlap");
         if (share >= CLEARLY) {
             pause = limits.pause();
         } else {
