@@ -6,8 +6,10 @@ import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.model.config.DataType;
 import java.util.LinkedHashSet;
 import java.util.Locale;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.stream.Stream;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 
@@ -50,13 +52,24 @@ final class BenchKernelsCommand implements Callable<Integer> {
             boolean attention = unit.source().equals("decode") || unit.source().startsWith("prefill");
             // other kernels depend on no head size: the first model's stand for all
             if (attention || first) {
-                String tiles = unit.defines().stream().filter(define -> define.startsWith("-DTILES=")).findFirst().orElse("");
-                String rowsOfX = tiles.isEmpty() ? "" : " " + 8 * Integer.parseInt(tiles.substring("-DTILES=".length())) + " rows";
-                String groups = unit.source().equals("prefill_groups") ? " of groups" : "";
+                String rowsOfX = rowsOf(unit).map(count -> " " + count + " rows").orElse("");
                 compiler.compile(unit.source(), capability, unit.defines()).usage().forEach(usage -> rows.add(new Row(
-                        capability, shape.type(), attention ? model : "any", usage.kernel() + rowsOfX + groups, usage.registers(),
+                        capability, shape.type(), attention ? model : "any", usage.kernel() + rowsOfX, usage.registers(),
                         usage.spilledBytes())));
             }
+        }
+    }
+
+    /** Rows of x that a product's kernel is made for. */
+    private static Optional<Integer> rowsOf(KernelCatalogue.Unit unit) {
+        return Stream.of(new Define("-DTILES=", 8), new Define("-DTOKENS=", 1))
+                .flatMap(define -> unit.defines().stream().filter(text -> text.startsWith(define.name())).map(define::rows))
+                .findFirst();
+    }
+
+    private record Define(String name, int rowsEach) {
+        int rows(String text) {
+            return rowsEach * Integer.parseInt(text.substring(name.length()));
         }
     }
 }

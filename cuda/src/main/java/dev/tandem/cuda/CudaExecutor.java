@@ -247,6 +247,7 @@ public final class CudaExecutor implements Executor {
         }
         // prompts that wait fill steps to the last token
         forward.linear().measure(stream, forward.activations(), options.maxBatchTokens());
+        forward.activations().clear(stream);
     }
 
     /** Which products decode steps use. */

@@ -3,7 +3,6 @@ package dev.tandem.cuda;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Event;
-import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
@@ -22,8 +21,7 @@ import java.util.Set;
  * A decoder of the Llama family as a sequence of kernels: embed, then for each layer norm, q k v, rotation and KV store,
  * attention, output, norm, gate and up, down; then logits and the most probable tokens. Enqueues and returns.
  *
- * <p>Steps of at most {@link Kernels#SKINNY_ROWS} rows use the project's own products, whose partial sums the next row-wise
- * kernel adds up; larger ones cublasLt.
+ * <p>Small steps use the project's own products, whose partial sums the next row-wise kernel adds up; larger ones cublasLt ({@link Linear}).
  *
  * <p>Owned by: engine thread.
  */
@@ -213,9 +211,8 @@ final class CudaForward implements AutoCloseable {
             embed(stream, passes.get(p), p);
         }
         Extent last = passes.getLast().extent();
-        boolean alone = passes.stream().allMatch(pass -> pass.extent().hostRows() == 0);
         // own products leave room for a block beside them, cublasLt's may want whole multiprocessors
-        boolean courier = passes.size() == 1 && last.slots() > 0 && alone && last.has(Part.ATTENTION)
+        boolean courier = passes.size() == 1 && last.slots() > 0 && last.hostRows() == 0 && last.has(Part.ATTENTION)
                 && !linear.finishes(last.rows());
         if (courier) {
             stream.record(left);
@@ -230,7 +227,7 @@ final class CudaForward implements AutoCloseable {
             int sampled = 0;
             for (int p = 0; p < passes.size(); p++) {
                 Pass pass = passes.get(p);
-                attention(stream, pass, p, layer, !courier, alone);
+                attention(stream, pass, p, layer, !courier);
                 int pending = postProjection(stream, pass, p, layer);
                 if (layer + 1 < weights.layers.size()) {
                     preProjection(stream, pass, p, layer + 1, pending);
@@ -241,7 +238,7 @@ final class CudaForward implements AutoCloseable {
             }
         }
         logits(stream, passes);
-        if (courier || !alone) {
+        if (courier || passes.stream().anyMatch(pass -> pass.extent().hostRows() > 0)) {
             stream.waitFor(carried);
         }
     }
@@ -282,10 +279,10 @@ final class CudaForward implements AutoCloseable {
         }
     }
 
-    private void attention(Stream stream, Pass pass, int index, int layer, boolean carries, boolean alone) {
+    private void attention(Stream stream, Pass pass, int index, int layer, boolean carries) {
         Activations a = activations(index);
         Extent extent = pass.extent();
-        attend(stream, a, pass.step(), extent, layer, carries, alone);
+        attend(stream, a, pass.step(), extent, layer, carries);
         if (index == 0) {
             pools.afterAttention(stream, layer);
         }
@@ -402,11 +399,8 @@ final class CudaForward implements AutoCloseable {
                 extent.slots() > 0 ? extent.rows() : Integer.MAX_VALUE);
     }
 
-    /**
-     * @param carries whether a block carries rows in flight over the link, where no courier does
-     * @param alone whether no host rows depart meanwhile
-     */
-    private void attend(Stream stream, Activations a, StepBuffer step, Extent extent, int layer, boolean carries, boolean alone) {
+    /** @param carries whether a block carries rows in flight over the link, where no courier does */
+    private void attend(Stream stream, Activations a, StepBuffer step, Extent extent, int layer, boolean carries) {
         if (!extent.has(Part.ATTENTION)) {
             return;
         }
@@ -421,10 +415,8 @@ final class CudaForward implements AutoCloseable {
         }
         if (extent.tiles() > 0) {
             int splits = prefillSplits(extent);
-            int parts = config.kvHeads() * extent.tiles() * splits;
-            Kernel kernel = alone ? kernels.prefillAttention : kernels.prefillBeside;
-            kernel.launch(
-                    stream, alone ? kernels.prefillBlocks(parts, multiprocessors) : parts, 1,
+            kernels.prefillAttention.launch(
+                    stream, kernels.prefillBlocks(config.kvHeads() * extent.tiles() * splits, multiprocessors), 1,
                     a.queries().address(), tiles, step.tables(), step.tiles(),
                     shape.scoreScale(), a.attended().address(), gpuBlocks, pools.stagingShift(layer), splits, prefillParts.address(),
                     prefillFinished.address(), extent.tiles());

@@ -46,8 +46,12 @@ final class CudaWeights implements AutoCloseable {
     private final DeviceBuffer memory;
     private final boolean dummy;
     private long next;
-    /** As the copy engine sees the matrices; empty where there is none. */
-    record Maps(TensorMap qkv, TensorMap output, TensorMap gateUp, TensorMap down) {}
+    /**
+     * As the copy engine sees the matrices; empty where there is none.
+     *
+     * @param gatePairs gate and up by turns, 8 rows each
+     */
+    record Maps(TensorMap qkv, TensorMap output, TensorMap gateUp, TensorMap gatePairs, TensorMap down) {}
 
     final List<Maps> maps = new ArrayList<>();
     final Optional<TensorMap> headMap;
@@ -85,6 +89,7 @@ final class CudaWeights implements AutoCloseable {
                         map(device, layer.qkv(), shape.qkv(), shape.hidden()),
                         map(device, layer.output(), shape.hidden(), shape.queries()),
                         map(device, layer.gateUp(), 2 * shape.intermediate(), shape.hidden()),
+                        TensorMap.pairs(device, layer.gateUp(), shape.intermediate(), shape.hidden(), shape.type()),
                         map(device, layer.down(), shape.hidden(), shape.intermediate()))));
                 headMap = Optional.of(map(device, head, shape.vocabulary(), shape.hidden()));
             } else {

@@ -7,28 +7,38 @@ import dev.tandem.cuda.device.TensorMap;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.MatrixProducts;
 import dev.tandem.cuda.kernels.MatrixProducts.Result;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.function.Function;
+import java.util.function.Supplier;
+import java.util.function.ToLongFunction;
 
 /**
- * A layer's matrix products. For few rows, where reading the weights is all that counts, the project's own kernels: they
- * leave partial sums, which the next row-wise kernel adds up. For more rows cublasLt, which adds to the residual stream.
+ * A layer's matrix products. For few rows, where reading the weights is all that counts, the project's own kernels, on Hopper for up to
+ * 192 where they are faster: they leave partial sums, which the next row-wise kernel adds up. For more rows cublasLt, which adds
+ * to the residual stream.
  *
  * <p>Owned by: engine thread.
  */
 final class Linear implements AutoCloseable {
     /** Rows of a product of cublasLt are rounded up to this: fewer shapes to choose algorithms for. */
     static final int ROW_STEP = 64;
-    /** Weight rows of a block: skinny.cu, stream.cu. */
+    /** Weight rows of a block: skinny.cu; stream.cu and broad.cu. */
     private static final int SKINNY_STRIP = 256;
-    private static final int STREAM_STRIP = 128;
+    private static final int STRIP = 128;
     /** Steps of 32 columns below which a split is not worth its partial sums. */
     private static final int LEAST_STEPS = 8;
     private static final int MOST_SPLITS = 16;
+    /** What a block of broad.cu takes beside its stages of 64 columns, in stages: the first ones' way, and storing its sums. */
+    private static final int BROAD_FIXED_STAGES = 8;
+    /** Fewer rows are not worth measuring broad.cu for. */
+    private static final int LEAST_BROAD_ROWS = 17;
+    /** Layers whose weights take turns when algorithms are measured: together more than the cache holds. */
+    private static final int MEASURED_LAYERS = 4;
 
     /** Who computes products. */
     enum Method {
@@ -36,11 +46,13 @@ final class Linear implements AutoCloseable {
         STREAM,
         /** skinny.cu: partial sums; weights go straight to registers. */
         SKINNY,
+        /** broad.cu: partial sums; groups of warps multiply what the tensor copy engine brings. */
+        BROAD,
         /** cublasLt: finished results. */
         LIBRARY
     }
 
-    private record XShape(long address, int depth, int boxRows) {}
+    private record XShape(long address, int rows, int depth, int boxRows) {}
 
     private final Device device;
     private final Kernels kernels;
@@ -50,8 +62,8 @@ final class Linear implements AutoCloseable {
     private final DeviceBuffer logits;
     private final DeviceBuffer partials;
     private final Map<XShape, TensorMap> xMaps = new HashMap<>();
-    /** By tiles of 8 rows. */
-    private final Map<Integer, Method> methods = new TreeMap<>();
+    /** By the most rows that it is for: what stream.cu and broad.cu are compiled for. */
+    private final TreeMap<Integer, Method> methods = new TreeMap<>();
 
     /** @param logits [sampled rows, vocabulary] fp32 */
     Linear(Device device, Kernels kernels, MatrixProducts library, CudaWeights weights, ModelShape shape, DeviceBuffer logits) {
@@ -61,14 +73,19 @@ final class Linear implements AutoCloseable {
         this.weights = weights;
         this.shape = shape;
         this.logits = logits;
-        long widest = 0;
-        for (boolean streams : new boolean[] {false, true}) {
-            widest = Math.max(widest, (long) splits(shape.qkv(), shape.hidden(), streams) * shape.qkv());
-            widest = Math.max(widest, (long) splits(shape.hidden(), shape.queries(), streams) * shape.hidden());
-            widest = Math.max(widest, (long) splits(shape.hidden(), shape.intermediate(), streams) * shape.hidden());
+        Kernels.TILES.forEach(tiles -> methods.put(8 * tiles, available(8 * tiles).getFirst()));
+        if (kernels.broad()) {
+            Kernels.BROAD_ROWS.forEach(rows -> methods.putIfAbsent(rows, Method.BROAD));
         }
-        Kernels.TILES.forEach(tiles -> methods.put(tiles, available().getFirst()));
-        this.partials = device.allocate(4L * Kernels.SKINNY_ROWS * widest, "partial sums");
+        long most = 0;
+        for (int rows : methods.keySet()) {
+            for (Method method : available(rows)) {
+                most = Math.max(most, (long) rows * splits(shape.qkv(), shape.hidden(), method) * shape.qkv());
+                most = Math.max(most, (long) rows * splits(shape.hidden(), shape.queries(), method) * shape.hidden());
+                most = Math.max(most, (long) rows * splits(shape.hidden(), shape.intermediate(), method) * shape.hidden());
+            }
+        }
+        this.partials = device.allocate(4 * most, "partial sums");
     }
 
     static int roundUp(int rows) {
@@ -81,28 +98,45 @@ final class Linear implements AutoCloseable {
     }
 
     private Method method(int rows) {
-        return rows <= Kernels.SKINNY_ROWS ? methods.get(Kernels.tiles(rows)) : Method.LIBRARY;
+        Map.Entry<Integer, Method> chosen = methods.ceilingEntry(rows);
+        return chosen == null ? Method.LIBRARY : chosen.getValue();
     }
 
-    /** What was chosen for each number of rows up to {@link Kernels#SKINNY_ROWS}. */
+    /** What was chosen for each number of rows that there is a choice for. */
     String chosen() {
         StringBuilder text = new StringBuilder();
-        methods.forEach((tiles, method) -> text.append(text.isEmpty() ? "" : ", ")
-                .append("up to ").append(8 * tiles).append(" rows ").append(method.name().toLowerCase(Locale.ROOT)));
+        methods.forEach((rows, method) -> text.append(text.isEmpty() ? "" : ", ")
+                .append("up to ").append(rows).append(" rows ").append(method.name().toLowerCase(Locale.ROOT)));
         return text.toString();
     }
 
-    /** The methods there are for few rows on this GPU. */
-    List<Method> available() {
-        return kernels.streams() ? List.of(Method.STREAM, Method.SKINNY, Method.LIBRARY) : List.of(Method.SKINNY, Method.LIBRARY);
+    /** The most rows of each choice, ascending. */
+    List<Integer> choices() {
+        return List.copyOf(methods.keySet());
+    }
+
+    /** The methods there are for so many rows on this GPU. */
+    List<Method> available(int rows) {
+        List<Method> methods = new ArrayList<>();
+        if (kernels.streams() && rows <= Kernels.SKINNY_ROWS) {
+            methods.add(Method.STREAM);
+        }
+        if (rows <= Kernels.SKINNY_ROWS) {
+            methods.add(Method.SKINNY);
+        }
+        if (kernels.broad() && rows >= LEAST_BROAD_ROWS) {
+            methods.add(Method.BROAD);
+        }
+        methods.add(Method.LIBRARY);
+        return methods;
     }
 
     /** Takes a method for so many rows. */
     void choose(int rows, Method method) {
-        methods.put(Kernels.tiles(rows), method);
+        methods.put(methods.ceilingKey(rows), method);
     }
 
-    /** [splits][rows][width] fp32 of the last product of few rows. */
+    /** [splits][rows][width] fp32 of the last product that is not finished. */
     long partials() {
         return partials.address();
     }
@@ -145,26 +179,22 @@ final class Linear implements AutoCloseable {
         return 0;
     }
 
-    /** Few rows: with the activation, to the activation buffer; else to the gate and up buffer. */
+    /** To the activation buffer, or finished to the gate and up buffer. */
     void gateUp(Stream stream, Activations a, int layer, int rows) {
-        int width = shape.intermediate();
+        int n = 2 * shape.intermediate();
+        int depth = shape.hidden();
         long matrix = weights.layers.get(layer).gateUp();
-        if (finishes(rows)) {
-            library.multiply(
-                    stream, matrix, 2 * width, shape.hidden(), a.normed().address(), roundUp(rows),
-                    a.gateUp().address(), Result.NARROW);
-            return;
-        }
-        boolean streams = method(rows) == Method.STREAM;
-        int strips = strips(2 * width, streams);
-        if (streams) {
-            kernels.streamSwiglu(rows).launch(
-                    stream, strips, 1, weights.maps.get(layer).gateUp(), xMap(a.normed(), shape.hidden(), rows),
-                    a.activation().address(), rows, 2 * width, shape.hidden());
-        } else {
-            kernels.skinnySwiglu(rows).launch(
-                    stream, strips, 1, matrix, a.normed().address(), a.activation().address(), rows, 2 * width,
-                    shape.hidden());
+        Method method = method(rows);
+        int strips = strips(n, method);
+        long out = a.activation().address();
+        switch (method) {
+            case STREAM -> kernels.streamSwiglu(rows).launch(
+                    stream, strips, 1, weights.maps.get(layer).gateUp(), xMap(a.normed(), depth, rows, method), out, rows, n, depth);
+            case SKINNY -> kernels.skinnySwiglu(rows).launch(stream, strips, 1, matrix, a.normed().address(), out, rows, n, depth);
+            case BROAD -> kernels.broadSwiglu(rows).launch(
+                    stream, strips, 1, weights.maps.get(layer).gatePairs(), xMap(a.normed(), depth, rows, method), out, rows, n, depth);
+            case LIBRARY -> library.multiply(
+                    stream, matrix, n, depth, a.normed().address(), roundUp(rows), a.gateUp().address(), Result.NARROW);
         }
     }
 
@@ -176,59 +206,57 @@ final class Linear implements AutoCloseable {
                     logits.address(), Result.WIDE);
             return;
         }
-        boolean streams = method(rows) == Method.STREAM;
-        int strips = strips(shape.vocabulary(), streams);
-        if (streams) {
-            kernels.stream(rows).launch(
-                    stream, strips, 1, weights.headMap.orElseThrow(), xMap(a.normed(), shape.hidden(), rows),
-                    logits.address(), rows, shape.vocabulary(), shape.hidden());
-        } else {
-            kernels.skinny(rows).launch(
-                    stream, strips, 1, weights.head, a.normed().address(), logits.address(), rows,
-                    shape.vocabulary(), shape.hidden());
-        }
+        sums(stream, weights.head, () -> weights.headMap.orElseThrow(), shape.vocabulary(), shape.hidden(), a.normed(), rows, 1, logits);
     }
 
     private int few(
             Stream stream, int layer, long matrix, Function<CudaWeights.Maps, TensorMap> map, int n, int depth, DeviceBuffer x, int rows) {
-        boolean streams = method(rows) == Method.STREAM;
-        int splits = splits(n, depth, streams);
-        int strips = strips(n, streams);
-        if (streams) {
-            kernels.stream(rows).launch(
-                    stream, strips, splits, map.apply(weights.maps.get(layer)), xMap(x, depth, rows), partials.address(), rows, n, depth);
-        } else {
-            kernels.skinny(rows).launch(stream, strips, splits, matrix, x.address(), partials.address(), rows, n, depth);
-        }
+        int splits = splits(n, depth, method(rows));
+        sums(stream, matrix, () -> map.apply(weights.maps.get(layer)), n, depth, x, rows, splits, partials);
         return splits;
     }
 
-    private TensorMap xMap(DeviceBuffer x, int depth, int rows) {
-        int boxRows = 8 * Kernels.tiles(rows);
-        return xMaps.computeIfAbsent(
-                new XShape(x.address(), depth, boxRows),
-                key -> TensorMap.of(device, key.address(), boxRows, depth, boxRows, shape.type()));
+    /** out [splits][rows][n] fp32. */
+    private void sums(
+            Stream stream, long matrix, Supplier<TensorMap> map, int n, int depth, DeviceBuffer x, int rows, int splits, DeviceBuffer out) {
+        Method method = method(rows);
+        int strips = strips(n, method);
+        switch (method) {
+            case STREAM -> kernels.stream(rows).launch(
+                    stream, strips, splits, map.get(), xMap(x, depth, rows, method), out.address(), rows, n, depth);
+            case SKINNY -> kernels.skinny(rows).launch(stream, strips, splits, matrix, x.address(), out.address(), rows, n, depth);
+            case BROAD -> kernels.broad(rows).launch(
+                    stream, strips, splits, map.get(), xMap(x, depth, rows, method), out.address(), rows, n, depth);
+            case LIBRARY -> throw new IllegalArgumentException("the library leaves finished results");
+        }
     }
 
-    private static int strips(int n, boolean streams) {
-        int strip = streams ? STREAM_STRIP : SKINNY_STRIP;
+    private TensorMap xMap(DeviceBuffer x, int depth, int rows, Method method) {
+        int boxRows = method == Method.BROAD ? Kernels.broadRows(rows) : 8 * Kernels.tiles(rows);
+        return xMaps.computeIfAbsent(
+                new XShape(x.address(), roundUp(rows), depth, boxRows),
+                key -> TensorMap.of(device, key.address(), key.rows(), depth, boxRows, shape.type()));
+    }
+
+    private static int strips(int n, Method method) {
+        int strip = method == Method.SKINNY ? SKINNY_STRIP : STRIP;
         return (n + strip - 1) / strip;
     }
 
     /**
      * Splits of the depth so that the blocks fill whole waves of the multiprocessors; each costs partial sums, about a
-     * fiftieth of the product.
+     * fiftieth of the product. A wave of broad.cu, whose blocks have a multiprocessor to themselves, has its own beginning and end.
      */
-    private int splits(int n, int depth, boolean streams) {
-        int strips = strips(n, streams);
-        int slots = device.multiprocessors() * (streams ? 2 : 1);
+    private int splits(int n, int depth, Method method) {
+        int strips = strips(n, method);
+        int slots = device.multiprocessors() * (method == Method.STREAM ? 2 : 1);
         int most = Math.max(1, Math.min(MOST_SPLITS, depth / 32 / LEAST_STEPS));
+        double fixed = method == Method.BROAD ? BROAD_FIXED_STAGES * 64.0 / depth : 0;
         int best = 1;
         double least = Double.MAX_VALUE;
         for (int splits = 1; splits <= most; splits++) {
-            int blocks = strips * splits;
-            double waves = (blocks + slots - 1) / slots;
-            double cost = waves / blocks * (1 + 0.02 * splits);
+            double waves = (strips * splits + slots - 1) / slots;
+            double cost = waves * (1.0 / splits + fixed) * (1 + 0.02 * splits);
             if (cost < least) {
                 least = cost;
                 best = splits;
@@ -237,29 +265,32 @@ final class Linear implements AutoCloseable {
         return best;
     }
 
-    /** Chooses cublasLt's algorithms for steps of so many rows. */
+    /** Chooses cublasLt's algorithms for steps of so many rows; overwrites the activations. */
     void measure(Stream stream, Activations a, int rows) {
-        int padded = roundUp(rows);
-        CudaWeights.Layer layer = weights.layers.getFirst();
-        library.measure(
-                stream, layer.qkv(), shape.qkv(), shape.hidden(), a.normed().address(), padded, a.qkv().address(),
-                Result.NARROW);
-        library.measure(
-                stream, layer.output(), shape.hidden(), shape.queries(), a.attended().address(), padded,
-                a.residual().address(), Result.WIDE_ADDED);
-        library.measure(
-                stream, layer.gateUp(), 2 * shape.intermediate(), shape.hidden(), a.normed().address(), padded,
-                a.gateUp().address(), Result.NARROW);
-        library.measure(
-                stream, layer.down(), shape.hidden(), shape.intermediate(), a.activation().address(), padded,
-                a.residual().address(), Result.WIDE_ADDED);
+        measure(stream, CudaWeights.Layer::qkv, shape.qkv(), shape.hidden(), a.normed(), rows, a.qkv(), Result.NARROW);
+        measure(stream, CudaWeights.Layer::output, shape.hidden(), shape.queries(), a.attended(), rows, a.residual(), Result.WIDE_ADDED);
+        measure(stream, CudaWeights.Layer::gateUp, 2 * shape.intermediate(), shape.hidden(), a.normed(), rows, a.gateUp(), Result.NARROW);
+        measure(stream, CudaWeights.Layer::down, shape.hidden(), shape.intermediate(), a.activation(), rows, a.residual(), Result.WIDE_ADDED);
     }
 
-    /** Chooses the algorithm of the output head for so many sampled rows. */
+    private void measure(
+            Stream stream, ToLongFunction<CudaWeights.Layer> matrix, int n, int depth, DeviceBuffer x, int rows, DeviceBuffer out,
+            Result result) {
+        List<Long> matrices = weights.layers.stream().limit(MEASURED_LAYERS).map(matrix::applyAsLong).toList();
+        fillRandom(stream, x, (long) roundUp(rows) * depth);
+        library.measure(stream, matrices, n, depth, x.address(), roundUp(rows), out.address(), result);
+    }
+
+    /** Chooses the algorithm of the output head for so many sampled rows; overwrites the normed rows. */
     void measureHead(Stream stream, Activations a, int sampled) {
+        fillRandom(stream, a.normed(), (long) roundUp(sampled) * shape.hidden());
         library.measure(
-                stream, weights.head, shape.vocabulary(), shape.hidden(), a.normed().address(), roundUp(sampled),
+                stream, List.of(weights.head), shape.vocabulary(), shape.hidden(), a.normed().address(), roundUp(sampled),
                 logits.address(), Result.WIDE);
+    }
+
+    private void fillRandom(Stream stream, DeviceBuffer buffer, long count) {
+        kernels.randomFill.launch(stream, device.multiprocessors() * 4, 1, buffer.address(), count, Integer.MAX_VALUE, Integer.MAX_VALUE, 1L, 0f, 1f);
     }
 
     @Override

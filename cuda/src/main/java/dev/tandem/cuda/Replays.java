@@ -17,7 +17,7 @@ import java.util.Map;
 final class Replays implements AutoCloseable {
     /** Above {@link Kernels#SKINNY_ROWS}, products are rounded up to so many rows anyway. */
     static final int BUCKET_STEP = 64;
-    private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
+    private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96};
     /** Tiles of prompts in a graph's step beyond those of one long chunk. */
     private static final int MORE_TILES = 4;
 

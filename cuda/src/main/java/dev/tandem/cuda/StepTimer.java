@@ -56,16 +56,19 @@ public final class StepTimer implements AutoCloseable {
     public record StepTime(int rows, int context, double whole, double products, double attention, double rowWise) {}
 
     /**
-     * For each number of rows that has kernels of our own, takes the method whose products and activations of all layers
+     * For each number of rows that has kernels of our own and fits {@code inputs}, takes the method whose products and activations of all layers
      * need least time. Methods take turns and the least time of each counts: whatever disturbs a machine that has just
      * begun, disturbs one round.
      */
     void chooseMethods(StepBuffer inputs) {
         Linear linear = forward.linear();
-        for (int tiles : Kernels.TILES) {
-            int rows = 8 * tiles;
-            Extent extent = new Extent(rows, rows, true, 0, 0).only(LINEAR);
-            List<Method> methods = linear.available();
+        for (int rows : linear.choices()) {
+            if (rows > inputs.rowCapacity()) {
+                break;
+            }
+            int sampled = rows <= Kernels.SKINNY_ROWS ? rows : FEW_ROWS; // there may be no logits for more
+            Extent extent = new Extent(rows, sampled, true, 0, 0).only(LINEAR);
+            List<Method> methods = linear.available(rows);
             List<Graph> graphs = new ArrayList<>();
             for (Method method : methods) {
                 linear.choose(rows, method);

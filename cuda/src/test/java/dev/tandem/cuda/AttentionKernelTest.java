@@ -4,7 +4,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cuda.device.DeviceBuffer;
-import dev.tandem.cuda.device.Kernel;
 import dev.tandem.model.config.RopeFrequencies;
 import java.util.Arrays;
 import java.util.stream.IntStream;
@@ -228,21 +227,19 @@ class AttentionKernelTest {
                 DeviceBuffer cache = rig.putHalves(pool.values);
                 DeviceBuffer finished = rig.zeros(4L * step.tileCount() * shape.config().kvHeads());
                 for (int splits : new int[] {1, 2, 3, 8, 2}) {
-                    int pieces = step.tileCount() * shape.config().kvHeads() * splits;
-                    DeviceBuffer parts = rig.poisoned(4L * pieces * 256 * (shape.headWidth() / 2 + 4));
-                    for (boolean beside : new boolean[] {false, true}) {
-                        DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
-                        Kernel kernel = beside ? rig.kernels.prefillBeside : rig.kernels.prefillAttention;
-                        kernel.launch(
-                                rig.stream, beside ? pieces : rig.kernels.prefillBlocks(pieces, 5), 1, queries.address(),
-                                cache.address(), step.tables(), step.tiles(), shape.scoreScale(), out.address(), Integer.MAX_VALUE, 0,
-                                splits, parts.address(), finished.address(), step.tileCount());
-                        float[] actual = rig.halves(out, rows * shape.queries());
-                        row = 0;
-                        for (int i = 0; i < counts.length; i++) {
-                            for (int token = 0; token < counts[i]; token++, row++) {
-                                check(rig, pool, q, actual, row, i, starts[i] + token + 1);
-                            }
+                    DeviceBuffer parts = rig.poisoned(
+                            4L * step.tileCount() * shape.config().kvHeads() * splits * 256 * (shape.headWidth() / 2 + 4));
+                    DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
+                    rig.kernels.prefillAttention.launch(
+                            rig.stream, rig.kernels.prefillBlocks(shape.config().kvHeads() * step.tileCount() * splits, 5), 1,
+                            queries.address(), cache.address(),
+                            step.tables(), step.tiles(), shape.scoreScale(), out.address(), Integer.MAX_VALUE, 0, splits,
+                            parts.address(), finished.address(), step.tileCount());
+                    float[] actual = rig.halves(out, rows * shape.queries());
+                    row = 0;
+                    for (int i = 0; i < counts.length; i++) {
+                        for (int token = 0; token < counts[i]; token++, row++) {
+                            check(rig, pool, q, actual, row, i, starts[i] + token + 1);
                         }
                     }
                 }

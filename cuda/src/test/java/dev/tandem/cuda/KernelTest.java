@@ -76,11 +76,7 @@ class KernelTest {
                 DeviceBuffer out = rig.poisoned(4L * splits * rows * n);
                 rig.kernels.skinny(rows).launch(
                         rig.stream, (n + 255) / 256, splits, weights.address(), padded.address(), out.address(), rows, n, depth);
-                float[] parts = rig.floats(out, splits * rows * n);
-                float[] sums = new float[rows * n];
-                for (int i = 0; i < parts.length; i++) {
-                    sums[i % sums.length] += parts[i];
-                }
+                float[] sums = sumOfParts(rig.floats(out, splits * rows * n), rows * n);
                 double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
                 assertThat(GpuRig.error(sums, expected)).as("%d rows", rows).isLessThan(1e-5);
                 if (rig.kernels.streams()) {
@@ -90,11 +86,7 @@ class KernelTest {
                     DeviceBuffer streamed = rig.poisoned(4L * splits * rows * n);
                     rig.kernels.stream(rows).launch(
                             rig.stream, (n + 127) / 128, splits, ws, xs, streamed.address(), rows, n, depth);
-                    float[] others = rig.floats(streamed, splits * rows * n);
-                    float[] totals = new float[rows * n];
-                    for (int i = 0; i < others.length; i++) {
-                        totals[i % totals.length] += others[i];
-                    }
+                    float[] totals = sumOfParts(rig.floats(streamed, splits * rows * n), rows * n);
                     assertThat(GpuRig.error(totals, expected)).as("%d rows by the copy engine", rows).isLessThan(1e-5);
                 }
             }
@@ -112,11 +104,7 @@ class KernelTest {
             for (int rows : List.of(1, 7, 24, 50)) {
                 float[] x = rig.halves(rows * depth, 1);
                 double[] both = ReferenceOps.matmul(x, matrix(w, 2 * width, depth), rows);
-                double[] expected = new double[rows * width];
-                for (int i = 0; i < expected.length; i++) {
-                    double gate = both[i / width * 2 * width + i % width];
-                    expected[i] = gate / (1 + Math.exp(-gate)) * both[i / width * 2 * width + width + i % width];
-                }
+                double[] expected = activation(x, w, rows, width, depth);
                 DeviceBuffer padded = rig.putHalves(Arrays.copyOf(x, Kernels.SKINNY_ROWS * depth));
                 DeviceBuffer out = rig.poisoned(2L * rows * width);
                 rig.kernels.skinnySwiglu(rows).launch(
@@ -147,6 +135,78 @@ class KernelTest {
 
     @ParameterizedTest
     @MethodSource("shapes")
+    void broadProducts(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            if (!rig.kernels.broad()) {
+                return;
+            }
+            int n = shape.qkv();
+            int depth = shape.hidden();
+            float[] w = rig.halves(n * depth, 1);
+            DeviceBuffer weights = rig.putHalves(w);
+            TensorMap ws = TensorMap.of(rig.device, weights.address(), n, depth, 64, shape.type());
+            for (int rows : List.of(1, 31, 32, 33, 64, 65, 95, 96, 128, 150, 191, 192)) {
+                float[] x = rig.halves(rows * depth, 1);
+                int boxRows = Kernels.broadRows(rows);
+                TensorMap xs = TensorMap.of(rig.device, rig.putHalves(x).address(), rows, depth, boxRows, shape.type());
+                double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
+                for (int splits = 1; splits <= Math.min(3, (depth + 63) / 64); splits++) {
+                    DeviceBuffer out = rig.poisoned(4L * splits * rows * n);
+                    rig.kernels.broad(rows).launch(rig.stream, (n + 127) / 128, splits, ws, xs, out.address(), rows, n, depth);
+                    assertThat(GpuRig.error(sumOfParts(rig.floats(out, splits * rows * n), rows * n), expected))
+                            .as("%d rows, %d splits", rows, splits)
+                            .isLessThan(1e-5);
+                }
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void broadProductsWithActivation(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            if (!rig.kernels.broad()) {
+                return;
+            }
+            int width = shape.intermediate();
+            int depth = shape.hidden();
+            float[] w = rig.halves(2 * width * depth, 0.2);
+            TensorMap pairs = TensorMap.pairs(rig.device, rig.putHalves(w).address(), width, depth, shape.type());
+            for (int rows : List.of(5, 32, 50, 90, 128, 180, 192)) {
+                float[] x = rig.halves(rows * depth, 1);
+                TensorMap xs = TensorMap.of(
+                        rig.device, rig.putHalves(x).address(), rows, depth, Kernels.broadRows(rows), shape.type());
+                DeviceBuffer out = rig.poisoned(2L * rows * width);
+                rig.kernels.broadSwiglu(rows).launch(
+                        rig.stream, (2 * width + 127) / 128, 1, pairs, xs, out.address(), rows, 2 * width, depth);
+                assertThat(GpuRig.error(rig.halves(out, rows * width), activation(x, w, rows, width, depth)))
+                        .as("%d rows", rows)
+                        .isLessThan(rounding(shape));
+            }
+        }
+    }
+
+    /** silu(gate) * up [rows][width] of gate and up, {@code w} [2 width][depth]. */
+    private static double[] activation(float[] x, float[] w, int rows, int width, int depth) {
+        double[] both = ReferenceOps.matmul(x, matrix(w, 2 * width, depth), rows);
+        double[] expected = new double[rows * width];
+        for (int i = 0; i < expected.length; i++) {
+            double gate = both[i / width * 2 * width + i % width];
+            expected[i] = gate / (1 + Math.exp(-gate)) * both[i / width * 2 * width + width + i % width];
+        }
+        return expected;
+    }
+
+    private static float[] sumOfParts(float[] parts, int length) {
+        float[] sums = new float[length];
+        for (int i = 0; i < parts.length; i++) {
+            sums[i % length] += parts[i];
+        }
+        return sums;
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
     void libraryProducts(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED);
                 MatrixProducts products = new MatrixProducts(GpuRig.libraries().cublasLt(), rig.device, shape.type())) {
@@ -160,7 +220,7 @@ class KernelTest {
             DeviceBuffer input = rig.putHalves(x);
             DeviceBuffer added = rig.put(before);
             DeviceBuffer scratch = rig.zeros(4L * rows * n);
-            products.measure(rig.stream, weights.address(), n, depth, input.address(), rows, scratch.address(), Result.WIDE_ADDED);
+            products.measure(rig.stream, List.of(weights.address()), n, depth, input.address(), rows, scratch.address(), Result.WIDE_ADDED);
             double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
             DeviceBuffer narrow = rig.poisoned(2L * rows * n);
             DeviceBuffer wide = rig.poisoned(4L * rows * n);

@@ -6,10 +6,11 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
 
 /**
- * A row-major matrix of 16-bit values as the tensor copy engine sees it (compute capability 9.0 and later): boxes of 64
- * columns, swizzled by 128 bytes; what lies outside the matrix reads as zero.
+ * Row-major 16-bit values as the tensor copy engine sees them (compute capability 9.0 and later): boxes of 64 columns, swizzled
+ * by 128 bytes; what lies outside reads as zero.
  */
 public final class TensorMap {
     /** {@code CUtensorMapDataType}, {@code CUtensorMapSwizzle} and {@code CUtensorMapL2promotion}, cuda.h. */
@@ -18,6 +19,8 @@ public final class TensorMap {
     private static final int SWIZZLE_128_BYTES = 3;
     private static final int PROMOTE_128_BYTES = 2;
     private static final int BOX_COLUMNS = 64;
+    /** Rows of a strip; broad.cu. */
+    private static final int PAIRED_ROWS = 128;
 
     private final MemorySegment memory;
 
@@ -25,19 +28,43 @@ public final class TensorMap {
         this.memory = memory;
     }
 
-    /** @param boxRows rows that one copy brings */
+    /**
+     * A matrix.
+     *
+     * @param boxRows rows that one copy brings
+     */
     public static TensorMap of(Device device, long address, long rows, long columns, int boxRows, DataType type) {
+        return new TensorMap(encode(
+                device, address, new long[] {columns, rows}, new long[] {columns}, new int[] {BOX_COLUMNS, boxRows}, type));
+    }
+
+    /**
+     * Two matrices, one behind the other: a copy brings {@link #PAIRED_ROWS} rows, by turns 8 of the first and 8 of the second.
+     *
+     * @param rows of each, a multiple of 8
+     */
+    public static TensorMap pairs(Device device, long address, long rows, long columns, DataType type) {
+        long[] sizes = {columns, 8, 2, rows / 8};
+        long[] strides = {columns, rows * columns, 8 * columns};
+        return new TensorMap(encode(device, address, sizes, strides, new int[] {BOX_COLUMNS, 8, 2, PAIRED_ROWS / 16}, type));
+    }
+
+    /**
+     * @param sizes of the dimensions, the innermost first
+     * @param strides of all but that, in values
+     */
+    private static MemorySegment encode(Device device, long address, long[] sizes, long[] strides, int[] box, DataType type) {
         MemorySegment memory = Arena.ofAuto().allocate(128, 64);
         try (Arena arena = Arena.ofConfined()) {
-            MemorySegment sizes = arena.allocateFrom(JAVA_LONG, columns, rows);
-            MemorySegment strides = arena.allocateFrom(JAVA_LONG, columns * type.bytes());
-            MemorySegment box = arena.allocateFrom(JAVA_INT, BOX_COLUMNS, boxRows);
-            MemorySegment steps = arena.allocateFrom(JAVA_INT, 1, 1);
+            long[] bytes = Arrays.stream(strides).map(stride -> stride * type.bytes()).toArray();
+            int[] steps = new int[sizes.length];
+            Arrays.fill(steps, 1);
             device.driver().cuTensorMapEncodeTiled.call(
-                    memory, type == DataType.BFLOAT16 ? BFLOAT16 : FLOAT16, 2, address, sizes, strides, box, steps, 0,
+                    memory, type == DataType.BFLOAT16 ? BFLOAT16 : FLOAT16, sizes.length, address, arena.allocateFrom(JAVA_LONG, sizes),
+                    arena.allocateFrom(JAVA_LONG, bytes), arena.allocateFrom(JAVA_INT, box), arena.allocateFrom(JAVA_INT, steps), 0,
                     SWIZZLE_128_BYTES, PROMOTE_128_BYTES, 0);
         }
-        return new TensorMap(memory);
+        return memory;
     }
 
     MemorySegment memory() {

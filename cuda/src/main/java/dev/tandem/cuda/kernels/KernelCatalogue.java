@@ -22,6 +22,8 @@ public final class KernelCatalogue {
      * ring: one size further, the first-level cache is too small for the attention that follows (a sixth slower).
      */
     static final int RING_BYTES = 96 << 10;
+    /** Ring of broad.cu, whose blocks have a multiprocessor to themselves. */
+    static final int BROAD_RING_BYTES = 192 << 10;
     /** Kernels exist for these; the first has no bfloat16. */
     public static final List<Integer> CAPABILITIES = List.of(75, 80, 86, 89, 90);
     private static final int FIRST_WITH_BFLOAT16 = 80;
@@ -41,18 +43,14 @@ public final class KernelCatalogue {
         };
     }
 
-    /**
-     * Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows, and prefill beside others where
-     * that is another.
-     */
+    /** Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows: skinny, stream, broad. */
     public static List<Unit> units(ModelShape shape, int capability, int sharedMemory) {
         List<String> common = shape.defines();
         Prefill prefill = prefill(shape, capability, sharedMemory);
-        Prefill beside = prefillBeside(shape, sharedMemory);
         List<Unit> units = new ArrayList<>();
         units.add(new Unit("rows", common));
         units.add(new Unit("decode", common));
-        units.add(prefill.unit(common));
+        units.add(with(prefill.source(), common, "-DSTAGES=" + prefill.stages()));
         units.add(new Unit("sample", common));
         units.add(new Unit("flights", common));
         for (int tiles : Kernels.TILES) {
@@ -61,8 +59,8 @@ public final class KernelCatalogue {
         for (int tiles : capability >= COPY_ENGINE ? Kernels.TILES : List.<Integer>of()) {
             units.add(with("stream", common, "-DTILES=" + tiles, "-DSTAGES_OF_RING=" + RING_BYTES / stageBytes(tiles)));
         }
-        if (!prefill.equals(beside)) {
-            units.add(beside.unit(common));
+        for (int rows : capability == WARP_GROUPS ? Kernels.BROAD_ROWS : List.<Integer>of()) {
+            units.add(with("broad", common, "-DTOKENS=" + rows, "-DSTAGES=" + BROAD_RING_BYTES / broadStageBytes(rows)));
         }
         return units;
     }
@@ -73,21 +71,12 @@ public final class KernelCatalogue {
      * @param stages of K and V in shared memory
      * @param persistent whether its blocks take one part of a tile after the other
      */
-    record Prefill(String source, int threads, int stages, boolean persistent) {
-        private Unit unit(List<String> common) {
-            return with(source, common, "-DSTAGES=" + stages);
-        }
-    }
+    record Prefill(String source, int threads, int stages, boolean persistent) {}
 
     static Prefill prefill(ModelShape shape, int capability, int sharedMemory) {
         if (capability == WARP_GROUPS && (shape.headWidth() == 64 || shape.headWidth() == 128)) {
             return new Prefill("prefill_groups", 384, 4, true);
         }
-        return prefillBeside(shape, sharedMemory);
-    }
-
-    /** Likewise where host rows must depart meanwhile: one that leaves them registers. */
-    static Prefill prefillBeside(ModelShape shape, int sharedMemory) {
         return new Prefill("prefill", 256, 2 * shape.stageBytes() <= sharedMemory ? 2 : 1, false);
     }
 
@@ -100,6 +89,11 @@ public final class KernelCatalogue {
     /** A stage of stream.cu: 128 rows of weights and the rows of x, 64 columns each. */
     static int stageBytes(int tiles) {
         return 128 * (128 + 8 * tiles);
+    }
+
+    /** A stage of broad.cu, likewise. */
+    static int broadStageBytes(int rows) {
+        return 128 * (128 + rows);
     }
 
     /** Data types that kernels of a compute capability have. */

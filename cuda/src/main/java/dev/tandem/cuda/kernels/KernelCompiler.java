@@ -36,7 +36,10 @@ public final class KernelCompiler {
     private static final String PRELUDE = "prelude";
     /** What is joined in front of a source, after the prelude. */
     private static final Map<String, List<String>> PARTS = Map.of(
-            "stream", List.of("barriers"), "prefill", List.of("tiles"), "prefill_groups", List.of("barriers", "tiles"));
+            "stream", List.of("barriers"),
+            "broad", List.of("barriers", "warpgroups"),
+            "prefill", List.of("tiles"),
+            "prefill_groups", List.of("barriers", "tiles", "warpgroups"));
     private static final int HASH_BYTES = 32;
 
     private final Supplier<Nvrtc> nvrtc;

@@ -20,6 +20,8 @@ public final class Kernels implements AutoCloseable {
     public static final List<Integer> TILES = List.of(1, 2, 3, 4, 6, 8);
     /** Most rows of a skinny product. */
     public static final int SKINNY_ROWS = 8 * TILES.getLast();
+    /** Row counts of {@code broad.cu}. */
+    public static final List<Integer> BROAD_ROWS = List.of(32, 64, 96, 128, 192);
     /** Parts of a row's argmax; sample.cu. */
     public static final int ARGMAX_PARTS = 16;
     private static final int SKINNY_CHUNK_BYTES = 8 * 32 * 16;
@@ -36,8 +38,6 @@ public final class Kernels implements AutoCloseable {
     public final Kernel sumMoved;
     public final Kernel decodeAttention;
     public final Kernel prefillAttention;
-    /** Leaves room on each multiprocessor for host rows that depart; may be the same one. */
-    public final Kernel prefillBeside;
     public final Kernel argmax;
     public final Kernel sample;
     public final Kernel adjust;
@@ -52,6 +52,8 @@ public final class Kernels implements AutoCloseable {
     private final SequencedMap<Integer, Kernel> streamSwiglu = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> skinny = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> skinnySwiglu = new LinkedHashMap<>();
+    private final SequencedMap<Integer, Kernel> broad = new LinkedHashMap<>();
+    private final SequencedMap<Integer, Kernel> broadSwiglu = new LinkedHashMap<>();
 
     public Kernels(Device device, ModelShape shape, KernelCompiler compiler) {
         List<KernelCatalogue.Unit> units =
@@ -72,9 +74,7 @@ public final class Kernels implements AutoCloseable {
         sumMoved = rows.kernel("sum_moved", 256, 0);
         decodeAttention = modules.get(1).waitingKernel("decode_attention", shape.decodeWarps() * 32, 0);
         prefill = KernelCatalogue.prefill(shape, device.capability(), device.sharedMemoryPerBlock());
-        prefillAttention = prefill(modules.get(2), prefill, shape);
-        KernelCatalogue.Prefill beside = KernelCatalogue.prefillBeside(shape, device.sharedMemoryPerBlock());
-        prefillBeside = prefill.equals(beside) ? prefillAttention : prefill(modules.getLast(), beside, shape);
+        prefillAttention = modules.get(2).waitingKernel("prefill_attention", prefill.threads(), prefill.stages() * shape.stageBytes());
         argmax = modules.get(3).waitingKernel("argmax", 256, 0);
         randomFill = rows.kernel("random_fill", 256, 0);
         courier = modules.get(4).kernel("courier", 256, 0);
@@ -97,13 +97,17 @@ public final class Kernels implements AutoCloseable {
             stream.put(tiles, module.waitingKernel("stream_plain", 160, shared));
             streamSwiglu.put(tiles, module.waitingKernel("stream_swiglu", 160, shared));
         }
+        for (int i = 0; device.capability() == KernelCatalogue.WARP_GROUPS && i < BROAD_ROWS.size(); i++) {
+            int most = BROAD_ROWS.get(i);
+            int stage = KernelCatalogue.broadStageBytes(most);
+            int shared = KernelCatalogue.BROAD_RING_BYTES / stage * stage;
+            CudaModule module = modules.get(5 + 2 * TILES.size() + i);
+            broad.put(most, module.waitingKernel("broad_plain", 288, shared));
+            broadSwiglu.put(most, module.waitingKernel("broad_swiglu", 288, shared));
+        }
     }
 
-    private static Kernel prefill(CudaModule module, KernelCatalogue.Prefill prefill, ModelShape shape) {
-        return module.waitingKernel("prefill_attention", prefill.threads(), prefill.stages() * shape.stageBytes());
-    }
-
-    /** Thread blocks of {@link #prefillAttention} for so many parts of tiles; {@link #prefillBeside} has one for each. */
+    /** Thread blocks of prefill attention for so many parts of tiles. */
     public int prefillBlocks(int parts, int multiprocessors) {
         return prefill.persistent() ? Math.min(parts, multiprocessors) : parts;
     }
@@ -130,6 +134,26 @@ public final class Kernels implements AutoCloseable {
     /** Product kernel with the activation of gate and up. */
     public Kernel skinnySwiglu(int rows) {
         return skinnySwiglu.get(tiles(rows));
+    }
+
+    /** Whether there are product kernels whose warps multiply in groups. */
+    public boolean broad() {
+        return !broad.isEmpty();
+    }
+
+    /** Product kernel of broad.cu. */
+    public Kernel broad(int rows) {
+        return broad.get(broadRows(rows));
+    }
+
+    public Kernel broadSwiglu(int rows) {
+        return broadSwiglu.get(broadRows(rows));
+    }
+
+    /** The least number of rows that broad.cu is compiled for. */
+    public static int broadRows(int rows) {
+        return BROAD_ROWS.stream().filter(most -> rows <= most).findFirst()
+                .orElseThrow(() -> new IllegalArgumentException(rows + " rows are more than " + BROAD_ROWS.getLast()));
     }
 
     /** The least number of tiles of 8 rows that there is a kernel for. */

@@ -14,8 +14,13 @@ import dev.tandem.cuda.ffi.CublasLt;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
+import java.util.Comparator;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.stream.IntStream;
 
 /**
  * Products {@code out[rows][n] = x[rows][depth] weights[n][depth]^T (+ out)} by cublasLt. The algorithm of a shape is chosen
@@ -26,7 +31,11 @@ import java.util.Map;
  */
 public final class MatrixProducts implements AutoCloseable {
     private static final int CANDIDATES = 8;
-    private static final int REPEATS = 3;
+    /** Measurements of a candidate, in turns with the others; the median counts: the GPU slows down as it warms up. */
+    private static final int ROUNDS = 5;
+    /** Runs of a measurement, each with other weights; a single one where it is long. */
+    private static final int REPEATS = 4;
+    private static final int MANY_ROWS = 512;
     private static final long WORKSPACE_BYTES = 64L << 20;
 
     public enum Result {
@@ -86,36 +95,40 @@ public final class MatrixProducts implements AutoCloseable {
         }
     }
 
-    /** Times the library's candidates for a shape on the given memory and keeps the fastest. */
-    public void measure(Stream stream, long weights, int n, int depth, long x, int rows, long out, Result result) {
+    /**
+     * Times the library's candidates for a shape on the given memory and keeps the fastest.
+     *
+     * @param weights matrices of different layers, so that they are read from memory as in a step, not from the cache
+     * @param x random values: zeros would take less of the GPU's power
+     */
+    public void measure(Stream stream, List<Long> weights, int n, int depth, long x, int rows, long out, Result result) {
         Shape shape = new Shape(rows, n, depth, result);
         if (plans.containsKey(shape)) {
             return;
         }
-        Plan best = plan(shape, 0);
-        float fastest = Float.MAX_VALUE;
+        List<Plan> candidates = IntStream.range(0, CANDIDATES).mapToObj(nth -> plan(shape, nth)).takeWhile(Objects::nonNull).toList();
+        int repeats = rows > MANY_ROWS ? 1 : REPEATS;
+        float[][] times = new float[candidates.size()][ROUNDS];
         try (Event begin = device.event();
                 Event end = device.event()) {
-            for (int candidate = 0; candidate < CANDIDATES; candidate++) {
-                Plan plan = plan(shape, candidate);
-                if (plan == null) {
-                    break;
-                }
-                run(stream, plan, weights, x, out, result);
-                stream.record(begin);
-                for (int i = 0; i < REPEATS; i++) {
-                    run(stream, plan, weights, x, out, result);
-                }
-                stream.record(end);
-                stream.synchronise();
-                float time = end.millisecondsSince(begin);
-                if (time < fastest) {
-                    fastest = time;
-                    best = plan;
+            // the first round, which counts for nothing, loads the kernels
+            for (int round = -1; round < ROUNDS; round++) {
+                for (int candidate = 0; candidate < times.length; candidate++) {
+                    stream.record(begin);
+                    for (int repeat = 0; repeat < repeats; repeat++) {
+                        run(stream, candidates.get(candidate), weights.get((round + 1 + repeat) % weights.size()), x, out, result);
+                    }
+                    stream.record(end);
+                    stream.synchronise();
+                    times[candidate][Math.max(0, round)] = end.millisecondsSince(begin);
                 }
             }
         }
-        plans.put(shape, best);
+        for (float[] mine : times) {
+            Arrays.sort(mine);
+        }
+        int best = IntStream.range(0, times.length).boxed().min(Comparator.comparingDouble(i -> times[i][ROUNDS / 2])).orElseThrow();
+        plans.put(shape, candidates.get(best));
     }
 
     /** The library's nth algorithm for a shape; null when it has fewer. */

@@ -12,21 +12,6 @@
 #define TOKENS_AT_ONCE (STAGERS / ROW_CHUNKS)
 #define STAGE_BLOCKS (STAGE_TOKENS / BLOCK_TOKENS)
 
-#if BF16
-#define TYPES "f32.bf16.bf16"
-#else
-#define TYPES "f32.f16.f16"
-#endif
-
-// How a product finds its second operand in shared memory: rows of 128 bytes, swizzled; 1,024 bytes to the next eight rows,
-// `leading` to the next 64 columns where rows are tokens to sum over
-__device__ __forceinline__ wide operand(word at, int leading) {
-    return (wide)(at >> 4) | (wide)(leading >> 4) << 16 | (wide)(1024 >> 4) << 32 | 1ull << 62;
-}
-
-#define FLOATS8(d, n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3]), "+f"(d[n + 1][0]), "+f"(d[n + 1][1]), "+f"(d[n + 1][2]), "+f"(d[n + 1][3])
-#define FLOATS32(d, n) FLOATS8(d, n), FLOATS8(d, n + 2), FLOATS8(d, n + 4), FLOATS8(d, n + 6)
-
 // d [64 x 64] = (ADD: +) a [64 x 16] b [16 x 64]; ROWS: b's rows are those to sum over
 template <int ADD, int ROWS> __device__ __forceinline__ void multiply64(float (*d)[4], const word *a, wide b) {
     asm volatile("{\n.reg .pred add;\nsetp.ne.s32 add, %37, 0;\n"
@@ -41,16 +26,6 @@ __device__ __forceinline__ void multiply128(float (*d)[4], const word *a, wide b
         "%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,"
         "%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;\n"
         : FLOATS32(d, 0), FLOATS32(d, 8) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-__device__ __forceinline__ void productsBegin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void productsCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// until no more than PENDING groups of products are under way
-template <int PENDING> __device__ __forceinline__ void productsWait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory"); }
-// the compiler moves no use of these values over this place
-template <int N> __device__ __forceinline__ void hold(float (*d)[4]) {
-#pragma unroll
-    for (int n = 0; n < N; n++) asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3]) :: "memory");
 }
 
 // K and V of stages from their blocks into shared memory: K by asynchronous copies, V through registers, because two tokens lie
@@ -313,8 +288,8 @@ __device__ __forceinline__ void attend(const Work &work, const half16 *queries, 
 
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
 // any grid: its blocks take the parts of all tiles, of each KV head, between them; `splits` of a tile's context where it is long enough;
-// finished [tiles][KV_HEADS] zeroed
-extern "C" __global__ void __launch_bounds__(ATTENDERS + STAGERS, 1) prefill_attention(const half16 *queries, const half16 *blocks, const int *tables,
+// finished [tiles][KV_HEADS] zeroed. With 160 registers a block of host rows that depart fits beside it (4,096 are left).
+extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *queries, const half16 *blocks, const int *tables,
         const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished, int tileCount) {
     extern __shared__ __align__(1024) char ring[];
     __shared__ wide full[STAGES], empty[STAGES];
@@ -330,11 +305,11 @@ extern "C" __global__ void __launch_bounds__(ATTENDERS + STAGERS, 1) prefill_att
     __syncthreads();
     Work work(tiles, tileCount, splits);
     if (threadIdx.x >= ATTENDERS) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 104;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 96;");
         Stager(blocks, tables, work, poolBlocks, stagingShift).all(ring, full, empty);
         return;
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 200;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 192;");
     word base = address(ring);
     int number = 0;
     while (work.next()) attend(work, queries, scale, out, splits, parts, finished, base, full, empty, number);

@@ -1,0 +1,177 @@
+// Products of 17 to 192 rows on Hopper: out[m][n] = sum over k of x[m][k] weights[n][k]. Weight rows are the tall operand of asynchronous
+// products and x, up to TOKENS rows, the broad one, so that little is computed for rows that there are not. A block takes a strip of
+// 128 weight rows: two groups of four warps half of them each; a ninth warp drives the tensor copy engine.
+
+#define STRIP 128
+#define BOX_ROWS 64
+#define WEIGHT_BYTES (STRIP * 128)
+#define X_BYTES (TOKENS * 128)
+#define STAGE_BYTES (WEIGHT_BYTES + X_BYTES)
+#define MULTIPLIERS 256
+
+struct alignas(64) TensorMap { wide words[16]; };
+
+#define S0 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define S1 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define S2 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define S3 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define S4 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
+#define S5 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#if TOKENS == 32
+#define LIST S0
+#define SUMS FLOATS16(d, 0)
+#define OPERANDS(a, b) "setp.ne.s32 add, %18, 0;\n" a "%16, %17" b
+#elif TOKENS == 64
+#define LIST S0 S1
+#define SUMS FLOATS32(d, 0)
+#define OPERANDS(a, b) "setp.ne.s32 add, %34, 0;\n" a "%32, %33" b
+#elif TOKENS == 96
+#define LIST S0 S1 S2
+#define SUMS FLOATS32(d, 0), FLOATS16(d, 8)
+#define OPERANDS(a, b) "setp.ne.s32 add, %50, 0;\n" a "%48, %49" b
+#elif TOKENS == 128
+#define LIST S0 S1 S2 S3
+#define SUMS FLOATS32(d, 0), FLOATS32(d, 8)
+#define OPERANDS(a, b) "setp.ne.s32 add, %66, 0;\n" a "%64, %65" b
+#elif TOKENS == 192
+#define LIST S0 S1 S2 S3 S4 S5
+#define SUMS FLOATS32(d, 0), FLOATS32(d, 8), FLOATS32(d, 16)
+#define OPERANDS(a, b) "setp.ne.s32 add, %98, 0;\n" a "%96, %97" b
+#endif
+#define TEXT(n) #n
+#define SHAPE(n) "m64n" TEXT(n) "k16."
+
+// d [64 x TOKENS] = (add: +) weights [64 x 16] x^T [16 x TOKENS]
+__device__ __forceinline__ void multiplyRows(float (*d)[4], wide weights, wide x, int add) {
+    asm volatile("{\n.reg .pred add;\n" OPERANDS("wgmma.mma_async.sync.aligned." SHAPE(TOKENS) TYPES " {" LIST "}, ", ", add, 1, 1, 0, 0;\n}")
+        : SUMS : "l"(weights), "l"(x), "r"(add));
+}
+
+__device__ __forceinline__ void fetchBox(void *to, const TensorMap *map, int column, int row, wide *barrier, wide policy) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;"
+        :: "r"(address(to)), "l"(map), "r"(column), "r"(row), "r"(address(barrier)), "l"(policy) : "memory");
+}
+// 8 rows of gate, 8 of up, and so on
+__device__ __forceinline__ void fetchPairs(void *to, const TensorMap *map, int column, int group, wide *barrier, wide policy) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %3, %4}], [%5], %6;"
+        :: "r"(address(to)), "l"(map), "r"(column), "r"(0), "r"(group), "r"(address(barrier)), "l"(policy) : "memory");
+}
+__device__ __forceinline__ void multipliersSync() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+
+// fp32 sums [rows][n], 128 weight rows of one row of x after another.
+__device__ __forceinline__ void storeSums(char *ring, const float (*sums)[4], float *out, int rows, int n, int firstRow) {
+    const int STRIDE = STRIP + 4;
+    float *tile = (float *)ring;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+#pragma unroll
+    for (int t = 0; t < TOKENS / 8; t++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float *to = tile + (t * 8 + q * 2 + i) * STRIDE + warp * 16 + g;
+            to[0] = sums[t][i];
+            to[8] = sums[t][i + 2];
+        }
+    multipliersSync();
+    int column = firstRow + lane * 4;
+    if (column >= n) return;
+    for (int m = warp; m < rows; m += MULTIPLIERS / 32)
+        *(float4 *)(out + (size_t)m * n + column) = *(const float4 *)(tile + m * STRIDE + lane * 4);
+}
+
+// silu(gate) * up [rows][INTERMEDIATE], 64 columns of one row of x after another.
+__device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[4], half16 *out, int rows, int firstColumn) {
+    const int STRIDE = STRIP / 2 + 8;
+    half16 *tile = (half16 *)ring;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+#pragma unroll
+    for (int t = 0; t < TOKENS / 8; t++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float gate = sums[t][i];
+            tile[(t * 8 + q * 2 + i) * STRIDE + warp * 8 + g] = narrow(__fdividef(gate, 1 + __expf(-gate)) * sums[t][i + 2]);
+        }
+    multipliersSync();
+    int column = firstColumn + lane % 8 * 8;
+    if (column >= INTERMEDIATE) return;
+    for (int m = warp * 4 + lane / 8; m < rows; m += MULTIPLIERS / 8)
+        *(uint4 *)(out + (size_t)m * INTERMEDIATE + column) = *(const uint4 *)(tile + m * STRIDE + lane % 8 * 8);
+}
+
+// `count` stages of 64 columns from stage `from` on of the block's weight rows and x become sums; whether this thread has any.
+// FUSED: 16 weight rows are 8 of gate and 8 of up.
+template <bool FUSED> __device__ __forceinline__ bool product(const TensorMap *weights, const TensorMap *x, char *ring, int from, int count, float (*sums)[4]) {
+    __shared__ wide full[STAGES], empty[STAGES];
+    dependentsLaunch();
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, firstRow = blockIdx.x * STRIP;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            barrierInit(&full[i], 1);
+            barrierInit(&empty[i], 2);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    if (warp == MULTIPLIERS / 32) {
+        if (lane == 0) {
+            const wide once = 0x12F0000000000000ull, kept = 0x14F0000000000000ull;   // evict first, evict last
+            auto fetchWeights = [&](int i) {
+                char *stage = ring + i % STAGES * STAGE_BYTES;
+                wide *barrier = &full[i % STAGES];
+                barrierExpect(barrier, STAGE_BYTES);
+                if (FUSED) {
+                    fetchPairs(stage, weights, (from + i) * 64, firstRow / 16, barrier, once);
+                } else {
+                    fetchBox(stage, weights, (from + i) * 64, firstRow, barrier, once);
+                    fetchBox(stage + BOX_ROWS * 128, weights, (from + i) * 64, firstRow + BOX_ROWS, barrier, once);
+                }
+            };
+            auto fetchX = [&](int i) {
+                fetchBox(ring + i % STAGES * STAGE_BYTES + WEIGHT_BYTES, x, (from + i) * 64, 0, &full[i % STAGES], kept);
+            };
+            int ahead = min(count, STAGES);
+            for (int i = 0; i < ahead; i++) fetchWeights(i);
+            dependencyWait();
+            for (int i = 0; i < ahead; i++) fetchX(i);
+            for (int i = ahead; i < count; i++) {
+                barrierWait(&empty[i % STAGES], (i / STAGES - 1) & 1);
+                fetchWeights(i);
+                fetchX(i);
+            }
+        }
+        return false;
+    }
+    dependencyWait();
+    word base = address(ring);
+    for (int i = 0; i < count; i++) {
+        int slot = i % STAGES;
+        barrierWait(&full[slot], i / STAGES & 1);
+        word stage = base + slot * STAGE_BYTES;
+        wide tall = operand(stage + warp / 4 * BOX_ROWS * 128, 16), broad = operand(stage + WEIGHT_BYTES, 16);
+        productsBegin();
+#pragma unroll
+        for (int k = 0; k < 4; k++) multiplyRows(sums, tall + 2 * k, broad + 2 * k, i + k);
+        productsCommit();
+        productsWait<1>();
+        if (i > 0 && threadIdx.x % 128 == 0) barrierArrive(&empty[(i - 1) % STAGES]);
+    }
+    productsWait<0>();
+    hold<TOKENS / 8>(sums);
+    multipliersSync(); // the ring has been read: results take its place
+    return true;
+}
+
+// Partial sums out[split][rows][n]; grid (strips, splits)
+extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 32, 1) broad_plain(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
+    extern __shared__ __align__(1024) char ring[];
+    int all = (depth + 63) / 64;
+    int from = (int)((long)all * blockIdx.y / gridDim.y), count = (int)((long)all * (blockIdx.y + 1) / gridDim.y) - from;
+    float sums[TOKENS / 8][4];
+    if (product<false>(&weights, &x, ring, from, count, sums)) storeSums(ring, sums, out + (size_t)blockIdx.y * rows * n, rows, n, blockIdx.x * STRIP);
+}
+
+// out[rows][INTERMEDIATE] = silu(gate) * up; grid (strips)
+extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 32, 1) broad_swiglu(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
+    extern __shared__ __align__(1024) char ring[];
+    float sums[TOKENS / 8][4];
+    if (product<true>(&weights, &x, ring, 0, (depth + 63) / 64, sums)) storeActivation(ring, sums, out, rows, blockIdx.x * (STRIP / 2));
+}
