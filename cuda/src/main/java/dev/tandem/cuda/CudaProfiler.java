@@ -28,7 +28,7 @@ final class CudaProfiler {
     private static final int MOST_CONTEXT = 131_072;
     /** Prompt tokens of the largest step that is measured. */
     private static final int MOST_PROMPT = 4096;
-    private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512};
+    private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512};
     private static final int[] CONTEXTS = {64, 512, 2048, 8192};
     /** Host KV that is read: far more than any cache holds. */
     private static final long HOST_BYTES = 6L << 30;

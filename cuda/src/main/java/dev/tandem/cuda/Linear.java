@@ -277,7 +277,12 @@ final class Linear implements AutoCloseable {
             Stream stream, ToLongFunction<CudaWeights.Layer> matrix, int n, int depth, DeviceBuffer x, int rows, DeviceBuffer out,
             Result result) {
         List<Long> matrices = weights.layers.stream().limit(MEASURED_LAYERS).map(matrix::applyAsLong).toList();
-        fillRandom(stream, x, (long) roundUp(rows) * depth);
+        if (rows <= MatrixProducts.MANY_ROWS) {
+            fillRandom(stream, x, (long) roundUp(rows) * depth);
+        } else {
+            // random values hold the GPU at its power limit, where its speed wanders by more than the candidates differ
+            stream.fill(x, 0);
+        }
         library.measure(stream, matrices, n, depth, x.address(), roundUp(rows), out.address(), result);
     }
 

@@ -15,9 +15,9 @@ import java.util.Map;
  * <p>Owned by: engine thread.
  */
 final class Replays implements AutoCloseable {
-    /** Above {@link Kernels#SKINNY_ROWS}, products are rounded up to so many rows anyway. */
+    /** Above the small buckets rows are rounded up to this, as cublasLt's products are anyway. */
     static final int BUCKET_STEP = 64;
-    private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96};
+    private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160};
     /** Tiles of prompts in a graph's step beyond those of one long chunk. */
     private static final int MORE_TILES = 4;
 

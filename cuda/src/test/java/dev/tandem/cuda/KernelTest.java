@@ -172,7 +172,7 @@ class KernelTest {
             int depth = shape.hidden();
             float[] w = rig.halves(2 * width * depth, 0.2);
             TensorMap pairs = TensorMap.pairs(rig.device, rig.putHalves(w).address(), width, depth, shape.type());
-            for (int rows : List.of(5, 32, 50, 90, 128, 180, 192)) {
+            for (int rows : List.of(5, 32, 50, 90, 128, 160, 180, 192)) {
                 float[] x = rig.halves(rows * depth, 1);
                 TensorMap xs = TensorMap.of(
                         rig.device, rig.putHalves(x).address(), rows, depth, Kernels.broadRows(rows), shape.type());

@@ -21,7 +21,7 @@ public final class Kernels implements AutoCloseable {
     /** Most rows of a skinny product. */
     public static final int SKINNY_ROWS = 8 * TILES.getLast();
     /** Row counts of {@code broad.cu}. */
-    public static final List<Integer> BROAD_ROWS = List.of(32, 64, 96, 128, 192);
+    public static final List<Integer> BROAD_ROWS = List.of(32, 64, 96, 128, 160, 192);
     /** Parts of a row's argmax; sample.cu. */
     public static final int ARGMAX_PARTS = 16;
     private static final int SKINNY_CHUNK_BYTES = 8 * 32 * 16;

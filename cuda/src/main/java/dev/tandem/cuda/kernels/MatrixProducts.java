@@ -31,11 +31,12 @@ import java.util.stream.IntStream;
  */
 public final class MatrixProducts implements AutoCloseable {
     private static final int CANDIDATES = 8;
-    /** Measurements of a candidate, in turns with the others; the median counts: the GPU slows down as it warms up. */
+    /** More rows are bound by arithmetic, and their products long. */
+    public static final int MANY_ROWS = 512;
+    /** Measurements of a candidate, in turns with the others; the median counts. */
     private static final int ROUNDS = 5;
-    /** Runs of a measurement, each with other weights; a single one where it is long. */
+    /** Runs of a measurement, each with other weights; a single one of many rows. */
     private static final int REPEATS = 4;
-    private static final int MANY_ROWS = 512;
     private static final long WORKSPACE_BYTES = 64L << 20;
 
     public enum Result {
@@ -99,7 +100,7 @@ public final class MatrixProducts implements AutoCloseable {
      * Times the library's candidates for a shape on the given memory and keeps the fastest.
      *
      * @param weights matrices of different layers, so that they are read from memory as in a step, not from the cache
-     * @param x random values: zeros would take less of the GPU's power
+     * @param x of few rows random values, as in a step
      */
     public void measure(Stream stream, List<Long> weights, int n, int depth, long x, int rows, long out, Result result) {
         Shape shape = new Shape(rows, n, depth, result);

@@ -33,6 +33,10 @@ struct alignas(64) TensorMap { wide words[16]; };
 #define LIST S0 S1 S2 S3
 #define SUMS FLOATS32(d, 0), FLOATS32(d, 8)
 #define OPERANDS(a, b) "setp.ne.s32 add, %66, 0;\n" a "%64, %65" b
+#elif TOKENS == 160
+#define LIST S0 S1 S2 S3 S4
+#define SUMS FLOATS32(d, 0), FLOATS32(d, 8), FLOATS16(d, 16)
+#define OPERANDS(a, b) "setp.ne.s32 add, %82, 0;\n" a "%80, %81" b
 #elif TOKENS == 192
 #define LIST S0 S1 S2 S3 S4 S5
 #define SUMS FLOATS32(d, 0), FLOATS32(d, 8), FLOATS32(d, 16)

@@ -10,7 +10,7 @@ public final class RidingRows {
     private static final int FEW = 8;
     /** A row that rides costs at most this share of one of a long prompt. */
     private static final double MOST_COST = 0.6;
-    private static final int[] STEPS = {16, 32, 48, 64, 96, 128, 192, 256};
+    private static final int[] STEPS = {16, 32, 48, 64, 96, 128, 160, 192, 256};
 
     private RidingRows() {}
 
