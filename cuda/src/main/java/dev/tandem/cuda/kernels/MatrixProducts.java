@@ -31,11 +31,11 @@ import java.util.stream.IntStream;
  */
 public final class MatrixProducts implements AutoCloseable {
     private static final int CANDIDATES = 8;
-    /** More rows are bound by arithmetic, and their products long. */
+    /** More rows are bound by arithmetic, and their products long: one measurement does. */
     public static final int MANY_ROWS = 512;
     /** Measurements of a candidate, in turns with the others; the median counts. */
     private static final int ROUNDS = 5;
-    /** Runs of a measurement, each with other weights; a single one of many rows. */
+    /** Runs of a measurement, one after the other so that launches do not show, each with other weights. */
     private static final int REPEATS = 4;
     private static final long WORKSPACE_BYTES = 64L << 20;
 
@@ -108,28 +108,31 @@ public final class MatrixProducts implements AutoCloseable {
             return;
         }
         List<Plan> candidates = IntStream.range(0, CANDIDATES).mapToObj(nth -> plan(shape, nth)).takeWhile(Objects::nonNull).toList();
-        int repeats = rows > MANY_ROWS ? 1 : REPEATS;
-        float[][] times = new float[candidates.size()][ROUNDS];
+        float[][] times = new float[candidates.size()][rows > MANY_ROWS ? 1 : ROUNDS];
         try (Event begin = device.event();
                 Event end = device.event()) {
-            // the first round, which counts for nothing, loads the kernels
-            for (int round = -1; round < ROUNDS; round++) {
+            // loads the kernels
+            candidates.forEach(candidate -> run(stream, candidate, weights.getFirst(), x, out, result));
+            for (int round = 0; round < times[0].length; round++) {
                 for (int candidate = 0; candidate < times.length; candidate++) {
                     stream.record(begin);
-                    for (int repeat = 0; repeat < repeats; repeat++) {
-                        run(stream, candidates.get(candidate), weights.get((round + 1 + repeat) % weights.size()), x, out, result);
+                    for (int repeat = 0; repeat < REPEATS; repeat++) {
+                        run(stream, candidates.get(candidate), weights.get(repeat % weights.size()), x, out, result);
                     }
                     stream.record(end);
                     stream.synchronise();
-                    times[candidate][Math.max(0, round)] = end.millisecondsSince(begin);
+                    times[candidate][round] = end.millisecondsSince(begin);
                 }
             }
         }
-        for (float[] mine : times) {
-            Arrays.sort(mine);
-        }
-        int best = IntStream.range(0, times.length).boxed().min(Comparator.comparingDouble(i -> times[i][ROUNDS / 2])).orElseThrow();
+        int best = IntStream.range(0, times.length).boxed().min(Comparator.comparingDouble(i -> median(times[i]))).orElseThrow();
         plans.put(shape, candidates.get(best));
+    }
+
+    private static float median(float[] values) {
+        float[] sorted = values.clone();
+        Arrays.sort(sorted);
+        return sorted[sorted.length / 2];
     }
 
     /** The library's nth algorithm for a shape; null when it has fewer. */

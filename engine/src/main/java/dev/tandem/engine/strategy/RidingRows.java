@@ -15,19 +15,25 @@ public final class RidingRows {
     private RidingRows() {}
 
     /**
-     * The most rows at which those beyond a few still ride; {@link #FEW} where none does.
+     * The most rows at which those beyond a few still ride; {@link #FEW} where none does. What counts is what the last ones cost:
+     * where rows up to 192 are cheap, 64 more at the full price are better off in a step of their own.
      *
      * @param seconds of the products of a step of so many rows, in any unit
      * @param capacity most rows that {@code seconds} knows, at least {@link #FEW}
      */
     public static int of(IntToDoubleFunction seconds, int capacity) {
-        double few = seconds.applyAsDouble(FEW);
         int longest = Math.min(capacity, STEPS[STEPS.length - 1]);
         double full = seconds.applyAsDouble(longest) / longest;
         int riding = FEW;
+        double spent = seconds.applyAsDouble(FEW);
         for (int rows : STEPS) {
-            if (rows <= capacity && (seconds.applyAsDouble(rows) - few) / (rows - FEW) <= MOST_COST * full) {
+            if (rows > capacity) {
+                break;
+            }
+            double more = seconds.applyAsDouble(rows);
+            if ((more - spent) / (rows - riding) <= MOST_COST * full) {
                 riding = rows;
+                spent = more;
             }
         }
         return riding;

@@ -2,15 +2,32 @@ package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 
 class RidingRowsTest {
     @Test
     void rowsRideWhileProductsWaitForTheWeights() {
-        // flat up to 64 rows, then in proportion: a row of 64 costs little, one of 128 nearly all
-        assertThat(RidingRows.of(rows -> Math.max(64, rows), 1000)).isEqualTo(128);
-        assertThat(RidingRows.of(rows -> Math.max(40, rows), 1000)).isEqualTo(64);
+        // flat up to 64 rows, then each costs as much as in a long step
+        assertThat(RidingRows.of(rows -> Math.max(64, rows), 1000)).isEqualTo(64);
+        assertThat(RidingRows.of(rows -> Math.max(40, rows), 1000)).isEqualTo(48);
         assertThat(RidingRows.of(rows -> Math.max(1000, rows), 1000)).isEqualTo(256);
+    }
+
+    /** Microseconds of a layer as measured on an H200. */
+    @Test
+    void theLastRowsAreToBeCheapToo() {
+        Map<Integer, Double> layer = Map.of(
+                8, 110.2, 16, 113.4, 32, 115.5, 48, 118.9, 64, 120.7, 96, 127.7, 128, 136.4, 160, 146.4, 192, 156.5, 256, 199.2);
+        assertThat(RidingRows.of(layer::get, 1000)).isEqualTo(192);
+    }
+
+    /** On 16 multiprocessors 16 rows cost much more than 8, and 64 hardly more than 16. */
+    @Test
+    void aStepUpDoesNotEndIt() {
+        Map<Integer, Double> layer = Map.of(
+                8, 213.5, 16, 241.7, 32, 294.9, 48, 301.3, 64, 304.2, 96, 422.0, 128, 539.7, 160, 677.0, 192, 814.1, 256, 1052.0);
+        assertThat(RidingRows.of(layer::get, 1000)).isEqualTo(64);
     }
 
     @Test
@@ -20,7 +37,7 @@ class RidingRowsTest {
 
     @Test
     void noMoreThanTheExecutorTakes() {
-        assertThat(RidingRows.of(rows -> Math.max(1000, rows), 100)).isEqualTo(64);
+        assertThat(RidingRows.of(rows -> Math.max(1000, rows), 100)).isEqualTo(96);
         assertThat(RidingRows.of(rows -> 1, 8)).isEqualTo(8);
     }
 }
