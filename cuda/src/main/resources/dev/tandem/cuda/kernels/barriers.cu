@@ -12,3 +12,13 @@ __device__ __forceinline__ void barrierWait(wide *b, int parity) {
 
 // 16 bytes `chunk` of a row of 128 bytes, as the copy engine swizzles them
 __device__ __forceinline__ word swizzled(int row, int chunk) { return row * 128 + ((chunk ^ row & 7) << 4); }
+
+// A matrix as the copy engine knows it (TensorMap.java); its policies for the second-level cache: evict first, evict last
+struct alignas(64) TensorMap { wide words[16]; };
+#define READ_ONCE 0x12F0000000000000ull
+#define KEPT 0x14F0000000000000ull
+
+__device__ __forceinline__ void fetchBox(void *to, const TensorMap *map, int column, int row, wide *barrier, wide policy) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;"
+        :: "r"(address(to)), "l"(map), "r"(column), "r"(row), "r"(address(barrier)), "l"(policy) : "memory");
+}

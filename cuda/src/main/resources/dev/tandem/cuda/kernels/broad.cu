@@ -9,8 +9,6 @@
 #define STAGE_BYTES (WEIGHT_BYTES + X_BYTES)
 #define MULTIPLIERS 256
 
-struct alignas(64) TensorMap { wide words[16]; };
-
 #define S0 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define S1 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define S2 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
@@ -51,10 +49,6 @@ __device__ __forceinline__ void multiplyRows(float (*d)[4], wide weights, wide x
         : SUMS : "l"(weights), "l"(x), "r"(add));
 }
 
-__device__ __forceinline__ void fetchBox(void *to, const TensorMap *map, int column, int row, wide *barrier, wide policy) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;"
-        :: "r"(address(to)), "l"(map), "r"(column), "r"(row), "r"(address(barrier)), "l"(policy) : "memory");
-}
 // 8 rows of gate, 8 of up, and so on
 __device__ __forceinline__ void fetchPairs(void *to, const TensorMap *map, int column, int group, wide *barrier, wide policy) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %3, %4}], [%5], %6;"
@@ -117,20 +111,19 @@ template <bool FUSED> __device__ __forceinline__ bool product(const TensorMap *w
     __syncthreads();
     if (warp == MULTIPLIERS / 32) {
         if (lane == 0) {
-            const wide once = 0x12F0000000000000ull, kept = 0x14F0000000000000ull;   // evict first, evict last
             auto fetchWeights = [&](int i) {
                 char *stage = ring + i % STAGES * STAGE_BYTES;
                 wide *barrier = &full[i % STAGES];
                 barrierExpect(barrier, STAGE_BYTES);
                 if (FUSED) {
-                    fetchPairs(stage, weights, (from + i) * 64, firstRow / 16, barrier, once);
+                    fetchPairs(stage, weights, (from + i) * 64, firstRow / 16, barrier, READ_ONCE);
                 } else {
-                    fetchBox(stage, weights, (from + i) * 64, firstRow, barrier, once);
-                    fetchBox(stage + BOX_ROWS * 128, weights, (from + i) * 64, firstRow + BOX_ROWS, barrier, once);
+                    fetchBox(stage, weights, (from + i) * 64, firstRow, barrier, READ_ONCE);
+                    fetchBox(stage + BOX_ROWS * 128, weights, (from + i) * 64, firstRow + BOX_ROWS, barrier, READ_ONCE);
                 }
             };
             auto fetchX = [&](int i) {
-                fetchBox(ring + i % STAGES * STAGE_BYTES + WEIGHT_BYTES, x, (from + i) * 64, 0, &full[i % STAGES], kept);
+                fetchBox(ring + i % STAGES * STAGE_BYTES + WEIGHT_BYTES, x, (from + i) * 64, 0, &full[i % STAGES], KEPT);
             };
             int ahead = min(count, STAGES);
             for (int i = 0; i < ahead; i++) fetchWeights(i);

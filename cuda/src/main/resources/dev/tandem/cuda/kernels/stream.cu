@@ -8,12 +8,6 @@
 #define X_BYTES (TILES * 8 * 128)
 #define STAGE_BYTES (2 * BOX_BYTES + X_BYTES)
 
-struct alignas(64) TensorMap { wide words[16]; };
-
-__device__ __forceinline__ void fetchBox(void *to, const TensorMap *map, int column, int row, wide *barrier, wide policy) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;"
-        :: "r"(address(to)), "l"(map), "r"(column), "r"(row), "r"(address(barrier)), "l"(policy) : "memory");
-}
 __device__ __forceinline__ void matrices4(word *r, word at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
 }
@@ -41,16 +35,15 @@ template <bool FUSED> __device__ __forceinline__ void product(const TensorMap *w
     __syncthreads();
     if (warp == 4) {
         if (lane == 0) {
-            const wide once = 0x12F0000000000000ull, kept = 0x14F0000000000000ull;   // evict first, evict last
             auto fetchWeights = [&](int i) {
                 char *stage = ring + i % STAGES_OF_RING * STAGE_BYTES;
                 wide *barrier = &full[i % STAGES_OF_RING];
                 barrierExpect(barrier, STAGE_BYTES);
-                fetchBox(stage, weights, (from + i) * 64, firstRow, barrier, once);
-                fetchBox(stage + BOX_BYTES, weights, (from + i) * 64, secondRow, barrier, once);
+                fetchBox(stage, weights, (from + i) * 64, firstRow, barrier, READ_ONCE);
+                fetchBox(stage + BOX_BYTES, weights, (from + i) * 64, secondRow, barrier, READ_ONCE);
             };
             auto fetchX = [&](int i) {
-                fetchBox(ring + i % STAGES_OF_RING * STAGE_BYTES + 2 * BOX_BYTES, x, (from + i) * 64, 0, &full[i % STAGES_OF_RING], kept);
+                fetchBox(ring + i % STAGES_OF_RING * STAGE_BYTES + 2 * BOX_BYTES, x, (from + i) * 64, 0, &full[i % STAGES_OF_RING], KEPT);
             };
             int ahead = count < STAGES_OF_RING ? count : STAGES_OF_RING;
             for (int i = 0; i < ahead; i++) fetchWeights(i);
