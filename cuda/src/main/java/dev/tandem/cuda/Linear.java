@@ -30,11 +30,8 @@ final class Linear implements AutoCloseable {
     /** Weight rows of a block: skinny.cu; stream.cu and broad.cu. */
     private static final int SKINNY_STRIP = 256;
     private static final int STRIP = 128;
-    /** Steps of 32 columns below which a split is not worth its partial sums. */
-    private static final int LEAST_STEPS = 8;
-    private static final int MOST_SPLITS = 16;
-    /** What a block of broad.cu takes beside its stages of 64 columns, in stages: the first ones' way, and storing its sums. */
-    private static final int BROAD_FIXED_STAGES = 8;
+    /** What a block of broad.cu takes beside its columns, in columns: the first ones' way, and storing its sums. */
+    private static final int BROAD_FIXED_COLUMNS = 512;
     /** Fewer rows are not worth measuring broad.cu for. */
     private static final int LEAST_BROAD_ROWS = 17;
     /** Layers whose weights take turns when algorithms are measured: together more than the cache holds. */
@@ -243,26 +240,9 @@ final class Linear implements AutoCloseable {
         return (n + strip - 1) / strip;
     }
 
-    /**
-     * Splits of the depth so that the blocks fill whole waves of the multiprocessors; each costs partial sums, about a
-     * fiftieth of the product. A wave of broad.cu, whose blocks have a multiprocessor to themselves, has its own beginning and end.
-     */
     private int splits(int n, int depth, Method method) {
-        int strips = strips(n, method);
-        int slots = device.multiprocessors() * (method == Method.STREAM ? 2 : 1);
-        int most = Math.max(1, Math.min(MOST_SPLITS, depth / 32 / LEAST_STEPS));
-        double fixed = method == Method.BROAD ? BROAD_FIXED_STAGES * 64.0 / depth : 0;
-        int best = 1;
-        double least = Double.MAX_VALUE;
-        for (int splits = 1; splits <= most; splits++) {
-            double waves = (strips * splits + slots - 1) / slots;
-            double cost = waves * (1.0 / splits + fixed) * (1 + 0.02 * splits);
-            if (cost < least) {
-                least = cost;
-                best = splits;
-            }
-        }
-        return best;
+        int blocksAtATime = device.multiprocessors() * (method == Method.STREAM ? 2 : 1);
+        return DepthSplits.of(strips(n, method), depth, blocksAtATime, method == Method.BROAD ? BROAD_FIXED_COLUMNS : 0);
     }
 
     /** Chooses cublasLt's algorithms for steps of so many rows; overwrites the activations. */
