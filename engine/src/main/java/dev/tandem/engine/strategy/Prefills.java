@@ -28,7 +28,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
     private static final double SPREAD = 1.0 / 6;
     /** Prompt tokens beside rows in flight, in {@link #ridingRows}, when nobody waits for KV: short enough to keep the CPU at work. */
     private static final int LONGEST = 4;
-    /** Rows of products are computed in multiples of this. */
+    /** Rows of long steps are rounded up to this: cublasLt computes so many anyway. */
     private static final int ROW_STEP = 64;
 
     /** Prompts take whatever the batch has left. */
