@@ -26,6 +26,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
     private static final int LEAST_SPREAD = 2;
     /** Without rows in flight, over this share of the steps for which sequences decode: unfinished prompts keep others out of KV. */
     private static final double SPREAD = 1.0 / 6;
+    /** Share of the GPU's pool: with less left, whoever comes next will have to wait. */
+    private static final double NEARLY_FULL = 0.1;
     /** Prompt tokens beside rows in flight, in {@link #ridingRows}, when nobody waits for KV: short enough to keep the CPU at work. */
     private static final int LONGEST = 4;
     /** Rows of long steps are rounded up to this: cublasLt computes so many anyway. */
@@ -37,9 +39,9 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
     }
 
     /**
-     * Rows that a step should have at most. When requests wait because KV is short, throughput is all that counts, and prompt
-     * tokens cost least where they ride in decode steps: few enough that products hardly notice, but so many that what has
-     * room is computed soon ({@link #MOST_SPREAD}, {@link #SPREAD}). When nobody waits for KV, prompts are computed at once.
+     * Rows that a step should have at most. When requests wait because KV is short, or would have to ({@link #NEARLY_FULL}), throughput
+     * is all that counts, and prompt tokens cost least where they ride in decode steps: few enough that products hardly notice, but
+     * so many that what has room is computed soon ({@link #MOST_SPREAD}, {@link #SPREAD}). Else prompts are computed at once.
      *
      * @param unfinished prompts that have begun
      */
@@ -79,7 +81,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
             }
             tokens += sequence.length();
         }
-        if (!someoneWaits) {
+        if (!someoneWaits && blocks >= NEARLY_FULL * draft.state().kv().pool(Place.GPU).size()) {
             return most;
         }
         double spread = alone ? Math.clamp(SPREAD * draft.state().meanOutput(), LEAST_SPREAD, MOST_SPREAD) : MOST_SPREAD;

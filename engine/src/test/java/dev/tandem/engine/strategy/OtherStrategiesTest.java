@@ -93,6 +93,23 @@ class OtherStrategiesTest {
     }
 
     @Test
+    void promptsRideWhenTheyLeaveLittleForWhoeverComesNext() {
+        GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
+        Scene scene = new Scene(80, 0, BUDGET).limit(200);
+        for (int i = 0; i < 9; i++) {
+            scene.gpu(12);
+        }
+        scene.waiting(144); // 36 blocks; of 80, 27 are taken and 9 to grow by: 8 are left
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 decodes and the prompt at once").isEqualTo(153);
+        Scene fuller = new Scene(80, 0, BUDGET).limit(200);
+        for (int i = 0; i < 9; i++) {
+            fuller.gpu(12);
+        }
+        fuller.waiting(148); // 7 are left
+        assertThat(policy.draft(fuller.state, new Decision()).load(0).rows()).as("9 and 148 over 32 steps, rounded up to 64").isEqualTo(64);
+    }
+
+    @Test
     void promptsRideOverFewerStepsWhereOutputsAreShort() {
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
         Scene scene = new Scene(200, 0, BUDGET).limit(400);
