@@ -108,6 +108,9 @@ public final class MatrixProducts implements AutoCloseable {
             return;
         }
         List<Plan> candidates = IntStream.range(0, CANDIDATES).mapToObj(nth -> plan(shape, nth)).takeWhile(Objects::nonNull).toList();
+        if (candidates.isEmpty()) {
+            throw new CudaException("cublasLt has no algorithm for " + shape);
+        }
         float[][] times = new float[candidates.size()][rows > MANY_ROWS ? 1 : ROUNDS];
         try (Event begin = device.event();
                 Event end = device.event()) {

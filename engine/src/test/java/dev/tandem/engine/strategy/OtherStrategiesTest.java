@@ -74,13 +74,19 @@ class OtherStrategiesTest {
         assertThat(draft.slots()).as("two of four rows a layer, and some more, the least bucket").isEqualTo(8);
     }
 
-    @Test
-    void promptsRideInDecodeStepsOnlyWhenOthersWaitForKv() {
-        GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
-        Scene scene = new Scene(80, 0, BUDGET).limit(200);
+    /** Of three blocks each, which all have to grow. */
+    private static Scene nineDecoding(int gpuBlocks, int tokens) {
+        Scene scene = new Scene(gpuBlocks, 0, BUDGET).limit(tokens);
         for (int i = 0; i < 9; i++) {
             scene.gpu(12);
         }
+        return scene;
+    }
+
+    @Test
+    void promptsRideInDecodeStepsOnlyWhenOthersWaitForKv() {
+        GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
+        Scene scene = nineDecoding(80, 200);
         scene.waiting(100);
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 decodes and the prompt at once").isEqualTo(109);
         scene.waiting(100); // 25 blocks each; 80 - 27 are free, 9 of them to grow by
@@ -95,16 +101,10 @@ class OtherStrategiesTest {
     @Test
     void promptsRideWhenTheyLeaveLittleForWhoeverComesNext() {
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
-        Scene scene = new Scene(80, 0, BUDGET).limit(200);
-        for (int i = 0; i < 9; i++) {
-            scene.gpu(12);
-        }
+        Scene scene = nineDecoding(80, 200);
         scene.waiting(144); // 36 blocks; of 80, 27 are taken and 9 to grow by: 8 are left
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 decodes and the prompt at once").isEqualTo(153);
-        Scene fuller = new Scene(80, 0, BUDGET).limit(200);
-        for (int i = 0; i < 9; i++) {
-            fuller.gpu(12);
-        }
+        Scene fuller = nineDecoding(80, 200);
         fuller.waiting(148); // 7 are left
         assertThat(policy.draft(fuller.state, new Decision()).load(0).rows()).as("9 and 148 over 32 steps, rounded up to 64").isEqualTo(64);
     }
@@ -112,10 +112,7 @@ class OtherStrategiesTest {
     @Test
     void promptsRideOverFewerStepsWhereOutputsAreShort() {
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
-        Scene scene = new Scene(200, 0, BUDGET).limit(400);
-        for (int i = 0; i < 9; i++) {
-            scene.gpu(12);
-        }
+        Scene scene = nineDecoding(200, 400);
         for (int i = 0; i < 3; i++) {
             scene.waiting(300); // 75 blocks each; 200 - 27 are free, 9 of them to grow by
         }
