@@ -133,6 +133,21 @@ final class Activations {
         System.arraycopy(sin, row * half, flying.sin, 0, half);
     }
 
+    /** After the last attention only sampled rows go on, the last of their chunks: they close up. The others have stored their K and V. */
+    void keepSampled() {
+        int row = -1;
+        int kept = 0;
+        for (Chunk chunk : chunks) {
+            row += chunk.rows();
+            if (chunk.sampler().isPresent()) {
+                System.arraycopy(residual, row * hiddenWidth, residual, kept * hiddenWidth, hiddenWidth);
+                System.arraycopy(attended, row * attendedWidth, attended, kept * attendedWidth, attendedWidth);
+                kept++;
+            }
+        }
+        rows = kept;
+    }
+
     /** Only the sub-batch's own rows remain. */
     void unload() {
         while (rows > ownRows) {

@@ -186,6 +186,9 @@ public final class CpuExecutor implements Executor {
                     flights.board(plan, layer, activations[i]);
                 }
                 Activations a = activations[i];
+                if (layer + 1 == limits.layers()) {
+                    a.keepSampled();
+                }
                 int current = layer;
                 clock.measure(Component.LINEAR, () -> forward.postProjection(a, current));
                 if (layer + 1 < limits.layers()) {
@@ -211,16 +214,7 @@ public final class CpuExecutor implements Executor {
     }
 
     private void sample(Activations a, List<StepResult.Sampled> sampled) {
-        int[] rows = new int[a.chunks.size()];
-        List<Chunk> ending = new ArrayList<>();
-        int row = -1;
-        for (Chunk chunk : a.chunks) {
-            row += chunk.rows();
-            if (chunk.sampler().isPresent()) {
-                rows[ending.size()] = row;
-                ending.add(chunk);
-            }
-        }
+        List<Chunk> ending = a.chunks.stream().filter(chunk -> chunk.sampler().isPresent()).toList();
         if (ending.isEmpty()) {
             return;
         }
@@ -228,7 +222,7 @@ public final class CpuExecutor implements Executor {
         if (logits.length < ending.size() * width) {
             logits = new float[ending.size() * width];
         }
-        forward.logits(a, rows, ending.size(), logits);
+        forward.logits(a, logits);
         Choice[] choices = new Choice[ending.size()];
         workers.run(ending.size(), (index, worker) -> {
             TokenSampler sampler = ending.get(index).sampler().orElseThrow();

@@ -47,8 +47,6 @@ final class LlamaForward {
     private final float epsilon;
     private final AttentionScratch[] attentionScratch;
     private final MemorySegment[] productScratch;
-    /** [sampled rows, hidden]: normed inputs of the output projection. */
-    private float[] lastRows = new float[0];
     /** Inputs of a product in groups of eight rows. */
     private float[] groups = new float[0];
 
@@ -222,26 +220,15 @@ final class LlamaForward {
     }
 
     /**
-     * Logits of the given rows.
+     * Logits of all rows.
      *
-     * @param out [rows.length, {@link #logitsWidth()}]
+     * @param out [rows, {@link #logitsWidth()}]
      */
-    void logits(Activations a, int[] rows, int count, float[] out) {
-        if (lastRows.length < count * a.hiddenWidth) {
-            lastRows = new float[count * a.hiddenWidth];
-        }
-        for (int i = 0; i < count; i++) {
-            RowOps.rmsNorm(
-                    a.residual,
-                    rows[i] * a.hiddenWidth,
-                    weights.norm(),
-                    epsilon,
-                    config.hidden(),
-                    lastRows,
-                    i * a.hiddenWidth);
-        }
-        Arrays.fill(out, 0, count * logitsWidth(), 0);
-        product(weights.head(), count, lastRows, a.hiddenWidth, out, logitsWidth());
+    void logits(Activations a, float[] out) {
+        forEachRow(a.rows, row -> RowOps.rmsNorm(
+                a.residual, row * a.hiddenWidth, weights.norm(), epsilon, config.hidden(), a.normed, row * a.hiddenWidth));
+        Arrays.fill(out, 0, a.rows * logitsWidth(), 0);
+        product(weights.head(), a.rows, a.normed, a.hiddenWidth, out, logitsWidth());
     }
 
     /** {@code out += x · matrix}: one task a run of panels and block of rows. */

@@ -66,7 +66,7 @@ class FamilyGoldenTest {
             }
             int rows = golden.prompt().length;
             float[] logits = new float[rows * forward.logitsWidth()];
-            forward.logits(a, IntStream.range(0, rows).toArray(), rows, logits);
+            forward.logits(a, logits);
             float[] dense = new float[rows * config.vocabulary()];
             for (int row = 0; row < rows; row++) {
                 System.arraycopy(

@@ -158,7 +158,7 @@ public final class CudaExecutor implements Executor {
             forward.pools(pools, gpuBlocks);
             Optional<FlightDeck> deck = hybrid ? Optional.of(own(new FlightDeck(device, stream, shape, 2 * options.watchdogNanos()))) : Optional.empty();
             deck.ifPresent(forward::flights);
-            layout = new StepLayout(shape, forward.attentionBlocks());
+            layout = new StepLayout(forward.shares());
             timer = own(new StepTimer(device, stream, forward, layout, shape));
             clock = own(new GpuClock(device));
             int tables = gpuBlocks + maxSequences + (hybrid ? stagingBlocks() : 0);

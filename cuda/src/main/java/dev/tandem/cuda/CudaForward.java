@@ -30,9 +30,7 @@ final class CudaForward implements AutoCloseable {
     /** Flags of decode.cu. */
     private static final int CARRIES = 1;
     private static final int LAST_LAYER = 2;
-    /** Thread blocks of prefill attention that may share a tile, and that may leave parts of one. */
-    private static final int MOST_SPLITS = 8;
-    private static final int MOST_PARTS = 512;
+    static final int BESIDE = 4;
     /** prefill.cu. */
     private static final int PART_THREADS = 256;
     /** Thread blocks a multiprocessor that wait for host rows: a quarter of what it holds, so that those that send them fit. */
@@ -44,7 +42,7 @@ final class CudaForward implements AutoCloseable {
     private final ModelShape shape;
     private final ModelConfig config;
     private final float epsilon;
-    private final int attentionBlocks;
+    private final AttentionShares shares;
     private KvPools pools;
     private long blocks;
     private long layerBytes;
@@ -98,6 +96,10 @@ final class CudaForward implements AutoCloseable {
             return new Extent(rows, sampled, decodes, tiles, slots, hostRows, some);
         }
 
+        Extent sampledOnly() {
+            return new Extent(sampled, sampled, decodes, tiles, slots, hostRows, parts);
+        }
+
         /** No row comes after it without slots. */
         int firstSlot() {
             return slots == 0 ? Integer.MAX_VALUE : rows - slots;
@@ -122,7 +124,9 @@ final class CudaForward implements AutoCloseable {
         this.shape = shape;
         this.config = shape.config();
         this.epsilon = (float) config.normEpsilon();
-        this.attentionBlocks = device.multiprocessors() * kernels.decodeAttention.residentBlocks();
+        this.shares = new AttentionShares(
+                shape, device.multiprocessors(), kernels.decodeAttention.residentBlocks(), kernels.promptsLeaveRoom(),
+                device.bandwidth());
         this.link = device.stream("rows in flight");
         this.left = device.event();
         this.carried = device.event();
@@ -132,13 +136,13 @@ final class CudaForward implements AutoCloseable {
         second = secondRows > 0 ? Optional.of(Activations.of(device, shape, secondRows, " of the second sub-batch")) : Optional.empty();
         frequencies = buffer(4L * config.headDim() / 2, "rotation frequencies");
         logits = buffer(4L * sampled * shape.vocabulary(), "logits");
-        long parts = 2L * attentionBlocks * config.group();
+        long parts = 2L * shares.attentionBlocks() * config.group();
         partialOut = buffer(4L * parts * shape.headWidth(), "partial attention");
         partialNorm = buffer(8L * parts, "partial attention sums");
         finished = buffer(4L * rows * config.kvHeads(), "attention counters");
         multiprocessors = device.multiprocessors();
-        prefillParts = buffer(4L * MOST_PARTS * PART_THREADS * (shape.headWidth() / 2 + 4), "partial attention of prompts");
-        prefillFinished = buffer(4L * MOST_PARTS, "counters of prompts' attention");
+        prefillParts = buffer(4L * AttentionShares.MOST_PARTS * PART_THREADS * (shape.headWidth() / 2 + 4), "partial attention of prompts");
+        prefillFinished = buffer(4L * AttentionShares.MOST_PARTS, "counters of prompts' attention");
         argmaxParts = buffer(8L * sampled * Kernels.ARGMAX_PARTS, "argmax parts");
         argmaxFinished = buffer(4L * sampled, "argmax counters");
         chosen = buffer(4L * sampled, "sampled tokens");
@@ -228,11 +232,11 @@ final class CudaForward implements AutoCloseable {
             for (int p = 0; p < passes.size(); p++) {
                 Pass pass = passes.get(p);
                 attention(stream, pass, p, layer, !courier);
-                int pending = postProjection(stream, pass, p, layer);
                 if (layer + 1 < weights.layers.size()) {
+                    int pending = postProjection(stream, activations(p), pass.extent(), layer);
                     preProjection(stream, pass, p, layer + 1, pending);
                 } else {
-                    normSampled(stream, pass, p, sampled, pending);
+                    finish(stream, pass, p, sampled);
                     sampled += pass.extent().sampled();
                 }
             }
@@ -294,9 +298,7 @@ final class CudaForward implements AutoCloseable {
     }
 
     /** Returns how many partial sums of its last product are pending. */
-    private int postProjection(Stream stream, Pass pass, int index, int layer) {
-        Activations a = activations(index);
-        Extent extent = pass.extent();
+    private int postProjection(Stream stream, Activations a, Extent extent, int layer) {
         int pending = extent.has(Part.PRODUCTS) ? linear.output(stream, a, layer, extent.rows()) : 0;
         norm(stream, a, extent, pending, weights.layers.get(layer).attentionNorm(), layer + 1);
         return feedForward(stream, a, extent, layer);
@@ -310,14 +312,29 @@ final class CudaForward implements AutoCloseable {
         kernels.report.launch(stream, 1, 1, chosen.address(), sampled, flights, config.layers(), slots, passes, out, stamps);
     }
 
-    /** The step's rows stay where they are: the norm of the sampled ones alone is taken, behind those of the pass before. */
-    private void normSampled(Stream stream, Pass pass, int index, int before, int pending) {
-        Extent extent = pass.extent();
-        if (extent.sampled() > 0 && extent.has(Part.ROW_WISE)) {
+    /**
+     * The last post-projection and norm, of the sampled rows alone: the others have stored their K and V.
+     *
+     * @param before rows that the pass before has sampled: normed rows come behind its
+     */
+    private void finish(Stream stream, Pass pass, int index, int before) {
+        Extent all = pass.extent();
+        if (all.sampled() == 0) {
+            return;
+        }
+        Activations a = activations(index);
+        boolean closes = all.sampled() < all.rows();
+        if (closes && all.has(Part.ROW_WISE)) {
+            kernels.closeUp.launch(
+                    stream, Kernels.closeUpBlocks(shape), 1, a.residual().address(), a.attended().address(), pass.step().samples(), all.sampled());
+        }
+        Extent extent = closes ? all.sampledOnly() : all;
+        int pending = postProjection(stream, a, extent, config.layers() - 1);
+        if (extent.has(Part.ROW_WISE)) {
             long out = first.normed().address() + (long) before * shape.hidden() * shape.type().bytes();
             kernels.addNorm.launch(
-                    stream, extent.sampled(), 1, activations(index).residual().address(), linear.partials(), pending, extent.rows(),
-                    weights.norm, pass.step().samples(), out, epsilon, extent.firstSlot(), flights, config.layers());
+                    stream, extent.sampled(), 1, a.residual().address(), linear.partials(), pending, extent.rows(), weights.norm,
+                    closes ? 0L : pass.step().samples(), out, epsilon, extent.firstSlot(), flights, config.layers());
         }
     }
 
@@ -404,35 +421,37 @@ final class CudaForward implements AutoCloseable {
         if (!extent.has(Part.ATTENTION)) {
             return;
         }
-        long tiles = blocks + layer * layerBytes;
-        if (extent.decodes() || extent.slots() > 0) {
+        boolean decodes = extent.decodes() || extent.slots() > 0;
+        boolean together = decodes && extent.tiles() > 0 && shares.together();
+        if (together) {
+            attendPrompts(stream, a, step, extent, layer, step.header());
+        }
+        if (decodes) {
             int carrier = extent.slots() > 0 && carries ? 1 : 0;
-            int place = carrier * CARRIES | (layer == config.layers() - 1 ? LAST_LAYER : 0);
+            int place = carrier * CARRIES | (layer == config.layers() - 1 ? LAST_LAYER : 0) | (together ? BESIDE : 0);
             kernels.decodeAttention.launch(
-                    stream, attentionBlocks + carrier, 1, a.queries().address(), tiles, step.tables(), step.sequences(), step.header(),
+                    stream, shares.attentionBlocks() + carrier, 1, a.queries().address(), blocks + layer * layerBytes, step.tables(), step.sequences(), step.header(),
                     shape.scoreScale(), a.attended().address(), partialOut.address(), partialNorm.address(), finished.address(),
                     extent.slots(), extent.firstSlot(), flights, layer, place);
         }
-        if (extent.tiles() > 0) {
-            int splits = prefillSplits(extent);
-            kernels.prefillAttention.launch(
-                    stream, kernels.prefillBlocks(config.kvHeads() * extent.tiles() * splits, multiprocessors), 1,
-                    a.queries().address(), tiles, step.tables(), step.tiles(),
-                    shape.scoreScale(), a.attended().address(), gpuBlocks, pools.stagingShift(layer), splits, prefillParts.address(),
-                    prefillFinished.address(), extent.tiles());
+        if (extent.tiles() > 0 && !together) {
+            attendPrompts(stream, a, step, extent, layer, 0L);
         }
     }
 
-    /** Thread blocks that share a tile's context, so that a short chunk keeps all multiprocessors at work. */
-    private int prefillSplits(Extent extent) {
-        int filled = Math.min(extent.tiles(), extent.rows() / shape.tileTokens() + 1);
-        int wanted = Math.min(MOST_SPLITS, multiprocessors / (filled * config.kvHeads()));
-        return wanted > 1 && extent.tiles() * config.kvHeads() * wanted <= MOST_PARTS ? wanted : 1;
+    /** @param header of the step where decode attention follows and runs beside it; else 0 */
+    private void attendPrompts(Stream stream, Activations a, StepBuffer step, Extent extent, int layer, long header) {
+        int splits = shares.promptSplits(extent.tiles(), extent.rows());
+        kernels.prefillAttention.launch(
+                stream, kernels.prefillBlocks(config.kvHeads() * extent.tiles() * splits, multiprocessors), 1,
+                a.queries().address(), blocks + layer * layerBytes, step.tables(), step.tiles(),
+                shape.scoreScale(), a.attended().address(), gpuBlocks, pools.stagingShift(layer), splits, prefillParts.address(),
+                prefillFinished.address(), extent.tiles(), header);
     }
 
-    /** The blocks of decode attention that are resident at a time. */
-    int attentionBlocks() {
-        return attentionBlocks;
+    /** How attention is cut into work. */
+    AttentionShares shares() {
+        return shares;
     }
 
     @Override

@@ -24,6 +24,9 @@ import java.lang.foreign.MemorySegment;
 final class StepBuffer implements AutoCloseable {
     private static final int ALIGNMENT = 256;
     private static final int HEADER = 16;
+    /** prelude.cu. */
+    private static final int PROMPT_BLOCKS_AT = 4;
+    private static final int PROMPT_SPLITS_AT = 5;
     /** {@code struct HostRows} of prelude.cu. */
     private static final int HOST_ROWS_AT = 8;
     private static final int HOST_TASKS_AT = 12;
@@ -58,6 +61,7 @@ final class StepBuffer implements AutoCloseable {
     private int sequenceCount;
     private int units;
     private int tileCount;
+    private int tileStages;
     private int drawCount;
     private int tableInts;
     private int adjustedCount;
@@ -105,6 +109,7 @@ final class StepBuffer implements AutoCloseable {
         sequenceCount = 0;
         units = 0;
         tileCount = 0;
+        tileStages = 0;
         drawCount = 0;
         tableInts = 0;
         adjustedCount = 0;
@@ -151,6 +156,16 @@ final class StepBuffer implements AutoCloseable {
         return at;
     }
 
+    /** KV blocks of all (row, KV head) of decode attention. */
+    int units() {
+        return units;
+    }
+
+    /** Stages of the context of all tiles, of one KV head. */
+    int tileStages() {
+        return tileStages;
+    }
+
     /** A row of decode attention: rows 0, 1, ... in turn. */
     void decode(int length, int table, int kvHeads) {
         int blocks = (length - 1) / ModelShape.BLOCK_TOKENS + 1;
@@ -181,7 +196,14 @@ final class StepBuffer implements AutoCloseable {
         }
     }
 
+    /** How prompts' attention is cut where decode attention is the kernel after it. */
+    void prompts(int blocks, int splits) {
+        set(PROMPT_BLOCKS_AT, blocks);
+        set(PROMPT_SPLITS_AT, splits);
+    }
+
     void tile(int row, int count, int position, int table) {
+        tileStages += AttentionShares.stages(position + count);
         int at = tilesAt + TILE_INTS * tileCount++;
         set(at, row);
         set(at + 1, count);

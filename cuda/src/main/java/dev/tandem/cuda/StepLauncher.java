@@ -147,9 +147,9 @@ final class StepLauncher {
         List<Chunk> sampled = new ArrayList<>();
         StepBuffer step = inputs.graph();
         layout.fill(step, chunks, pools, this::token, this::nobody, sampled);
-        layout.spread(step, slots);
         List<Optional<TokenSampler.Draw>> draws = draws(step, sampled);
         Replays.Key replay = replays.key(rows, sampled.size(), step.tileCount(), slots);
+        layout.spread(step, slots);
         // a graph's rows and samples are filled up: slots come after
         int first = replay.rows() - slots;
         int firstSample = replay.sampled() - slots;

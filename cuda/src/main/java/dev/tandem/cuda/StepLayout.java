@@ -17,12 +17,11 @@ final class StepLayout {
     private static final int COURIER = 1;
 
     private final ModelShape shape;
-    private final int attentionBlocks;
+    private final AttentionShares shares;
 
-    /** @param attentionBlocks thread blocks of decode attention that the GPU holds at a time */
-    StepLayout(ModelShape shape, int attentionBlocks) {
-        this.shape = shape;
-        this.attentionBlocks = attentionBlocks;
+    StepLayout(AttentionShares shares) {
+        this.shape = shares.shape();
+        this.shares = shares;
     }
 
     /**
@@ -127,10 +126,15 @@ final class StepLayout {
         }
     }
 
-    /** Cuts decode attention into as many stretches as are resident beside the courier, where there is one. */
+    /** Cuts attention into as much as is resident: decode attention beside the courier and prompts' attention, where there are these. */
     void spread(StepBuffer inputs, int slots) {
-        int own = slots == 0 ? attentionBlocks : attentionBlocks - COURIER;
-        inputs.spread(own, BLOCKS_A_WARP * shape.decodeWarps(), shape.config().kvHeads(), slots);
+        int others = slots == 0 ? 0 : COURIER;
+        if (shares.together() && inputs.tileCount() > 0) {
+            AttentionShares.Prompts prompts = shares.prompts(inputs.units(), inputs.tileCount(), inputs.tileStages());
+            inputs.prompts(prompts.blocks(), prompts.splits());
+            others += prompts.blocks() < shares.multiprocessors() ? prompts.blocks() * shares.decodeBlocks() : 0;
+        }
+        inputs.spread(shares.attentionBlocks() - others, BLOCKS_A_WARP * shape.decodeWarps(), shape.config().kvHeads(), slots);
     }
 
     /** The last tile of a chunk sees the longest context: it begins first. */

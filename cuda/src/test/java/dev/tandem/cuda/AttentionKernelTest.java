@@ -1,6 +1,7 @@
 package dev.tandem.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cuda.device.DeviceBuffer;
@@ -234,12 +235,77 @@ class AttentionKernelTest {
                             rig.stream, rig.kernels.prefillBlocks(shape.config().kvHeads() * step.tileCount() * splits, 5), 1,
                             queries.address(), cache.address(),
                             step.tables(), step.tiles(), shape.scoreScale(), out.address(), Integer.MAX_VALUE, 0, splits,
-                            parts.address(), finished.address(), step.tileCount());
+                            parts.address(), finished.address(), step.tileCount(), 0L);
                     float[] actual = rig.halves(out, rows * shape.queries());
                     row = 0;
                     for (int i = 0; i < counts.length; i++) {
                         for (int token = 0; token < counts[i]; token++, row++) {
                             check(rig, pool, q, actual, row, i, starts[i] + token + 1);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /** Decode attention begins while prompts' attention, which leaves it multiprocessors, has not ended; several steps one after the other. */
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void promptsBesideDecodes(ModelShape shape) {
+        for (double bandwidth : new double[] {1000, 4_800_000}) {
+            promptsBesideDecodes(shape, bandwidth);
+        }
+    }
+
+    private static void promptsBesideDecodes(ModelShape shape, double bandwidth) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            assumeTrue(rig.kernels.promptsLeaveRoom(), "the kernel for all GPUs leaves none");
+            int[] lengths = {1, 77, 1300, 16, 75, 550};
+            int decodes = 4;
+            int[] counts = {75, 33};
+            int rows = decodes + counts[0] + counts[1];
+            Pool pool = Pool.of(rig, lengths);
+            float[] q = queries(rig, rows);
+            AttentionShares shares =
+                    new AttentionShares(shape, rig.device.multiprocessors(), rig.kernels.decodeAttention.residentBlocks(), true, bandwidth);
+            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, 0, "test")) {
+                step.clear();
+                for (int row = 0; row < decodes; row++) {
+                    step.row(row, 0, lengths[row] - 1, -1);
+                    step.decode(lengths[row], step.table(pool.tables[row], pool.tables[row].length), shape.config().kvHeads());
+                }
+                for (int i = 0, row = decodes; i < counts.length; row += counts[i++]) {
+                    int[] table = pool.tables[decodes + i];
+                    StepLayout.tiles(step, row, counts[i], lengths[decodes + i] - counts[i], step.table(table, table.length), shape.tileTokens());
+                }
+                new StepLayout(shares).spread(step, 0);
+                step.upload(rig.stream);
+                int parts = AttentionShares.MOST_PARTS;
+                DeviceBuffer queries = rig.putHalves(q);
+                DeviceBuffer cache = rig.putHalves(pool.values);
+                DeviceBuffer promptParts = rig.poisoned(4L * parts * 256 * (shape.headWidth() / 2 + 4));
+                DeviceBuffer promptFinished = rig.zeros(4L * parts);
+                int heads = shape.config().heads();
+                DeviceBuffer partial = rig.poisoned(8L * shares.attentionBlocks() * heads * shape.headWidth());
+                DeviceBuffer sums = rig.poisoned(16L * shares.attentionBlocks() * heads);
+                DeviceBuffer finished = rig.zeros(4L * 64 * heads);
+                for (int repeat = 0; repeat < 3; repeat++) {
+                    DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
+                    rig.kernels.prefillAttention.launch(
+                            rig.stream, rig.kernels.prefillBlocks(parts, shares.multiprocessors()), 1, queries.address(), cache.address(),
+                            step.tables(), step.tiles(), shape.scoreScale(), out.address(), Integer.MAX_VALUE, 0, 1,
+                            promptParts.address(), promptFinished.address(), step.tileCount(), step.header());
+                    rig.kernels.decodeAttention.launch(
+                            rig.stream, shares.attentionBlocks(), 1, queries.address(), cache.address(), step.tables(), step.sequences(),
+                            step.header(), shape.scoreScale(), out.address(), partial.address(), sums.address(), finished.address(), 0, 0,
+                            0L, 0, CudaForward.BESIDE);
+                    float[] actual = rig.halves(out, rows * shape.queries());
+                    for (int row = 0; row < decodes; row++) {
+                        check(rig, pool, q, actual, row, row, lengths[row]);
+                    }
+                    for (int i = 0, row = decodes; i < counts.length; i++) {
+                        for (int token = 0; token < counts[i]; token++, row++) {
+                            check(rig, pool, q, actual, row, decodes + i, lengths[decodes + i] - counts[i] + token + 1);
                         }
                     }
                 }

@@ -21,6 +21,8 @@ public final class Device implements AutoCloseable {
     private static final int MULTIPROCESSOR_COUNT = 16;
     private static final int COMPUTE_CAPABILITY_MAJOR = 75;
     private static final int COMPUTE_CAPABILITY_MINOR = 76;
+    private static final int MEMORY_CLOCK = 36;
+    private static final int MEMORY_BUS_WIDTH = 37;
     private static final int MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97;
     /** {@code CUdevResource}: type, padding, then the union at 96; 144 bytes. */
     private static final int RESOURCE_BYTES = 144;
@@ -40,6 +42,7 @@ public final class Device implements AutoCloseable {
     private final int capability;
     private final int multiprocessors;
     private final int sharedMemory;
+    private final double bandwidth;
     private final MemorySegment context;
     private final MemorySegment green;
     private final List<String> open = new ArrayList<>();
@@ -68,6 +71,8 @@ public final class Device implements AutoCloseable {
                 throw new CudaException(name + " has compute capability " + capability / 10 + "." + capability % 10
                         + "; Tandem's kernels need 7.5 or later. Run on the CPU with --device cpu");
             }
+            // kHz, twice a clock; bits
+            this.bandwidth = attribute(MEMORY_CLOCK, word) / 1e3 * 2 * attribute(MEMORY_BUS_WIDTH, word) / 8;
             this.sharedMemory = attribute(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, word);
             driver.cuDevicePrimaryCtxRetain.call(word, number);
             MemorySegment primary = word.get(ADDRESS, 0);
@@ -124,6 +129,11 @@ public final class Device implements AutoCloseable {
 
     public String name() {
         return name;
+    }
+
+    /** Of its memory, bytes a microsecond. */
+    public double bandwidth() {
+        return bandwidth;
     }
 
     /** Compute capability: 90 is 9.0. */

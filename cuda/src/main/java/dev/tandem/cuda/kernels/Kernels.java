@@ -27,10 +27,12 @@ public final class Kernels implements AutoCloseable {
     private static final int SKINNY_CHUNK_BYTES = 8 * 32 * 16;
     /** rows.cu. */
     private static final int MOVE_THREADS = 512;
+    private static final int CLOSE_UP_THREADS = 128;
 
     private final List<CudaModule> modules = new ArrayList<>();
     public final Kernel embed;
     public final Kernel addNorm;
+    public final Kernel closeUp;
     public final Kernel ropeStore;
     public final Kernel swiglu;
     public final Kernel moveOut;
@@ -67,6 +69,7 @@ public final class Kernels implements AutoCloseable {
         CudaModule rows = modules.get(0);
         embed = rows.waitingKernel("embed", 256, 0);
         addNorm = rows.waitingKernel("add_norm", Math.min(1024, shape.hidden() / 4 + 31 & ~31), 0);
+        closeUp = rows.waitingKernel("close_up", CLOSE_UP_THREADS, 0);
         ropeStore = rows.waitingKernel("rope_store", 128, 0);
         swiglu = rows.waitingKernel("swiglu", 256, 0);
         moveOut = rows.kernel("move_out", MOVE_THREADS, 0);
@@ -107,9 +110,20 @@ public final class Kernels implements AutoCloseable {
         }
     }
 
+    /** Whether prompts' attention can leave multiprocessors to decode attention, which then runs beside it. */
+    public boolean promptsLeaveRoom() {
+        return prefill.persistent();
+    }
+
     /** Thread blocks of prefill attention for so many parts of tiles. */
     public int prefillBlocks(int parts, int multiprocessors) {
         return prefill.persistent() ? Math.min(parts, multiprocessors) : parts;
+    }
+
+    /** Thread blocks of {@link #closeUp}: a thread 16 bytes of a row's fp32 residual and of its attention result. */
+    public static int closeUpBlocks(ModelShape shape) {
+        int pieces = shape.hidden() / 4 + shape.queries() / 8;
+        return (pieces + CLOSE_UP_THREADS - 1) / CLOSE_UP_THREADS;
     }
 
     /** Whether there are product kernels that use the tensor copy engine. */

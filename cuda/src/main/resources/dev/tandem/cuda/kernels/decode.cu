@@ -61,6 +61,7 @@ __device__ __forceinline__ void merge(const float *parts, const float2 *partNorm
 
 #define CARRIES 1
 #define LAST_LAYER 2
+#define BESIDE 4
 
 // Slots of rows in flight: rows that leave, whose q, k and v rotation has left for the courier, ask for their attention of this
 // layer; rows that board take their attention's result. Thread blocks share this work.
@@ -94,7 +95,8 @@ __device__ __noinline__ void carry(Flights *flights) {
 }
 
 // The step's own rows, and slots for rows in flight from row firstSlot on. Where no courier carries these (place & CARRIES), the
-// first thread block does.
+// first thread block does. Beside prompts' attention (place & BESIDE), the kernel before this one, all that is read here is there, and
+// the last thread blocks have the stretches: others, which find no room yet, must not be waited for. It is waited for at the end.
 // queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them, units of a gap
 // parts [thread blocks][2][GROUP][HEAD_WIDTH] of a pair that began in an earlier stretch (0) or goes on in the next (1), with
 // partNorms (maximum, sum); finished [rows][KV_HEADS] zeroed
@@ -107,18 +109,21 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     int rows = header[0], units = header[1], sharing = header[2];
     dependentsLaunch();
-    int stretch = blockIdx.x - (place & CARRIES);
-    if (stretch < 0) {
-        dependencyWait();
+    bool beside = place & BESIDE;
+    if (beside) __threadfence(); // nothing older is in the first-level cache
+    if (blockIdx.x < (place & CARRIES)) {
+        if (!beside) dependencyWait();
         carry(flights);
+        if (beside) dependencyWait();
         return;
     }
-    if (stretch >= sharing) return;
+    int stretch = beside ? (int)blockIdx.x - ((int)gridDim.x - sharing) : (int)blockIdx.x - (place & CARRIES);
+    if (stretch < 0 || stretch >= sharing) return;
     int unit = (int)((long)units * stretch / sharing), endUnit = (int)((long)units * (stretch + 1) / sharing);
     int thread = stretch * WARPS * 32 + threadIdx.x;
-    bool waited = stretch * WARPS * 32 < slots * HEADS * HEAD_DIM / 8;
-    if (waited) {
-        dependencyWait();
+    bool exchanges = stretch * WARPS * 32 < slots * HEADS * HEAD_DIM / 8, waited = beside || exchanges;
+    if (exchanges) {
+        if (!beside) dependencyWait();
         exchange(flights, layer, slots, place, thread, sharing * WARPS * 32, out + (size_t)firstSlot * HEADS * HEAD_WIDTH);
     }
     for (int r = threadIdx.x; r < rows; r += WARPS * 32) {
@@ -299,5 +304,5 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         if (unit == pairEnd && kvHead == KV_HEADS - 1) row++;
     }
     // without work too: the kernel after this one relies on the kernel before it having ended
-    if (!waited) dependencyWait();
+    if (!waited || beside) dependencyWait();
 }

@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
     extern __shared__ uint4 staged[];
     dependentsLaunch();
     dependencyWait();
-    Work work(tiles, tileCount, splits);
+    Work work(tiles, tileCount, splits, gridDim.x);
     if (!work.next()) return;
     const Tile &tile = work.tile;
     const Share &mine = work.share;

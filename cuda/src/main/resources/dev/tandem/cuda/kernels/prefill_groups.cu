@@ -289,12 +289,19 @@ __device__ __forceinline__ void attend(const Work &work, const half16 *queries, 
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
 // any grid: its blocks take the parts of all tiles, of each KV head, between them; `splits` of a tile's context where it is long enough;
 // finished [tiles][KV_HEADS] zeroed. With 160 registers a block of host rows that depart fits beside it (4,096 are left).
+// With a step's header decode attention is the next kernel, and runs beside this one on the multiprocessors that the header leaves it: it
+// does not wait for the kernel before, so it must not begin before that has ended. Then the header says how many share a tile, too.
 extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *queries, const half16 *blocks, const int *tables,
-        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished, int tileCount) {
+        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished, int tileCount,
+        const int *header) {
     extern __shared__ __align__(1024) char ring[];
     __shared__ wide full[STAGES], empty[STAGES];
-    dependentsLaunch();
+    if (!header) dependentsLaunch();
     dependencyWait();
+    if (header) dependentsLaunch();
+    int working = header ? min(header[PROMPT_BLOCKS], (int)gridDim.x) : gridDim.x;
+    if (blockIdx.x >= working) return;
+    if (header) splits = header[PROMPT_SPLITS];
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrierInit(&full[i], STAGERS);
@@ -303,7 +310,7 @@ extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *quer
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    Work work(tiles, tileCount, splits);
+    Work work(tiles, tileCount, splits, working);
     if (threadIdx.x >= ATTENDERS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 96;");
         Stager(blocks, tables, work, poolBlocks, stagingShift).all(ring, full, empty);

@@ -105,6 +105,10 @@ __device__ __forceinline__ void dependentsLaunch() {
 #endif
 }
 
+// of a step's header: thread blocks of prompts' attention where decode attention is next, and how many share a tile
+#define PROMPT_BLOCKS 4
+#define PROMPT_SPLITS 5
+
 __device__ __forceinline__ float exp2Fast(float v) {
     float r;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));

@@ -80,6 +80,29 @@ extern "C" __global__ void __launch_bounds__(1024) add_norm(float *residual, con
     }
 }
 
+// The last layer's rows that nobody samples have stored their K and V and go no further: the others, rowMap[0], rowMap[1], ..., close up
+// to the front of residual [rows][HIDDEN] and attended [rows][HEADS][HEAD_WIDTH], in place: rowMap[i] >= i. A thread takes 16 bytes
+// of all rows in turn, as many at a time as it has registers for.
+#define CLOSING 16
+extern "C" __global__ void __launch_bounds__(128) close_up(float *residual, half16 *attended, const int *rowMap, int count) {
+    dependentsLaunch();
+    dependencyWait();
+    const int RESIDUAL = HIDDEN / 4, ATTENDED = HEADS * HEAD_WIDTH / 8;
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= RESIDUAL + ATTENDED) return;
+    uint4 *data = column < RESIDUAL ? (uint4 *)residual + column : (uint4 *)attended + column - RESIDUAL;
+    size_t stride = column < RESIDUAL ? RESIDUAL : ATTENDED;
+    for (int from = 0; from < count; from += CLOSING) {
+        uint4 some[CLOSING];
+#pragma unroll
+        for (int i = 0; i < CLOSING; i++)
+            if (from + i < count) some[i] = data[rowMap[from + i] * stride];
+#pragma unroll
+        for (int i = 0; i < CLOSING; i++)
+            if (from + i < count) data[(from + i) * stride] = some[i];
+    }
+}
+
 // a warp: the next entries of the layer's ring, in order, take the slots
 __device__ __noinline__ void choosePassengers(const Flights *flights, int layer, int slots) {
     int lane = threadIdx.x % 32;

@@ -56,20 +56,21 @@ __device__ __forceinline__ Share share(const Tile &tile, int at, int splits) {
     return s;
 }
 
-// What a block does, one after the other: the parts of all tiles and KV heads, the longest first. Blocks take them in turns, and
-// every other time the other way round, so that none has the longest each time.
+// What a block does, one after the other: the parts of all tiles and KV heads, the longest first. The first `blocks` of the grid take
+// them in turns, and every other time the other way round, so that none has the longest each time.
 struct Work {
     const Tile *tiles;
-    int splits, items, turn;
+    int splits, items, blocks, turn;
     Tile tile;
     Share share;
     int kvHead;
 
-    __device__ __forceinline__ Work(const Tile *tiles, int tileCount, int splits) : tiles(tiles), splits(splits), items(tileCount * splits * KV_HEADS), turn(0) {}
+    __device__ __forceinline__ Work(const Tile *tiles, int tileCount, int splits, int blocks)
+            : tiles(tiles), splits(splits), items(tileCount * splits * KV_HEADS), blocks(blocks), turn(0) {}
 
     __device__ __forceinline__ bool next() {
-        for (; turn * (int)gridDim.x < items; ) {
-            int item = turn * gridDim.x + (turn & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+        for (; turn * blocks < items; ) {
+            int item = turn * blocks + (turn & 1 ? blocks - 1 - (int)blockIdx.x : (int)blockIdx.x);
             turn++;
             if (item >= items) continue;
             kvHead = item % KV_HEADS;
