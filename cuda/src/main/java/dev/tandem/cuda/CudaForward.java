@@ -287,9 +287,6 @@ final class CudaForward implements AutoCloseable {
         Activations a = activations(index);
         Extent extent = pass.extent();
         attend(stream, a, pass.step(), extent, layer, carries);
-        if (index == 0) {
-            pools.afterAttention(stream, layer);
-        }
         if (extent.hostRows() > 0) {
             kernels.collect.launch(
                     stream, Math.min(extent.hostRows(), multiprocessors * COLLECTORS), 1, pass.step().header(), pass.step().slots(), flights, layer, index * config.layers() + layer,

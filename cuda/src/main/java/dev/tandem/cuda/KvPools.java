@@ -229,11 +229,6 @@ final class KvPools implements AutoCloseable {
         landings.afterStore(stream, layer);
     }
 
-    /** The layer's attention is done: its staging may take the layer after next. */
-    void afterAttention(Stream stream, int layer) {
-        landings.afterAttention(stream, layer);
-    }
-
     /** What follows runs when everything has arrived. */
     void end(Stream stream) {
         landings.end(stream);

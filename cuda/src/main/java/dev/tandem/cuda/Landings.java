@@ -11,8 +11,8 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * Prompts whose KV lands on the host. Their layers are written to staging for two layers; each leaves for the host before the
- * layer after next writes there. Of a prompt that lands in several chunks, earlier KV comes back into a layer's staging when
- * the attention of the layer before last is done with it.
+ * layer after next writes there. Of a prompt that lands in several chunks, earlier KV comes back into a layer's staging while the layer
+ * before is computed, once the one before that is done with it.
  *
  * <p>What crosses the link is carried by the copy engine, beside kernels that convert between staging and whole host blocks in
  * GPU memory; what it has no room for, by kernels that convert on the way: those wait for room on a multiprocessor, and large
@@ -42,7 +42,7 @@ final class Landings implements AutoCloseable {
     private final DeviceBuffer incoming;
     private final Event[] written = new Event[STAGES];
     private final Event[] free = new Event[STAGES];
-    private final Event[] attended = new Event[STAGES];
+    private final Event attended;
     private final Event[] returned = new Event[STAGES];
     private final Event landed;
     private int stagingUsed;
@@ -60,6 +60,7 @@ final class Landings implements AutoCloseable {
         this.out = device.urgentStream("landing prompts");
         this.back = device.urgentStream("earlier chunks of landing prompts");
         this.landed = device.event();
+        this.attended = device.event();
         this.carriedBlocks = (int) (CARRIED_BYTES / hostBlockBytes);
         long carried = stagingBlocks > 0 ? STAGES * CARRIED_BYTES : 0;
         this.outgoing = device.allocate(carried, "host blocks on their way out");
@@ -67,7 +68,6 @@ final class Landings implements AutoCloseable {
         for (int i = 0; i < STAGES; i++) {
             written[i] = device.event();
             free[i] = device.event();
-            attended[i] = device.event();
             returned[i] = device.event();
         }
     }
@@ -163,8 +163,14 @@ final class Landings implements AutoCloseable {
         return (layer % STAGES * carriedBlocks + slot) * hostBlockBytes;
     }
 
-    /** Before the layer's K and V are written. */
+    /** Before the layer's K and V are written, and after the attention of the one before: its staging may take the layer after this. */
     void beforeStore(Stream stream, int layer) {
+        if (returns() && layer > 0 && layer + 1 < layers) {
+            stream.record(attended);
+            back.waitFor(attended);
+            back.waitFor(free[(layer + 1) % STAGES]);
+            bringBack(layer + 1);
+        }
         if (any() && layer >= STAGES) {
             stream.waitFor(free[layer % STAGES]);
         }
@@ -191,17 +197,6 @@ final class Landings implements AutoCloseable {
         }
     }
 
-    /** The layer's attention is done: its staging may take the layer after next. */
-    void afterAttention(Stream stream, int layer) {
-        if (!returns() || layer + STAGES >= layers) {
-            return;
-        }
-        stream.record(attended[layer % STAGES]);
-        back.waitFor(attended[layer % STAGES]);
-        back.waitFor(free[layer % STAGES]);
-        bringBack(layer + STAGES);
-    }
-
     /** What follows runs when everything has landed. */
     void end(Stream stream) {
         if (any()) {
@@ -215,6 +210,7 @@ final class Landings implements AutoCloseable {
         out.close();
         back.close();
         landed.close();
+        attended.close();
         outgoing.close();
         incoming.close();
         leaving.close();
@@ -222,7 +218,6 @@ final class Landings implements AutoCloseable {
         for (int i = 0; i < STAGES; i++) {
             written[i].close();
             free[i].close();
-            attended[i].close();
             returned[i].close();
         }
     }
