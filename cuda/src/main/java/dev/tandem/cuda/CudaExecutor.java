@@ -368,7 +368,7 @@ public final class CudaExecutor implements Executor {
         }
         List<List<Chunk>> batches = PlanRows.ordered(plan, hostRows.isPresent());
         try {
-            boolean isShort = plan.swaps().isEmpty() && launcher.replays(batches);
+            boolean isShort = plan.swaps().isEmpty() && launcher.isOneGraph(batches);
             if (!outstanding.isEmpty() && !(ahead && isShort)) {
                 finished.add(complete(outstanding.poll())); // what it moves, or its logits, are about to be overwritten
             }

@@ -211,39 +211,89 @@ final class CudaForward implements AutoCloseable {
      * whatever moves KV, in the first. Sampled rows come in the order of the sub-batches.
      */
     void run(Stream stream, List<Pass> passes) {
+        boolean courier = begin(stream, passes);
         for (int p = 0; p < passes.size(); p++) {
-            embed(stream, passes.get(p), p);
+            project(stream, passes.get(p), p, 0, 0);
+            between(stream, p, 0);
+            store(stream, passes.get(p), p, 0);
         }
-        Extent last = passes.getLast().extent();
-        // own products leave room for a block beside them, cublasLt's may want whole multiprocessors
-        boolean courier = passes.size() == 1 && last.slots() > 0 && last.hostRows() == 0 && last.has(Part.ATTENTION)
-                && !linear.finishes(last.rows());
-        if (courier) {
-            stream.record(left);
-            link.waitFor(left);
-            kernels.courier.launch(link, 1, 1, flights);
-            link.record(carried);
-        }
-        for (int p = 0; p < passes.size(); p++) {
-            preProjection(stream, passes.get(p), p, 0, 0);
-        }
-        for (int layer = 0; layer < weights.layers.size(); layer++) {
+        for (int layer = 0; layer < config.layers(); layer++) {
             int sampled = 0;
             for (int p = 0; p < passes.size(); p++) {
                 Pass pass = passes.get(p);
                 attention(stream, pass, p, layer, !courier);
-                if (layer + 1 < weights.layers.size()) {
-                    int pending = postProjection(stream, activations(p), pass.extent(), layer);
-                    preProjection(stream, pass, p, layer + 1, pending);
+                if (layer + 1 < config.layers()) {
+                    project(stream, pass, p, layer + 1, postProjection(stream, activations(p), pass.extent(), layer));
+                    between(stream, p, layer + 1);
+                    store(stream, pass, p, layer + 1);
                 } else {
+                    between(stream, p, config.layers());
                     finish(stream, pass, p, sampled);
                     sampled += pass.extent().sampled();
                 }
             }
         }
         logits(stream, passes);
+        end(stream, passes, courier);
+    }
+
+    /**
+     * Enqueues what comes before the first layer.
+     *
+     * @return whether a courier is under way, for which {@link #end} waits
+     */
+    boolean begin(Stream stream, List<Pass> passes) {
+        for (int p = 0; p < passes.size(); p++) {
+            embed(stream, passes.get(p), p);
+        }
+        boolean courier = passes.size() == 1 && sendsCourier(passes.getFirst().extent());
+        if (courier) {
+            stream.record(left);
+            link.waitFor(left);
+            kernels.courier.launch(link, 1, 1, flights);
+            link.record(carried);
+        }
+        return courier;
+    }
+
+    /** The first layer's q, k and v of a step of one batch. */
+    void projectFirst(Stream stream, Pass pass) {
+        project(stream, pass, 0, 0, 0);
+    }
+
+    /** Whether a courier runs beside a step of one batch: own products leave room for a block, cublasLt's may want whole multiprocessors. */
+    boolean sendsCourier(Extent extent) {
+        return extent.slots() > 0 && extent.hostRows() == 0 && extent.has(Part.ATTENTION) && !linear.finishes(extent.rows());
+    }
+
+    /** One layer of a step of one batch, but the last: from storing K and V to the next layer's q, k and v. Between layers KV moves. */
+    void layer(Stream stream, Pass pass, int layer, boolean courier) {
+        store(stream, pass, 0, layer);
+        attention(stream, pass, 0, layer, !courier);
+        project(stream, pass, 0, layer + 1, postProjection(stream, first, pass.extent(), layer));
+    }
+
+    /** The last layer of a step of one batch, and its logits. */
+    void lastLayer(Stream stream, Pass pass, boolean courier) {
+        int layer = config.layers() - 1;
+        store(stream, pass, 0, layer);
+        attention(stream, pass, 0, layer, !courier);
+        between(stream, 0, config.layers());
+        finish(stream, pass, 0, 0);
+        logits(stream, List.of(pass));
+    }
+
+    /** Enqueues what comes after the layers. */
+    void end(Stream stream, List<Pass> passes, boolean courier) {
         if (courier || passes.stream().anyMatch(pass -> pass.extent().hostRows() > 0)) {
             stream.waitFor(carried);
+        }
+    }
+
+    /** Moves KV before a layer's K and V are stored, or, after the last one's attention, what is left. */
+    private void between(Stream stream, int index, int layer) {
+        if (index == 0) {
+            pools.between(stream, layer);
         }
     }
 
@@ -262,19 +312,24 @@ final class CudaForward implements AutoCloseable {
         }
     }
 
-    /** @param pending partial sums of the product before */
-    private void preProjection(Stream stream, Pass pass, int index, int layer, int pending) {
+    /**
+     * Norm, q, k and v.
+     *
+     * @param pending partial sums of the product before
+     */
+    private void project(Stream stream, Pass pass, int index, int layer, int pending) {
         Activations a = activations(index);
         Extent extent = pass.extent();
         norm(stream, a, extent, pending, weights.layers.get(layer).inputNorm(), layer);
-        int splits = extent.has(Part.PRODUCTS) ? linear.qkv(stream, a, layer, extent.rows()) : 0;
-        if (index == 0) {
-            pools.beforeStore(stream, layer);
+        if (extent.has(Part.PRODUCTS)) {
+            linear.qkv(stream, a, layer, extent.rows());
         }
-        rotate(stream, a, pass.step(), extent, layer, splits);
-        if (index == 0) {
-            pools.afterStore(stream, layer);
-        }
+    }
+
+    /** Rotates what {@link #project} left and stores K and V; the CPU's rows depart. */
+    private void store(Stream stream, Pass pass, int index, int layer) {
+        Extent extent = pass.extent();
+        rotate(stream, activations(index), pass.step(), extent, layer, extent.has(Part.PRODUCTS) ? linear.qkvSplits(extent.rows()) : 0);
         if (extent.hostRows() > 0) {
             stream.record(left);
             link.waitFor(left);

@@ -216,17 +216,15 @@ final class KvPools implements AutoCloseable {
         return gpuBlocks * shape.blockBytes();
     }
 
-    /** Before the layer's K and V are written. */
-    void beforeStore(Stream stream, int layer) {
-        if (outs.count() + ins.count() > 0 && layer % LAYERS_AT_ONCE == 0) {
+    /**
+     * Between a layer's q, k and v and the storing of its K and V, which is also after the attention of the layer before; with the number of
+     * layers, after the last one's.
+     */
+    void between(Stream stream, int layer) {
+        if (layer < layers && outs.count() + ins.count() > 0 && layer % LAYERS_AT_ONCE == 0) {
             stream.waitFor(swapped[layer / LAYERS_AT_ONCE]);
         }
-        landings.beforeStore(stream, layer);
-    }
-
-    /** The layer's K and V are written: prompts in staging leave. */
-    void afterStore(Stream stream, int layer) {
-        landings.afterStore(stream, layer);
+        landings.between(stream, layer);
     }
 
     /** What follows runs when everything has arrived. */

@@ -16,7 +16,7 @@ import java.lang.foreign.MemorySegment;
  *
  * <p>What crosses the link is carried by the copy engine, beside kernels that convert between staging and whole host blocks in
  * GPU memory; what it has no room for, by kernels that convert on the way: those wait for room on a multiprocessor, and large
- * products leave none. Graphs cannot say what the copy engine copies, so steps in which prompts land are launched kernel by kernel.
+ * products leave none. Graphs cannot say what the copy engine copies, so steps in which prompts land have a graph for each layer at most.
  *
  * <p>Owned by: engine thread.
  */
@@ -40,7 +40,6 @@ final class Landings implements AutoCloseable {
     /** [STAGES][carriedBlocks] host blocks each, on their way out and in. */
     private final DeviceBuffer outgoing;
     private final DeviceBuffer incoming;
-    private final Event[] written = new Event[STAGES];
     private final Event[] free = new Event[STAGES];
     private final Event attended;
     private final Event[] returned = new Event[STAGES];
@@ -66,7 +65,6 @@ final class Landings implements AutoCloseable {
         this.outgoing = device.allocate(carried, "host blocks on their way out");
         this.incoming = device.allocate(carried, "host blocks on their way in");
         for (int i = 0; i < STAGES; i++) {
-            written[i] = device.event();
             free[i] = device.event();
             returned[i] = device.event();
         }
@@ -163,29 +161,32 @@ final class Landings implements AutoCloseable {
         return (layer % STAGES * carriedBlocks + slot) * hostBlockBytes;
     }
 
-    /** Before the layer's K and V are written, and after the attention of the one before: its staging may take the layer after this. */
-    void beforeStore(Stream stream, int layer) {
-        if (returns() && layer > 0 && layer + 1 < layers) {
+    /**
+     * After the attention of the layer before, whose K and V leave, so that its staging may take the layer after this; and before the layer's
+     * own K and V are written.
+     */
+    void between(Stream stream, int layer) {
+        if (!any()) {
+            return;
+        }
+        if (layer > 0) {
             stream.record(attended);
-            back.waitFor(attended);
-            back.waitFor(free[(layer + 1) % STAGES]);
+            leave(layer - 1);
+        }
+        if (layer > 0 && layer + 1 < layers && returns()) {
+            back.waitFor(free[(layer - 1) % STAGES]);
             bringBack(layer + 1);
         }
-        if (any() && layer >= STAGES) {
+        if (layer >= STAGES && layer < layers) {
             stream.waitFor(free[layer % STAGES]);
         }
-        if (returns()) {
+        if (layer < layers && returns()) {
             stream.waitFor(returned[layer % STAGES]);
         }
     }
 
-    /** The layer's K and V are written: they leave. */
-    void afterStore(Stream stream, int layer) {
-        if (!any()) {
-            return;
-        }
-        stream.record(written[layer % STAGES]);
-        out.waitFor(written[layer % STAGES]);
+    private void leave(int layer) {
+        out.waitFor(attended);
         if (carried()) {
             convert(out, kernels.moveOut, layer, outgoing, leaving);
             out.record(free[layer % STAGES]);
@@ -216,7 +217,6 @@ final class Landings implements AutoCloseable {
         leaving.close();
         returning.close();
         for (int i = 0; i < STAGES; i++) {
-            written[i].close();
             free[i].close();
             returned[i].close();
         }

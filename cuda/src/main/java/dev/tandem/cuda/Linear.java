@@ -2,6 +2,7 @@ package dev.tandem.cuda;
 
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.device.TensorMap;
 import dev.tandem.cuda.kernels.Kernels;
@@ -12,6 +13,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeMap;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -142,16 +144,21 @@ final class Linear implements AutoCloseable {
         return partials.bytes();
     }
 
-    /** To the partial sums, whose number is returned, or finished (0) to the q, k, v buffer. */
-    int qkv(Stream stream, Activations a, int layer, int rows) {
+    /** To the partial sums, of which there are {@link #qkvSplits}, or finished to the q, k, v buffer. */
+    void qkv(Stream stream, Activations a, int layer, int rows) {
         long matrix = weights.layers.get(layer).qkv();
-        if (!finishes(rows)) {
-            return few(stream, layer, matrix, CudaWeights.Maps::qkv, shape.qkv(), shape.hidden(), a.normed(), rows);
+        if (finishes(rows)) {
+            library.multiply(
+                    stream, matrix, shape.qkv(), shape.hidden(), a.normed().address(), roundUp(rows), a.qkv().address(),
+                    Result.NARROW);
+        } else {
+            few(stream, layer, matrix, CudaWeights.Maps::qkv, shape.qkv(), shape.hidden(), a.normed(), rows);
         }
-        library.multiply(
-                stream, matrix, shape.qkv(), shape.hidden(), a.normed().address(), roundUp(rows), a.qkv().address(),
-                Result.NARROW);
-        return 0;
+    }
+
+    /** Partial sums that {@link #qkv} leaves, 0 where it finishes. */
+    int qkvSplits(int rows) {
+        return finishes(rows) ? 0 : splits(shape.qkv(), shape.hidden(), method(rows));
     }
 
     /** To the partial sums, whose number is returned, or (0) added to the residual stream. */
@@ -188,11 +195,21 @@ final class Linear implements AutoCloseable {
             case STREAM -> kernels.streamSwiglu(rows).launch(
                     stream, strips, 1, weights.maps.get(layer).gateUp(), xMap(a.normed(), depth, rows, method), out, rows, n, depth);
             case SKINNY -> kernels.skinnySwiglu(rows).launch(stream, strips, 1, matrix, a.normed().address(), out, rows, n, depth);
-            case BROAD -> kernels.broadSwiglu(rows).launch(
-                    stream, strips, 1, weights.maps.get(layer).gatePairs(), xMap(a.normed(), depth, rows, method), out, rows, n, depth);
+            case BROAD -> {
+                Optional<Kernel> tall = kernels.tallSwiglu(rows).filter(kernel -> fillsTurns(strips));
+                tall.orElse(kernels.broadSwiglu(rows)).launch(
+                        stream, tall.isPresent() ? (strips + 1) / 2 : strips, 1, weights.maps.get(layer).gatePairs(),
+                        xMap(a.normed(), depth, rows, method), out, rows, n, depth);
+            }
             case LIBRARY -> library.multiply(
                     stream, matrix, n, depth, a.normed().address(), roundUp(rows), a.gateUp().address(), Result.NARROW);
         }
+    }
+
+    /** Whether blocks of two strips each end as soon as blocks of one: then x comes half as often. */
+    private boolean fillsTurns(int strips) {
+        int atATime = device.multiprocessors();
+        return 2 * (((strips + 1) / 2 + atATime - 1) / atATime) <= (strips + atATime - 1) / atATime;
     }
 
     /** Logits of the normed rows. */

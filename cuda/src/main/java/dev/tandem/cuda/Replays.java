@@ -1,16 +1,20 @@
 package dev.tandem.cuda;
 
 import dev.tandem.cuda.CudaForward.Extent;
+import dev.tandem.cuda.CudaForward.Pass;
 import dev.tandem.cuda.KvPools.Moving;
 import dev.tandem.cuda.device.Graph;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 
 /**
  * Steps of few rows as CUDA graphs: one for each bucket of row counts. Those of decode steps are captured at the start, those
- * with slots or prompt tokens when they are first needed: some milliseconds, once.
+ * with slots or prompt tokens when they are first needed: some milliseconds, once. Steps in which prompts land have one for each layer but
+ * the last.
  *
  * <p>Owned by: engine thread.
  */
@@ -35,6 +39,8 @@ final class Replays implements AutoCloseable {
     private final KvPools pools;
     private final ModelShape shape;
     private final Map<Key, Graph> graphs = new HashMap<>();
+    /** All layers but the last, of steps in which prompts land. */
+    private final Map<Key, List<Graph>> layers = new HashMap<>();
 
     /** @param inputs of every step that is replayed */
     Replays(Stream stream, CudaForward forward, StepBuffer inputs, KvPools pools, ModelShape shape) {
@@ -79,6 +85,40 @@ final class Replays implements AutoCloseable {
         stream.launch(graph(key));
     }
 
+    /**
+     * A step in which prompts land: what the copy engine carries between the layers is not known when graphs are made. The last layer
+     * and what comes before the first are enqueued kernel by kernel.
+     */
+    void launchLanding(Key key) {
+        List<Pass> passes = List.of(new Pass(inputs, extent(key)));
+        List<Graph> middle = layers.computeIfAbsent(new Key(key.rows(), key.sampled(), key.tiles(), key.slots(), Moving.NOTHING), this::captureLayers);
+        pools.begin(stream);
+        boolean courier = forward.begin(stream, passes);
+        forward.projectFirst(stream, passes.getFirst());
+        for (int layer = 0; layer < middle.size(); layer++) {
+            pools.between(stream, layer);
+            stream.launch(middle.get(layer));
+        }
+        pools.between(stream, middle.size());
+        forward.lastLayer(stream, passes.getFirst(), courier);
+        forward.end(stream, passes, courier);
+        pools.end(stream);
+    }
+
+    private List<Graph> captureLayers(Key key) {
+        Pass pass = new Pass(inputs, extent(key));
+        List<Graph> captured = new ArrayList<>();
+        for (int i = 0; i + 1 < shape.config().layers(); i++) {
+            int layer = i;
+            captured.add(stream.capture(() -> forward.layer(stream, pass, layer, forward.sendsCourier(pass.extent()))));
+        }
+        return captured;
+    }
+
+    private static Extent extent(Key key) {
+        return new Extent(key.rows(), key.sampled(), true, key.tiles(), key.slots());
+    }
+
     /** Graphs of all decode steps without slots. */
     void capture(int mostRows) {
         for (int bucket = 1; bucket <= mostRows; bucket = bucket(bucket + 1)) {
@@ -90,7 +130,7 @@ final class Replays implements AutoCloseable {
     private Graph graph(Key wanted) {
         return graphs.computeIfAbsent(wanted, key -> stream.capture(() -> {
             pools.begin(stream);
-            forward.run(stream, inputs, new Extent(key.rows(), key.sampled(), true, key.tiles(), key.slots()));
+            forward.run(stream, inputs, extent(key));
             pools.end(stream);
         }));
     }
@@ -98,5 +138,6 @@ final class Replays implements AutoCloseable {
     @Override
     public void close() {
         graphs.values().forEach(Graph::close);
+        layers.values().forEach(some -> some.forEach(Graph::close));
     }
 }

@@ -15,8 +15,8 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * Puts plans into inputs and enqueues their kernels: steps of few rows in which nothing lands and that
- * wait for nobody as graphs, others kernel by kernel.
+ * Puts plans into inputs and enqueues their kernels: steps of few rows that wait for nobody as graphs, one a layer where prompts
+ * land, others kernel by kernel.
  *
  * <p>Owned by: engine thread.
  */
@@ -112,7 +112,7 @@ final class StepLauncher {
         }
     }
 
-    /** Whether a step of these chunks is a graph's. */
+    /** Whether a step of these chunks is a graph's, or a graph a layer. */
     boolean replays(List<List<Chunk>> batches) {
         if (batches.size() > 1) {
             return false;
@@ -120,11 +120,16 @@ final class StepLauncher {
         int rows = 0;
         for (Chunk chunk : batches.getFirst()) {
             rows += chunk.rows();
-            if (chunk.reader() != KvReader.GPU_FROM_GPU) {
+            if (chunk.reader() != KvReader.GPU_FROM_GPU && chunk.reader() != KvReader.GPU_WHILE_LANDING) {
                 return false;
             }
         }
         return rows <= inputs.graphRows();
+    }
+
+    /** Whether it is one graph, which touches GPU blocks alone. */
+    boolean isOneGraph(List<List<Chunk>> batches) {
+        return replays(batches) && batches.getFirst().stream().allMatch(chunk -> chunk.reader() == KvReader.GPU_FROM_GPU);
     }
 
     /** A token that is awaited is on the GPU, where the last step chooses it. */
@@ -159,7 +164,11 @@ final class StepLauncher {
         step.fillTiles(replay.tiles());
         pools.upload(stream);
         step.upload(stream);
-        replays.launch(replay);
+        if (pools.landings().any()) {
+            replays.launchLanding(replay);
+        } else {
+            replays.launch(replay);
+        }
         return new Launched(sampled, draws, firstSample, slots, 0);
     }
 

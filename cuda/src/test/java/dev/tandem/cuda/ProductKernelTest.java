@@ -143,12 +143,17 @@ class ProductKernelTest {
                 float[] x = rig.halves(rows * depth, 1);
                 TensorMap xs = TensorMap.of(
                         rig.device, rig.putHalves(x).address(), rows, depth, Kernels.broadRows(rows), shape.type());
+                double[] expected = activation(x, w, rows, width, depth);
                 DeviceBuffer out = rig.poisoned(2L * rows * width);
                 rig.kernels.broadSwiglu(rows).launch(
                         rig.stream, (2 * width + 127) / 128, 1, pairs, xs, out.address(), rows, 2 * width, depth);
-                assertThat(GpuRig.error(rig.halves(out, rows * width), activation(x, w, rows, width, depth)))
-                        .as("%d rows", rows)
-                        .isLessThan(KernelTest.rounding(shape));
+                assertThat(GpuRig.error(rig.halves(out, rows * width), expected)).as("%d rows", rows).isLessThan(KernelTest.rounding(shape));
+                assertThat(rig.kernels.tallSwiglu(rows).isPresent()).isEqualTo(rows > 96);
+                rig.kernels.tallSwiglu(rows).ifPresent(tall -> {
+                    DeviceBuffer same = rig.poisoned(2L * rows * width);
+                    tall.launch(rig.stream, (2 * width + 255) / 256, 1, pairs, xs, same.address(), rows, 2 * width, depth);
+                    assertThat(rig.halves(same, rows * width)).as("%d rows", rows).isEqualTo(rig.halves(out, rows * width));
+                });
             }
         }
     }

@@ -57,6 +57,20 @@ class KvCacheTest {
         assertThat(cache.pool(Place.GPU).used() + cache.pool(Place.HOST).used()).as("seed %d", seed).isZero();
     }
 
+    /** Neighbours are copied over the link at once: what lies side by side is to stay so. */
+    @Test
+    void whoComesNextTakesBlocksInTheirOrder() {
+        KvCache cache = new KvCache(16, 8, 8);
+        Sequence first = sequence(1);
+        cache.grow(first, 70);
+        int[] blocks = first.table().toArray();
+        assertThat(blocks).isEqualTo(new int[] {0, 1, 2, 3, 4});
+        cache.release(first);
+        Sequence second = sequence(2);
+        cache.grow(second, 70);
+        assertThat(second.table().toArray()).isEqualTo(blocks);
+    }
+
     @Test
     void integrityNoticesALostSequence() {
         KvCache cache = new KvCache(16, 4, 4);

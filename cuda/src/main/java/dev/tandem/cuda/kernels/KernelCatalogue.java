@@ -24,6 +24,9 @@ public final class KernelCatalogue {
     static final int RING_BYTES = 96 << 10;
     /** Ring of broad.cu, whose blocks have a multiprocessor to themselves. */
     static final int BROAD_RING_BYTES = 192 << 10;
+    /** Stages of broad.cu's blocks of 256 weight rows, and the rows from which these are worth having. */
+    static final int TALL_STAGES = 4;
+    static final int LEAST_TALL_ROWS = 128;
     /** Kernels exist for these; the first has no bfloat16. */
     public static final List<Integer> CAPABILITIES = List.of(75, 80, 86, 89, 90);
     private static final int FIRST_WITH_BFLOAT16 = 80;
@@ -60,7 +63,9 @@ public final class KernelCatalogue {
             units.add(with("stream", common, "-DTILES=" + tiles, "-DSTAGES_OF_RING=" + RING_BYTES / stageBytes(tiles)));
         }
         for (int rows : capability == WARP_GROUPS ? Kernels.BROAD_ROWS : List.<Integer>of()) {
-            units.add(with("broad", common, "-DTOKENS=" + rows, "-DSTAGES=" + BROAD_RING_BYTES / broadStageBytes(rows)));
+            units.add(with(
+                    "broad", common, "-DTOKENS=" + rows, "-DSTRIP_STAGES=" + BROAD_RING_BYTES / broadStageBytes(rows),
+                    "-DTALL_STAGES=" + (rows < LEAST_TALL_ROWS ? 0 : TALL_STAGES)));
         }
         return units;
     }
@@ -94,6 +99,11 @@ public final class KernelCatalogue {
     /** A stage of broad.cu, likewise. */
     static int broadStageBytes(int rows) {
         return 128 * (128 + rows);
+    }
+
+    /** Likewise, of blocks of 256 weight rows. */
+    static int tallStageBytes(int rows) {
+        return 128 * (256 + rows);
     }
 
     /** Data types that kernels of a compute capability have. */

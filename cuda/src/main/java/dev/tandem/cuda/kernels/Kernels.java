@@ -6,6 +6,7 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Kernel;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.SequencedMap;
 import java.util.LinkedHashMap;
 import java.util.stream.IntStream;
@@ -56,6 +57,7 @@ public final class Kernels implements AutoCloseable {
     private final SequencedMap<Integer, Kernel> skinnySwiglu = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> broad = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> broadSwiglu = new LinkedHashMap<>();
+    private final SequencedMap<Integer, Kernel> tallSwiglu = new LinkedHashMap<>();
 
     public Kernels(Device device, ModelShape shape, KernelCompiler compiler) {
         List<KernelCatalogue.Unit> units =
@@ -107,6 +109,10 @@ public final class Kernels implements AutoCloseable {
             CudaModule module = modules.get(5 + 2 * TILES.size() + i);
             broad.put(most, module.waitingKernel("broad_plain", 288, shared));
             broadSwiglu.put(most, module.waitingKernel("broad_swiglu", 288, shared));
+            if (most >= KernelCatalogue.LEAST_TALL_ROWS) {
+                int ring = KernelCatalogue.TALL_STAGES * KernelCatalogue.tallStageBytes(most);
+                tallSwiglu.put(most, module.waitingKernel("broad_swiglu_tall", 512, ring));
+            }
         }
     }
 
@@ -162,6 +168,11 @@ public final class Kernels implements AutoCloseable {
 
     public Kernel broadSwiglu(int rows) {
         return broadSwiglu.get(broadRows(rows));
+    }
+
+    /** The same with blocks of 256 weight rows instead of 128; empty for few rows. */
+    public Optional<Kernel> tallSwiglu(int rows) {
+        return Optional.ofNullable(tallSwiglu.get(broadRows(rows)));
     }
 
     /** The least number of rows that broad.cu is compiled for. */

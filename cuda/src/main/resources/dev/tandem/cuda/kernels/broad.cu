@@ -1,13 +1,11 @@
 // Products of 17 to 192 rows on Hopper: out[m][n] = sum over k of x[m][k] weights[n][k]. Weight rows are the tall operand of asynchronous
 // products and x, up to TOKENS rows, the broad one, so that little is computed for rows that there are not. A block takes a strip of
-// 128 weight rows: two groups of four warps half of them each; a ninth warp drives the tensor copy engine.
+// weight rows: GROUPS groups of four warps 64 of them each. With two groups one warp more drives the tensor copy engine; with four,
+// which bring x half as often, a thread of the first group does, for no registers are left.
 
-#define STRIP 128
 #define BOX_ROWS 64
-#define WEIGHT_BYTES (STRIP * 128)
+#define BOX_BYTES (BOX_ROWS * 128)
 #define X_BYTES (TOKENS * 128)
-#define STAGE_BYTES (WEIGHT_BYTES + X_BYTES)
-#define MULTIPLIERS 256
 
 #define S0 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define S1 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
@@ -54,11 +52,11 @@ __device__ __forceinline__ void fetchPairs(void *to, const TensorMap *map, int c
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %3, %4}], [%5], %6;"
         :: "r"(address(to)), "l"(map), "r"(column), "r"(0), "r"(group), "r"(address(barrier)), "l"(policy) : "memory");
 }
-__device__ __forceinline__ void multipliersSync() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+template <int GROUPS> __device__ __forceinline__ void multipliersSync() { asm volatile("bar.sync 1, %0;" :: "n"(GROUPS * 128) : "memory"); }
 
-// fp32 sums [rows][n], 128 weight rows of one row of x after another.
-__device__ __forceinline__ void storeSums(char *ring, const float (*sums)[4], float *out, int rows, int n, int firstRow) {
-    const int STRIDE = STRIP + 4;
+// fp32 sums [rows][n], the strip's weight rows of one row of x after another.
+template <int GROUPS> __device__ __forceinline__ void storeSums(char *ring, const float (*sums)[4], float *out, int rows, int n, int firstRow) {
+    const int STRIP = GROUPS * BOX_ROWS, STRIDE = STRIP + 4;
     float *tile = (float *)ring;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
 #pragma unroll
@@ -69,16 +67,16 @@ __device__ __forceinline__ void storeSums(char *ring, const float (*sums)[4], fl
             to[0] = sums[t][i];
             to[8] = sums[t][i + 2];
         }
-    multipliersSync();
-    int column = firstRow + lane * 4;
-    if (column >= n) return;
-    for (int m = warp; m < rows; m += MULTIPLIERS / 32)
-        *(float4 *)(out + (size_t)m * n + column) = *(const float4 *)(tile + m * STRIDE + lane * 4);
+    multipliersSync<GROUPS>();
+    for (int i = threadIdx.x; i < rows * (STRIP / 4); i += GROUPS * 128) {
+        int m = i / (STRIP / 4), column = i % (STRIP / 4) * 4;
+        if (firstRow + column < n) *(float4 *)(out + (size_t)m * n + firstRow + column) = *(const float4 *)(tile + m * STRIDE + column);
+    }
 }
 
-// silu(gate) * up [rows][INTERMEDIATE], 64 columns of one row of x after another.
-__device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[4], half16 *out, int rows, int firstColumn) {
-    const int STRIDE = STRIP / 2 + 8;
+// silu(gate) * up [rows][INTERMEDIATE], half as many columns of one row of x after another.
+template <int GROUPS> __device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[4], half16 *out, int rows, int firstColumn) {
+    const int COLUMNS = GROUPS * BOX_ROWS / 2, STRIDE = COLUMNS + 8;
     half16 *tile = (half16 *)ring;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
 #pragma unroll
@@ -88,87 +86,100 @@ __device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[
             float gate = sums[t][i];
             tile[(t * 8 + q * 2 + i) * STRIDE + warp * 8 + g] = narrow(__fdividef(gate, 1 + __expf(-gate)) * sums[t][i + 2]);
         }
-    multipliersSync();
-    int column = firstColumn + lane % 8 * 8;
-    if (column >= INTERMEDIATE) return;
-    for (int m = warp * 4 + lane / 8; m < rows; m += MULTIPLIERS / 8)
-        *(uint4 *)(out + (size_t)m * INTERMEDIATE + column) = *(const uint4 *)(tile + m * STRIDE + lane % 8 * 8);
+    multipliersSync<GROUPS>();
+    for (int i = threadIdx.x; i < rows * (COLUMNS / 8); i += GROUPS * 128) {
+        int m = i / (COLUMNS / 8), column = i % (COLUMNS / 8) * 8;
+        if (firstColumn + column < INTERMEDIATE) *(uint4 *)(out + (size_t)m * INTERMEDIATE + firstColumn + column) = *(const uint4 *)(tile + m * STRIDE + column);
+    }
 }
 
 // `count` stages of 64 columns from stage `from` on of the block's weight rows and x become sums; whether this thread has any.
 // FUSED: 16 weight rows are 8 of gate and 8 of up.
-template <bool FUSED> __device__ __forceinline__ bool product(const TensorMap *weights, const TensorMap *x, char *ring, int from, int count, float (*sums)[4]) {
+template <int GROUPS, bool FUSED, int STAGES> __device__ __forceinline__ bool product(const TensorMap *weights, const TensorMap *x, char *ring, int from, int count, float (*sums)[4]) {
+    const int STAGE_BYTES = GROUPS * BOX_BYTES + X_BYTES;
+    const bool APART = GROUPS == 2;
     __shared__ wide full[STAGES], empty[STAGES];
     dependentsLaunch();
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, firstRow = blockIdx.x * STRIP;
+    int warp = threadIdx.x / 32, firstRow = blockIdx.x * GROUPS * BOX_ROWS;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrierInit(&full[i], 1);
-            barrierInit(&empty[i], 2);
+            barrierInit(&empty[i], GROUPS);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    if (warp == MULTIPLIERS / 32) {
-        if (lane == 0) {
-            auto fetchWeights = [&](int i) {
-                char *stage = ring + i % STAGES * STAGE_BYTES;
-                wide *barrier = &full[i % STAGES];
-                barrierExpect(barrier, STAGE_BYTES);
-                if (FUSED) {
-                    fetchPairs(stage, weights, (from + i) * 64, firstRow / 16, barrier, READ_ONCE);
-                } else {
-                    fetchBox(stage, weights, (from + i) * 64, firstRow, barrier, READ_ONCE);
-                    fetchBox(stage + BOX_ROWS * 128, weights, (from + i) * 64, firstRow + BOX_ROWS, barrier, READ_ONCE);
-                }
-            };
-            auto fetchX = [&](int i) {
-                fetchBox(ring + i % STAGES * STAGE_BYTES + WEIGHT_BYTES, x, (from + i) * 64, 0, &full[i % STAGES], KEPT);
-            };
-            int ahead = min(count, STAGES);
-            for (int i = 0; i < ahead; i++) fetchWeights(i);
-            dependencyWait();
-            for (int i = 0; i < ahead; i++) fetchX(i);
-            for (int i = ahead; i < count; i++) {
-                barrierWait(&empty[i % STAGES], (i / STAGES - 1) & 1);
-                fetchWeights(i);
-                fetchX(i);
-            }
+    auto fetchWeights = [&](int i) {
+        char *stage = ring + i % STAGES * STAGE_BYTES;
+        wide *barrier = &full[i % STAGES];
+        barrierExpect(barrier, STAGE_BYTES);
+#pragma unroll
+        for (int b = 0; b < GROUPS; b += FUSED ? 2 : 1) {
+            if (FUSED) fetchPairs(stage + b * BOX_BYTES, weights, (from + i) * 64, firstRow / 16 + b * (BOX_ROWS / 16), barrier, READ_ONCE);
+            else fetchBox(stage + b * BOX_BYTES, weights, (from + i) * 64, firstRow + b * BOX_ROWS, barrier, READ_ONCE);
         }
-        return false;
+    };
+    auto fetchX = [&](int i) {
+        fetchBox(ring + i % STAGES * STAGE_BYTES + GROUPS * BOX_BYTES, x, (from + i) * 64, 0, &full[i % STAGES], KEPT);
+    };
+    auto refill = [&](int i) {
+        barrierWait(&empty[i % STAGES], (i / STAGES - 1) & 1);
+        fetchWeights(i);
+        fetchX(i);
+    };
+    if (threadIdx.x == (APART ? GROUPS * 128 : 0)) {
+        int ahead = min(count, STAGES);
+        for (int i = 0; i < ahead; i++) fetchWeights(i);
+        dependencyWait();
+        for (int i = 0; i < ahead; i++) fetchX(i);
+        for (int i = ahead; APART && i < count; i++) refill(i);
     }
+    if (warp == GROUPS * 4) return false;
     dependencyWait();
     word base = address(ring);
     for (int i = 0; i < count; i++) {
         int slot = i % STAGES;
         barrierWait(&full[slot], i / STAGES & 1);
         word stage = base + slot * STAGE_BYTES;
-        wide tall = operand(stage + warp / 4 * BOX_ROWS * 128, 16), broad = operand(stage + WEIGHT_BYTES, 16);
+        wide tall = operand(stage + warp / 4 * BOX_BYTES, 16), broad = operand(stage + GROUPS * BOX_BYTES, 16);
         productsBegin();
 #pragma unroll
         for (int k = 0; k < 4; k++) multiplyRows(sums, tall + 2 * k, broad + 2 * k, i + k);
         productsCommit();
         productsWait<1>();
         if (i > 0 && threadIdx.x % 128 == 0) barrierArrive(&empty[(i - 1) % STAGES]);
+        if (!APART && threadIdx.x == 0 && i > 0 && i - 1 + STAGES < count) refill(i - 1 + STAGES);
     }
     productsWait<0>();
     hold<TOKENS / 8>(sums);
-    multipliersSync(); // the ring has been read: results take its place
+    multipliersSync<GROUPS>(); // the ring has been read: results take its place
     return true;
 }
 
-// Partial sums out[split][rows][n]; grid (strips, splits)
-extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 32, 1) broad_plain(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
+template <int GROUPS, int STAGES> __device__ __forceinline__ void swiglu(const TensorMap *weights, const TensorMap *x, char *ring, half16 *out, int rows, int depth) {
+    float sums[TOKENS / 8][4];
+    if (product<GROUPS, true, STAGES>(weights, x, ring, 0, (depth + 63) / 64, sums)) storeActivation<GROUPS>(ring, sums, out, rows, blockIdx.x * (GROUPS * BOX_ROWS / 2));
+}
+
+// Partial sums out[split][rows][n]; grid (strips of 128, splits)
+extern "C" __global__ void __launch_bounds__(288, 1) broad_plain(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];
     int all = (depth + 63) / 64;
     int from = (int)((long)all * blockIdx.y / gridDim.y), count = (int)((long)all * (blockIdx.y + 1) / gridDim.y) - from;
     float sums[TOKENS / 8][4];
-    if (product<false>(&weights, &x, ring, from, count, sums)) storeSums(ring, sums, out + (size_t)blockIdx.y * rows * n, rows, n, blockIdx.x * STRIP);
+    if (product<2, false, STRIP_STAGES>(&weights, &x, ring, from, count, sums)) storeSums<2>(ring, sums, out + (size_t)blockIdx.y * rows * n, rows, n, blockIdx.x * 2 * BOX_ROWS);
 }
 
-// out[rows][INTERMEDIATE] = silu(gate) * up; grid (strips)
-extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 32, 1) broad_swiglu(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
+// out[rows][INTERMEDIATE] = silu(gate) * up; grid (strips of 128)
+extern "C" __global__ void __launch_bounds__(288, 1) broad_swiglu(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];
-    float sums[TOKENS / 8][4];
-    if (product<true>(&weights, &x, ring, 0, (depth + 63) / 64, sums)) storeActivation(ring, sums, out, rows, blockIdx.x * (STRIP / 2));
+    swiglu<2, STRIP_STAGES>(&weights, &x, ring, out, rows, depth);
 }
+
+#if TALL_STAGES
+// the same; grid (strips of 256)
+extern "C" __global__ void __launch_bounds__(512, 1) broad_swiglu_tall(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
+    extern __shared__ __align__(1024) char ring[];
+    swiglu<4, TALL_STAGES>(&weights, &x, ring, out, rows, depth);
+}
+#endif
