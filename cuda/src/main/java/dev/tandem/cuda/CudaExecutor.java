@@ -175,7 +175,7 @@ public final class CudaExecutor implements Executor {
                     : Optional.empty();
             int sampled = Math.max(graphRows, maxSequences) + 2 * slots;
             trace = own(new StepTrace(device, timeline, time, layers()));
-            chosen = own(new SampledTokens(device, stream, forward.logits(), shape, sampled));
+            chosen = own(new SampledTokens(device, stream, forward.choice().logits(), shape, sampled));
             long beforeGraphs = device.memory().free();
             warmUp();
             timer.chooseMethods(decodeInputs);

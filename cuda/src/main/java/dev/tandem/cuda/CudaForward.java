@@ -56,16 +56,13 @@ final class CudaForward implements AutoCloseable {
     private final DeviceBuffer frequencies;
     private final Activations first;
     private final Optional<Activations> second;
-    private final DeviceBuffer logits;
+    private final TokenChoice choice;
     private final DeviceBuffer partialOut;
     private final DeviceBuffer partialNorm;
     private final DeviceBuffer finished;
     private final int multiprocessors;
     private final DeviceBuffer prefillParts;
     private final DeviceBuffer prefillFinished;
-    private final DeviceBuffer argmaxParts;
-    private final DeviceBuffer argmaxFinished;
-    private final DeviceBuffer chosen;
 
     /** Kinds of kernels, so that their time can be measured apart. */
     enum Part {
@@ -135,7 +132,7 @@ final class CudaForward implements AutoCloseable {
         first = Activations.of(device, shape, maxRows, "");
         second = secondRows > 0 ? Optional.of(Activations.of(device, shape, secondRows, " of the second sub-batch")) : Optional.empty();
         frequencies = buffer(4L * config.headDim() / 2, "rotation frequencies");
-        logits = buffer(4L * sampled * shape.vocabulary(), "logits");
+        choice = new TokenChoice(device, stream, kernels, shape, sampled);
         long parts = 2L * shares.attentionBlocks() * config.group();
         partialOut = buffer(4L * parts * shape.headWidth(), "partial attention");
         partialNorm = buffer(8L * parts, "partial attention sums");
@@ -143,10 +140,7 @@ final class CudaForward implements AutoCloseable {
         multiprocessors = device.multiprocessors();
         prefillParts = buffer(4L * AttentionShares.MOST_PARTS * PART_THREADS * (shape.headWidth() / 2 + 4), "partial attention of prompts");
         prefillFinished = buffer(4L * AttentionShares.MOST_PARTS, "counters of prompts' attention");
-        argmaxParts = buffer(8L * sampled * Kernels.ARGMAX_PARTS, "argmax parts");
-        argmaxFinished = buffer(4L * sampled, "argmax counters");
-        chosen = buffer(4L * sampled, "sampled tokens");
-        linear = new Linear(device, kernels, products, weights, shape, logits);
+        linear = new Linear(device, kernels, products, weights, shape, choice.logits());
         first.clear(stream);
         second.ifPresent(activations -> activations.clear(stream));
         buffers.forEach(buffer -> stream.fill(buffer, 0));
@@ -169,6 +163,7 @@ final class CudaForward implements AutoCloseable {
     /** Says where rows in flight are; before the first step with slots. */
     void flights(FlightDeck deck) {
         flights = deck.address();
+        choice.flights(flights);
     }
 
     private DeviceBuffer buffer(long bytes, String label) {
@@ -179,12 +174,13 @@ final class CudaForward implements AutoCloseable {
 
     /** Bytes of activations. */
     long bytes() {
-        return buffers.stream().mapToLong(DeviceBuffer::bytes).sum() + linear.bytes() + first.bytes()
+        return buffers.stream().mapToLong(DeviceBuffer::bytes).sum() + linear.bytes() + choice.bytes() + first.bytes()
                 + second.map(Activations::bytes).orElse(0L);
     }
 
-    DeviceBuffer logits() {
-        return logits;
+    /** What follows the layers. */
+    TokenChoice choice() {
+        return choice;
     }
 
     /** The products, to choose algorithms. */
@@ -200,7 +196,7 @@ final class CudaForward implements AutoCloseable {
     /** A sub-batch on its way through the layers. */
     record Pass(StepBuffer step, Extent extent) {}
 
-    /** Enqueues a step of one batch whose inputs are in {@code step}; the most probable tokens are then in {@link #chosen}. */
+    /** Enqueues a step of one batch whose inputs are in {@code step}; the most probable tokens are then {@link TokenChoice#chosen}. */
     void run(Stream stream, StepBuffer step, Extent extent) {
         run(stream, List.of(new Pass(step, extent)));
     }
@@ -307,7 +303,7 @@ final class CudaForward implements AutoCloseable {
         Activations a = activations(index);
         if (extent.has(Part.ROW_WISE)) {
             kernels.embed.launch(
-                    stream, extent.rows(), 1, step.tokens(), chosen.address(), step.positions(), weights.embeddings, frequencies.address(),
+                    stream, extent.rows(), 1, step.tokens(), choice.chosen(), step.positions(), weights.embeddings, frequencies.address(),
                     a.residual().address(), a.angles().address(), extent.firstSlot(), flights, step.admitted(), step.admittedDraws());
         }
     }
@@ -357,14 +353,6 @@ final class CudaForward implements AutoCloseable {
     }
 
     /**
-     * What the step tells the host, after {@link #sample}: {@code out} holds tokens, then flights that landed; {@code stamps}
-     * when layers were, with slots, and when the step reported, then when it waited for the host rows of {@code passes}.
-     */
-    void report(Stream stream, int sampled, int slots, int passes, long out, long stamps) {
-        kernels.report.launch(stream, 1, 1, chosen.address(), sampled, flights, config.layers(), slots, passes, out, stamps);
-    }
-
-    /**
      * The last post-projection and norm, of the sampled rows alone: the others have stored their K and V.
      *
      * @param before rows that the pass before has sampled: normed rows come behind its
@@ -400,9 +388,7 @@ final class CudaForward implements AutoCloseable {
             linear.head(stream, first, sampled);
         }
         if (any.has(Part.ROW_WISE)) {
-            kernels.argmax.launch(
-                    stream, sampled, Kernels.ARGMAX_PARTS, logits.address(), argmaxParts.address(), argmaxFinished.address(),
-                    chosen.address());
+            choice.mostProbable(stream, sampled);
         }
     }
 
@@ -416,33 +402,6 @@ final class CudaForward implements AutoCloseable {
             kernels.swiglu.launch(stream, (int) ((threads + 255) / 256), 1, a.gateUp().address(), a.activation().address(), rows);
         }
         return extent.has(Part.PRODUCTS) ? linear.down(stream, a, layer, rows) : 0;
-    }
-
-    /** Biases, penalties and forbidden tokens, before {@link #sample}; once. */
-    void adjust(Stream stream, StepBuffer step) {
-        kernels.adjust.launch(stream, step.adjustedCount(), 1, logits.address(), step.adjusted(), step.adjustments());
-    }
-
-    /**
-     * Log-probabilities of the step's draws that want them, after {@link #sample}, and of rows in flight.
-     *
-     * @param slots 0 when none wants any
-     * @param out {@link ReportedLogprobs}
-     */
-    void logprobs(Stream stream, StepBuffer step, int draws, int slots, int firstSlotSample, long out) {
-        kernels.logprobs.launch(
-                stream, draws + slots, 1, logits.address(), step.draws(), chosen.address(), draws, firstSlotSample, flights, config.layers(), out);
-    }
-
-    /**
-     * Replaces the tokens of the first {@code draws} draws of the step, and those of rows in flight that are drawn.
-     *
-     * @param slots 0 when none is
-     */
-    void sample(Stream stream, StepBuffer step, int draws, int slots, int sampled) {
-        kernels.sample.launch(
-                stream, draws + slots, 1, logits.address(), step.draws(), chosen.address(), draws, sampled - slots, flights,
-                config.layers());
     }
 
     /** @param mapLayer who sits in the slots: those who boarded at the layer before it */
@@ -509,6 +468,7 @@ final class CudaForward implements AutoCloseable {
     @Override
     public void close() {
         linear.close();
+        choice.close();
         link.close();
         left.close();
         carried.close();

@@ -7,9 +7,7 @@ import dev.tandem.cuda.device.Graph;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 
 /**
  * Steps of few rows as CUDA graphs: one for each bucket of row counts. Those of decode steps are captured at the start, those
@@ -24,6 +22,9 @@ final class Replays implements AutoCloseable {
     private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160};
     /** Tiles of prompts in a graph's step beyond those of one long chunk. */
     private static final int MORE_TILES = 4;
+    /** Graphs that are kept. One takes about half a MiB of GPU memory with 32 layers; what those of a landing step take together was not measured. */
+    private static final int MOST_STEPS = 256;
+    private static final int MOST_LANDING_STEPS = 64;
 
     /**
      * What a graph is made for. Rows, samples and tiles that a step lacks are filled up.
@@ -38,9 +39,9 @@ final class Replays implements AutoCloseable {
     private final StepBuffer inputs;
     private final KvPools pools;
     private final ModelShape shape;
-    private final Map<Key, Graph> graphs = new HashMap<>();
+    private final Recent<Key, Graph> graphs;
     /** All layers but the last, of steps in which prompts land. */
-    private final Map<Key, List<Graph>> layers = new HashMap<>();
+    private final Recent<Key, List<Graph>> layers;
 
     /** @param inputs of every step that is replayed */
     Replays(Stream stream, CudaForward forward, StepBuffer inputs, KvPools pools, ModelShape shape) {
@@ -49,6 +50,8 @@ final class Replays implements AutoCloseable {
         this.inputs = inputs;
         this.pools = pools;
         this.shape = shape;
+        this.graphs = new Recent<>(MOST_STEPS, stream::synchronise, Graph::close);
+        this.layers = new Recent<>(MOST_LANDING_STEPS, stream::synchronise, some -> some.forEach(Graph::close));
     }
 
     static int roundUp(int rows) {
@@ -91,7 +94,7 @@ final class Replays implements AutoCloseable {
      */
     void launchLanding(Key key) {
         List<Pass> passes = List.of(new Pass(inputs, extent(key)));
-        List<Graph> middle = layers.computeIfAbsent(new Key(key.rows(), key.sampled(), key.tiles(), key.slots(), Moving.NOTHING), this::captureLayers);
+        List<Graph> middle = layers.get(new Key(key.rows(), key.sampled(), key.tiles(), key.slots(), Moving.NOTHING), this::captureLayers);
         pools.begin(stream);
         boolean courier = forward.begin(stream, passes);
         forward.projectFirst(stream, passes.getFirst());
@@ -128,7 +131,7 @@ final class Replays implements AutoCloseable {
 
     /** Made, when there is none, of what the step at hand moves. */
     private Graph graph(Key wanted) {
-        return graphs.computeIfAbsent(wanted, key -> stream.capture(() -> {
+        return graphs.get(wanted, key -> stream.capture(() -> {
             pools.begin(stream);
             forward.run(stream, inputs, extent(key));
             pools.end(stream);
@@ -137,7 +140,7 @@ final class Replays implements AutoCloseable {
 
     @Override
     public void close() {
-        graphs.values().forEach(Graph::close);
-        layers.values().forEach(some -> some.forEach(Graph::close));
+        graphs.clear();
+        layers.clear();
     }
 }

@@ -91,7 +91,7 @@ final class StepLauncher {
         int samples = launched.firstSlotSample() + slots;
         choose(step, slots, samples, report);
         if (samples > 0) {
-            forward.report(stream, samples, slots, launched.passes(), report.tokens(), report.stamps());
+            forward.choice().report(stream, samples, slots, launched.passes(), report.tokens(), report.stamps());
         }
         last = launched;
         return launched;
@@ -101,14 +101,14 @@ final class StepLauncher {
     private void choose(StepBuffer step, int slots, int samples, Report report) {
         boolean slotsDraw = slots > 0 && hostRows.orElseThrow().rings().draws();
         if (step.adjustedCount() > 0) {
-            forward.adjust(stream, step);
+            forward.choice().adjust(stream, step);
         }
         if (step.drawCount() > 0 || slotsDraw) {
-            forward.sample(stream, step, step.drawCount(), slotsDraw ? slots : 0, samples);
+            forward.choice().sample(stream, step, step.drawCount(), slotsDraw ? slots : 0, samples);
         }
         boolean slotsReport = slots > 0 && hostRows.orElseThrow().rings().reportsLogprobs();
         if (step.reportsLogprobs() || slotsReport) {
-            forward.logprobs(stream, step, step.drawCount(), slotsReport ? slots : 0, samples - slots, report.logprobs());
+            forward.choice().logprobs(stream, step, step.drawCount(), slotsReport ? slots : 0, samples - slots, report.logprobs());
         }
     }
 

@@ -1,0 +1,51 @@
+package dev.tandem.cuda;
+
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.function.Consumer;
+import java.util.function.Function;
+
+/**
+ * Things that are made when they are first wanted, of which the ones used last are kept.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class Recent<K, V> {
+    private final int most;
+    private final Runnable rest;
+    private final Consumer<V> end;
+    private final LinkedHashMap<K, V> kept = new LinkedHashMap<>(16, 0.75f, true);
+
+    /**
+     * @param most that are kept
+     * @param rest returns when none is in use
+     * @param end frees one
+     */
+    Recent(int most, Runnable rest, Consumer<V> end) {
+        this.most = most;
+        this.rest = rest;
+        this.end = end;
+    }
+
+    V get(K key, Function<K, V> make) {
+        V found = kept.get(key);
+        if (found != null) {
+            return found;
+        }
+        if (kept.size() == most) {
+            Map.Entry<K, V> eldest = kept.firstEntry();
+            rest.run();
+            kept.remove(eldest.getKey());
+            end.accept(eldest.getValue());
+        }
+        V made = make.apply(key);
+        kept.put(key, made);
+        return made;
+    }
+
+    /** Frees all; none is in use. */
+    void clear() {
+        kept.values().forEach(end);
+        kept.clear();
+    }
+}
