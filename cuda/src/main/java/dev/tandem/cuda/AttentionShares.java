@@ -2,7 +2,8 @@ package dev.tandem.cuda;
 
 /**
  * How the thread blocks of a step's attention share its work. Where {@code together}, prompts' attention leaves multiprocessors to decode
- * attention, which then runs beside it: the one computes while the other waits for memory, which it saturates with fewer than all.
+ * attention, which then runs beside it: the one computes while the other waits for memory, which it saturates with fewer than all. Where
+ * all together do not, neither has anything to leave.
  *
  * @param decodeBlocks thread blocks of decode attention that a multiprocessor holds at a time
  * @param bandwidth of the GPU's memory, bytes a microsecond
@@ -34,6 +35,12 @@ record AttentionShares(ModelShape shape, int multiprocessors, int decodeBlocks, 
      * @param splits blocks that share a tile's context
      */
     record Prompts(int blocks, int splits) {}
+
+    /** @param leavesRoom whether there is a kernel of prompts' attention that can leave multiprocessors to decode attention */
+    static AttentionShares of(ModelShape shape, int multiprocessors, int decodeBlocks, boolean leavesRoom, double bandwidth) {
+        boolean saturates = multiprocessors * MULTIPROCESSOR_BYTES > BANDWIDTH_SHARE * bandwidth;
+        return new AttentionShares(shape, multiprocessors, decodeBlocks, leavesRoom && saturates, bandwidth);
+    }
 
     /** Thread blocks of decode attention that all multiprocessors hold at a time. */
     int attentionBlocks() {

@@ -121,7 +121,7 @@ final class CudaForward implements AutoCloseable {
         this.shape = shape;
         this.config = shape.config();
         this.epsilon = (float) config.normEpsilon();
-        this.shares = new AttentionShares(
+        this.shares = AttentionShares.of(
                 shape, device.multiprocessors(), kernels.decodeAttention.residentBlocks(), kernels.promptsLeaveRoom(),
                 device.bandwidth());
         this.link = device.stream("rows in flight");

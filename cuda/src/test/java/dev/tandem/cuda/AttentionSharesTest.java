@@ -29,11 +29,12 @@ class AttentionSharesTest {
         assertThat(shares.prompts(100, 60, 8000).blocks()).isEqualTo(132);
     }
 
-    /** There neither leaves anything to the other. */
     @Test
     void fewMultiprocessorsDoNotReachTheBandwidth() {
-        AttentionShares few = new AttentionShares(LLAMA, 16, 3, true, 4_900_000);
-        assertThat(few.prompts(UNITS, 2, 32).blocks()).isEqualTo(16);
+        assertThat(AttentionShares.of(LLAMA, 132, 3, true, 4_900_000).together()).isTrue();
+        assertThat(AttentionShares.of(LLAMA, 132, 3, false, 4_900_000).together()).isFalse();
+        assertThat(AttentionShares.of(LLAMA, 16, 3, true, 4_900_000).together()).isFalse();
+        assertThat(new AttentionShares(LLAMA, 16, 3, true, 4_900_000).prompts(UNITS, 2, 32).blocks()).isEqualTo(16);
     }
 
     @Test
