@@ -69,8 +69,8 @@ final class AsyncOverlap implements Policy {
         int flying = state.inFlight().size() + draft.admissions().size();
         draft.shape(flying > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
         why.because(
-                "async-overlap: %d rows on the GPU, %d in flight, %d of them admitted now",
-                draft.load(0).rows(), flying, draft.admissions().size());
+                "async-overlap: %d rows on the GPU, %d of them decode; %d in flight, %d of them admitted now; prompts land with %d tokens",
+                draft.load(0).rows(), draft.load(0).gpuRows(), flying, draft.admissions().size(), draft.load(0).landingTokens());
         return draft;
     }
 

@@ -42,7 +42,7 @@ public record GpuOnly(Budget budget, Preemption preemption, int overtakes, int r
         if (!kept.evicted() && draft.ins().size() == state.host().size() && state.inFlight().isEmpty()) {
             prefills.start(draft, draft.gpuSequences(), overtakes, mostRows);
         }
-        why.because("gpu-only, as configured");
+        why.because("gpu-only: %d rows, %d of them decode", draft.load(0).rows(), draft.load(0).gpuRows());
         return draft;
     }
 }
