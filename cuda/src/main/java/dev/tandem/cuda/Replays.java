@@ -110,10 +110,16 @@ final class Replays implements AutoCloseable {
 
     private List<Graph> captureLayers(Key key) {
         Pass pass = new Pass(inputs, extent(key));
+        boolean courier = forward.sendsCourier(pass.extent());
         List<Graph> captured = new ArrayList<>();
-        for (int i = 0; i + 1 < shape.config().layers(); i++) {
-            int layer = i;
-            captured.add(stream.capture(() -> forward.layer(stream, pass, layer, forward.sendsCourier(pass.extent()))));
+        try {
+            for (int i = 0; i + 1 < shape.config().layers(); i++) {
+                int layer = i;
+                captured.add(stream.capture(() -> forward.layer(stream, pass, layer, courier)));
+            }
+        } catch (RuntimeException e) {
+            captured.forEach(Graph::close);
+            throw e;
         }
         return captured;
     }
