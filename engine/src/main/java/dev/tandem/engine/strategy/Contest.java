@@ -13,8 +13,7 @@ import java.util.Queue;
 /**
  * {@code apex}'s rules or async overlap alone, whichever was measured to do more. The rules weigh single steps; what a tier full of rows in
  * flight brings shows only when it is full. So from time to time the one that runs is measured over a window, then the other, after
- * it had time to fill or empty the host; it goes on if it did clearly more. After each trial that it lost the next waits four times as long, and
- * always many times as long as the host took to fill, for a trial empties it.
+ * it had time to fill or empty the host; it goes on if it did clearly more. After each trial that it lost the next waits four times as long.
  *
  * <p>Only steps that use the host count. Owned by: engine thread.
  */
@@ -26,10 +25,9 @@ final class Contest implements Policy {
      * @param window steps over which both are measured
      * @param pause steps between two trials
      * @param longestPause after lost ones
-     * @param fills times that the host might fill anew in a pause at least
      */
-    record Limits(int settling, int window, int pause, int longestPause, int fills) {
-        static final Limits DEFAULT = new Limits(2048, 2048, 131_072, 1_048_576, 32);
+    record Limits(int settling, int window, int pause, int longestPause) {
+        static final Limits DEFAULT = new Limits(2048, 2048, 131_072, 1_048_576);
     }
 
     private static final int LONGER = 4;
@@ -60,10 +58,6 @@ final class Contest implements Policy {
     private Phase phase = Phase.RESTING;
     private int left;
     private int pause;
-    /** Steps in which the host filled since the one that runs began, as far as anyone looked, and the most that it took so far. */
-    private int filled;
-    private int filling;
-    private int inPhase;
     private int hostRows;
     private boolean overlaps;
     /** Until no row is in flight, after the rules' turn has come. */
@@ -118,7 +112,6 @@ final class Contest implements Policy {
             case SETTLING, TRYING -> challenger.add(step.work(), step.aToken(), achieved);
             case RESTING -> {}
         }
-        inPhase++;
         if (--left > 0) {
             return;
         }
@@ -142,17 +135,11 @@ final class Contest implements Policy {
     private boolean fills(StepDraft draft) {
         int before = hostRows;
         hostRows = draft.state().host().size() + draft.state().inFlight().size();
-        boolean fills = hostRows > FILLS * before;
-        if (fills && inPhase == limits.settling()) { // a long pause says nothing
-            filled += inPhase;
-            filling = Math.max(filling, filled);
-        }
-        return fills;
+        return hostRows > FILLS * before;
     }
 
     private void begin(Phase next) {
         phase = next;
-        inPhase = 0;
         left = switch (next) {
             case RESTING, SETTLING -> limits.settling();
             case MEASURING, TRYING -> limits.window();
@@ -167,7 +154,6 @@ final class Contest implements Policy {
     private void change() {
         overlaps = !overlaps;
         lands = !overlaps;
-        filled = 0;
     }
 
     /** What the challenger did of the incumbent's work in a second. */
@@ -187,6 +173,6 @@ final class Contest implements Policy {
             change();
         }
         begin(Phase.RESTING);
-        left = (int) Math.max(pause, Math.min((long) limits.fills() * filling, Integer.MAX_VALUE));
+        left = pause;
     }
 }

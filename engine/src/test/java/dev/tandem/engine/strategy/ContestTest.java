@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Test;
 /** Who made each step, as text: r the rules, o overlap alone, l landing; their steps are alike but for the time they take. */
 class ContestTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
-    private static final Contest.Limits LIMITS = new Contest.Limits(3, 4, 10, 40, 0);
+    private static final Contest.Limits LIMITS = new Contest.Limits(3, 4, 10, 40);
     /** Steps before the first trial: twice the time to settle, for the host has more rows than before, and a window. */
     private static final String FIRST = "r".repeat(3 + 3 + 4);
 
@@ -34,15 +34,11 @@ class ContestTest {
     }
 
     private String run(int steps, double overlapSpeed) {
-        return run(contest, steps, overlapSpeed);
-    }
-
-    private String run(Contest some, int steps, double overlapSpeed) {
         turns.setLength(0);
         for (int i = 0; i < steps; i++) {
-            StepDraft draft = some.draft(scene.state, new Decision());
+            StepDraft draft = contest.draft(scene.state, new Decision());
             boolean overlaps = turns.charAt(turns.length() - 1) == 'o';
-            some.completed(draft, predictor.of(draft) / (overlaps ? overlapSpeed : 1));
+            contest.completed(draft, predictor.of(draft) / (overlaps ? overlapSpeed : 1));
         }
         return turns.toString();
     }
@@ -83,20 +79,6 @@ class ContestTest {
         assertThat(run(3, 2)).as("once more").isEqualTo("ooo");
         assertThat(run(3 + 4 + 10 + 4, 2)).matches("o+");
         assertThat(run(3, 2)).as("the rules' turn").isEqualTo("rrr");
-    }
-
-    /** It filled for three steps under the rules and for six under overlap, so the next trial comes after five times as many. */
-    @Test
-    void aHostThatFillsSlowlyIsLeftInPeaceForLonger() {
-        Contest patient = new Contest(named('r'), named('o'), named('l'), predictor, new Contest.Limits(3, 4, 10, 40, 5));
-        hostRows();
-        assertThat(run(patient, FIRST.length(), 2)).isEqualTo(FIRST);
-        scene.host(20);
-        assertThat(run(patient, 3, 2)).isEqualTo("ooo");
-        scene.host(20);
-        assertThat(run(patient, 3, 2)).isEqualTo("ooo");
-        assertThat(run(patient, 3 + 4 + 5 * 6 + 4, 2)).matches("o+");
-        assertThat(run(patient, 3, 2)).isEqualTo("rrr");
     }
 
     @Test
