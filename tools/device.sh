@@ -2,7 +2,7 @@
 # On a machine with an NVIDIA GPU: unpacks the bundle, then runs what is asked for.
 # usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [presets] [steady] [hybrid] [soak] [sanitizer]
 #   test       every kernel against its scalar twin, small models against transformers
-#   steps      decode and prefill steps, and time to first token, of Llama-3.1-8B
+#   steps      decode and prefill steps, one in which a prompt rides, and time to first token, of Llama-3.1-8B
 #   start      seconds to a model that is ready, with and without compiled kernels
 #   presets    whole runs of the presets
 #   steady     steady windows of two of them
@@ -41,6 +41,11 @@ throughput() {
   echo
 }
 
+steps() {
+  "$tandem" bench steps --preset h200 --result-file "$lines" "$@" 2>>"$result/log" |
+    grep -E "^(window|batch_size|step_ms|products_ms|attention_ms|row_wise_ms)" | awk '{printf "%s %s  ", $1, $2} /row_wise_ms/ {print ""}'
+}
+
 for what in "$@"; do
   echo "== $what"
   case $what in
@@ -49,8 +54,8 @@ for what in "$@"; do
       grep -E "✘|\[X\]|tests (successful|failed)|=>" "$result/tests.log" | cut -c1-400 | head -60
       ;;
     steps)
-      "$tandem" bench steps --preset h200 --batch 1,8,24,64,128,256 --prefill 1024,2048,8192 --result-file "$lines" 2>>"$result/log" |
-        grep -E "^(window|batch_size|step_ms|products_ms|attention_ms|row_wise_ms|read_tbps)" | awk '{printf "%s %s  ", $1, $2} /read_tbps/ {print ""}'
+      steps --batch 1,8,24,64,128,256 --prefill 1024,2048,8192
+      steps --batch 24 --riding 136
       latency 1 2048 4 5
       ;;
     start)

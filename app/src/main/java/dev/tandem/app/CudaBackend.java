@@ -5,6 +5,7 @@ import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.CudaOptions;
 import dev.tandem.cuda.ModelShape;
 import dev.tandem.cuda.device.CudaLibraries;
+import dev.tandem.cuda.kernels.KernelCatalogue;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.execute.ExecutorLimits;
@@ -94,9 +95,7 @@ final class CudaBackend {
         if (shape.headWidth() != config.headDim()) {
             log.printf("given up: heads of %d are stored %d wide, KV takes that much more%n", config.headDim(), shape.headWidth());
         }
-        if (capability < 90) {
-            log.println("given up: the tensor copy engine and overlapped launches, which need compute capability 9.0");
-        }
+        KernelCatalogue.givenUp(capability).forEach(loss -> log.println("given up: " + loss));
     }
 
     static DataType type(ModelOptions options, ModelConfig config) {

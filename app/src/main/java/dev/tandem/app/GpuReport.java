@@ -4,6 +4,7 @@ import dev.tandem.cuda.CudaException;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.ffi.CudaDriver;
+import dev.tandem.cuda.kernels.KernelCatalogue;
 import java.io.PrintStream;
 import java.util.List;
 import java.util.Locale;
@@ -37,9 +38,7 @@ final class GpuReport {
             if (device.capability() < 80) {
                 out.println("          given up: bfloat16, which this GPU does not have; use --dtype float16");
             }
-            if (device.capability() < 90) {
-                out.println("          given up: the tensor copy engine and overlapped launches of compute capability 9.0");
-            }
+            KernelCatalogue.givenUp(device.capability()).forEach(loss -> out.println("          given up: " + loss));
         } catch (CudaException e) {
             out.println("GPU       cannot be used: " + e.getMessage());
         }

@@ -28,7 +28,7 @@ public final class KernelCatalogue {
     static final int TALL_STAGES = 4;
     static final int LEAST_TALL_ROWS = 128;
     /** Kernels exist for these; the first has no bfloat16. */
-    public static final List<Integer> CAPABILITIES = List.of(75, 80, 86, 89, 90);
+    public static final List<Integer> CAPABILITIES = List.of(75, 80, 86, 89, 90, 100, 120);
     private static final int FIRST_WITH_BFLOAT16 = 80;
 
     /** A source with its options. */
@@ -41,9 +41,20 @@ public final class KernelCatalogue {
         return switch (capability) {
             case 75 -> 64 << 10;
             case 80 -> 163 << 10;
-            case 86, 89 -> 99 << 10;
+            case 86, 89, 120 -> 99 << 10;
             default -> 227 << 10;
         };
+    }
+
+    /** What a GPU does without, in words. */
+    public static List<String> givenUp(int capability) {
+        if (capability < COPY_ENGINE) {
+            return List.of("the tensor copy engine and overlapped launches, which need compute capability 9.0");
+        }
+        return capability == WARP_GROUPS
+                ? List.of()
+                : List.of("asynchronous products of groups of warps, which are written for compute capability 9.0 alone",
+                        "certainty: the kernels compile for GPUs of this generation and have been run on none");
     }
 
     /** Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows: skinny, stream, broad. */
