@@ -368,7 +368,8 @@ public final class CudaExecutor implements Executor {
         }
         List<List<Chunk>> batches = PlanRows.ordered(plan, hostRows.isPresent());
         try {
-            boolean isShort = plan.swaps().isEmpty() && launcher.isOneGraph(batches);
+            StepLauncher.Way way = launcher.way(batches);
+            boolean isShort = plan.swaps().isEmpty() && way == StepLauncher.Way.ONE_GRAPH;
             if (!outstanding.isEmpty() && !(ahead && isShort)) {
                 finished.add(complete(outstanding.poll())); // what it moves, or its logits, are about to be overwritten
             }
@@ -377,7 +378,7 @@ public final class CudaExecutor implements Executor {
             plan.swaps().forEach(pools::swap);
             hostRows.ifPresent(rows -> plan.park().forEach(rows.rings()::park));
             StepLauncher.Report report = new StepLauncher.Report(chosen.of(slot).address(), trace.stamps(slot), chosen.logprobs(slot));
-            Launched launched = launcher.launch(plan, batches, report);
+            Launched launched = launcher.launch(plan, batches, way, report);
             outstanding.add(new Outstanding(plan, launched, slot));
             clock.end(stream, slot);
             ahead = isShort && launched.isForeseeable() && hostRows.stream().noneMatch(rows -> rows.rings().needsLogits());

@@ -13,6 +13,7 @@ import dev.tandem.engine.sample.TokenSampler;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.Consumer;
 
 /**
  * Puts plans into inputs and enqueues their kernels: steps of few rows that wait for nobody as graphs, one a layer where prompts
@@ -41,6 +42,16 @@ final class StepLauncher {
      * @param second likewise; empty without attention threads
      */
     record Inputs(StepBuffer graph, int graphRows, StepBuffer first, Optional<StepBuffer> second) {}
+
+    /** How a step is enqueued. */
+    enum Way {
+        /** It touches GPU blocks alone. */
+        ONE_GRAPH,
+        /** Prompts land. */
+        GRAPH_A_LAYER,
+        /** Many rows, two sub-batches, or rows that the CPU attends to while the step waits. */
+        KERNEL_BY_KERNEL
+    }
 
     /**
      * A step that has been enqueued.
@@ -71,8 +82,11 @@ final class StepLauncher {
         this.layers = layers;
     }
 
-    /** @param batches as {@link PlanRows} orders them */
-    Launched launch(StepPlan plan, List<List<Chunk>> batches, Report report) {
+    /**
+     * @param batches as {@link PlanRows} orders them
+     * @param way theirs
+     */
+    Launched launch(StepPlan plan, List<List<Chunk>> batches, Way way, Report report) {
         int slots = PlanRows.slots(plan);
         int rows = batches.stream().flatMap(List::stream).mapToInt(Chunk::rows).sum();
         int waiting = (int) batches.stream().flatMap(List::stream).filter(chunk -> chunk.reader() == KvReader.CPU_FROM_HOST).count();
@@ -83,11 +97,12 @@ final class StepLauncher {
             last = new Launched(List.of(), List.of(), 0, 0, 0);
             return last;
         }
-        boolean replayed = replays(batches);
-        Launched launched = replayed
-                ? replay(plan, batches.getFirst(), rows, slots)
-                : passes(plan, batches, slots, waiting);
-        StepBuffer step = replayed ? inputs.graph() : inputs.first();
+        Launched launched = switch (way) {
+            case ONE_GRAPH -> replay(plan, batches.getFirst(), rows, slots, replays::launch);
+            case GRAPH_A_LAYER -> replay(plan, batches.getFirst(), rows, slots, replays::launchLanding);
+            case KERNEL_BY_KERNEL -> passes(plan, batches, slots, waiting);
+        };
+        StepBuffer step = way == Way.KERNEL_BY_KERNEL ? inputs.first() : inputs.graph();
         int samples = launched.firstSlotSample() + slots;
         choose(step, slots, samples, report);
         if (samples > 0) {
@@ -112,24 +127,24 @@ final class StepLauncher {
         }
     }
 
-    /** Whether a step of these chunks is a graph's, or a graph a layer. */
-    boolean replays(List<List<Chunk>> batches) {
+    /** How a step of these chunks is enqueued. */
+    Way way(List<List<Chunk>> batches) {
         if (batches.size() > 1) {
-            return false;
+            return Way.KERNEL_BY_KERNEL;
         }
         int rows = 0;
+        boolean lands = false;
         for (Chunk chunk : batches.getFirst()) {
             rows += chunk.rows();
+            lands |= chunk.reader() == KvReader.GPU_WHILE_LANDING;
             if (chunk.reader() != KvReader.GPU_FROM_GPU && chunk.reader() != KvReader.GPU_WHILE_LANDING) {
-                return false;
+                return Way.KERNEL_BY_KERNEL;
             }
         }
-        return rows <= inputs.graphRows();
-    }
-
-    /** Whether it is one graph, which touches GPU blocks alone. */
-    boolean isOneGraph(List<List<Chunk>> batches) {
-        return replays(batches) && batches.getFirst().stream().allMatch(chunk -> chunk.reader() == KvReader.GPU_FROM_GPU);
+        if (rows > inputs.graphRows()) {
+            return Way.KERNEL_BY_KERNEL;
+        }
+        return lands ? Way.GRAPH_A_LAYER : Way.ONE_GRAPH;
     }
 
     /** A token that is awaited is on the GPU, where the last step chooses it. */
@@ -148,7 +163,7 @@ final class StepLauncher {
         throw new ExecutorException("sequence " + sequence + " awaits a token that the step before does not sample");
     }
 
-    private Launched replay(StepPlan plan, List<Chunk> chunks, int rows, int slots) {
+    private Launched replay(StepPlan plan, List<Chunk> chunks, int rows, int slots, Consumer<Replays.Key> launch) {
         List<Chunk> sampled = new ArrayList<>();
         StepBuffer step = inputs.graph();
         layout.fill(step, chunks, pools, this::token, this::nobody, sampled);
@@ -164,11 +179,7 @@ final class StepLauncher {
         step.fillTiles(replay.tiles());
         pools.upload(stream);
         step.upload(stream);
-        if (pools.landings().any()) {
-            replays.launchLanding(replay);
-        } else {
-            replays.launch(replay);
-        }
+        launch.accept(replay);
         return new Launched(sampled, draws, firstSample, slots, 0);
     }
 
