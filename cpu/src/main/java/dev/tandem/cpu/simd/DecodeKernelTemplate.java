@@ -32,8 +32,11 @@ final class DecodeKernelTemplate implements DecodeKernel {
     /** Bytes of a row of 64 lanes. */
     private static final int ROW = 4 * BLOCK;
     private static final int VECTOR = 4 * Lanes.COUNT;
-    /** Bytes of a tile that all strips of it pass over before the next ones are touched: they stay in the first-level cache. */
-    private static final int CHUNK = 8192;
+    /**
+     * Bytes of a tile that all strips of it pass over before the next ones are touched: they stay in the first-level cache. Broad vectors pass
+     * over a tile in few strips, and what is ahead is to be asked for in small pieces.
+     */
+    private static final int CHUNK = Lanes.bits() >= 512 ? 2048 : 8192;
 
     private static DataType type() {
         try {

@@ -33,7 +33,7 @@ public final class RoofKernels {
     public static int readPrefetched(long address, long bytes) {
         int sum = 0;
         for (long at = 0; at < bytes; at += PIECE) {
-            Prefetch.lines(address + at + AHEAD, address + at + AHEAD + PIECE);
+            Prefetch.lines(address + at + AHEAD, address + at + AHEAD + PIECE, 0);
             sum += read(address + at, Math.min(PIECE, bytes - at));
         }
         return sum;

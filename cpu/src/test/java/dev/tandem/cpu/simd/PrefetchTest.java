@@ -15,8 +15,9 @@ class PrefetchTest {
 
     @Test
     void whatIsNotMappedIsPassedOver() {
-        Prefetch.lines(0, 4096);
-        Prefetch.lines(Long.MAX_VALUE - 4096, Long.MAX_VALUE);
+        Prefetch.lines(0, 4096, 0);
+        Prefetch.lines(Long.MAX_VALUE - 4096, Long.MAX_VALUE, 0);
+        Prefetch.lines(0, 4096, 1L << 40);
     }
 
     @Test
@@ -35,6 +36,19 @@ class PrefetchTest {
         ahead.over(0, 0);
         ahead.spread(4);
         ahead.more();
+        assertThat(ahead.left()).isZero();
+    }
+
+    /** Side by side or from one end to the other. */
+    @Test
+    void fourQuartersAreLeftAndAskedForAlike() {
+        Prefetch.Ahead ahead = new Prefetch.Ahead();
+        ahead.over(1 << 20, 4096);
+        ahead.spread(4);
+        for (int left = 4096; left > 0; left -= 1024) {
+            assertThat(ahead.left()).isEqualTo(left);
+            ahead.more();
+        }
         assertThat(ahead.left()).isZero();
     }
 }
