@@ -210,10 +210,11 @@ public final class AttentionWorkers implements AutoCloseable {
             Partial partial = newPartial();
             Partial sum = newPartial();
             while (!closed) {
-                spin(scratch, partial, sum);
+                // also before the first step: what is submitted before one waits for it, however late this thread starts
                 if (!stepping && !closed) {
                     LockSupport.park(this);
                 }
+                spin(scratch, partial, sum);
             }
         }
     }
