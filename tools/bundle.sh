@@ -27,7 +27,9 @@ cat > "$work/tandem/tandem" <<'L'
 here=$(cd "$(dirname "$0")" && pwd)
 exec "$here/runtime/bin/java" --add-modules jdk.incubator.vector --enable-native-access=ALL-UNNAMED \
   -Djdk.incubator.vector.VECTOR_ACCESS_OOB_CHECK=0 -XX:CompileCommand=quiet \
-  "-XX:CompileCommand=CompileThresholdScaling,dev.tandem.cpu.simd.*::*,0.02" -XX:+UseSerialGC \
+  "-XX:CompileCommand=CompileThresholdScaling,dev.tandem.cpu.simd.*::*,0.02" \
+  "-XX:CompileCommand=CompileThresholdScaling,dev.tandem.cpu.simd.OnlineSoftmax::*,1.0" \
+  "-XX:CompileCommand=CompileThresholdScaling,dev.tandem.cpu.simd.RowOps::*,1.0" -XX:+UseSerialGC \
   ${TANDEM_JAVA_OPTIONS:-} -cp "$here/lib/*" dev.tandem.app.Main "$@"
 L
 cat > "$work/tandem/test-gpu" <<'L'
