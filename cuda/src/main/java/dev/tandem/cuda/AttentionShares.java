@@ -36,9 +36,12 @@ record AttentionShares(ModelShape shape, int multiprocessors, int decodeBlocks, 
      */
     record Prompts(int blocks, int splits) {}
 
-    /** @param leavesRoom whether there is a kernel of prompts' attention that can leave multiprocessors to decode attention */
+    /**
+     * @param leavesRoom whether there is a kernel of prompts' attention that can leave multiprocessors to decode attention
+     * @param bandwidth 0 where the driver does not tell it: then nothing is known that would pay
+     */
     static AttentionShares of(ModelShape shape, int multiprocessors, int decodeBlocks, boolean leavesRoom, double bandwidth) {
-        boolean saturates = multiprocessors * MULTIPROCESSOR_BYTES > BANDWIDTH_SHARE * bandwidth;
+        boolean saturates = bandwidth > 0 && multiprocessors * MULTIPROCESSOR_BYTES > BANDWIDTH_SHARE * bandwidth;
         return new AttentionShares(shape, multiprocessors, decodeBlocks, leavesRoom && saturates, bandwidth);
     }
 

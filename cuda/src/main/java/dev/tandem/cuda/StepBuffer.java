@@ -14,8 +14,8 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * What a sub-batch's kernels read besides weights and KV, as flat integers: written in pinned memory, uploaded once, at fixed
- * addresses so that graphs find it. In this order: counts of decode attention and host rows; token, position and slot of each row; rows
- * to sample; rows in flight that enter, with their draws; random draws; tiles of prefill attention; sequences of decode attention; block tables;
+ * addresses so that graphs find it. In this order: counts of decode attention, prompts' attention beside it, and host rows; token,
+ * position and slot of each row; rows to sample; rows in flight that enter, with their draws; random draws; tiles of prefill attention; sequences of decode attention; block tables;
  * rows whose logits are adjusted, and how.
  *
  * <p>Owned by: engine thread. What it writes after {@link #clear} does not touch what was uploaded last, so a step's inputs may be

@@ -34,6 +34,7 @@ class AttentionSharesTest {
         assertThat(AttentionShares.of(LLAMA, 132, 3, true, 4_900_000).together()).isTrue();
         assertThat(AttentionShares.of(LLAMA, 132, 3, false, 4_900_000).together()).isFalse();
         assertThat(AttentionShares.of(LLAMA, 16, 3, true, 4_900_000).together()).isFalse();
+        assertThat(AttentionShares.of(LLAMA, 132, 3, true, 0).together()).as("unknown").isFalse();
         assertThat(new AttentionShares(LLAMA, 16, 3, true, 4_900_000).prompts(UNITS, 2, 32).blocks()).isEqualTo(16);
     }
 
