@@ -179,6 +179,7 @@ public final class CudaExecutor implements Executor {
             long beforeGraphs = device.memory().free();
             warmUp();
             timer.chooseMethods(decodeInputs);
+            timer.chooseManyRows(options.maxBatchTokens());
             int riding = RidingRows.of(rows -> timer.products(decodeInputs, rows), graphRows);
             limits = new ExecutorLimits(
                     checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,

@@ -397,11 +397,25 @@ final class CudaForward implements AutoCloseable {
         if (extent.has(Part.PRODUCTS)) {
             linear.gateUp(stream, a, layer, rows);
         }
-        if (extent.has(Part.ROW_WISE) && linear.finishes(rows)) {
+        if (extent.has(Part.ROW_WISE)) {
+            activate(stream, a, rows);
+        }
+        return extent.has(Part.PRODUCTS) ? linear.down(stream, a, layer, rows) : 0;
+    }
+
+    private void activate(Stream stream, Activations a, int rows) {
+        if (!linear.activates(rows)) {
             long threads = (long) rows * shape.intermediate() / 8;
             kernels.swiglu.launch(stream, (int) ((threads + 255) / 256), 1, a.gateUp().address(), a.activation().address(), rows);
         }
-        return extent.has(Part.PRODUCTS) ? linear.down(stream, a, layer, rows) : 0;
+    }
+
+    /** Gate, up and activation of the first layers, whatever their rows hold: to be timed. */
+    void gateUp(Stream stream, int layers, int rows) {
+        for (int layer = 0; layer < layers; layer++) {
+            linear.gateUp(stream, first, layer, rows);
+            activate(stream, first, rows);
+        }
     }
 
     /** @param mapLayer who sits in the slots: those who boarded at the layer before it */

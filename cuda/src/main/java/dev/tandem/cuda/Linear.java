@@ -36,8 +36,11 @@ final class Linear implements AutoCloseable {
     private static final int BROAD_FIXED_COLUMNS = 512;
     /** Fewer rows are not worth measuring broad.cu for. */
     private static final int LEAST_BROAD_ROWS = 17;
-    /** Layers whose weights take turns when algorithms are measured: together more than the cache holds. */
-    private static final int MEASURED_LAYERS = 4;
+    /** Layers whose weights take turns when products are measured: together more than the cache holds. */
+    static final int MEASURED_LAYERS = 4;
+    /** Rows of x in a tile of many.cu, and rows of results that its warps store at once. */
+    private static final int TILE_ROWS = 128;
+    private static final int PANEL_ROWS = 64;
 
     /** Who computes products. */
     enum Method {
@@ -51,7 +54,7 @@ final class Linear implements AutoCloseable {
         LIBRARY
     }
 
-    private record XShape(long address, int rows, int depth, int boxRows) {}
+    private record Shape(long address, long rows, int columns, int boxRows) {}
 
     private final Device device;
     private final Kernels kernels;
@@ -60,9 +63,10 @@ final class Linear implements AutoCloseable {
     private final ModelShape shape;
     private final DeviceBuffer logits;
     private final DeviceBuffer partials;
-    private final Map<XShape, TensorMap> xMaps = new HashMap<>();
+    private final Map<Shape, TensorMap> maps = new HashMap<>();
     /** By the most rows that it is for: what stream.cu and broad.cu are compiled for. */
     private final TreeMap<Integer, Method> methods = new TreeMap<>();
+    private Optional<ManyRows> manyRows = Optional.empty();
 
     /** @param logits [sampled rows, vocabulary] fp32 */
     Linear(Device device, Kernels kernels, MatrixProducts library, CudaWeights weights, ModelShape shape, DeviceBuffer logits) {
@@ -91,9 +95,14 @@ final class Linear implements AutoCloseable {
         return (rows + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
     }
 
-    /** Whether results for so many rows are finished, rather than partial sums and activations. */
+    /** Whether results for so many rows are finished, rather than partial sums. */
     boolean finishes(int rows) {
         return method(rows) == Method.LIBRARY;
+    }
+
+    /** Whether {@link #gateUp} leaves activations, rather than gate and up. */
+    boolean activates(int rows) {
+        return !finishes(rows) || manyRows.isPresent() && manyRows.get().pays(rows);
     }
 
     private Method method(int rows) {
@@ -106,7 +115,18 @@ final class Linear implements AutoCloseable {
         StringBuilder text = new StringBuilder();
         methods.forEach((rows, method) -> text.append(text.isEmpty() ? "" : ", ")
                 .append("up to ").append(rows).append(" rows ").append(method.name().toLowerCase(Locale.ROOT)));
+        manyRows.ifPresent(many -> text.append("; beyond that library, but gate and up with activation in one kernel at ").append(many.text()).append(" rows"));
         return text.toString();
+    }
+
+    /** Whether there is a kernel for gate and up of many rows. */
+    boolean many() {
+        return kernels.manySwiglu().isPresent();
+    }
+
+    /** Takes many.cu for gate and up where it pays. */
+    void choose(ManyRows manyRows) {
+        this.manyRows = Optional.of(manyRows);
     }
 
     /** The most rows of each choice, ascending. */
@@ -183,7 +203,7 @@ final class Linear implements AutoCloseable {
         return 0;
     }
 
-    /** To the activation buffer, or finished to the gate and up buffer. */
+    /** To the activation buffer if it {@link #activates}, else to the gate and up buffer. */
     void gateUp(Stream stream, Activations a, int layer, int rows) {
         int n = 2 * shape.intermediate();
         int depth = shape.hidden();
@@ -201,9 +221,28 @@ final class Linear implements AutoCloseable {
                         stream, tall.isPresent() ? (strips + 1) / 2 : strips, 1, weights.maps.get(layer).gatePairs(),
                         xMap(a.normed(), depth, rows, method), out, rows, n, depth);
             }
-            case LIBRARY -> library.multiply(
-                    stream, matrix, n, depth, a.normed().address(), roundUp(rows), a.gateUp().address(), Result.NARROW);
+            case LIBRARY -> {
+                if (activates(rows)) {
+                    kernels.manySwiglu().orElseThrow().launch(
+                            stream, manyBlocks(), 1, weights.maps.get(layer).gatePairs(), wholeMap(a.normed(), depth, TILE_ROWS),
+                            wholeMap(a.activation(), shape.intermediate(), PANEL_ROWS), rows, depth);
+                } else {
+                    library.multiply(stream, matrix, n, depth, a.normed().address(), roundUp(rows), a.gateUp().address(), Result.NARROW);
+                }
+            }
         }
+    }
+
+    /** Pairs of them have neighbouring multiprocessors. */
+    private int manyBlocks() {
+        return device.multiprocessors() / 2 * 2;
+    }
+
+    /** How many pairs of tiles a pair of blocks of many.cu takes one after the other, for so many rows. */
+    int manyTurns(int rows) {
+        int columns = (2 * shape.intermediate() + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS);
+        int pairs = (rows + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS);
+        return (pairs * columns * 2 + manyBlocks() - 1) / manyBlocks();
     }
 
     /** Whether blocks of two strips each end as soon as blocks of one: then x comes half as often. */
@@ -247,9 +286,16 @@ final class Linear implements AutoCloseable {
 
     private TensorMap xMap(DeviceBuffer x, int depth, int rows, Method method) {
         int boxRows = method == Method.BROAD ? Kernels.broadRows(rows) : 8 * Kernels.tiles(rows);
-        return xMaps.computeIfAbsent(
-                new XShape(x.address(), roundUp(rows), depth, boxRows),
-                key -> TensorMap.of(device, key.address(), key.rows(), depth, boxRows, shape.type()));
+        return map(new Shape(x.address(), roundUp(rows), depth, boxRows));
+    }
+
+    /** Of all rows that the buffer has room for. */
+    private TensorMap wholeMap(DeviceBuffer buffer, int columns, int boxRows) {
+        return map(new Shape(buffer.address(), buffer.bytes() / ((long) columns * shape.type().bytes()), columns, boxRows));
+    }
+
+    private TensorMap map(Shape key) {
+        return maps.computeIfAbsent(key, k -> TensorMap.of(device, k.address(), k.rows(), k.columns(), k.boxRows(), shape.type()));
     }
 
     private static int strips(int n, Method method) {

@@ -14,6 +14,8 @@ import java.util.Comparator;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Set;
+import java.util.SortedMap;
+import java.util.TreeMap;
 import java.util.function.LongSupplier;
 import java.util.stream.IntStream;
 
@@ -30,6 +32,8 @@ public final class StepTimer implements AutoCloseable {
     private static final int CHOICE_REPEATS = 3;
     private static final int CHOICE_ROUNDS = 5;
     private static final float LONG_MILLIS = 200;
+    /** Of a pair of tiles of many.cu. */
+    private static final int LEAST_MANY_ROWS = 256;
 
     private final Stream stream;
     private final CudaForward forward;
@@ -84,6 +88,31 @@ public final class StepTimer implements AutoCloseable {
             int best = IntStream.range(0, least.length).boxed().min(Comparator.comparingDouble(method -> least[method])).orElseThrow();
             linear.choose(rows, methods.get(best));
         }
+    }
+
+    /** For which numbers of rows, of up to {@code most}, gate, up and activation are one kernel's. */
+    void chooseManyRows(int most) {
+        Linear linear = forward.linear();
+        if (!linear.many() || most < LEAST_MANY_ROWS) {
+            return;
+        }
+        SortedMap<Integer, Double> apart = new TreeMap<>();
+        SortedMap<Integer, Double> together = new TreeMap<>();
+        for (int rows = LEAST_MANY_ROWS; rows / 2 < most; rows *= 2) {
+            int count = Math.min(rows, most);
+            for (int round = 0; round < CHOICE_REPEATS; round++) {
+                linear.choose(ManyRows.NEVER);
+                apart.merge(count, gateUp(count), Math::min);
+                linear.choose(ManyRows.ALWAYS);
+                together.merge(count, gateUp(count), Math::min);
+            }
+        }
+        linear.choose(ManyRows.of(apart, together, linear::manyTurns));
+    }
+
+    private double gateUp(int rows) {
+        int layers = Math.min(Linear.MEASURED_LAYERS, shape.config().layers());
+        return once(() -> forward.gateUp(stream, layers, rows), Thread::onSpinWait);
     }
 
     /**

@@ -130,6 +130,33 @@ class ProductKernelTest {
 
     @ParameterizedTest
     @MethodSource("dev.tandem.cuda.KernelTest#shapes")
+    void manyRowsWithActivation(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            if (rig.kernels.manySwiglu().isEmpty()) {
+                return;
+            }
+            int width = shape.intermediate();
+            int depth = shape.hidden();
+            float[] w = rig.halves(2 * width * depth, 0.2);
+            TensorMap pairs = TensorMap.pairs(rig.device, rig.putHalves(w).address(), width, depth, shape.type());
+            for (int rows : List.of(1, 63, 128, 129, 256, 300)) {
+                float[] x = rig.halves(rows * depth, 1);
+                TensorMap xs = TensorMap.of(rig.device, rig.putHalves(x).address(), rows, depth, 128, shape.type());
+                double[] expected = activation(x, w, rows, width, depth);
+                for (int blocks : List.of(2, 6, 132)) {
+                    DeviceBuffer out = rig.poisoned(2L * rows * width);
+                    TensorMap outs = TensorMap.of(rig.device, out.address(), rows, width, 64, shape.type());
+                    rig.kernels.manySwiglu().get().launch(rig.stream, blocks, 1, pairs, xs, outs, rows, depth);
+                    assertThat(GpuRig.error(rig.halves(out, rows * width), expected))
+                            .as("%d rows, %d blocks", rows, blocks)
+                            .isLessThan(KernelTest.rounding(shape));
+                }
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("dev.tandem.cuda.KernelTest#shapes")
     void broadProductsWithActivation(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             if (!rig.kernels.broad()) {

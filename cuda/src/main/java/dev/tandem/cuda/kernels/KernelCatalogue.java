@@ -27,6 +27,8 @@ public final class KernelCatalogue {
     /** Stages of broad.cu's blocks of 256 weight rows, and the rows from which these are worth having. */
     static final int TALL_STAGES = 4;
     static final int LEAST_TALL_ROWS = 128;
+    /** Of many.cu, whose blocks have a multiprocessor to themselves too. */
+    private static final int MANY_STAGES = 4;
     /** Kernels exist for these; the first has no bfloat16. */
     public static final List<Integer> CAPABILITIES = List.of(75, 80, 86, 89, 90, 100, 120);
     private static final int FIRST_WITH_BFLOAT16 = 80;
@@ -57,7 +59,7 @@ public final class KernelCatalogue {
                         "certainty: the kernels compile for GPUs of this generation and have been run on none");
     }
 
-    /** Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows: skinny, stream, broad. */
+    /** Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows: skinny, stream, broad, many. */
     public static List<Unit> units(ModelShape shape, int capability, int sharedMemory) {
         List<String> common = shape.defines();
         Prefill prefill = prefill(shape, capability, sharedMemory);
@@ -77,6 +79,9 @@ public final class KernelCatalogue {
             units.add(with(
                     "broad", common, "-DTOKENS=" + rows, "-DSTRIP_STAGES=" + BROAD_RING_BYTES / broadStageBytes(rows),
                     "-DTALL_STAGES=" + (rows < LEAST_TALL_ROWS ? 0 : TALL_STAGES)));
+        }
+        if (capability == WARP_GROUPS) {
+            units.add(with("many", common, "-DSTAGES=" + MANY_STAGES));
         }
         return units;
     }
@@ -115,6 +120,11 @@ public final class KernelCatalogue {
     /** Likewise, of blocks of 256 weight rows. */
     static int tallStageBytes(int rows) {
         return 128 * (256 + rows);
+    }
+
+    /** Shared memory of many.cu: stages of 128 rows of x and 256 of weights, 64 columns each, and a tile's results. */
+    static int manyBytes() {
+        return MANY_STAGES * 128 * (128 + 256) + 128 * 128 * 2;
     }
 
     /** Data types that kernels of a compute capability have. */

@@ -38,6 +38,7 @@ public final class KernelCompiler {
     private static final Map<String, List<String>> PARTS = Map.of(
             "stream", List.of("barriers"),
             "broad", List.of("barriers", "warpgroups"),
+            "many", List.of("barriers", "warpgroups"),
             "prefill", List.of("tiles"),
             "prefill_groups", List.of("barriers", "tiles", "warpgroups"));
     private static final int HASH_BYTES = 32;

@@ -58,6 +58,7 @@ public final class Kernels implements AutoCloseable {
     private final SequencedMap<Integer, Kernel> broad = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> broadSwiglu = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> tallSwiglu = new LinkedHashMap<>();
+    private final Optional<Kernel> manySwiglu;
 
     public Kernels(Device device, ModelShape shape, KernelCompiler compiler) {
         List<KernelCatalogue.Unit> units =
@@ -114,6 +115,9 @@ public final class Kernels implements AutoCloseable {
                 tallSwiglu.put(most, module.waitingKernel("broad_swiglu_tall", 512, ring));
             }
         }
+        manySwiglu = device.capability() == KernelCatalogue.WARP_GROUPS
+                ? Optional.of(modules.getLast().waitingKernel("many_swiglu", 384, KernelCatalogue.manyBytes()))
+                : Optional.empty();
     }
 
     /** Whether prompts' attention can leave multiprocessors to decode attention, which then runs beside it. */
@@ -173,6 +177,11 @@ public final class Kernels implements AutoCloseable {
     /** The same with blocks of 256 weight rows instead of 128; empty for few rows. */
     public Optional<Kernel> tallSwiglu(int rows) {
         return Optional.ofNullable(tallSwiglu.get(broadRows(rows)));
+    }
+
+    /** Gate, up and activation of many.cu. */
+    public Optional<Kernel> manySwiglu() {
+        return manySwiglu;
     }
 
     /** The least number of rows that broad.cu is compiled for. */
