@@ -62,17 +62,17 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         final float[] row;
         /** [heads padded, headDim] */
         final float[] weighted;
-        final float[] max;
+        /** What a head's weights are reckoned from: no less than 8 below its largest score so far, in powers of two. */
+        final float[] reference;
         /** [heads padded, a vector] */
         final float[] sums;
-        final Prefetch.Ahead keys = new Prefetch.Ahead();
-        final Prefetch.Ahead values = new Prefetch.Ahead();
+        final Prefetch.Ahead ahead = new Prefetch.Ahead();
 
         Working(int paddedHeads, int headDim) {
             this.q = new float[paddedHeads * headDim];
             this.row = new float[headDim];
             this.weighted = new float[paddedHeads * headDim];
-            this.max = new float[paddedHeads];
+            this.reference = new float[paddedHeads];
             this.sums = new float[paddedHeads * Lanes.COUNT];
         }
     }
@@ -98,7 +98,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         packQueries(task.q, w);
         Arrays.fill(w.weighted, 0);
         Arrays.fill(w.sums, 0);
-        Arrays.fill(w.max, Partial.LEAST);
+        Arrays.fill(w.reference, Partial.LEAST);
         boolean appends = task.prepareAppend(format, last);
         for (int i = first; i < last; i++) {
             int tokens = Math.min(BlockFormat.TOKENS, task.context - i * BlockFormat.TOKENS);
@@ -128,7 +128,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
     }
 
     /**
-     * One block: each tile is brought near while the one before it is computed.
+     * One block: each head's tiles are brought near while those of the head before it are computed.
      *
      * @param next address of the block after it, or 0
      * @param nextTokens that are there
@@ -137,6 +137,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
     private void block(long block, int tokens, long next, int nextTokens, DecodeTask appended, Working w) {
         int headDim = format.headDim();
         int keyRows = headDim / format.pack();
+        int pieces = pieces(keyRows, tokens);
         int padded = 0;
         for (int kvHead = 0; kvHead < format.kvHeads(); kvHead++) {
             long k = block + kvHead * format.headBytes();
@@ -144,44 +145,61 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
             if (appended != null) {
                 format.appendKey(block, kvHead, appended.lastToken(), appended.k);
             }
-            w.values.over(v, format.valueBytes() * tokens / BlockFormat.TOKENS);
             boolean last = kvHead + 1 == format.kvHeads();
-            w.keys.over(last ? next : k + format.headBytes(), keysAhead(last ? next == 0 ? 0 : nextTokens : tokens));
+            askFor(last ? next : k + format.headBytes(), last ? nextTokens : tokens, pieces, w);
             for (int head = 0; head < group; ) {
                 int rows = together(group - head);
-                kernel.scores(rows, k, keyRows, tokens, w.q, padded * headDim, w.scores, 0, w.values);
+                kernel.scores(rows, k, keyRows, tokens, w.q, padded * headDim, w.scores, 0, w.ahead);
                 for (int row = 0; row < rows; row++) {
                     softmax(w, row, padded + row, tokens);
                 }
                 if (appended != null && head == 0) {
                     format.appendValue(block, kvHead, appended.lastToken(), appended.v);
                 }
-                kernel.weigh(rows, v, headDim, tokens, w.scores, 0, w.weighted, padded * headDim, w.keys);
+                kernel.weigh(rows, v, headDim, tokens, w.scores, 0, w.weighted, padded * headDim, w.ahead);
                 padded += rows;
                 head += rows;
             }
         }
     }
 
-    /** Bytes of a K tile that are worth fetching ahead: a few tokens are in few lines of each row, with gaps between. */
-    private long keysAhead(int tokens) {
-        return tokens > BlockFormat.TOKENS / 2 ? format.keyBytes() : 0;
+    /** In how many pieces the calls of the kernel for one KV head ask for what is ahead. */
+    private int pieces(int keyRows, int tokens) {
+        int pieces = 0;
+        for (int head = 0; head < group; ) {
+            int rows = together(group - head);
+            pieces += kernel.pieces(rows, keyRows, format.headDim(), tokens);
+            head += rows;
+        }
+        return pieces;
+    }
+
+    /**
+     * Has a head's K and V of so many tokens asked for in pieces; V alone where tokens are few: K of those is in few lines of each row, with
+     * gaps between.
+     *
+     * @param k address of the head's K tile; 0: nothing
+     */
+    private void askFor(long k, int tokens, int pieces, Working w) {
+        long skipped = tokens > BlockFormat.TOKENS / 2 ? 0 : format.keyBytes();
+        w.ahead.over(k + skipped, k == 0 ? 0 : format.keyBytes() - skipped + format.valueBytes() * tokens / BlockFormat.TOKENS);
+        w.ahead.spread(pieces);
     }
 
     private void softmax(Working w, int row, int head, int tokens) {
         int so = row * BlockFormat.TOKENS;
-        float top = OnlineSoftmax.max(w.scores, so, tokens);
-        if (top > w.max[head]) {
-            rescale(w, head, top);
+        float reference = OnlineSoftmax.reference(w.scores, so, tokens, w.reference[head]);
+        if (reference > w.reference[head]) {
+            rescale(w, head, reference);
         }
         OnlineSoftmax.weights(
-                w.scores, so, tokens, w.max[head], half ? HALF_WEIGHT_EXPONENT : 0, w.sums, head * Lanes.COUNT);
+                w.scores, so, tokens, w.reference[head], half ? HALF_WEIGHT_EXPONENT : 0, w.sums, head * Lanes.COUNT);
     }
 
-    /** The largest score rises: what was summed so far counts for less. */
-    private void rescale(Working w, int head, float top) {
-        float scale = w.max[head] <= Partial.LEAST ? 0 : (float) Math.pow(2, w.max[head] - top);
-        w.max[head] = top;
+    /** Scores have risen: what was summed so far counts for less. */
+    private void rescale(Working w, int head, float reference) {
+        float scale = w.reference[head] <= Partial.LEAST ? 0 : (float) Math.pow(2, w.reference[head] - reference);
+        w.reference[head] = reference;
         for (int i = head * format.headDim(); i < (head + 1) * format.headDim(); i++) {
             w.weighted[i] *= scale;
         }
@@ -199,7 +217,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
             for (int head = 0; head < group; head++) {
                 int from = padded + head;
                 int to = kvHead * group + head;
-                partial.max[to] = w.max[from];
+                partial.max[to] = w.reference[from];
                 float sum = 0;
                 for (int i = 0; i < Lanes.COUNT; i++) {
                     sum += w.sums[from * Lanes.COUNT + i] * weight;

@@ -16,6 +16,9 @@ public interface DecodeKernel {
     /** Exponent of the factor that stored values come out too small by; fp16 has it, see {@link #of}. */
     int HALF_EXPONENT = 112;
 
+    /** In how many pieces one {@link #scores} and one {@link #weigh} ask for what is ahead. */
+    int pieces(int heads, int keyRows, int headDim, int tokens);
+
     /**
      * Scores of up to 64 tokens.
      *
@@ -25,7 +28,7 @@ public interface DecodeKernel {
      * @param tokens that are there; scores of others are anything
      * @param q [keyRows][values a lane][heads], scaled
      * @param s [heads, 64]
-     * @param ahead what will be read next, asked for meanwhile
+     * @param ahead what will be read next, a piece of which is asked for now and then
      */
     void scores(int heads, long k, int keyRows, int tokens, float[] q, int qo, float[] s, int so, Prefetch.Ahead ahead);
 

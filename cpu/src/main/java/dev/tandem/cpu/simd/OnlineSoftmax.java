@@ -9,16 +9,19 @@ public final class OnlineSoftmax {
     private static final float ROUND = 0x1.8p23f;
     /** Smaller weights would not change a sum. */
     private static final float LEAST_POWER = -80;
+    /** Sums of weights stay far from overflow, and what was summed so far is seldom rescaled. */
+    private static final float SLACK = 8;
     private static final float MASKED = -1e30f;
 
     private OnlineSoftmax() {}
 
     /**
-     * Largest of 64 scores of which the first {@code tokens} count.
+     * What weights of 64 scores, of which the first {@code tokens} count, are to be reckoned from: as before, unless a weight would exceed
+     * 2^8; then the largest score.
      *
      * @param s [64] from {@code so}; the others are overwritten
      */
-    public static float max(float[] s, int so, int tokens) {
+    public static float reference(float[] s, int so, int tokens, float before) {
         for (int i = tokens; i < BLOCK; i++) {
             s[so + i] = MASKED;
         }
@@ -26,19 +29,19 @@ public final class OnlineSoftmax {
         for (int i = Lanes.COUNT; i < BLOCK; i += Lanes.COUNT) {
             most = most.max(FloatVector.fromArray(Lanes.F, s, so + i));
         }
-        return most.reduceLanes(VectorOperators.MAX);
+        return most.compare(VectorOperators.GT, before + SLACK).anyTrue() ? most.reduceLanes(VectorOperators.MAX) : before;
     }
 
     /**
-     * Scores to weights {@code 2^(s - max + exponent)}; 0 beyond {@code tokens}. Polynomial of degree 5 on [-0.5, 0.5],
+     * Scores to weights {@code 2^(s - reference + exponent)}; 0 beyond {@code tokens}. Polynomial of degree 5 on [-0.5, 0.5],
      * relative error below 3e-7.
      *
      * @param sums [a vector] from {@code lo}: the weights are added, lane by lane
      */
-    public static void weights(float[] s, int so, int tokens, float max, int exponent, float[] sums, int lo) {
+    public static void weights(float[] s, int so, int tokens, float reference, int exponent, float[] sums, int lo) {
         FloatVector sum = FloatVector.fromArray(Lanes.F, sums, lo);
         for (int i = 0; i < BLOCK; i += Lanes.COUNT) {
-            FloatVector x = FloatVector.fromArray(Lanes.F, s, so + i).sub(max).max(LEAST_POWER);
+            FloatVector x = FloatVector.fromArray(Lanes.F, s, so + i).sub(reference).max(LEAST_POWER);
             FloatVector shifted = x.add(ROUND);
             FloatVector f = x.sub(shifted.sub(ROUND));
             FloatVector p = FloatVector.broadcast(Lanes.F, 1.3333558e-3f);

@@ -128,16 +128,16 @@ public final class Prefetch {
             end = address + (distance == 0 ? bytes : distance);
         }
 
-        /** Spreads what is left over so many calls of {@link #more}. */
-        void spread(int calls) {
-            piece = ((end - at) / calls + LINE - 1) / LINE * LINE;
+        /** Spreads what is left over so many pieces. */
+        public void spread(int pieces) {
+            piece = ((end - at) / pieces + LINE - 1) / LINE * LINE;
         }
 
         long left() {
             return (end - at) * (distance == 0 ? 1 : 4);
         }
 
-        void more() {
+        public void more() {
             if (at < end) {
                 long to = Math.min(end, at + piece);
                 lines(at, to, distance);
