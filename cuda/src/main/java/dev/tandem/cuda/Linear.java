@@ -119,9 +119,9 @@ final class Linear implements AutoCloseable {
         return text.toString();
     }
 
-    /** Whether there is a kernel for gate and up of many rows. */
+    /** Whether there is a kernel for gate and up of many rows, and the two multiprocessors that it needs. */
     boolean many() {
-        return kernels.manySwiglu().isPresent();
+        return kernels.manySwiglu().isPresent() && manyBlocks() > 0;
     }
 
     /** Takes many.cu for gate and up where it pays. */

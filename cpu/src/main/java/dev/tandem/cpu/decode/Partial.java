@@ -15,7 +15,7 @@ public final class Partial {
 
     final int heads;
     final int headDim;
-    /** [heads] */
+    /** [heads] what weights are reckoned from: the largest score, or not far below it */
     final float[] max;
     /** [heads] */
     final float[] sum;

@@ -137,7 +137,7 @@ public final class Prefetch {
             return (end - at) * (distance == 0 ? 1 : 4);
         }
 
-        public void more() {
+        void more() {
             if (at < end) {
                 long to = Math.min(end, at + piece);
                 lines(at, to, distance);
