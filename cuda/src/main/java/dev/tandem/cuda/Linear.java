@@ -22,7 +22,7 @@ import java.util.function.ToLongFunction;
 /**
  * A layer's matrix products. For few rows, where reading the weights is all that counts, the project's own kernels, on Hopper for up to
  * 192 where they are faster: they leave partial sums, which the next row-wise kernel adds up. For more rows cublasLt, which adds
- * to the residual stream.
+ * to the residual stream, but for gate and up with their activation, where {@link ManyRows} says so.
  *
  * <p>Owned by: engine thread.
  */
@@ -38,8 +38,9 @@ final class Linear implements AutoCloseable {
     private static final int LEAST_BROAD_ROWS = 17;
     /** Layers whose weights take turns when products are measured: together more than the cache holds. */
     static final int MEASURED_LAYERS = 4;
-    /** Rows of x in a tile of many.cu, and rows of results that its warps store at once. */
-    private static final int TILE_ROWS = 128;
+    /** Rows of x in a pair of tiles of many.cu, weight rows of each, and rows of results that its warps store at once. */
+    static final int PAIR_ROWS = 256;
+    private static final int TILE_WEIGHTS = 256;
     private static final int PANEL_ROWS = 64;
 
     /** Who computes products. */
@@ -50,7 +51,7 @@ final class Linear implements AutoCloseable {
         SKINNY,
         /** broad.cu: partial sums; groups of warps multiply what the tensor copy engine brings. */
         BROAD,
-        /** cublasLt: finished results. */
+        /** cublasLt: finished results; gate and up of many.cu where that pays. */
         LIBRARY
     }
 
@@ -224,7 +225,7 @@ final class Linear implements AutoCloseable {
             case LIBRARY -> {
                 if (activates(rows)) {
                     kernels.manySwiglu().orElseThrow().launch(
-                            stream, manyBlocks(), 1, weights.maps.get(layer).gatePairs(), wholeMap(a.normed(), depth, TILE_ROWS),
+                            stream, manyBlocks(), 1, weights.maps.get(layer).gatePairs(), wholeMap(a.normed(), depth, PAIR_ROWS / 2),
                             wholeMap(a.activation(), shape.intermediate(), PANEL_ROWS), rows, depth);
                 } else {
                     library.multiply(stream, matrix, n, depth, a.normed().address(), roundUp(rows), a.gateUp().address(), Result.NARROW);
@@ -240,8 +241,8 @@ final class Linear implements AutoCloseable {
 
     /** How many pairs of tiles a pair of blocks of many.cu takes one after the other, for so many rows. */
     int manyTurns(int rows) {
-        int columns = (2 * shape.intermediate() + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS);
-        int pairs = (rows + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS);
+        int columns = (2 * shape.intermediate() + TILE_WEIGHTS - 1) / TILE_WEIGHTS;
+        int pairs = (rows + PAIR_ROWS - 1) / PAIR_ROWS;
         return (pairs * columns * 2 + manyBlocks() - 1) / manyBlocks();
     }
 

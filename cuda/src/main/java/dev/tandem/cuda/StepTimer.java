@@ -32,8 +32,6 @@ public final class StepTimer implements AutoCloseable {
     private static final int CHOICE_REPEATS = 3;
     private static final int CHOICE_ROUNDS = 5;
     private static final float LONG_MILLIS = 200;
-    /** Of a pair of tiles of many.cu. */
-    private static final int LEAST_MANY_ROWS = 256;
 
     private final Stream stream;
     private final CudaForward forward;
@@ -93,12 +91,12 @@ public final class StepTimer implements AutoCloseable {
     /** For which numbers of rows, of up to {@code most}, gate, up and activation are one kernel's. */
     void chooseManyRows(int most) {
         Linear linear = forward.linear();
-        if (!linear.many() || most < LEAST_MANY_ROWS) {
+        if (!linear.many() || most < Linear.PAIR_ROWS) {
             return;
         }
         SortedMap<Integer, Double> apart = new TreeMap<>();
         SortedMap<Integer, Double> together = new TreeMap<>();
-        for (int rows = LEAST_MANY_ROWS; rows / 2 < most; rows *= 2) {
+        for (int rows = Linear.PAIR_ROWS; rows / 2 < most; rows *= 2) {
             int count = Math.min(rows, most);
             for (int round = 0; round < CHOICE_REPEATS; round++) {
                 linear.choose(ManyRows.NEVER);

@@ -61,7 +61,11 @@ final class DecodeKernelTemplate implements DecodeKernel {
         int some = CHUNK / ROW;
         int others = CHUNK / (4 * headDim);
         int scores = (keyRows + some - 1) / some * ((tokens + strip - 1) / strip);
-        return scores + (valueRows(tokens) + others - 1) / others * (headDim / strip(heads, headDim));
+        int strips = 0;
+        for (int dim = 0; strip(heads, headDim - dim) <= headDim - dim; strips++) {
+            dim += strip(heads, headDim - dim);
+        }
+        return scores + (valueRows(tokens) + others - 1) / others * strips;
     }
 
     private static int valueRows(int tokens) {

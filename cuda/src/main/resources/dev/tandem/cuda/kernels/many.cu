@@ -27,7 +27,7 @@ __device__ __forceinline__ int rankInCluster() {
     return r;
 }
 __device__ __forceinline__ void clusterSync() { asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-// Arrives at the barrier of the cluster's block `rank`. Naming a scope wider than the default costs a fence of all memory, as much as a stage's products
+// Arrives at the barrier of the cluster's block `rank`. Naming a scope wider than the default costs a fence of all memory each time
 __device__ __forceinline__ void arriveAt(wide *b, int rank) {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there];\n}"
         :: "r"(address(b)), "r"(rank) : "memory");
