@@ -3,6 +3,7 @@ package dev.tandem.cuda;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
@@ -421,7 +422,8 @@ final class CudaForward implements AutoCloseable {
     /** @param mapLayer who sits in the slots: those who boarded at the layer before it */
     private void norm(Stream stream, Activations a, Extent extent, int splits, long weight, int mapLayer) {
         if (extent.has(Part.ROW_WISE)) {
-            kernels.addNorm.launch(
+            Kernel norm = linear.finishes(extent.rows()) ? kernels.addNormMany : kernels.addNorm;
+            norm.launch(
                     stream, extent.rows(), 1, a.residual().address(), linear.partials(), splits, extent.rows(), weight, 0L,
                     a.normed().address(), epsilon, extent.firstSlot(), flights, mapLayer);
         }
@@ -433,9 +435,8 @@ final class CudaForward implements AutoCloseable {
             return;
         }
         CudaWeights.Layer layer = weights.layers.get(index);
-        int heads = config.heads() + 2 * config.kvHeads();
         kernels.ropeStore.launch(
-                stream, extent.rows() + (extent.slots() > 0 ? 1 : 0), (heads + 3) / 4, linear.partials(), splits, extent.rows(), a.qkv().address(), layer.qkvBias(),
+                stream, extent.rows() + (extent.slots() > 0 ? 1 : 0), Kernels.ropeBlocks(shape), linear.partials(), splits, extent.rows(), a.qkv().address(), layer.qkvBias(),
                 layer.queryNorm(), layer.keyNorm(), epsilon, a.angles().address(), step.slots(), a.queries().address(),
                 blocks + index * layerBytes, gpuBlocks, pools.stagingShift(index), extent.firstSlot(), flights, index,
                 extent.slots() > 0 ? extent.rows() : Integer.MAX_VALUE);

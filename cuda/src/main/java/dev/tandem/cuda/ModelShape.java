@@ -19,6 +19,8 @@ public record ModelShape(ModelConfig config, DataType type) {
     private static final int MOST_GROUP = 16;
     /** {@code move_out} and {@code move_in} take so many dimensions of V at a time. */
     private static final int HEAD_STEP = 4;
+    /** Threads that share a head's norm. */
+    private static final int WARP = 32;
 
     /** @throws CudaException that names the flag or the shape that does not fit */
     public ModelShape {
@@ -29,9 +31,9 @@ public record ModelShape(ModelConfig config, DataType type) {
             throw new CudaException("heads of " + config.headDim() + " are no multiple of " + HEAD_STEP
                     + ", which moving KV to the host needs; run on the CPU with --device cpu");
         }
-        if (config.group() > MOST_GROUP || config.headDim() > 256) {
+        if (config.group() > MOST_GROUP || config.headDim() > 256 || lanes(config.headDim()) > WARP) {
             throw new CudaException("heads of " + config.headDim() + " in groups of " + config.group()
-                    + " are beyond the GPU kernels (256, " + MOST_GROUP + "); run on the CPU with --device cpu");
+                    + " are beyond the GPU kernels (256, multiples of 8 from 132 on, groups of " + MOST_GROUP + "); run on the CPU with --device cpu");
         }
     }
 
@@ -90,6 +92,21 @@ public record ModelShape(ModelConfig config, DataType type) {
         return 128 / config.group();
     }
 
+    /** Values of either half of a head that a thread of {@code rope_store} rotates. */
+    private static int rotated(int headDim) {
+        return headDim % 8 == 0 ? 4 : 2;
+    }
+
+    private static int lanes(int headDim) {
+        int threads = headDim / 2 / rotated(headDim);
+        return Integer.highestOneBit(2 * threads - 1);
+    }
+
+    /** Threads a head of {@code rope_store}, a power of two. */
+    public int headLanes() {
+        return lanes(config.headDim());
+    }
+
     /** Multiplies scores, so that their exponentials are powers of 2. */
     public float scoreScale() {
         return (float) (1 / (Math.sqrt(config.headDim()) * Math.log(2)));
@@ -106,6 +123,8 @@ public record ModelShape(ModelConfig config, DataType type) {
                 define("GROUP", config.group()),
                 define("HEAD_DIM", config.headDim()),
                 define("HEAD_WIDTH", headWidth()),
+                define("ROTATED", rotated(config.headDim())),
+                define("HEAD_LANES", headLanes()),
                 define("INTERMEDIATE", intermediate()),
                 define("VOCABULARY", vocabulary()),
                 define("VOCABULARY_REAL", config.vocabulary()));

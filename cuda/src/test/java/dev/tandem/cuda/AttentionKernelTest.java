@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.RopeFrequencies;
 import java.util.Arrays;
 import java.util.stream.IntStream;
@@ -33,71 +35,133 @@ class AttentionKernelTest {
         return (block * shape.config().kvHeads() + head) * 2 * tile + tile + (token / 2 * shape.headWidth() + dimension) * 2 + token % 2;
     }
 
+    /** Heads whose threads are no power of two, too. */
+    static Stream<ModelShape> rotated() {
+        return Stream.concat(shapes(), Stream.of(GpuRig.shape(3, 3, 100, 320, 352, 301, DataType.BFLOAT16)));
+    }
+
+    /** Partial sums, and finished products with bias and with norms of heads. Slots: alone and odd, none, alone and even, then a prompt that begins with an odd one. */
     @ParameterizedTest
-    @MethodSource("shapes")
+    @MethodSource("rotated")
     void rotationAndStore(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
-            int rows = 3;
-            int blocks = 4;
-            int dim = shape.config().headDim();
+            int[] slots = {17, -1, 62, 29, 30, 31, 32, 33, 34, 51, 52};
+            int[] positions = {0, 77, 1023, 13, 14, 15, 16, 17, 18, 3, 4};
+            int rows = slots.length;
+            float[] frequencies = RopeFrequencies.of(shape.config());
+            DeviceBuffer angles = rig.poisoned(4L * rows * shape.config().headDim());
+            embeds(rig, shape, positions, frequencies, angles);
+            int length = rows * shape.qkv();
             int width = shape.headWidth();
+            int dim = shape.config().headDim();
+            float[] partials = rig.floats(2 * length, 1);
+            float[] product = rig.halves(length, 1);
+            float[] bias = rig.floats(shape.qkv(), 1);
+            for (int i = 0; i < length; i++) {
+                boolean real = i % width < dim;
+                partials[i] = real ? partials[i] : 0;
+                partials[length + i] = real ? partials[length + i] : 0;
+                product[i] = real ? product[i] : 0;
+                bias[i % shape.qkv()] = real ? bias[i % shape.qkv()] : 0;
+            }
+            float[] sums = new float[length];
+            float[] biased = new float[length];
+            for (int i = 0; i < length; i++) {
+                sums[i] = partials[i] + partials[length + i];
+                biased[i] = product[i] + bias[i % shape.qkv()];
+            }
+            float[] queryNorm = rig.floats(dim, 1);
+            float[] keyNorm = rig.floats(dim, 1);
+            Rotation rotation = new Rotation(rig, shape, slots, positions, frequencies, angles.address());
+            rotation.check(rig.put(partials).address(), 2, 0L, 0L, sums, null, null);
+            rotation.check(0L, 0, rig.putHalves(product).address(), rig.put(bias).address(), biased, queryNorm, keyNorm);
+        }
+    }
+
+    private static void embeds(GpuRig rig, ModelShape shape, int[] positions, float[] frequencies, DeviceBuffer angles) {
+        int rows = positions.length;
+        int hidden = shape.hidden();
+        // one that was chosen before, one that is known, one that was no number; others
+        int[] given = {-2, 0, -3, 1, 2, 3, 4, 5, 6, 7, 8};
+        int[] tokens = {9, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
+        DeviceBuffer table = rig.putHalves(rig.halves(10 * hidden, 1));
+        DeviceBuffer residual = rig.poisoned(4L * rows * hidden);
+        rig.kernels.embed.launch(
+                rig.stream, rows, 1, rig.put(given).address(), rig.put(new int[] {7, 9, -1}).address(), rig.put(positions).address(), table.address(),
+                rig.put(frequencies).address(), residual.address(), angles.address(), Integer.MAX_VALUE, 0L, 0L, 0L);
+        float[] embedded = rig.floats(residual, rows * hidden);
+        for (int row = 0; row < rows; row++) {
+            assertThat(Arrays.copyOfRange(embedded, row * hidden, (row + 1) * hidden))
+                    .isEqualTo(Arrays.copyOfRange(rig.halves(table, 10 * hidden), tokens[row] * hidden, (tokens[row] + 1) * hidden));
+        }
+    }
+
+    private record Rotation(GpuRig rig, ModelShape shape, int[] slots, int[] positions, float[] frequencies, long angles) {
+        /** @param x what q, k and v are made of, [rows, qkv] */
+        void check(long partials, int splits, long product, long bias, float[] x, float[] queryNorm, float[] keyNorm) {
+            int rows = slots.length;
             int heads = shape.config().heads();
             int kvHeads = shape.config().kvHeads();
-            float[] product = rig.floats(2 * rows * shape.qkv(), 1);
-            int[] positions = {0, 77, 1023};
-            int[] slots = {17, -1, 62};
-            float[] frequencies = RopeFrequencies.of(shape.config());
-            for (int i = 0; i < product.length; i++) {
-                product[i] = i % width < dim ? product[i] : 0;
-            }
-            DeviceBuffer angles = rig.poisoned(4L * rows * dim);
-            DeviceBuffer table = rig.putHalves(rig.halves(10 * shape.hidden(), 1));
-            DeviceBuffer residual = rig.poisoned(4L * rows * shape.hidden());
-            rig.kernels.embed.launch(
-                    rig.stream, rows, 1, rig.put(new int[] {-2, 0, -3}).address(), rig.put(new int[] {7, 9, -1}).address(), rig.put(positions).address(), table.address(),
-                    rig.put(frequencies).address(), residual.address(), angles.address(), Integer.MAX_VALUE, 0L, 0L, 0L);
-            float[] embedded = rig.floats(residual, rows * shape.hidden());
-            int[] tokens = {9, 0, 0}; // one that was chosen before, one that is known, one that was no number
-            for (int row = 0; row < rows; row++) {
-                assertThat(Arrays.copyOfRange(embedded, row * shape.hidden(), (row + 1) * shape.hidden()))
-                        .isEqualTo(Arrays.copyOfRange(
-                                rig.halves(table, 10 * shape.hidden()), tokens[row] * shape.hidden(), (tokens[row] + 1) * shape.hidden()));
-            }
+            int dim = shape.config().headDim();
+            int width = shape.headWidth();
+            int blocks = 4;
             DeviceBuffer queries = rig.poisoned(2L * rows * shape.queries());
             DeviceBuffer cache = rig.poisoned(blocks * shape.blockBytes());
             rig.kernels.ropeStore.launch(
-                    rig.stream, rows, (heads + 2 * kvHeads + 3) / 4, rig.put(product).address(), 2, rows, 0L, 0L, 0L, 0L, 1e-5f,
-                    angles.address(), rig.put(slots).address(), queries.address(), cache.address(), Integer.MAX_VALUE, 0,
+                    rig.stream, rows, Kernels.ropeBlocks(shape), partials, splits, rows, product, bias, address(queryNorm), address(keyNorm), 1e-5f,
+                    angles, rig.put(slots).address(), queries.address(), cache.address(), Integer.MAX_VALUE, 0,
                     Integer.MAX_VALUE, 0L, 0, Integer.MAX_VALUE);
             float[] q = rig.halves(queries, rows * shape.queries());
             float[] kv = rig.halves(cache, (int) (blocks * shape.blockBytes() / 2));
             for (int row = 0; row < rows; row++) {
                 for (int head = 0; head < heads + 2 * kvHeads; head++) {
-                    float[] x = new float[dim];
-                    for (int d = 0; d < dim; d++) {
-                        int at = row * shape.qkv() + head * width + d;
-                        x[d] = product[at] + product[rows * shape.qkv() + at];
-                    }
-                    double[] rotated = ReferenceOps.rotate(x, frequencies, positions[row]);
-                    float[] actual = new float[dim];
                     int slot = slots[row];
                     if (head >= heads && slot < 0) {
                         continue;
                     }
-                    for (int d = 0; d < dim; d++) {
-                        int kvHead = (head - heads) % kvHeads;
+                    int kvHead = (head - heads) % kvHeads;
+                    float[] actual = new float[width];
+                    for (int d = 0; d < width; d++) {
                         actual[d] = head < heads
                                 ? q[(row * heads + head) * width + d]
                                 : head < heads + kvHeads
                                         ? kv[keyAt(shape, slot / 16, kvHead, slot % 16, d)]
                                         : kv[valueAt(shape, slot / 16, kvHead, slot % 16, d)];
-                        if (head >= heads + kvHeads) {
-                            rotated[d] = x[d];
-                        }
                     }
-                    assertThat(GpuRig.error(actual, rotated)).as("row %d head %d", row, head).isLessThan(KernelTest.rounding(shape));
+                    int from = row * shape.qkv() + head * width;
+                    double[] expected = expected(
+                            Arrays.copyOfRange(x, from, from + dim), positions[row], head < heads ? queryNorm : keyNorm, head < heads + kvHeads);
+                    assertThat(GpuRig.error(Arrays.copyOf(actual, dim), expected)).as("splits %d row %d head %d", splits, row, head)
+                            .isLessThan(KernelTest.rounding(shape));
+                    for (int d = dim; d < width; d++) {
+                        assertThat(actual[d]).as("padding").isZero();
+                    }
                 }
             }
+        }
+
+        private double[] expected(float[] x, int position, float[] norm, boolean rotates) {
+            double[] values = rotates && norm != null ? ReferenceOps.rmsNorm(x, norm, 1e-5) : widened(x);
+            if (!rotates) {
+                return values;
+            }
+            float[] normed = new float[values.length];
+            for (int i = 0; i < normed.length; i++) {
+                normed[i] = (float) values[i];
+            }
+            return ReferenceOps.rotate(normed, frequencies, position);
+        }
+
+        private static double[] widened(float[] x) {
+            double[] values = new double[x.length];
+            for (int i = 0; i < x.length; i++) {
+                values[i] = x[i];
+            }
+            return values;
+        }
+
+        private long address(float[] values) {
+            return values == null ? 0L : rig.put(values).address();
         }
     }
 

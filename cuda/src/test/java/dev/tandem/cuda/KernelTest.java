@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.offset;
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sample.Adjustments;
@@ -54,52 +55,57 @@ class KernelTest {
     @MethodSource("shapes")
     void normsOfSumsOfPartials(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
-            int hidden = shape.hidden();
-            int real = shape.config().hidden();
-            int rows = 5;
-            int splits = 3;
-            float[] residual = rig.floats(rows * hidden, 1);
-            float[] partials = rig.floats(splits * rows * hidden, 1);
-            float[] weight = rig.floats(hidden, 1);
-            for (int i = real; i < hidden; i++) {
-                weight[i] = 0;
-                for (int row = 0; row < rows; row++) {
-                    residual[row * hidden + i] = 0;
-                    for (int s = 0; s < splits; s++) {
-                        partials[(s * rows + row) * hidden + i] = 0;
-                    }
+            normsOfSumsOfPartials(rig, shape, rig.kernels.addNorm);
+            normsOfSumsOfPartials(rig, shape, rig.kernels.addNormMany);
+        }
+    }
+
+    private static void normsOfSumsOfPartials(GpuRig rig, ModelShape shape, Kernel addNorm) {
+        int hidden = shape.hidden();
+        int real = shape.config().hidden();
+        int rows = 5;
+        int splits = 3;
+        float[] residual = rig.floats(rows * hidden, 1);
+        float[] partials = rig.floats(splits * rows * hidden, 1);
+        float[] weight = rig.floats(hidden, 1);
+        for (int i = real; i < hidden; i++) {
+            weight[i] = 0;
+            for (int row = 0; row < rows; row++) {
+                residual[row * hidden + i] = 0;
+                for (int s = 0; s < splits; s++) {
+                    partials[(s * rows + row) * hidden + i] = 0;
                 }
             }
-            int[] map = {4, 0, 2};
-            DeviceBuffer stream = rig.put(residual);
-            DeviceBuffer parts = rig.put(partials);
-            DeviceBuffer weights = rig.put(weight);
-            DeviceBuffer mapped = rig.poisoned(2L * map.length * hidden);
-            DeviceBuffer normed = rig.poisoned(2L * rows * hidden);
-            rig.kernels.addNorm.launch(
-                    rig.stream, map.length, 1, stream.address(), parts.address(), splits, rows, weights.address(),
-                    rig.put(map).address(), mapped.address(), 1e-5f, Integer.MAX_VALUE, 0L, 0);
-            rig.kernels.addNorm.launch(
-                    rig.stream, rows, 1, stream.address(), parts.address(), splits, rows, weights.address(), 0L, normed.address(), 1e-5f,
-                    Integer.MAX_VALUE, 0L, 0);
-            float[] actual = rig.halves(normed, rows * hidden);
-            float[] picked = rig.halves(mapped, map.length * hidden);
-            float[] sums = rig.floats(stream, rows * hidden);
-            for (int row = 0; row < rows; row++) {
-                float[] x = new float[real];
-                for (int i = 0; i < real; i++) {
-                    x[i] = residual[row * hidden + i];
-                    for (int s = 0; s < splits; s++) {
-                        x[i] += partials[(s * rows + row) * hidden + i];
-                    }
-                    assertThat(sums[row * hidden + i]).isCloseTo(x[i], org.assertj.core.data.Offset.offset(1e-5f));
+        }
+        int[] map = {4, 0, 2};
+        DeviceBuffer stream = rig.put(residual);
+        DeviceBuffer parts = rig.put(partials);
+        DeviceBuffer weights = rig.put(weight);
+        DeviceBuffer mapped = rig.poisoned(2L * map.length * hidden);
+        DeviceBuffer normed = rig.poisoned(2L * rows * hidden);
+        addNorm.launch(
+                rig.stream, map.length, 1, stream.address(), parts.address(), splits, rows, weights.address(),
+                rig.put(map).address(), mapped.address(), 1e-5f, Integer.MAX_VALUE, 0L, 0);
+        addNorm.launch(
+                rig.stream, rows, 1, stream.address(), parts.address(), splits, rows, weights.address(), 0L, normed.address(), 1e-5f,
+                Integer.MAX_VALUE, 0L, 0);
+        float[] actual = rig.halves(normed, rows * hidden);
+        float[] picked = rig.halves(mapped, map.length * hidden);
+        float[] sums = rig.floats(stream, rows * hidden);
+        for (int row = 0; row < rows; row++) {
+            float[] x = new float[real];
+            for (int i = 0; i < real; i++) {
+                x[i] = residual[row * hidden + i];
+                for (int s = 0; s < splits; s++) {
+                    x[i] += partials[(s * rows + row) * hidden + i];
                 }
-                double[] expected = ReferenceOps.rmsNorm(x, Arrays.copyOf(weight, real), 1e-5);
-                assertThat(GpuRig.error(Arrays.copyOfRange(actual, row * hidden, row * hidden + real), expected)).isLessThan(rounding(shape));
-                for (int i = 0; i < map.length; i++) {
-                    if (map[i] == row) {
-                        assertThat(GpuRig.error(Arrays.copyOfRange(picked, i * hidden, i * hidden + real), expected)).isLessThan(rounding(shape));
-                    }
+                assertThat(sums[row * hidden + i]).isCloseTo(x[i], org.assertj.core.data.Offset.offset(1e-5f));
+            }
+            double[] expected = ReferenceOps.rmsNorm(x, Arrays.copyOf(weight, real), 1e-5);
+            assertThat(GpuRig.error(Arrays.copyOfRange(actual, row * hidden, row * hidden + real), expected)).isLessThan(rounding(shape));
+            for (int i = 0; i < map.length; i++) {
+                if (map[i] == row) {
+                    assertThat(GpuRig.error(Arrays.copyOfRange(picked, i * hidden, i * hidden + real), expected)).isLessThan(rounding(shape));
                 }
             }
         }

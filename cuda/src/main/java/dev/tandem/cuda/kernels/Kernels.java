@@ -29,10 +29,12 @@ public final class Kernels implements AutoCloseable {
     /** rows.cu. */
     private static final int MOVE_THREADS = 512;
     private static final int CLOSE_UP_THREADS = 128;
+    private static final int ROPE_THREADS = 128;
 
     private final List<CudaModule> modules = new ArrayList<>();
     public final Kernel embed;
     public final Kernel addNorm;
+    public final Kernel addNormMany;
     public final Kernel closeUp;
     public final Kernel ropeStore;
     public final Kernel swiglu;
@@ -72,8 +74,9 @@ public final class Kernels implements AutoCloseable {
         CudaModule rows = modules.get(0);
         embed = rows.waitingKernel("embed", 256, 0);
         addNorm = rows.waitingKernel("add_norm", Math.min(1024, shape.hidden() / 4 + 31 & ~31), 0);
+        addNormMany = rows.waitingKernel("add_norm_many", Math.min(256, shape.hidden() / 8 + 31 & ~31), 0);
         closeUp = rows.waitingKernel("close_up", CLOSE_UP_THREADS, 0);
-        ropeStore = rows.waitingKernel("rope_store", 128, 0);
+        ropeStore = rows.waitingKernel("rope_store", ROPE_THREADS, 0);
         swiglu = rows.waitingKernel("swiglu", 256, 0);
         moveOut = rows.kernel("move_out", MOVE_THREADS, 0);
         moveIn = rows.kernel("move_in", MOVE_THREADS, 0);
@@ -134,6 +137,12 @@ public final class Kernels implements AutoCloseable {
     public static int closeUpBlocks(ModelShape shape) {
         int pieces = shape.hidden() / 4 + shape.queries() / 8;
         return (pieces + CLOSE_UP_THREADS - 1) / CLOSE_UP_THREADS;
+    }
+
+    /** Thread blocks a row of {@link #ropeStore}. */
+    public static int ropeBlocks(ModelShape shape) {
+        int threads = (shape.config().heads() + 2 * shape.config().kvHeads()) * shape.headLanes();
+        return (threads + ROPE_THREADS - 1) / ROPE_THREADS;
     }
 
     /** Whether there are product kernels that use the tensor copy engine. */

@@ -1,5 +1,30 @@
 // Row-wise operations between the products. One block a row unless said otherwise.
 
+// neighbouring values that move at once
+template <int N> struct alignas(N >= 4 ? 16 : 4 * N) Floats {
+    float of[N];
+    __device__ __forceinline__ void operator+=(const Floats &v) {
+#pragma unroll
+        for (int i = 0; i < N; i++) of[i] += v.of[i];
+    }
+};
+template <int N> struct alignas(2 * N) Halves { word of[N / 2]; };
+template <int N> __device__ __forceinline__ Halves<N> narrowed(const Floats<N> &v) {
+    Halves<N> r;
+#pragma unroll
+    for (int i = 0; i < N; i += 2) r.of[i / 2] = pack(v.of[i], v.of[i + 1]);
+    return r;
+}
+template <int N> __device__ __forceinline__ Floats<N> widened(const Halves<N> &v) {
+    Floats<N> r;
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        r.of[i] = low(v.of[i / 2]);
+        r.of[i + 1] = high(v.of[i / 2]);
+    }
+    return r;
+}
+
 // residual[row] = table[tokens[row]]; angles[row][i] = (cos, sin) of position times frequency. Rows from firstSlot on are
 // slots: those that enter layer 0 (admitted[slot] >= 0, with what their token is drawn by) keep theirs in `flights`. A negative
 // token is one that the step before has chosen, its -1 - token'th; that one is -1 where logits were no numbers.
@@ -35,50 +60,61 @@ extern "C" __global__ void embed(const int *tokens, const int *chosen, const int
 // residual[row] += sum of the product's partials [splits][partialRows][HIDDEN]; out[block] = its RMS norm.
 // rowMap picks the rows whose norm is wanted; with it the residual is left as it was.
 // The residual of a slot's row is in `flights`; what products have added since is in the slot's own place, and becomes zero.
-extern "C" __global__ void __launch_bounds__(1024) add_norm(float *residual, const float *partials, int splits, int partialRows,
-                                                          const float *weight, const int *rowMap, half16 *out, float epsilon,
-                                                          int firstSlot, const Flights *flights, int mapLayer) {
+// A thread has SOME neighbouring values at a time.
+template <int THREADS, int SOME> __device__ __forceinline__ void addNorm(float *residual, const float *partials, int splits, int partialRows,
+        const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const Flights *flights, int mapLayer) {
+    typedef Floats<SOME> Values;
+    const int ALL = HIDDEN / SOME, PER = (ALL + THREADS - 1) / THREADS;
+    Values v[PER], w[PER];
     dependentsLaunch();
+#pragma unroll
+    for (int j = 0; j < PER; j++) {
+        int i = threadIdx.x + j * THREADS;
+        if (i < ALL) w[j] = ((const Values *)weight)[i];
+    }
     dependencyWait();
     int row = rowMap ? rowMap[blockIdx.x] : blockIdx.x;
-    float4 *mine = (float4 *)(residual + (size_t)row * HIDDEN), *home = nullptr;
+    Values *mine = (Values *)(residual + (size_t)row * HIDDEN), *home = nullptr;
     if (row >= firstSlot) {
         int flight = slotted(flights, mapLayer, row - firstSlot);
-        if (flight >= 0) home = (float4 *)(flights->residual + (size_t)flight * HIDDEN);
+        if (flight >= 0) home = (Values *)(flights->residual + (size_t)flight * HIDDEN);
     }
-    const int PER = (HIDDEN / 4 + 1023) / 1024;
-    float4 v[PER];
     float squares = 0;
 #pragma unroll
     for (int j = 0; j < PER; j++) {
-        int i = threadIdx.x + j * blockDim.x;
-        if (i >= HIDDEN / 4) break;
+        int i = threadIdx.x + j * THREADS;
+        if (i >= ALL) break;
         v[j] = mine[i];
 #pragma unroll 4
-        for (int s = 0; s < splits; s++) {
-            float4 p = ((const float4 *)(partials + ((size_t)s * partialRows + row) * HIDDEN))[i];
-            v[j].x += p.x; v[j].y += p.y; v[j].z += p.z; v[j].w += p.w;
-        }
+        for (int s = 0; s < splits; s++) v[j] += ((const Values *)(partials + ((size_t)s * partialRows + row) * HIDDEN))[i];
         if (row >= firstSlot) {
-            float4 before = home ? home[i] : make_float4(0, 0, 0, 0);
-            v[j].x += before.x; v[j].y += before.y; v[j].z += before.z; v[j].w += before.w;
+            if (home) v[j] += home[i];
             if (home && !rowMap) home[i] = v[j];
-            if (!rowMap) mine[i] = make_float4(0, 0, 0, 0);
+            if (!rowMap) mine[i] = Values();
         } else if (splits && !rowMap) {
             mine[i] = v[j];
         }
-        squares += v[j].x * v[j].x + v[j].y * v[j].y + v[j].z * v[j].z + v[j].w * v[j].w;
+#pragma unroll
+        for (int k = 0; k < SOME; k++) squares += v[j].of[k] * v[j].of[k];
     }
     float scale = rsqrtf(blockSum(squares) / HIDDEN_REAL + epsilon);
 #pragma unroll
     for (int j = 0; j < PER; j++) {
-        int i = threadIdx.x + j * blockDim.x;
-        if (i >= HIDDEN / 4) break;
-        float4 w = ((const float4 *)weight)[i];
-        uint2 r = make_uint2(pack(v[j].x * scale * w.x, v[j].y * scale * w.y), pack(v[j].z * scale * w.z, v[j].w * scale * w.w));
-        ((uint2 *)(out + (size_t)blockIdx.x * HIDDEN))[i] = r;
+        int i = threadIdx.x + j * THREADS;
+        if (i >= ALL) break;
+#pragma unroll
+        for (int k = 0; k < SOME; k++) v[j].of[k] *= scale * w[j].of[k];
+        ((Halves<SOME> *)(out + (size_t)blockIdx.x * HIDDEN))[i] = narrowed(v[j]);
     }
 }
+#define ADD_NORM(NAME, THREADS, SOME) \
+    extern "C" __global__ void __launch_bounds__(THREADS) NAME(float *residual, const float *partials, int splits, int partialRows, \
+            const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const Flights *flights, int mapLayer) { \
+        addNorm<THREADS, SOME>(residual, partials, splits, partialRows, weight, rowMap, out, epsilon, firstSlot, flights, mapLayer); \
+    }
+// few rows: a thread's sums of partials are what takes long; many: blocks, and what a thread has under way
+ADD_NORM(add_norm, 1024, 4)
+ADD_NORM(add_norm_many, 256, 8)
 
 // The last layer's rows that nobody samples have stored their K and V and go no further: the others, rowMap[0], rowMap[1], ..., close up
 // to the front of residual [rows][HIDDEN] and attended [rows][HEADS][HEAD_WIDTH], in place: rowMap[i] >= i. A thread takes 16 bytes
@@ -122,85 +158,130 @@ __device__ __noinline__ void choosePassengers(const Flights *flights, int layer,
     if (lane == 0) flights->boarded[layer] = taken + boarded;
 }
 
+// Of a head a thread has ROTATED neighbouring values of the first half and those of the second that rotation brings them together with.
+typedef Floats<ROTATED> Some;
+struct Pair { Some first, second; };
+#define HALF_HEAD (HEAD_DIM / 2)
+
+// Values of a row from `column` on, and half a head further: sum of partials (splits > 0) or the finished product, and bias
+__device__ __forceinline__ Pair projected(const float *partials, int splits, int partialRows, const half16 *product, const float *bias, int row, int column) {
+    Pair r = {};
+    size_t at = (size_t)row * QKV_WIDTH + column;
+    if (splits == 0) {
+        r.first = widened(*(const Halves<ROTATED> *)(product + at));
+        r.second = widened(*(const Halves<ROTATED> *)(product + at + HALF_HEAD));
+    }
+#pragma unroll 4
+    for (int s = 0; s < splits; s++) {
+        const float *part = partials + (size_t)s * partialRows * QKV_WIDTH + at;
+        r.first += *(const Some *)part;
+        r.second += *(const Some *)(part + HALF_HEAD);
+    }
+    if (bias) {
+        r.first += *(const Some *)(bias + column);
+        r.second += *(const Some *)(bias + column + HALF_HEAD);
+    }
+    return r;
+}
+
+// to a head's values, 16 bits, one after the other; what pads it, up to `width`, becomes zero
+__device__ __forceinline__ void storeHead(half16 *head, int lane, int width, const Pair &v) {
+    if (lane * ROTATED < HALF_HEAD) {
+        *(Halves<ROTATED> *)(head + lane * ROTATED) = narrowed(v.first);
+        *(Halves<ROTATED> *)(head + HALF_HEAD + lane * ROTATED) = narrowed(v.second);
+    }
+    for (int d = HEAD_DIM + lane * ROTATED; d < width; d += HEAD_LANES * ROTATED) *(Halves<ROTATED> *)(head + d) = Halves<ROTATED>();
+}
+
+// to a head's values of an even token and the next, which lie by turns: of one of them or of both
+template <int EVEN, int ODD> __device__ __forceinline__ void storeTokens(half16 *pair, int lane, const Pair &even, const Pair &odd) {
+    auto store = [&](int d, const Some &a, const Some &b) {
+        struct alignas(ROTATED == 2 ? 8 : 16) Both { word of[ROTATED]; } r;
+#pragma unroll
+        for (int i = 0; i < ROTATED; i++) {
+            if (EVEN && ODD) r.of[i] = pack(a.of[i], b.of[i]);
+            else pair[(d + i) * 2 + ODD] = narrow(EVEN ? a.of[i] : b.of[i]);
+        }
+        if (EVEN && ODD) *(Both *)(pair + d * 2) = r;
+    };
+    if (lane * ROTATED < HALF_HEAD) {
+        store(lane * ROTATED, even.first, odd.first);
+        store(HALF_HEAD + lane * ROTATED, even.second, odd.second);
+    }
+    for (int d = HEAD_DIM + lane * ROTATED; d < HEAD_WIDTH; d += HEAD_LANES * ROTATED) store(d, Some(), Some());
+}
+
 // q, k and v of a row: sum of partials (splits > 0) or the finished product, bias, norm of q and k heads, rotation.
 // q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere); blocks
 // from poolBlocks on are staging, stagingShift blocks further. q, k and v of rows in flight go to `flights`; so do those of rows
-// that the CPU attends to within the step (slot < -1).
-// A warp a head; grid (rows, heads / 4), with slots a row of blocks more, which chooses who boards at this layer.
+// that the CPU attends to within the step (slot < -1). V of two tokens lies by turns: where the next row is of the second, a thread stores both.
+// HEAD_LANES threads a head; grid (rows, heads * HEAD_LANES / 128), with slots a row of blocks more, which chooses who boards at this layer.
 extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows, const half16 *product,
         const float *bias, const float *queryNorm, const float *keyNorm, float epsilon, const float2 *angles,
         const int *slots, half16 *queries, half16 *blocks, int poolBlocks, int stagingShift, int firstSlot, const Flights *flights, int layer,
         int rows) {
     dependentsLaunch();
-    int row = blockIdx.x, head = blockIdx.y * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    int row = blockIdx.x, thread = blockIdx.y * 128 + threadIdx.x, head = thread / HEAD_LANES, lane = thread % HEAD_LANES;
     // the courier beside this fills what it reads: no need to wait for the product
-    if (row == rows && head == 0) choosePassengers(flights, layer, rows - firstSlot);
+    if (row == rows && thread < 32) choosePassengers(flights, layer, rows - firstSlot);
     dependencyWait();
     if (row == rows || head >= HEADS + 2 * KV_HEADS) return;
     int flight = row >= firstSlot ? slotted(flights, layer, row - firstSlot) : -1;
     if (row >= firstSlot && flight < 0) return;
-    const float2 *turns = flight >= 0 ? flights->angles + (size_t)flight * (HEAD_DIM / 2) : angles + (size_t)row * (HEAD_DIM / 2);
-    int column = head * HEAD_WIDTH;
-    const int PER = HEAD_WIDTH / 32;
-    // lane holds dimensions lane + 32 i: rotation needs both halves of the head, so they go through shared memory
-    __shared__ float values[4][HEAD_WIDTH];
-    float *mine = values[threadIdx.x / 32];
-    float squares = 0;
-    float x[PER];
-#pragma unroll
-    for (int i = 0; i < PER; i++) {
-        int d = column + lane + 32 * i;
-        float v = bias ? bias[d] : 0.f;
-        if (splits == 0) v += widen(product[(size_t)row * QKV_WIDTH + d]);
-#pragma unroll 4
-        for (int s = 0; s < splits; s++) v += partials[((size_t)s * partialRows + row) * QKV_WIDTH + d];
-        x[i] = v;
-        squares += v * v;
+    bool isQuery = head < HEADS, isKey = !isQuery && head < HEADS + KV_HEADS, real = lane * ROTATED < HALF_HEAD;
+    int column = head * HEAD_WIDTH + lane * ROTATED, slot = flight >= 0 ? -1 : slots[row];
+    Pair mine = {}, next = {};
+    if (real) mine = projected(partials, splits, partialRows, product, bias, row, column);
+    bool together = false;
+    if (!isQuery && !isKey && slot >= 0) {
+        if (slot % 2 && row > 0 && slots[row - 1] == slot - 1) return;
+        together = slot % 2 == 0 && row + 1 < min(partialRows, firstSlot) && slots[row + 1] == slot + 1;
+        if (together && real) next = projected(partials, splits, partialRows, product, bias, row + 1, column);
     }
-    bool isKey = head >= HEADS && head < HEADS + KV_HEADS, isQuery = head < HEADS;
     const float *norm = isQuery ? queryNorm : isKey ? keyNorm : nullptr;
     if (norm) {
-        float scale = rsqrtf(warpSum(squares) / HEAD_DIM + epsilon);
+        float squares = 0;
 #pragma unroll
-        for (int i = 0; i < PER; i++) x[i] *= lane + 32 * i < HEAD_DIM ? scale * norm[lane + 32 * i] : 0.f;
-    }
+        for (int i = 0; i < ROTATED; i++) squares += mine.first.of[i] * mine.first.of[i] + mine.second.of[i] * mine.second.of[i];
+        word lanes = (word)((1ull << HEAD_LANES) - 1) << (threadIdx.x % 32 / HEAD_LANES * HEAD_LANES);
 #pragma unroll
-    for (int i = 0; i < PER; i++) mine[lane + 32 * i] = x[i];
-    __syncwarp();
-    if (isQuery || isKey) {
+        for (int i = HEAD_LANES / 2; i; i >>= 1) squares += __shfl_xor_sync(lanes, squares, i);
+        float scale = rsqrtf(squares / HEAD_DIM + epsilon);
 #pragma unroll
-        for (int i = 0; i < PER; i++) {
-            int d = lane + 32 * i;
-            if (d < HEAD_DIM) {
-                bool first = d < HEAD_DIM / 2;
-                float2 a = turns[first ? d : d - HEAD_DIM / 2];
-                float other = mine[first ? d + HEAD_DIM / 2 : d - HEAD_DIM / 2];
-                x[i] = first ? x[i] * a.x - other * a.y : x[i] * a.x + other * a.y;
+        for (int i = 0; i < ROTATED; i++)
+            if (real) {
+                mine.first.of[i] *= scale * norm[lane * ROTATED + i];
+                mine.second.of[i] *= scale * norm[HALF_HEAD + lane * ROTATED + i];
             }
+    }
+    if (real && (isQuery || isKey)) {
+        const float2 *turns = (flight >= 0 ? flights->angles + (size_t)flight * HALF_HEAD : angles + (size_t)row * HALF_HEAD) + lane * ROTATED;
+#pragma unroll
+        for (int i = 0; i < ROTATED; i++) {
+            float2 turn = turns[i];
+            float a = mine.first.of[i], b = mine.second.of[i];
+            mine.first.of[i] = a * turn.x - b * turn.y;
+            mine.second.of[i] = b * turn.x + a * turn.y;
         }
     }
-    int slot = flight >= 0 ? -1 : slots[row], passing = flight >= 0 ? flight : hostFlight(slot);
+    int passing = flight >= 0 ? flight : hostFlight(slot);
     if (passing >= 0) {
-        half16 *to = flights->outgoing + ((size_t)passing * (HEADS + 2 * KV_HEADS) + head) * HEAD_DIM;
-        for (int i = 0; i < PER; i++) {
-            if (lane + 32 * i < HEAD_DIM) to[lane + 32 * i] = narrow(x[i]);
-        }
+        storeHead(flights->outgoing + ((size_t)passing * (HEADS + 2 * KV_HEADS) + head) * HEAD_DIM, lane, HEAD_DIM, mine);
         return;
     }
     if (isQuery) {
-        for (int i = 0; i < PER; i++) queries[((size_t)row * HEADS + head) * HEAD_WIDTH + lane + 32 * i] = narrow(x[i]);
+        storeHead(queries + ((size_t)row * HEADS + head) * HEAD_WIDTH, lane, HEAD_WIDTH, mine);
         return;
     }
-    int kvHead = (head - HEADS) % KV_HEADS;
     if (slot < 0) return;
     int token = slot % BLOCK_TOKENS, block = slot / BLOCK_TOKENS;
     if (block >= poolBlocks) block += stagingShift;
-    half16 *tile = blocks + ((size_t)block * KV_HEADS + kvHead) * 2 * KV_TILE;
-    for (int i = 0; i < PER; i++) {
-        int d = lane + 32 * i;
-        if (isKey) tile[token * HEAD_WIDTH + d] = narrow(x[i]);
-        else tile[KV_TILE + ((token / 2) * HEAD_WIDTH + d) * 2 + token % 2] = narrow(x[i]);
-    }
+    half16 *tile = blocks + ((size_t)block * KV_HEADS + (head - HEADS) % KV_HEADS) * 2 * KV_TILE;
+    half16 *pair = tile + KV_TILE + token / 2 * HEAD_WIDTH * 2;
+    if (isKey) storeHead(tile + token * HEAD_WIDTH, lane, HEAD_WIDTH, mine);
+    else if (together) storeTokens<1, 1>(pair, lane, mine, next);
+    else if (token % 2) storeTokens<0, 1>(pair, lane, mine, mine);
+    else storeTokens<1, 0>(pair, lane, mine, mine);
 }
 
 // out[row][i] = silu(gate) * up of a product [rows][2 INTERMEDIATE]; eight values a thread
