@@ -103,6 +103,7 @@ public final class Profiler {
                 curve("post-layer", postLayer),
                 stepOverhead,
                 stage,
+                2 * stage,
                 1);
     }
 

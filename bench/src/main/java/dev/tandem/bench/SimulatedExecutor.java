@@ -180,13 +180,14 @@ public final class SimulatedExecutor implements Executor {
             cpuBusy += limits.layers() * cpu[b];
             waits |= cpuRows > 0;
         }
+        double stage = waits ? machine.stageOverhead() : 0;
+        double back = waits ? machine.tripOverhead() - stage : 0;
         double layer = batches == 1
-                ? linear[0] + gpu[0] + cpu[0]
-                : Math.max(linear[0], cpu[1]) + Math.max(linear[1] + gpu[0] + gpu[1], cpu[0]);
-        double stages = waits ? 2 * machine.stageOverhead() : 0;
+                ? linear[0] + gpu[0] + cpu[0] + stage + back
+                : Math.max(stage + linear[0], cpu[1] + back) + Math.max(stage + linear[1] + gpu[0] + gpu[1], cpu[0] + back);
         double load = flights.isEmpty() ? 1 : machine.hostLoad();
         double ends = machine.preLayer(allRows) + (outputs > 0 ? machine.postLayer(outputs) : 0) + machine.stepOverhead() + exposed(plan);
-        return new Parts(ends, (layer + stages) * load);
+        return new Parts(ends, layer * load);
     }
 
     /** Swaps run beside the step; the first layers wait for theirs. */

@@ -47,6 +47,8 @@ final class CudaProfiler {
     private final ModelShape shape;
     private final StepBuffer decodes;
     private final StepBuffer prompts;
+    /** Of second sub-batches. */
+    private final StepBuffer second;
     private final FlightRings rings;
     private final FlightWorkers workers;
     private final Clock clock;
@@ -58,7 +60,7 @@ final class CudaProfiler {
     private int promptTokens;
 
     CudaProfiler(
-            StepTimer timer, Stream stream, KvPools pools, ModelShape shape, StepBuffer decodes, StepBuffer prompts, FlightRings rings,
+            StepTimer timer, Stream stream, KvPools pools, ModelShape shape, StepBuffer decodes, StepBuffer prompts, StepBuffer second, FlightRings rings,
             FlightWorkers workers, Clock clock, int gpuBlocks) {
         this.timer = timer;
         this.stream = stream;
@@ -66,6 +68,7 @@ final class CudaProfiler {
         this.shape = shape;
         this.decodes = decodes;
         this.prompts = prompts;
+        this.second = second;
         this.rings = rings;
         this.workers = workers;
         this.clock = clock;
@@ -89,7 +92,7 @@ final class CudaProfiler {
                 name, layers, curve("linear", linear), curve("prefill-attention", prefillAttention()),
                 curve("gpu-attention", gpuAttention()), cpuAttention(), curve("transfer", transfers()),
                 new Curve("pre-layer", new double[] {1}, new double[] {1e-6}), curve("post-layer", postLayer), stepOverhead,
-                stageOverhead(), hostLoad());
+                waiting(2) / 2, waiting(1), hostLoad());
     }
 
     private static Curve curve(String name, TreeMap<Double, Double> points) {
@@ -251,22 +254,22 @@ final class CudaProfiler {
         }
     }
 
-    /**
-     * Half of what a layer takes longer when it waits for a host row that is next to no work: the way there and back are
-     * two stages.
-     */
-    private double stageOverhead() {
-        Flight flight = rings.pass(row(0, 1));
+    /** What a layer takes longer, in seconds, when each of so many sub-batches waits for a host row that is next to no work. */
+    private double waiting(int batches) {
+        List<Flight> rows = new ArrayList<>();
         try {
+            for (int i = 0; i < batches; i++) {
+                rows.add(rings.pass(row(i, 1)));
+            }
             workers.wake();
-            double waiting = timer.hostRow(prompts, flight, true, () -> rings.promise(layers), REPEATS);
+            double waiting = timer.hostRows(List.of(prompts, second), rows, true, () -> rings.promise((long) batches * layers), REPEATS);
             if (rings.hasGivenUp()) {
                 throw new CudaException(HostRows.IN_VAIN);
             }
-            double passing = timer.hostRow(prompts, flight, false, () -> 0, REPEATS);
-            return Math.max(0, waiting - passing) / 1e3 / layers / 2;
+            double passing = timer.hostRows(List.of(prompts, second), rows, false, () -> 0, REPEATS);
+            return Math.max(0, waiting - passing) / 1e3 / layers;
         } finally {
-            rings.end(flight);
+            rows.forEach(rings::end);
         }
     }
 

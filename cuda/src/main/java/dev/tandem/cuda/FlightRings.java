@@ -35,7 +35,8 @@ final class FlightRings {
     static final int MOST = 1024;
     private static final VarHandle LONG = JAVA_LONG.varHandle();
     private static final long NO_ENTRY = -1;
-    private static final int MOST_PARTS = 4;
+    /** As many as there are workers, about: a step with few host rows would wait for few of them. More make each part's beginning count. */
+    private static final int MOST_PARTS = 16;
     /** The GPU keeps none of a row in flight: the engine adjusts its logits when it lands. */
     private static final int NO_ADJUSTMENTS = -1;
     /** Where {@link Memory#answered} says so, in bytes. */
@@ -97,8 +98,7 @@ final class FlightRings {
 
     /** A task that a step waits for is shared among so many workers: each takes some of the KV heads. */
     static int parts(ModelConfig config) {
-        int kvHeads = config.kvHeads();
-        return kvHeads % MOST_PARTS == 0 ? MOST_PARTS : kvHeads % 2 == 0 ? 2 : 1;
+        return Math.min(MOST_PARTS, Integer.lowestOneBit(config.kvHeads()));
     }
 
     static int sentBytes(ModelConfig config, int bytes) {

@@ -2,6 +2,7 @@ package dev.tandem.cuda;
 
 import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.CudaForward.Part;
+import dev.tandem.cuda.CudaForward.Pass;
 import dev.tandem.cuda.Linear.Method;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Event;
@@ -217,19 +218,25 @@ public final class StepTimer implements AutoCloseable {
     }
 
     /**
-     * The layers of a step of one host row, in milliseconds; kernel by kernel, as such steps run.
+     * The layers of a step of sub-batches of one host row each, in milliseconds; kernel by kernel, as such steps run.
      *
-     * @param waits whether the step waits for its attention
+     * @param waits whether the step waits for their attention
      * @param tasks gives each run the number of its first task
      */
-    double hostRow(StepBuffer inputs, Flight row, boolean waits, LongSupplier tasks, int repeats) {
+    double hostRows(List<StepBuffer> inputs, List<Flight> rows, boolean waits, LongSupplier tasks, int repeats) {
         int waiting = waits ? 1 : 0;
         return time(repeats, () -> {
-            inputs.clear();
-            inputs.hostRow(0, 0, 0, row);
-            inputs.hostRows(0, waiting, 1, 0, tasks.getAsLong());
-            inputs.upload(stream);
-            forward.run(stream, inputs, new Extent(1, 0, false, 0, 0, waiting));
+            long first = tasks.getAsLong();
+            List<Pass> passes = new ArrayList<>();
+            for (int i = 0; i < rows.size(); i++) {
+                StepBuffer step = inputs.get(i);
+                step.clear();
+                step.hostRow(0, 0, 0, rows.get(i));
+                step.hostRows(0, waiting, waiting * rows.size(), waiting * i, first);
+                step.upload(stream);
+                passes.add(new Pass(step, new Extent(1, 0, false, 0, 0, waiting)));
+            }
+            forward.run(stream, passes);
         });
     }
 

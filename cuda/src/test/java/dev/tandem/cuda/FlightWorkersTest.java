@@ -34,6 +34,7 @@ import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /** Workers of rows in flight, with the test in the GPU's place: it asks for attention and takes the results. */
@@ -75,8 +76,12 @@ class FlightWorkersTest {
         final Map<Integer, float[]> queries = new HashMap<>();
 
         Rig(DataType type, int threads, Clock time) {
+            this(type, threads, time, 6, 2);
+        }
+
+        Rig(DataType type, int threads, Clock time, int heads, int kvHeads) {
             this.type = type;
-            config = GpuRig.shape(6, 2, 32, 192, 64, 100, type).config();
+            config = GpuRig.shape(heads, kvHeads, 32, 192, 64, 100, type).config();
             format = new BlockFormat(config.kvHeads(), config.headDim(), type);
             pool = arena.allocate(LAYERS * BLOCKS * format.blockBytes(), 64);
             int half = type.bytes();
@@ -247,9 +252,12 @@ class FlightWorkersTest {
         }
     }
 
-    @Test
-    void rowsThatAStepWaitsForAreAnsweredBesideRowsInFlight() {
-        try (Rig rig = new Rig(DataType.BFLOAT16, 3, Clock.system())) {
+    /** Shared among workers in 2, 4 and 16 parts, and in one. */
+    @ParameterizedTest
+    @CsvSource({"6, 2, 2", "12, 12, 4", "32, 32, 16", "6, 3, 1"})
+    void rowsThatAStepWaitsForAreAnsweredBesideRowsInFlight(int heads, int kvHeads, int parts) {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 3, Clock.system(), heads, kvHeads)) {
+            assertThat(FlightRings.parts(rig.config)).isEqualTo(parts);
             int rows = 6;
             Flight flying = rig.admit(100, 0, 39);
             for (int position = 0; position < 70; position++) {

@@ -218,6 +218,7 @@ class HybridModelTest {
             }
             Profile profile = executor.profile("8 multiprocessors");
             assertThat(profile.stageOverhead()).isPositive();
+            assertThat(profile.tripOverhead()).isPositive();
             assertThat(profile.cpuAttention()).isNotEmpty();
         }
     }

@@ -52,9 +52,19 @@ class CostModelTest {
         assertThat(again.name()).isEqualTo("test");
     }
 
+    @Test
+    void aTripIsTwoStagesWhereTheProfileDoesNotSay() {
+        Profile old = Profile.parse(TestProfile.TEXT.replace("stage-overhead 0", "stage-overhead 2e-5"), "old");
+        assertThat(old.tripOverhead()).isCloseTo(4e-5, within(1e-12));
+        Profile profile = Profile.parse(TestProfile.TEXT + "trip-overhead 7e-5\n", "test");
+        assertThat(profile.tripOverhead()).isCloseTo(7e-5, within(1e-12));
+        assertThat(profile.stageOverhead()).isZero();
+        assertThat(profile.withStageOverhead(1e-3).tripOverhead()).isCloseTo(2e-3, within(1e-12));
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {"linear 1 0", "linear 1 -3", "linear 1 NaN", "linear 1 Infinity", "linear 0 1", "linear x 1", "layers 0",
-            "step-overhead -1", "stage-overhead NaN", "linear 1 2 3"})
+            "step-overhead -1", "stage-overhead NaN", "trip-overhead -1", "linear 1 2 3"})
     void absurdProfilesAreRefused(String line) {
         String key = line.substring(0, line.indexOf(' '));
         StringBuilder text = new StringBuilder();

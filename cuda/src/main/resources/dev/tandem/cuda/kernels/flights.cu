@@ -38,14 +38,20 @@ extern "C" __global__ void __launch_bounds__(128) depart(const int *header, cons
     }
 }
 
+// What was written before the value is seen by whoever is told of it
+__device__ __forceinline__ wide acquired(const volatile wide *p) {
+    wide v;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+
 // Nobody waits for ever: after the patience the step gives up in the host's place, which sees it.
 __device__ __forceinline__ void awaitAnswer(const Flights *flights, int flight, wide wanted) {
     wide began = nanos();
-    while (flights->answered[flight] != wanted && *flights->givenUp == 0) {
+    while (acquired(&flights->answered[flight]) != wanted && *flights->givenUp == 0) {
         if (nanos() - began > flights->patience) *flights->givenUp = 1;
-        __nanosleep(500);
+        __nanosleep(200);
     }
-    __threadfence_system();
 }
 
 // The other way: waits for each row's attention, unless the host has given up, and brings it to attended [rows][HEADS][HEAD_WIDTH].

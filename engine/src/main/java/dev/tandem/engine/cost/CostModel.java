@@ -122,6 +122,10 @@ public final class CostModel {
         return profile.stageOverhead();
     }
 
+    public double tripOverhead() {
+        return profile.tripOverhead();
+    }
+
     private double corrected(Component component, Curve curve, double size) {
         if (!curve.covers(size)) {
             noteExtrapolation();

@@ -21,6 +21,7 @@ import java.util.TreeMap;
  * @param postLayer logits and sampling, by outputs
  * @param stepOverhead once a step
  * @param stageOverhead once a stage of each layer when sub-batches alternate
+ * @param tripOverhead once a layer when one batch waits for the CPU: the way there and back; of profiles that do not say, that of two stages
  * @param hostLoad how much longer a GPU step takes while the CPU attends: 1.05 is five per cent; 1 where nothing overlaps
  */
 public record Profile(
@@ -35,6 +36,7 @@ public record Profile(
         Curve postLayer,
         double stepOverhead,
         double stageOverhead,
+        double tripOverhead,
         double hostLoad) {
     private static final List<String> CURVES =
             List.of("linear", "prefill-attention", "gpu-attention", "transfer", "pre-layer", "post-layer");
@@ -49,6 +51,7 @@ public record Profile(
         }
         checkOverhead("step-overhead", stepOverhead);
         checkOverhead("stage-overhead", stageOverhead);
+        checkOverhead("trip-overhead", tripOverhead);
         if (!(hostLoad >= 1) || hostLoad == Double.POSITIVE_INFINITY) {
             throw new ProfileException("host-load is " + hostLoad + "; it must be 1 or more. Measure again with tandem profile");
         }
@@ -61,11 +64,11 @@ public record Profile(
         }
     }
 
-    /** With another stage overhead, in seconds. */
+    /** With another stage overhead, in seconds, and a trip of two. */
     public Profile withStageOverhead(double seconds) {
         return new Profile(
                 name, layers, linear, prefillAttention, gpuAttention, cpuAttention, transfer, preLayer, postLayer, stepOverhead, seconds,
-                hostLoad);
+                2 * seconds, hostLoad);
     }
 
     /** One value a line, {@code #} begins a comment. */
@@ -86,6 +89,7 @@ public record Profile(
         });
         text.append(String.format(Locale.ROOT, "step-overhead %.4g%n", stepOverhead));
         text.append(String.format(Locale.ROOT, "stage-overhead %.4g%n", stageOverhead));
+        text.append(String.format(Locale.ROOT, "trip-overhead %.4g%n", tripOverhead));
         text.append(String.format(Locale.ROOT, "host-load %.4g%n", hostLoad));
         return text.toString();
     }
@@ -125,6 +129,7 @@ public record Profile(
         Curve[] curves = CURVES.stream()
                 .map(name -> curve(origin + ": " + name, points.getOrDefault(name, List.of())))
                 .toArray(Curve[]::new);
+        double stage = real(single.getOrDefault("stage-overhead", "0"), origin);
         return new Profile(
                 single.getOrDefault("name", ""),
                 (int) real(single.getOrDefault("layers", "0"), origin),
@@ -136,7 +141,8 @@ public record Profile(
                 curves[4],
                 curves[5],
                 real(single.getOrDefault("step-overhead", "0"), origin),
-                real(single.getOrDefault("stage-overhead", "0"), origin),
+                stage,
+                single.containsKey("trip-overhead") ? real(single.get("trip-overhead"), origin) : 2 * stage,
                 real(single.getOrDefault("host-load", "1"), origin));
     }
 

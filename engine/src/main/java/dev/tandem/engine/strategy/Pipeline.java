@@ -14,7 +14,8 @@ import java.util.List;
 
 /**
  * The two-batch schedule of NEO §3.2, steps 1 to 5. Batch 0: prefills, GPU decodes and a few CPU decodes; batch 1: most
- * CPU decodes. Kept for every CPU row that is added: {@code T_ca1 <= T_l0} and {@code T_ca0 <= T_l1 + T_ga0}.
+ * CPU decodes. Kept for every CPU row that is added: {@code T_ca1 <= T_l0} and {@code T_ca0 <= T_l1 + T_ga0}, and what else a stage hides
+ * ({@link StepPredictor#hides}).
  *
  * @param chunked whether prompts may be cut; the paper's are whole
  * @param gpuKv whether KV may stay on the GPU; without, it is FastDecode+ (NEO §5.1)
@@ -104,7 +105,7 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
     }
 
     private boolean fits(Load load, int context, double window) {
-        return predictor.cost().cpuAttention(load.cpuRows() + 1, load.cpuTokens() + context) <= window;
+        return predictor.cost().cpuAttention(load.cpuRows() + 1, load.cpuTokens() + context) <= predictor.hides(window);
     }
 
     /**
@@ -133,7 +134,7 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
     boolean holds(StepDraft draft) {
         Load zero = draft.load(0);
         Load one = draft.load(1);
-        return predictor.cpuAttention(one) <= predictor.linear(zero)
-                && predictor.cpuAttention(zero) <= predictor.linear(one) + predictor.gpuAttention(zero);
+        return predictor.cpuAttention(one) <= predictor.hides(predictor.linear(zero))
+                && predictor.cpuAttention(zero) <= predictor.hides(predictor.linear(one) + predictor.gpuAttention(zero));
     }
 }

@@ -57,21 +57,28 @@ public final class StepPredictor {
 
     /** One batch; the GPU waits for the CPU at each layer (NEO, Figure 3). */
     double offload(Load load) {
-        return gpuOnly(load) + cost.layers() * (cpuAttention(load) + 2 * cost.stageOverhead());
+        return gpuOnly(load) + cost.layers() * (cpuAttention(load) + cost.tripOverhead());
     }
 
     /**
-     * NEO §3.2: {@code L * (max(T_l0, T_ca1) + max(T_l1 + T_ga0, T_ca0))}; both batches' GPU attention is in the
-     * second stage, of which batch 1 has none.
+     * NEO §3.2: {@code L * (max(T_l0, T_ca1) + max(T_l1 + T_ga0, T_ca0))}, with what a stage costs beside; both batches' GPU
+     * attention is in the second stage, of which batch 1 has none.
      */
     double pipeline(Load zero, Load one) {
         double first = linear(zero);
         double second = linear(one) + gpuAttention(zero) + gpuAttention(one);
-        double layer = overlaps
-                ? Math.max(first, cpuAttention(one)) + Math.max(second, cpuAttention(zero))
-                : first + second + cpuAttention(one) + cpuAttention(zero);
         return ends(zero.rows() + one.rows(), zero.outputs() + one.outputs())
-                + cost.layers() * (layer + 2 * cost.stageOverhead());
+                + cost.layers() * (stage(first, cpuAttention(one)) + stage(second, cpuAttention(zero)));
+    }
+
+    /** One batch's linear work while the CPU attends for the other: the way there and back fits beside what the stage costs the GPU. */
+    private double stage(double linear, double cpuAttention) {
+        return overlaps ? cost.stageOverhead() + linear + Math.max(0, cpuAttention - hides(linear)) : linear + cpuAttention + cost.stageOverhead();
+    }
+
+    /** Seconds of the CPU's attention that hide in a stage with so much linear work. */
+    double hides(double linear) {
+        return linear + 2 * cost.stageOverhead() - cost.tripOverhead();
     }
 
     /**
@@ -114,8 +121,7 @@ public final class StepPredictor {
     double pipelined(int rows, long tokens, int hostRows, int hostContext) {
         double attention = cost.cpuAttention(hostRows, (long) hostRows * hostContext);
         double second = cost.linear(Math.max(1, hostRows)) + cost.gpuAttention(tokens);
-        double layer = overlaps ? Math.max(cost.linear(rows), attention) + second : cost.linear(rows) + attention + second;
-        return ends(rows + hostRows, rows + hostRows) + cost.layers() * (layer + 2 * cost.stageOverhead());
+        return ends(rows + hostRows, rows + hostRows) + cost.layers() * (stage(cost.linear(rows), attention) + stage(second, 0));
     }
 
     /**

@@ -1,12 +1,14 @@
 package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.schedule.StepDraft;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
@@ -128,6 +130,24 @@ class NeoTest {
             scene.host(41);
         }
         assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r3cpu r4cpu] [r1cpu r2cpu]");
+    }
+
+    @Test
+    void step4HidesWhatAStageTakesBeyondTheWayToTheCpu() {
+        // T_l0 = 10 hides 10 + 2 * 3 - 4 = 12: three rows of 39; 2 * (3 + 10 + 3 + 10 + 0.09) = 52.18. With a way of 7 it hides 9, two rows
+        Scene scene = new Scene(3, 200, BUDGET).limit(60);
+        scene.gpu(9);
+        for (int i = 0; i < 3; i++) {
+            scene.host(39);
+        }
+        StepPredictor near = new StepPredictor(TestProfile.withStages(3, 4), true, 0);
+        StepDraft draft = new Pipeline(BUDGET, near, TierRules.neutral(), false, true).draft(scene.state);
+        assertThat(Scene.text(draft)).isEqualTo("[r0] [r1cpu r2cpu r3cpu]");
+        assertThat(near.of(draft)).isCloseTo(52.18, within(1e-6));
+        StepPredictor far = new StepPredictor(TestProfile.withStages(3, 7), true, 0);
+        assertThat(far.of(draft)).as("T_ca1 = 11.7 behind 9").isCloseTo(52.18 + 2 * 2.7, within(1e-6));
+        assertThat(Scene.text(new Pipeline(BUDGET, far, TierRules.neutral(), false, true).draft(scene.state)))
+                .isEqualTo("[r0 r3cpu] [r1cpu r2cpu]");
     }
 
     @Test

@@ -39,6 +39,12 @@ public final class TestProfile {
         return new CostModel(Profile.parse(TEXT, "the test profile"));
     }
 
+    /** With so much for each stage of two sub-batches that take turns, and for the way to the CPU and back. */
+    static CostModel withStages(double stage, double trip) {
+        String text = TEXT.replace("stage-overhead 0", "stage-overhead " + stage) + "trip-overhead " + trip + "\n";
+        return new CostModel(Profile.parse(text, "the test profile"));
+    }
+
     /** With the CPU {@code times} as fast. */
     public static CostModel withCpu(double times) {
         StringBuilder text = new StringBuilder();
