@@ -14,6 +14,7 @@ mkdir -p "$work/tandem/lib"
 "$java_home/bin/jlink" --output "$work/tandem/runtime" --strip-debug --no-header-files --no-man-pages \
   --add-modules java.base,java.logging,java.management,java.naming,java.net.http,java.xml,jdk.incubator.vector,jdk.management,jdk.unsupported
 cp "$root"/app/target/tandem-app-*.jar "$root"/app/target/lib/*.jar "$work/tandem/lib/"
+cp "$root/tools/java.options" "$work/tandem/"
 mkdir -p "$work/tandem/test"
 cp -r "$root"/cuda/target/test-classes "$work/tandem/test/classes"
 cp "$root"/engine/target/tandem-engine-*-tests.jar "$work/tandem/test/"
@@ -25,11 +26,7 @@ zip -qd "$work"/tandem/lib/tokenizers-*.jar 'native/lib/win-*' 'native/lib/osx-*
 cat > "$work/tandem/tandem" <<'L'
 #!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
-exec "$here/runtime/bin/java" --add-modules jdk.incubator.vector --enable-native-access=ALL-UNNAMED \
-  -Djdk.incubator.vector.VECTOR_ACCESS_OOB_CHECK=0 -XX:CompileCommand=quiet \
-  "-XX:CompileCommand=CompileThresholdScaling,dev.tandem.cpu.simd.*::*,0.02" \
-  "-XX:CompileCommand=CompileThresholdScaling,dev.tandem.cpu.simd.OnlineSoftmax::*,1.0" \
-  "-XX:CompileCommand=CompileThresholdScaling,dev.tandem.cpu.simd.RowOps::*,1.0" -XX:+UseSerialGC \
+exec "$here/runtime/bin/java" "@$here/java.options" \
   ${TANDEM_JAVA_OPTIONS:-} -cp "$here/lib/*" dev.tandem.app.Main "$@"
 L
 cat > "$work/tandem/test-gpu" <<'L'
