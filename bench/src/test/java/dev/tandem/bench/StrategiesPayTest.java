@@ -143,6 +143,7 @@ class StrategiesPayTest {
         "T4_CLASS, osc, ASYNC_OVERLAP, true, 3.0",
         "T4_TIGHT, osc, ASYNC_OVERLAP, true, 2.0",
         "T4_TIGHT, osc, APEX, true, 2.0",
+        "T4_TIGHT, osc, NEO, true, 1.6",
         "A10G_CLASS, synthetic:1000/400, APEX, true, 1.1",
         "A10G_CLASS, synthetic:1000/200, ASYNC_OVERLAP, true, 0.99",
         "A10G_CLASS, osc, ASYNC_OVERLAP, true, 0.97",
