@@ -180,14 +180,18 @@ public final class SimulatedExecutor implements Executor {
             cpuBusy += limits.layers() * cpu[b];
             waits |= cpuRows > 0;
         }
-        double stage = waits ? machine.stageOverhead() : 0;
-        double back = waits ? machine.tripOverhead() - stage : 0;
         double layer = batches == 1
-                ? linear[0] + gpu[0] + cpu[0] + stage + back
-                : Math.max(stage + linear[0], cpu[1] + back) + Math.max(stage + linear[1] + gpu[0] + gpu[1], cpu[0] + back);
+                ? linear[0] + gpu[0] + cpu[0] + (waits ? machine.tripOverhead() : 0)
+                : stage(linear[0], cpu[1], waits) + stage(linear[1] + gpu[0] + gpu[1], cpu[0], waits);
         double load = flights.isEmpty() ? 1 : machine.hostLoad();
         double ends = machine.preLayer(allRows) + (outputs > 0 ? machine.postLayer(outputs) : 0) + machine.stepOverhead() + exposed(plan);
         return new Parts(ends, layer * load);
+    }
+
+    /** One sub-batch's work on the GPU while the CPU attends for the other. */
+    private double stage(double gpu, double cpu, boolean waits) {
+        double seconds = gpu + (waits ? machine.stageOverhead() : 0);
+        return cpu == 0 ? seconds : Math.max(seconds, cpu + machine.tripOverhead() - machine.stageOverhead());
     }
 
     /** Swaps run beside the step; the first layers wait for theirs. */

@@ -35,7 +35,7 @@ final class FlightRings {
     static final int MOST = 1024;
     private static final VarHandle LONG = JAVA_LONG.varHandle();
     private static final long NO_ENTRY = -1;
-    /** As many as there are workers, about: a step with few host rows would wait for few of them. More make each part's beginning count. */
+    /** About as many as there are workers, so that a step with one host row has them all. With more each part's beginning counts. */
     private static final int MOST_PARTS = 16;
     /** The GPU keeps none of a row in flight: the engine adjusts its logits when it lands. */
     private static final int NO_ADJUSTMENTS = -1;

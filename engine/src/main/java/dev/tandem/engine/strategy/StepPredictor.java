@@ -73,7 +73,8 @@ public final class StepPredictor {
 
     /** One batch's linear work while the CPU attends for the other: the way there and back fits beside what the stage costs the GPU. */
     private double stage(double linear, double cpuAttention) {
-        return overlaps ? cost.stageOverhead() + linear + Math.max(0, cpuAttention - hides(linear)) : linear + cpuAttention + cost.stageOverhead();
+        double beyond = overlaps && cpuAttention > 0 ? Math.max(0, cpuAttention - hides(linear)) : cpuAttention;
+        return cost.stageOverhead() + linear + beyond;
     }
 
     /** Seconds of the CPU's attention that hide in a stage with so much linear work. */

@@ -148,6 +148,8 @@ class NeoTest {
         assertThat(far.of(draft)).as("T_ca1 = 11.7 behind 9").isCloseTo(52.18 + 2 * 2.7, within(1e-6));
         assertThat(Scene.text(new Pipeline(BUDGET, far, TierRules.neutral(), false, true).draft(scene.state)))
                 .isEqualTo("[r0 r3cpu] [r1cpu r2cpu]");
+        StepPredictor beyond = new StepPredictor(TestProfile.withStages(3, 20), true, 0);
+        assertThat(beyond.of(draft)).as("11.7 and 4 more; batch 0 has no way to go").isCloseTo(52.18 + 2 * 15.7, within(1e-6));
     }
 
     @Test
