@@ -93,7 +93,7 @@ final class StrategyOptions {
             names = "--stage-overhead",
             paramLabel = "MS",
             description = "What predictions add for each stage of a layer while sub-batches take turns, instead of what was"
-                    + " measured. NEO's artifact: 0.8.")
+                    + " measured; the way to the CPU and back counts as two. NEO's artifact: 0.8.")
     Optional<Double> stageOverhead = Optional.empty();
 
     @Option(
