@@ -353,8 +353,7 @@ public final class CudaExecutor implements Executor {
         device.makeCurrent();
         timings.randomise();
         CudaProfiler profiler = new CudaProfiler(
-                timer, stream, pools, shape, decodeInputs, mixedInputs, secondInputs.orElseThrow(), hostRows.get().rings(),
-                hostRows.get().workers(), time, limits.gpuBlocks());
+                timer, stream, pools, shape, decodeInputs, mixedInputs, secondInputs.orElseThrow(), hostRows.get(), time, limits.gpuBlocks());
         return profiler.measure(name, decodeRows, options.maxBatchTokens(), STEP_OVERHEAD);
     }
 

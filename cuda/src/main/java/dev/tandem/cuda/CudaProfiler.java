@@ -60,8 +60,8 @@ final class CudaProfiler {
     private int promptTokens;
 
     CudaProfiler(
-            StepTimer timer, Stream stream, KvPools pools, ModelShape shape, StepBuffer decodes, StepBuffer prompts, StepBuffer second, FlightRings rings,
-            FlightWorkers workers, Clock clock, int gpuBlocks) {
+            StepTimer timer, Stream stream, KvPools pools, ModelShape shape, StepBuffer decodes, StepBuffer prompts, StepBuffer second, HostRows hostRows,
+            Clock clock, int gpuBlocks) {
         this.timer = timer;
         this.stream = stream;
         this.pools = pools;
@@ -69,8 +69,8 @@ final class CudaProfiler {
         this.decodes = decodes;
         this.prompts = prompts;
         this.second = second;
-        this.rings = rings;
-        this.workers = workers;
+        this.rings = hostRows.rings();
+        this.workers = hostRows.workers();
         this.clock = clock;
         this.gpuBlocks = gpuBlocks;
         this.layers = shape.config().layers();
@@ -92,7 +92,7 @@ final class CudaProfiler {
                 name, layers, curve("linear", linear), curve("prefill-attention", prefillAttention()),
                 curve("gpu-attention", gpuAttention()), cpuAttention(), curve("transfer", transfers()),
                 new Curve("pre-layer", new double[] {1}, new double[] {1e-6}), curve("post-layer", postLayer), stepOverhead,
-                waiting(2) / 2, waiting(1), hostLoad());
+                waiting(2) / 2, waiting(1), hostLoad()); // after the CPU's attention, which has been compiled then
     }
 
     private static Curve curve(String name, TreeMap<Double, Double> points) {
