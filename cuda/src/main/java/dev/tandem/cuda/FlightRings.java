@@ -239,14 +239,16 @@ final class FlightRings {
         return entry;
     }
 
-    /** Which part of a task a worker has taken; its own. */
+    /** Which part of a task a worker has taken, or will; its own. */
     static final class Part {
         int index;
     }
 
-    /** Likewise {@link #peek}, {@code places} parts further. */
-    long peekAsked(int places) {
-        long number = (takenParts.get() + places) / parts;
+    /** Likewise {@link #peek}, {@code places} parts further; which part that is goes to {@code part}. */
+    long peekAsked(int places, Part part) {
+        long ticket = takenParts.get() + places;
+        long number = ticket / parts;
+        part.index = (int) (ticket % parts);
         long entry = (long) LONG.getOpaque(memory.asked(), (number & MOST - 1) * Long.BYTES);
         return entry >>> 24 == number + 1 ? entry & 0xffffff : NO_ENTRY;
     }

@@ -227,6 +227,7 @@ final class FlightWorkers implements AutoCloseable {
         final Tools whole;
         final Tools some;
         final FlightRings.Part part = new FlightRings.Part();
+        final FlightRings.Part nextPart = new FlightRings.Part();
         final DecodeTask task = new DecodeTask();
         /** [heads, headDim] fp32 */
         final MemorySegment out;
@@ -296,13 +297,22 @@ final class FlightWorkers implements AutoCloseable {
         desk.task.set(
                 rings.query(row) + queryShift, rings.key(row) + keyShift, rings.value(row) + keyShift, desk.blocks, flight.context(),
                 desk.out.address());
-        tools.attention.run(desk.task, next(awaited), tools.scratch, tools.partial, tools.sum);
+        tools.attention.run(desk.task, awaited ? nextPart(desk) : next(), tools.scratch, tools.partial, tools.sum);
         Unpack.fromFloats(format.type(), desk.out.address(), values, rings.result(row) + queryShift);
     }
 
     /** The first block of what this worker will take next, if all are equally fast; 0 when nobody knows. */
-    private long next(boolean awaited) {
-        long task = awaited ? rings.peekAsked(threads.length - 1) : rings.peek(threads.length - 1);
+    private long next() {
+        return firstBlock(rings.peek(threads.length - 1));
+    }
+
+    /** Likewise of the part that it will take next. */
+    private long nextPart(Desk desk) {
+        long first = firstBlock(rings.peekAsked(threads.length - 1, desk.nextPart));
+        return first == 0 ? 0 : first + desk.nextPart.index * desk.some.attention.format().blockBytes();
+    }
+
+    private long firstBlock(long task) {
         Flight flight = task < 0 ? null : rings.flight(FlightRings.row(task));
         return flight == null ? 0 : blocks.address(FlightRings.layer(task), flight.admission.blocks()[0]);
     }

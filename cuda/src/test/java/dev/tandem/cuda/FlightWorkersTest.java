@@ -27,8 +27,10 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
@@ -96,8 +98,12 @@ class FlightWorkersTest {
             BlockFormat some = new BlockFormat(config.kvHeads() / parts, config.headDim(), type);
             part = new MoodyAttention(DecodeImplementations.all(some, config.heads() / parts).getLast());
             workers = new FlightWorkers(
-                    rings, new FlightWorkers.Attention(attention, part), (layer, block) -> pool.address() + ((long) layer * BLOCKS + block) * format.blockBytes(),
+                    rings, new FlightWorkers.Attention(attention, part), this::block,
                     time == null ? clock : time, timeline, threads, 0, WATCHDOG);
+        }
+
+        long block(int layer, int block) {
+            return pool.address() + ((long) layer * BLOCKS + block) * format.blockBytes();
         }
 
         Flight admit(int sequence, int position, int... blocks) {
@@ -285,6 +291,29 @@ class FlightWorkersTest {
             }
             assertThat(FlightRings.row(rig.receive())).isEqualTo(flying.index);
             rig.check(flying, 0);
+        }
+    }
+
+    @Test
+    void aWorkerIsToldWhichPartItReadsNext() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 12, 12)) {
+            Queue<Long> nexts = new ConcurrentLinkedQueue<>();
+            rig.part.next = nexts::add;
+            Flight first = rig.pass(1, 6, 3);
+            Flight second = rig.pass(2, 6, 5);
+            rig.ask(second, 1, 1); // the worker begins with number 0, when both are there
+            rig.ask(first, 1, 0);
+            rig.await(first, 0);
+            rig.await(second, 1);
+            long bytes = rig.part.format().blockBytes();
+            List<Long> expected = new ArrayList<>();
+            for (int block : new int[] {3, 5}) {
+                for (int part = 0; part < 4; part++) {
+                    expected.add(rig.block(1, block) + part * bytes);
+                }
+            }
+            expected.add(0L);
+            assertThat(nexts).containsExactlyElementsOf(expected.subList(1, expected.size()));
         }
     }
 

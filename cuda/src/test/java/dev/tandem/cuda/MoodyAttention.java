@@ -8,6 +8,7 @@ import java.lang.foreign.Arena;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.LongConsumer;
 
 /** The real implementation, until it is told to misbehave. */
 final class MoodyAttention implements PagedDecodeAttention {
@@ -21,6 +22,8 @@ final class MoodyAttention implements PagedDecodeAttention {
     volatile boolean stalls;
     /** A task in so many takes milliseconds longer; 0 for none. */
     volatile int pauses;
+    /** Learns what each call is told that its thread reads next. */
+    volatile LongConsumer next = address -> {};
     final CountDownLatch stuck = new CountDownLatch(1);
     final CountDownLatch release = new CountDownLatch(1);
 
@@ -50,6 +53,7 @@ final class MoodyAttention implements PagedDecodeAttention {
 
     @Override
     public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
+        this.next.accept(next);
         if (task.context() == poisoned) {
             throw new IllegalStateException("poisoned");
         }

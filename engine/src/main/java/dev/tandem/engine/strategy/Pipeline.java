@@ -14,8 +14,8 @@ import java.util.List;
 
 /**
  * The two-batch schedule of NEO §3.2, steps 1 to 5. Batch 0: prefills, GPU decodes and a few CPU decodes; batch 1: most
- * CPU decodes. Kept for every CPU row that is added: {@code T_ca1 <= T_l0} and {@code T_ca0 <= T_l1 + T_ga0}, and what else a stage hides
- * ({@link StepPredictor#hides}).
+ * CPU decodes. Kept for every CPU row that is added: {@code T_ca1 <= T_l0} and {@code T_ca0 <= T_l1 + T_ga0}, and what handing
+ * over costs ({@link StepPredictor#hides}).
  *
  * @param chunked whether prompts may be cut; the paper's are whole
  * @param gpuKv whether KV may stay on the GPU; without, it is FastDecode+ (NEO §5.1)
@@ -87,25 +87,18 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
     private void cpuDecodes(StepDraft draft, List<Sequence> queue) {
         Load zero = draft.load(0);
         Load one = draft.load(1);
-        double linear0 = predictor.linear(zero);
-        double gpu0 = predictor.gpuAttention(zero);
         for (Sequence sequence : queue) {
             if (!HostTier.canGrow(draft, sequence)) {
                 continue;
             }
-            if (fits(one, sequence.length(), linear0)) {
+            if (predictor.hidesInOne(zero, one, sequence.length())) {
                 draft.add(1, sequence, 1, KvReader.CPU_FROM_HOST);
-            } else if (zero.rows() == 0 || fits(zero, sequence.length(), predictor.linear(one) + gpu0)) {
+            } else if (zero.rows() == 0 || predictor.hidesInZero(zero, one, sequence.length())) {
                 draft.add(0, sequence, 1, KvReader.CPU_FROM_HOST);
-                linear0 = predictor.linear(zero);
-            } else if (!fits(one, 1, linear0) && !fits(zero, 1, predictor.linear(one) + gpu0)) {
+            } else if (!predictor.hidesInOne(zero, one, 1) && !predictor.hidesInZero(zero, one, 1)) {
                 return;
             }
         }
-    }
-
-    private boolean fits(Load load, int context, double window) {
-        return predictor.cost().cpuAttention(load.cpuRows() + 1, load.cpuTokens() + context) <= predictor.hides(window);
     }
 
     /**
@@ -120,7 +113,7 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
             }
             Load zero = draft.load(0);
             zero.add(row, -1);
-            boolean hidden = holds(draft);
+            boolean hidden = predictor.hides(zero, draft.load(1));
             boolean busy = predictor.cpuAttention(draft.load(1)) >= BUSY * predictor.linear(zero);
             zero.add(row, 1);
             if (!hidden || !busy) {
@@ -128,13 +121,5 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
             }
             draft.removeLanding(index);
         }
-    }
-
-    /** The two slack conditions of NEO §3.2. */
-    boolean holds(StepDraft draft) {
-        Load zero = draft.load(0);
-        Load one = draft.load(1);
-        return predictor.cpuAttention(one) <= predictor.hides(predictor.linear(zero))
-                && predictor.cpuAttention(zero) <= predictor.hides(predictor.linear(one) + predictor.gpuAttention(zero));
     }
 }

@@ -60,26 +60,71 @@ public final class StepPredictor {
         return gpuOnly(load) + cost.layers() * (cpuAttention(load) + cost.tripOverhead());
     }
 
-    /**
-     * NEO §3.2: {@code L * (max(T_l0, T_ca1) + max(T_l1 + T_ga0, T_ca0))}, with what a stage costs beside; both batches' GPU
-     * attention is in the second stage, of which batch 1 has none.
-     */
+    /** Two batches that take turns layer by layer (NEO §3.2). */
     double pipeline(Load zero, Load one) {
-        double first = linear(zero);
-        double second = linear(one) + gpuAttention(zero) + gpuAttention(one);
         return ends(zero.rows() + one.rows(), zero.outputs() + one.outputs())
-                + cost.layers() * (stage(first, cpuAttention(one)) + stage(second, cpuAttention(zero)));
+                + cost.layers() * stages(zero, one).together(cpuAttention(zero), cpuAttention(one));
     }
 
-    /** One batch's linear work while the CPU attends for the other: the way there and back fits beside what the stage costs the GPU. */
-    private double stage(double linear, double cpuAttention) {
-        double beyond = overlaps && cpuAttention > 0 ? Math.max(0, cpuAttention - hides(linear)) : cpuAttention;
-        return cost.stageOverhead() + linear + beyond;
+    private Stages stages(Load zero, Load one) {
+        return new Stages(linear(zero), linear(one) + gpuAttention(zero) + gpuAttention(one));
     }
 
-    /** Seconds of the CPU's attention that hide in a stage with so much linear work. */
-    double hides(double linear) {
-        return linear + 2 * cost.stageOverhead() - cost.tripOverhead();
+    /** The GPU's two stages of a layer: the first batch's linear work; the second's, and all attention of the GPU. */
+    private final class Stages {
+        private final double first;
+        private final double second;
+
+        Stages(double first, double second) {
+            this.first = first;
+            this.second = second;
+        }
+
+        double gpu() {
+            return 2 * cost.stageOverhead() + first + second;
+        }
+
+        /**
+         * A layer takes as long as the busiest of four: the GPU, the CPU, and either batch on its way through its stage, to the CPU and
+         * back. NEO's {@code max(T_l0, T_ca1) + max(T_l1 + T_ga0, T_ca0)}, multiplied out, and what handing over costs.
+         */
+        double together(double cpu0, double cpu1) {
+            if (!overlaps) {
+                return gpu() + cpu0 + cpu1;
+            }
+            return Math.max(Math.max(gpu(), cpu0 + cpu1), Math.max(round(first, cpu0), round(second, cpu1)));
+        }
+
+        private double round(double stage, double cpuAttention) {
+            return cpuAttention > 0 ? stage + cpuAttention + cost.tripOverhead() : 0;
+        }
+
+        /** Whether {@link #together} is the GPU's time. */
+        boolean hide(double cpu0, double cpu1) {
+            double beside = 2 * cost.stageOverhead() - cost.tripOverhead();
+            return (cpu0 == 0 || cpu0 <= second + beside) && (cpu1 == 0 || cpu1 <= first + beside) && cpu0 + cpu1 <= gpu();
+        }
+    }
+
+    /** NEO's slack conditions: whether the GPU waits for neither batch. */
+    boolean hides(Load zero, Load one) {
+        return stages(zero, one).hide(cpuAttention(zero), cpuAttention(one));
+    }
+
+    /** The same if batch 0 had a host row of so much context more. */
+    boolean hidesInZero(Load zero, Load one, int context) {
+        Stages stages = new Stages(cost.linear(zero.rows() + 1), linear(one) + gpuAttention(zero) + gpuAttention(one));
+        return stages.hide(cpuAttentionWith(zero, context), cpuAttention(one));
+    }
+
+    /** Likewise batch 1. */
+    boolean hidesInOne(Load zero, Load one, int context) {
+        Stages stages = new Stages(linear(zero), cost.linear(one.rows() + 1) + gpuAttention(zero) + gpuAttention(one));
+        return stages.hide(cpuAttention(zero), cpuAttentionWith(one, context));
+    }
+
+    private double cpuAttentionWith(Load load, int context) {
+        return cost.cpuAttention(load.cpuRows() + 1, load.cpuTokens() + context);
     }
 
     /**
@@ -121,8 +166,8 @@ public final class StepPredictor {
     /** A step of GPU rows in one sub-batch and host rows in the other. */
     double pipelined(int rows, long tokens, int hostRows, int hostContext) {
         double attention = cost.cpuAttention(hostRows, (long) hostRows * hostContext);
-        double second = cost.linear(Math.max(1, hostRows)) + cost.gpuAttention(tokens);
-        return ends(rows + hostRows, rows + hostRows) + cost.layers() * (stage(cost.linear(rows), attention) + stage(second, 0));
+        Stages stages = new Stages(cost.linear(rows), cost.linear(Math.max(1, hostRows)) + cost.gpuAttention(tokens));
+        return ends(rows + hostRows, rows + hostRows) + cost.layers() * stages.together(0, attention);
     }
 
     /**

@@ -153,6 +153,23 @@ class NeoTest {
     }
 
     @Test
+    void step4AsksNoMoreOfTheCpuThanALayerTakes() {
+        // each batch hides T_l + 2 * 3 = 16, but both together what the GPU takes for a layer: 3 + 10 + 3 + 10 + 0.09. Rows of 52 take 5.2: three
+        // and two make 26, a sixth would make 31.2
+        Scene scene = new Scene(3, 200, BUDGET).limit(60);
+        scene.gpu(9);
+        for (int i = 0; i < 6; i++) {
+            scene.host(52);
+        }
+        StepPredictor stages = new StepPredictor(TestProfile.withStages(3, 0), true, 0);
+        StepDraft draft = new Pipeline(BUDGET, stages, TierRules.neutral(), false, true).draft(scene.state);
+        assertThat(Scene.text(draft)).isEqualTo("[r0 r4cpu r5cpu] [r1cpu r2cpu r3cpu]");
+        assertThat(stages.of(draft)).isCloseTo(52.18, within(1e-6));
+        StepPredictor shorter = new StepPredictor(TestProfile.withStages(2, 0), true, 0);
+        assertThat(shorter.of(draft)).as("26 of the CPU, 24.09 of the GPU").isCloseTo(52, within(1e-6));
+    }
+
+    @Test
     void step4SkipsALongRequestAndTakesTheNext() {
         Scene scene = new Scene(3, 200, BUDGET).limit(200);
         scene.gpu(9);
