@@ -37,6 +37,7 @@ public final class SchedulerState {
     private int scheduled;
     private double meanOutput = SUPPOSED_OUTPUT;
     private final OutputLengths outputs = new OutputLengths();
+    private long ended;
 
     public SchedulerState(KvCache kv) {
         this.kv = kv;
@@ -98,6 +99,11 @@ public final class SchedulerState {
     /** Tokens that a sequence puts out: a mean of those that have ended, mostly of the last few dozen. */
     public double meanOutput() {
         return meanOutput;
+    }
+
+    /** Sequences that have put out something and ended. */
+    public long ended() {
+        return ended;
     }
 
     /** What sequences that have ended put out. */
@@ -191,6 +197,7 @@ public final class SchedulerState {
         if (sequence.outputLength() > 0) {
             meanOutput += NEWEST * (sequence.outputLength() - meanOutput);
             outputs.ended(sequence.outputLength());
+            ended++;
         }
         waiting.remove(sequence);
         gpu.remove(sequence);

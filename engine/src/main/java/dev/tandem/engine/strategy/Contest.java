@@ -33,8 +33,6 @@ final class Contest implements Policy {
     private static final int LONGER = 4;
     /** How much more the challenger must do: less may be the windows'. */
     private static final double CLEARLY = 1.02;
-    /** Share of what the incumbent did below which a challenger is not given the time to fill or empty the host. */
-    private static final double HOPELESS = 0.85;
     /** A host that has so many times the rows that it had still fills. */
     private static final double FILLS = 1.03;
     /** Drafts of which steps may be under way. */
@@ -122,7 +120,7 @@ final class Contest implements Policy {
                 begin(Phase.SETTLING);
             }
             case SETTLING -> {
-                if (share() < HOPELESS) {
+                if (challenger.isHopelessBeside(incumbent)) {
                     judge();
                 } else {
                     begin(fills(step.draft()) ? Phase.SETTLING : Phase.TRYING);
@@ -156,13 +154,8 @@ final class Contest implements Policy {
         lands = !overlaps;
     }
 
-    /** What the challenger did of the incumbent's work in a second. */
-    private double share() {
-        return challenger.rate(incumbent.price()) / incumbent.rate(incumbent.price());
-    }
-
     private void judge() {
-        double share = share();
+        double share = challenger.share(incumbent);
         LOG.log(
                 Level.INFO, "apex: {0} did {1} times as much as {2}", overlaps ? "async-overlap" : "its rules", share,
                 overlaps ? "its rules" : "async-overlap");

@@ -23,9 +23,9 @@ import java.util.Queue;
  *
  * <p>Two modes, GPU-only and offloading. Offloading begins after {@link Limits#votes} steps in a row whose prediction
  * asks for it, once GPU-only has been measured over a window of such steps: offloading would do other steps, and what GPU-only would do
- * in their place is not what it does when left alone. It goes on until it has clearly lost over a window of steps against what GPU-only
- * was measured to do, or by little over two; it is then switched off, four times as long with each clear loss. When the work has changed since that
- * measurement, so that a token costs another price, GPU-only is measured again.
+ * in their place is not what it does when left alone, nor in the burst with which a server starts. It goes on until it has clearly lost over a
+ * window of steps against what GPU-only was measured to do, or by little over two, beyond what windows before had gained; it is then switched off, four
+ * times as long with each clear loss. When the work has changed since that measurement, so that a token costs another price, GPU-only is measured again.
  *
  * <p>Owned by: engine thread; {@link #isOffloading()} and {@link #losses()} may be read by any.
  */
@@ -39,11 +39,12 @@ public final class Guard implements Policy {
      * @param window steps over which throughput is measured, GPU-only's first, and predictions are averaged
      * @param pause steps without offloading after a first loss
      * @param longestPause after others
-     * @param growth windows' steps that are not judged because the host is filling, at most, each time offloading begins
+     * @param growth windows that are not judged because the host is filling, at most, each time offloading begins
+     * @param burst windows for which GPU-only is not measured at first, at most, until as many requests have ended as were on the GPU
      */
     public record Limits(
-            double margin, double errorWeight, int votes, int window, int pause, int longestPause, int growth) {
-        public static final Limits DEFAULT = new Limits(0.05, 0.25, 64, 1024, 8192, 262_144, 6);
+            double margin, double errorWeight, int votes, int window, int pause, int longestPause, int growth, int burst) {
+        public static final Limits DEFAULT = new Limits(0.05, 0.25, 64, 1024, 8192, 262_144, 6, 4);
     }
 
     /** Share of the rows that pay most from which the host counts as full. */
@@ -54,6 +55,10 @@ public final class Guard implements Policy {
     private static final int LONGER = 4;
     /** Share of GPU-only's throughput from which a loss may be the window's, and costs little if it is not: two in a row count. */
     private static final double NEARLY = 0.95;
+    /** Of what windows gained, in windows of GPU-only, so much may be lost again: prompts come in waves. */
+    private static final double MOST_CREDIT = 0.25;
+    /** A window takes at most so many times as long as GPU-only's: steps full of prompts may take a second each. */
+    private static final double LONGEST = 2;
 
     private final Policy strategy;
     private final Policy gpuOnly;
@@ -70,9 +75,15 @@ public final class Guard implements Policy {
     /** Of GPU-only's steps in which offloading was wanted or might have been. */
     private final Throughput alone;
     private boolean growing;
-    private int stepsOfGrowth;
+    private final Filling filling;
+    private int hostRows;
+    /** What offloading has gained so far, in windows of GPU-only, at most {@link #MOST_CREDIT}. */
+    private double credit;
     /** Whether the last window judged was lost by little. */
     private boolean doubtful;
+    /** Requests that will have ended when the first burst has; negative before it begins. */
+    private long burstEnds = -1;
+    private int burstSteps;
     private double meanGain;
     private long predictions;
     /** Drafts of steps under way, and those that no step was made of. */
@@ -99,6 +110,7 @@ public final class Guard implements Policy {
         this.pause = limits.pause();
         this.window = new Throughput(limits.window());
         this.alone = new Throughput(limits.window());
+        this.filling = new Filling(limits.window(), limits.growth());
         this.potentials = switch (kind) {
             case GPU_ONLY -> List.of();
             case ASYNC_OVERLAP -> List.of(new Potential(predictor, false));
@@ -127,7 +139,8 @@ public final class Guard implements Policy {
             return uncounted(offload);
         }
         Potential.Outlook outlook = outlook(plain);
-        growing = state.host().size() + state.inFlight().size() < GROWN * outlook.rows();
+        hostRows = state.host().size() + state.inFlight().size();
+        growing = hostRows < GROWN * outlook.rows();
         double gain = meanGain(offloadRate, plainRate);
         if (growing) {
             gain = Math.max(gain, outlook.gain());
@@ -137,9 +150,17 @@ public final class Guard implements Policy {
         vote(gain >= wanted);
         if (!offloading) {
             why.because("guard: gain %.1f %% of at least %.1f %%, so gpu-only", gain * 100, wanted * 100);
-            return counted(plain, alone);
+            return isInBurst(state) ? uncounted(plain) : counted(plain, alone);
         }
         return counted(offload, window);
+    }
+
+    /** At first all prompts are computed at once and nothing ends: what GPU-only does then is not what it does later. */
+    private boolean isInBurst(SchedulerState state) {
+        if (burstEnds < 0) {
+            burstEnds = state.ended() + state.gpu().size();
+        }
+        return state.ended() < burstEnds && ++burstSteps <= limits.burst() * limits.window();
     }
 
     private Counted paused(SchedulerState state, Decision why) {
@@ -193,7 +214,8 @@ public final class Guard implements Policy {
             votes = 0;
             offloading = true;
             doubtful = false;
-            stepsOfGrowth = 0;
+            credit = 0;
+            filling.begin(LONGEST * alone.horizonSeconds());
             window.clear();
         }
     }
@@ -215,12 +237,15 @@ public final class Guard implements Policy {
         if (where == window && !offloading) {
             return; // drafted before a window was lost
         }
-        if (where == window && step.growing() && stepsOfGrowth < limits.growth() * limits.window()) {
-            stepsOfGrowth++;
+        if (where == window && step.growing() && filling.lasts()) {
+            boolean ended = filling.add(step.work(), step.aToken(), achieved, hostRows);
+            if (ended && filling.window().isHopelessBeside(alone)) {
+                lose(filling.window().share(alone));
+            }
             return;
         }
         where.add(step.work(), step.aToken(), achieved);
-        if (window.isComplete()) {
+        if (window.isComplete(LONGEST * alone.horizonSeconds())) {
             judge();
             window.clear();
         }
@@ -232,11 +257,17 @@ public final class Guard implements Policy {
             offloading = false;
             alone.clear();
             LOG.log(Level.INFO, "a token costs {0} ms instead of {1} now: GPU-only is measured again", 1e3 * window.price(), 1e3 * price);
-        } else if (window.rate(price) >= alone.rate(price)) {
+            return;
+        }
+        double share = window.share(alone);
+        credit = Math.min(MOST_CREDIT, credit + share - 1);
+        if (share >= 1) {
             pause = limits.pause();
+        }
+        if (credit >= 0) {
             doubtful = false;
-        } else if (doubtful || window.rate(price) < NEARLY * alone.rate(price)) {
-            lose(window.rate(price) / alone.rate(price));
+        } else if (doubtful || share < NEARLY) {
+            lose(share);
         } else {
             doubtful = true;
         }

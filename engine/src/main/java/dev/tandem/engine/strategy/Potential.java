@@ -6,12 +6,16 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 
 /**
- * What a host tier would bring once it is full: decode steps with as many host rows as pay, beside those of the GPU. One step
- * cannot tell, for a prompt that lands on the host costs now and pays later.
+ * What a host tier would bring once it is full: steps with as many host rows as pay, beside those of the GPU. One step
+ * cannot tell, for a prompt that lands on the host costs now and pays later. Rows of a second sub-batch hide behind prompts too, so there the prompts that come with
+ * each token count; rows in flight are weighed in decode steps.
  *
  * <p>Owned by: engine thread.
  */
 final class Potential {
+    /** Waiting requests whose prompts stand for those that come. */
+    private static final int SAMPLE = 32;
+
     private final StepPredictor predictor;
     private final boolean pipelines;
 
@@ -36,16 +40,51 @@ final class Potential {
         }
         long gpuTokens = plain.load(0).gpuTokens();
         int context = (int) Math.max(1, gpuTokens / gpuRows);
-        double alone = gpuRows / predictor.decodes(gpuRows, gpuTokens);
         int most = most(state, plain, context);
-        return pipelines ? best(gpuRows, gpuTokens, most, context, alone) : full(gpuRows, gpuTokens, most, context, alone);
+        return pipelines
+                ? best(gpuRows, gpuTokens, most, context, prompts(state))
+                : full(gpuRows, gpuTokens, most, context, gpuRows / predictor.decodes(gpuRows, gpuTokens));
+    }
+
+    /**
+     * Prompts that come with each token put out.
+     *
+     * @param tokens rows
+     * @param pairs of a row and the context that it attends to
+     */
+    private record Prompts(double tokens, double pairs) {
+        int tokens(int outputs) {
+            return (int) (tokens * outputs);
+        }
+
+        long pairs(int outputs) {
+            return (long) (pairs * outputs);
+        }
+    }
+
+    private static Prompts prompts(SchedulerState state) {
+        double tokens = 0;
+        double pairs = 0;
+        int count = 0;
+        for (Sequence sequence : state.waiting().view()) {
+            tokens += sequence.length();
+            pairs += 0.5 * sequence.length() * sequence.length();
+            if (++count == SAMPLE) {
+                break;
+            }
+        }
+        double outputs = Math.max(1, count) * Math.max(1, state.meanOutput());
+        return new Prompts(tokens / outputs, pairs / outputs);
     }
 
     /** Of two sub-batches one may wait for the other: the number of rows that brings most, within an eighth. */
-    private Outlook best(int gpuRows, long gpuTokens, int most, int context, double alone) {
+    private Outlook best(int gpuRows, long gpuTokens, int most, int context, Prompts prompts) {
+        double alone = gpuRows / predictor.mixed(gpuRows, gpuTokens, prompts.tokens(gpuRows), prompts.pairs(gpuRows));
         Outlook best = new Outlook(0, 0);
         for (int rows = 1; rows <= most; rows += Math.max(1, rows / 8)) {
-            double gain = (gpuRows + rows) / predictor.pipelined(gpuRows, gpuTokens, rows, context) / alone - 1;
+            int outputs = gpuRows + rows;
+            double seconds = predictor.pipelined(gpuRows, gpuTokens, rows, context, prompts.tokens(outputs), prompts.pairs(outputs));
+            double gain = outputs / seconds / alone - 1;
             best = gain > best.gain() ? new Outlook(rows, gain) : best;
         }
         return best;

@@ -89,38 +89,56 @@ public final class StepPredictor {
          * back. NEO's {@code max(T_l0, T_ca1) + max(T_l1 + T_ga0, T_ca0)}, multiplied out, and what handing over costs.
          */
         double together(double cpu0, double cpu1) {
-            if (!overlaps) {
-                return gpu() + cpu0 + cpu1;
-            }
-            return Math.max(Math.max(gpu(), cpu0 + cpu1), Math.max(round(first, cpu0), round(second, cpu1)));
+            return overlaps ? Math.max(longest(cpu0, cpu1), cpu0 + cpu1) : gpu() + cpu0 + cpu1;
+        }
+
+        /** Without the CPU's own time. */
+        private double longest(double cpu0, double cpu1) {
+            return Math.max(gpu(), Math.max(round(first, cpu0), round(second, cpu1)));
         }
 
         private double round(double stage, double cpuAttention) {
             return cpuAttention > 0 ? stage + cpuAttention + cost.tripOverhead() : 0;
         }
 
-        /** Whether {@link #together} is the GPU's time. */
-        boolean hide(double cpu0, double cpu1) {
-            double beside = 2 * cost.stageOverhead() - cost.tripOverhead();
-            return (cpu0 == 0 || cpu0 <= second + beside) && (cpu1 == 0 || cpu1 <= first + beside) && cpu0 + cpu1 <= gpu();
+        boolean hideZero(double cpu0) {
+            return hides(cpu0, second);
+        }
+
+        boolean hideOne(double cpu1) {
+            return hides(cpu1, first);
+        }
+
+        /** As much as {@link #round} is within the GPU's time. */
+        private boolean hides(double cpuAttention, double stage) {
+            return cpuAttention == 0 || cpuAttention <= stage + 2 * cost.stageOverhead() - cost.tripOverhead();
+        }
+
+        boolean cpuKeepsUp(double cpu0, double cpu1) {
+            return cpu0 + cpu1 <= longest(cpu0, cpu1);
         }
     }
 
     /** NEO's slack conditions: whether the GPU waits for neither batch. */
     boolean hides(Load zero, Load one) {
-        return stages(zero, one).hide(cpuAttention(zero), cpuAttention(one));
+        Stages stages = stages(zero, one);
+        double cpu0 = cpuAttention(zero);
+        double cpu1 = cpuAttention(one);
+        return stages.hideZero(cpu0) && stages.hideOne(cpu1) && stages.cpuKeepsUp(cpu0, cpu1);
     }
 
-    /** The same if batch 0 had a host row of so much context more. */
+    /** Whether a host row of so much context more in batch 0 leaves its condition true, and makes a layer no longer. */
     boolean hidesInZero(Load zero, Load one, int context) {
         Stages stages = new Stages(cost.linear(zero.rows() + 1), linear(one) + gpuAttention(zero) + gpuAttention(one));
-        return stages.hide(cpuAttentionWith(zero, context), cpuAttention(one));
+        double cpu0 = cpuAttentionWith(zero, context);
+        return stages.hideZero(cpu0) && stages.cpuKeepsUp(cpu0, cpuAttention(one));
     }
 
-    /** Likewise batch 1. */
+    /** Likewise in batch 1. */
     boolean hidesInOne(Load zero, Load one, int context) {
         Stages stages = new Stages(linear(zero), cost.linear(one.rows() + 1) + gpuAttention(zero) + gpuAttention(one));
-        return stages.hide(cpuAttention(zero), cpuAttentionWith(one, context));
+        double cpu1 = cpuAttentionWith(one, context);
+        return stages.hideOne(cpu1) && stages.cpuKeepsUp(cpuAttention(zero), cpu1);
     }
 
     private double cpuAttentionWith(Load load, int context) {
@@ -154,7 +172,13 @@ public final class StepPredictor {
 
     /** A GPU-only step of decode rows over {@code tokens} of context together. */
     double decodes(int rows, long tokens) {
-        return ends(rows, rows) + cost.layers() * (cost.linear(rows) + cost.gpuAttention(tokens));
+        return mixed(rows, tokens, 0, 0);
+    }
+
+    /** Likewise with rows of prompts, which attend to {@code pairs} of row and token. */
+    double mixed(int rows, long tokens, int promptRows, long pairs) {
+        return ends(rows, rows)
+                + cost.layers() * (cost.linear(rows + promptRows) + cost.gpuAttention(tokens) + cost.prefillAttention(pairs));
     }
 
     /** Seconds of GPU-only for a token of one of the load's decode rows, or of the only one where it has none. */
@@ -163,11 +187,12 @@ public final class StepPredictor {
         return decodes(rows, load.gpuTokens()) / rows;
     }
 
-    /** A step of GPU rows in one sub-batch and host rows in the other. */
-    double pipelined(int rows, long tokens, int hostRows, int hostContext) {
+    /** A step of GPU rows and rows of prompts in one sub-batch and host rows in the other. */
+    double pipelined(int rows, long tokens, int hostRows, int hostContext, int promptRows, long pairs) {
         double attention = cost.cpuAttention(hostRows, (long) hostRows * hostContext);
-        Stages stages = new Stages(cost.linear(rows), cost.linear(Math.max(1, hostRows)) + cost.gpuAttention(tokens));
-        return ends(rows + hostRows, rows + hostRows) + cost.layers() * stages.together(0, attention);
+        double second = cost.linear(Math.max(1, hostRows)) + cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
+        return ends(rows + hostRows, rows + hostRows)
+                + cost.layers() * new Stages(cost.linear(rows + promptRows), second).together(0, attention);
     }
 
     /**

@@ -8,8 +8,13 @@ import dev.tandem.engine.strategy.StepPredictor.Work;
  * <p>Owned by: engine thread.
  */
 final class Throughput {
+    /** Fewer steps say little, however long they take. */
+    private static final int LEAST = 64;
+    private static final double HOPELESS = 0.85;
+
     private final int horizon;
     private long steps;
+    private double total;
     private double promptSeconds;
     private double tokens;
     private double seconds;
@@ -28,6 +33,7 @@ final class Throughput {
      */
     void add(Work work, double aToken, double took) {
         double newest = 1.0 / Math.min(++steps, horizon);
+        total += took;
         promptSeconds += newest * (work.promptSeconds() - promptSeconds);
         tokens += newest * (work.tokens() - tokens);
         seconds += newest * (took - seconds);
@@ -39,9 +45,24 @@ final class Throughput {
         return new Work(promptSeconds, tokens).worth(aToken) / seconds;
     }
 
+    /** What was done in a second, to what the other's steps did. */
+    double share(Throughput other) {
+        return rate(other.price) / other.rate(other.price);
+    }
+
+    /** Whether that is so little that nobody need wait until the host is full, or empty. */
+    boolean isHopelessBeside(Throughput other) {
+        return share(other) < HOPELESS;
+    }
+
     /** Mean seconds of GPU-only for a token. */
     double price() {
         return price;
+    }
+
+    /** Seconds that as many steps take as means are taken over. */
+    double horizonSeconds() {
+        return horizon * seconds;
     }
 
     /** Whether there are as many steps as means are taken over. */
@@ -49,8 +70,14 @@ final class Throughput {
         return steps >= horizon;
     }
 
+    /** Whether there are, or have been steps for so many seconds. */
+    boolean isComplete(double longest) {
+        return isComplete() || steps >= LEAST && total > longest;
+    }
+
     void clear() {
         steps = 0;
+        total = 0;
         promptSeconds = 0;
         tokens = 0;
         seconds = 0;

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Test;
 /** One GPU and two host sequences under async overlap: predicted gain (1 + 2/2) / 1 requests a step, about 100 %. */
 class GuardTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
-    private static final Guard.Limits LIMITS = new Guard.Limits(0.2, 1, 3, 4, 5, 30, 2);
+    private static final Guard.Limits LIMITS = new Guard.Limits(0.2, 1, 3, 4, 5, 30, 2, 0);
     /** Steps in which GPU-only is measured before anything else. */
     private static final int FIRST = LIMITS.window();
 
@@ -35,13 +35,17 @@ class GuardTest {
     }
 
     private Guard guard(boolean overlaps) {
+        return guard(overlaps, LIMITS);
+    }
+
+    private Guard guard(boolean overlaps, Guard.Limits limits) {
         var options = Strategy.Options.of(BUDGET);
         return new Guard(
                 Strategy.ASYNC_OVERLAP.policy(options, cost),
                 Strategy.ASYNC_OVERLAP,
                 new GpuOnly(BUDGET, Preemption.SWAP),
                 new StepPredictor(cost, overlaps, 0),
-                LIMITS);
+                limits);
     }
 
     /** Shapes of {@code steps} drafts, of which those that offload took {@code slower} times what was predicted. */
@@ -135,6 +139,19 @@ class GuardTest {
     }
 
     @Test
+    void aHostIsNotFilledWhereThatIsHopeless() {
+        Scene filling = new Scene(3, 100, BUDGET).limit(60);
+        filling.gpu(9);
+        for (int i = 0; i < 3; i++) {
+            filling.waiting(20);
+        }
+        run(guard, filling, FIRST + LIMITS.window() - 1, 10);
+        assertThat(guard.isOffloading()).isTrue();
+        run(guard, filling, 1, 10);
+        assertThat(guard.isOffloading()).as("a window that did less than 0.85 of GPU-only's work").isFalse();
+    }
+
+    @Test
     void anExecutorThatDoesNotOverlapTakesTheCpusTimeToo() {
         guard = guard(false);
         for (int i = 0; i < 3; i++) {
@@ -186,6 +203,39 @@ class GuardTest {
         run(4, 1);
         run(4, 2.02);
         assertThat(guard.isOffloading()).as("a window was won between").isTrue();
+    }
+
+    @Test
+    void whatWindowsHaveGainedMayBeLostAgain() {
+        run(FIRST + 4, 1);
+        run(4, 2.5);
+        assertThat(guard.isOffloading()).as("a window of 0.8 after one of 2: 0.25 less 0.2").isTrue();
+        run(4, 2.5);
+        assertThat(guard.isOffloading()).as("another").isFalse();
+    }
+
+    @Test
+    void theFirstBurstIsNotMeasured() {
+        Guard.Limits patient = new Guard.Limits(0.2, 1, 3, 4, 5, 30, 2, 3);
+        guard = guard(true, patient);
+        assertThat(run(3 * 4 + FIRST, 1)).containsOnly(Shape.GPU_ONLY);
+        assertThat(run(2, 1)).as("three windows later").containsOnly(Shape.ASYNC);
+        guard = guard(true, patient);
+        assertThat(run(5, 1)).containsOnly(Shape.GPU_ONLY);
+        scene.state.remove(scene.host(2)); // as many as the GPU has
+        assertThat(run(FIRST, 1)).containsOnly(Shape.GPU_ONLY);
+        assertThat(run(2, 1)).as("once a request has ended").containsOnly(Shape.ASYNC);
+    }
+
+    @Test
+    void aWindowOfLongStepsIsJudgedEarlier() {
+        // windows of 256 steps; some hundred that take five times as long take as long as 512 of GPU-only's
+        guard = guard(true, new Guard.Limits(0.2, 1, 3, 256, 5, 30, 0, 0));
+        run(256, 1);
+        run(100, 5);
+        assertThat(guard.isOffloading()).isTrue();
+        run(4, 5);
+        assertThat(guard.isOffloading()).isFalse();
     }
 
     @Test

@@ -257,4 +257,18 @@ class NeoTest {
         // r0 was finished in GPU blocks: it leaves; T_l0 = 12 with the prompt hides 3 + 0.9; without it T_l0 = 0
         assertThat(scene.draft(new Asymmetric("fastdecode-plus", pipeline))).isEqualTo("r0>host [r2+120lands] [r1cpu r0cpu]");
     }
+
+    @Test
+    void fastDecodePlusHidesRowsBehindOneThatNothingHides() {
+        // without a prompt r0 goes regardless: T_l0 + T_ca0 = 10 + 30; beside it batch 1 hides T_l0 = 10, and the CPU has 40 in all
+        Scene scene = new Scene(50, 200, BUDGET).limit(400);
+        Pipeline pipeline = new Pipeline(
+                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, false);
+        scene.host(300);
+        scene.host(90);
+        scene.host(30);
+        StepDraft draft = pipeline.draft(scene.state);
+        assertThat(Scene.text(draft)).isEqualTo("[r0cpu] [r1cpu]");
+        assertThat(new StepPredictor(TestProfile.model(), true, 0).of(draft)).isCloseTo(80, within(1e-6));
+    }
 }
