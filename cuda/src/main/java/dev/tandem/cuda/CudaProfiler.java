@@ -88,11 +88,17 @@ final class CudaProfiler {
         TreeMap<Double, Double> linear = new TreeMap<>();
         TreeMap<Double, Double> postLayer = new TreeMap<>();
         linear(linear, postLayer);
+        Curve prefill = curve("prefill-attention", prefillAttention());
+        Curve decode = curve("gpu-attention", gpuAttention());
+        TreeMap<Integer, Curve> attention = cpuAttention();
+        Curve transfer = curve("transfer", transfers());
+        // after the CPU's attention, which has been compiled then; the one token that is waited for counts as attention
+        double stage = waiting(2) / 2;
+        double trip = Math.max(0, waiting(1) - attention.get(1).at(1));
         return new Profile(
-                name, layers, curve("linear", linear), curve("prefill-attention", prefillAttention()),
-                curve("gpu-attention", gpuAttention()), cpuAttention(), curve("transfer", transfers()),
-                new Curve("pre-layer", new double[] {1}, new double[] {1e-6}), curve("post-layer", postLayer), stepOverhead,
-                waiting(2) / 2, waiting(1), hostLoad()); // after the CPU's attention, which has been compiled then
+                name, layers, curve("linear", linear), prefill, decode, attention, transfer,
+                new Curve("pre-layer", new double[] {1}, new double[] {1e-6}), curve("post-layer", postLayer), stepOverhead, stage, trip,
+                hostLoad());
     }
 
     private static Curve curve(String name, TreeMap<Double, Double> points) {
