@@ -57,7 +57,7 @@ enum Preset {
     /** Sets what the options leave open. */
     void apply(ModelOptions options) {
         if (options.model.isEmpty()) {
-            options.model = Optional.of(configuration());
+            options.model = Optional.of(configuration(CudaBackend.cache()));
             options.loadFormat = LoadFormat.DUMMY;
         }
         if (options.gpu.multiprocessorLimit == 0) {
@@ -70,12 +70,14 @@ enum Preset {
         options.hostKv = options.hostKv.or(() -> host ? Optional.of(hostKv) : Optional.empty());
     }
 
-    /** A model directory that holds the configuration alone. */
-    private Path configuration() {
+    /** A model directory that holds the configuration alone. Other processes may be making, or reading, the same. */
+    Path configuration(Path cache) {
         try (InputStream resource = Preset.class.getResourceAsStream("presets/" + model + ".json")) {
-            Path folder = CudaBackend.cache().resolve("presets").resolve(model);
+            Path folder = cache.resolve("presets").resolve(model);
             Files.createDirectories(folder);
-            Files.copy(resource, folder.resolve("config.json"), StandardCopyOption.REPLACE_EXISTING);
+            Path own = Files.createTempFile(folder, "config", ".json");
+            Files.copy(resource, own, StandardCopyOption.REPLACE_EXISTING);
+            Files.move(own, folder.resolve("config.json"), StandardCopyOption.ATOMIC_MOVE);
             return folder;
         } catch (IOException e) {
             throw new UncheckedIOException(e);

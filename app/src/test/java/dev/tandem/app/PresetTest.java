@@ -1,0 +1,49 @@
+package dev.tandem.app;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class PresetTest {
+    private static final int AT_A_TIME = 8;
+    private static final int TIMES = 200;
+
+    @Test
+    void manyMayPrepareTheSamePresetAtATime(@TempDir Path cache) throws Exception {
+        byte[] expected;
+        try (InputStream resource = Preset.class.getResourceAsStream("presets/Llama-2-7B.json")) {
+            expected = resource.readAllBytes();
+        }
+        try (ExecutorService threads = Executors.newFixedThreadPool(AT_A_TIME)) {
+            List<Future<?>> all = new ArrayList<>();
+            for (int i = 0; i < AT_A_TIME; i++) {
+                all.add(threads.submit(() -> prepare(cache, expected)));
+            }
+            for (Future<?> one : all) {
+                one.get();
+            }
+        }
+        try (Stream<Path> files = Files.list(cache.resolve("presets/Llama-2-7B"))) {
+            assertThat(files).as("nothing else is left").containsExactly(cache.resolve("presets/Llama-2-7B/config.json"));
+        }
+    }
+
+    private static Void prepare(Path cache, byte[] expected) throws IOException {
+        for (int i = 0; i < TIMES; i++) {
+            Path folder = Preset.T4_TIGHT.configuration(cache);
+            assertThat(Files.readAllBytes(folder.resolve("config.json"))).isEqualTo(expected);
+        }
+        return null;
+    }
+}
