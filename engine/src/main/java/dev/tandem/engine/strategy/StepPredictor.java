@@ -63,60 +63,19 @@ public final class StepPredictor {
     /** Two batches that take turns layer by layer (NEO §3.2). */
     double pipeline(Load zero, Load one) {
         return ends(zero.rows() + one.rows(), zero.outputs() + one.outputs())
-                + cost.layers() * stages(zero, one).together(cpuAttention(zero), cpuAttention(one));
+                + cost.layers() * layer(stages(zero, one), cpuAttention(zero), cpuAttention(one));
     }
 
     private Stages stages(Load zero, Load one) {
-        return new Stages(linear(zero), linear(one) + gpuAttention(zero) + gpuAttention(one));
+        return stages(linear(zero), linear(one) + gpuAttention(zero) + gpuAttention(one));
     }
 
-    /** The GPU's two stages of a layer: the first batch's linear work; the second's, and all attention of the GPU. */
-    private final class Stages {
-        private final double first;
-        private final double second;
+    private Stages stages(double first, double second) {
+        return new Stages(first, second, cost.stageOverhead(), cost.tripOverhead());
+    }
 
-        Stages(double first, double second) {
-            this.first = first;
-            this.second = second;
-        }
-
-        double gpu() {
-            return 2 * cost.stageOverhead() + first + second;
-        }
-
-        /**
-         * A layer takes as long as the busiest of four: the GPU, the CPU, and either batch on its way through its stage, to the CPU and
-         * back. NEO's {@code max(T_l0, T_ca1) + max(T_l1 + T_ga0, T_ca0)}, multiplied out, and what handing over costs.
-         */
-        double together(double cpu0, double cpu1) {
-            return overlaps ? Math.max(longest(cpu0, cpu1), cpu0 + cpu1) : gpu() + cpu0 + cpu1;
-        }
-
-        /** Without the CPU's own time. */
-        private double longest(double cpu0, double cpu1) {
-            return Math.max(gpu(), Math.max(round(first, cpu0), round(second, cpu1)));
-        }
-
-        private double round(double stage, double cpuAttention) {
-            return cpuAttention > 0 ? stage + cpuAttention + cost.tripOverhead() : 0;
-        }
-
-        boolean hideZero(double cpu0) {
-            return hides(cpu0, second);
-        }
-
-        boolean hideOne(double cpu1) {
-            return hides(cpu1, first);
-        }
-
-        /** As much as {@link #round} is within the GPU's time. */
-        private boolean hides(double cpuAttention, double stage) {
-            return cpuAttention == 0 || cpuAttention <= stage + 2 * cost.stageOverhead() - cost.tripOverhead();
-        }
-
-        boolean cpuKeepsUp(double cpu0, double cpu1) {
-            return cpu0 + cpu1 <= longest(cpu0, cpu1);
-        }
+    private double layer(Stages stages, double cpu0, double cpu1) {
+        return overlaps ? stages.layer(cpu0, cpu1) : stages.gpu() + cpu0 + cpu1;
     }
 
     /** NEO's slack conditions: whether the GPU waits for neither batch. */
@@ -129,14 +88,14 @@ public final class StepPredictor {
 
     /** Whether a host row of so much context more in batch 0 leaves its condition true, and makes a layer no longer. */
     boolean hidesInZero(Load zero, Load one, int context) {
-        Stages stages = new Stages(cost.linear(zero.rows() + 1), linear(one) + gpuAttention(zero) + gpuAttention(one));
+        Stages stages = stages(cost.linear(zero.rows() + 1), linear(one) + gpuAttention(zero) + gpuAttention(one));
         double cpu0 = cpuAttentionWith(zero, context);
         return stages.hideZero(cpu0) && stages.cpuKeepsUp(cpu0, cpuAttention(one));
     }
 
     /** Likewise in batch 1. */
     boolean hidesInOne(Load zero, Load one, int context) {
-        Stages stages = new Stages(linear(zero), cost.linear(one.rows() + 1) + gpuAttention(zero) + gpuAttention(one));
+        Stages stages = stages(linear(zero), cost.linear(one.rows() + 1) + gpuAttention(zero) + gpuAttention(one));
         double cpu1 = cpuAttentionWith(one, context);
         return stages.hideOne(cpu1) && stages.cpuKeepsUp(cpuAttention(zero), cpu1);
     }
@@ -192,7 +151,7 @@ public final class StepPredictor {
         double attention = cost.cpuAttention(hostRows, (long) hostRows * hostContext);
         double second = cost.linear(Math.max(1, hostRows)) + cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
         return ends(rows + hostRows, rows + hostRows)
-                + cost.layers() * new Stages(cost.linear(rows + promptRows), second).together(0, attention);
+                + cost.layers() * layer(stages(cost.linear(rows + promptRows), second), 0, attention);
     }
 
     /**

@@ -105,13 +105,19 @@ class GuardTest {
         assertThat(run(2, 1)).as("without a pause").containsOnly(Shape.ASYNC);
     }
 
+    /** A full GPU, and three prompts that wait. */
+    private static Scene emptyHost() {
+        Scene scene = new Scene(3, 100, BUDGET).limit(60);
+        scene.gpu(9);
+        for (int i = 0; i < 3; i++) {
+            scene.waiting(20);
+        }
+        return scene;
+    }
+
     @Test
     void anEmptyHostIsFilledWhereAFullOneWouldPay() {
-        Scene empty = new Scene(3, 100, BUDGET).limit(60);
-        empty.gpu(9);
-        for (int i = 0; i < 3; i++) {
-            empty.waiting(20);
-        }
+        Scene empty = emptyHost();
         Guard filling = guard(true);
         run(filling, empty, FIRST, 1);
         StepDraft draft = filling.draft(empty.state, new Decision());
@@ -121,11 +127,7 @@ class GuardTest {
 
     @Test
     void stepsThatFillTheHostAreNotJudgedWithTheWindowInWhichItIsFull() {
-        Scene filling = new Scene(3, 100, BUDGET).limit(60);
-        filling.gpu(9);
-        for (int i = 0; i < 3; i++) {
-            filling.waiting(20);
-        }
+        Scene filling = emptyHost();
         int window = LIMITS.window();
         run(guard, filling, FIRST + window - 1, 10);
         assertThat(guard.isOffloading()).isTrue();
@@ -140,11 +142,7 @@ class GuardTest {
 
     @Test
     void aHostIsNotFilledWhereThatIsHopeless() {
-        Scene filling = new Scene(3, 100, BUDGET).limit(60);
-        filling.gpu(9);
-        for (int i = 0; i < 3; i++) {
-            filling.waiting(20);
-        }
+        Scene filling = emptyHost();
         run(guard, filling, FIRST + LIMITS.window() - 1, 10);
         assertThat(guard.isOffloading()).isTrue();
         run(guard, filling, 1, 10);
