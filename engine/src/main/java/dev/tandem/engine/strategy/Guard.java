@@ -5,6 +5,7 @@ import dev.tandem.engine.schedule.Decision.Candidate;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.Potential.Kind;
 import dev.tandem.engine.strategy.StepPredictor.Work;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
@@ -113,9 +114,10 @@ public final class Guard implements Policy {
         this.filling = new Filling(limits.window(), limits.growth());
         this.potentials = switch (kind) {
             case GPU_ONLY -> List.of();
-            case ASYNC_OVERLAP -> List.of(new Potential(predictor, false));
-            case APEX -> List.of(new Potential(predictor, false), new Potential(predictor, true));
-            case SIMPLE_OFFLOAD, SYMMETRIC, FASTDECODE_PLUS, ASYMMETRIC, NEO -> List.of(new Potential(predictor, true));
+            case ASYNC_OVERLAP -> List.of(new Potential(predictor, Kind.IN_FLIGHT));
+            case APEX -> List.of(new Potential(predictor, Kind.IN_FLIGHT), new Potential(predictor, Kind.TWO_PASSES_WITH_PROMPTS));
+            case ASYMMETRIC, NEO -> List.of(new Potential(predictor, Kind.TWO_PASSES_WITH_PROMPTS));
+            case SIMPLE_OFFLOAD, SYMMETRIC, FASTDECODE_PLUS -> List.of(new Potential(predictor, Kind.TWO_PASSES));
         };
     }
 

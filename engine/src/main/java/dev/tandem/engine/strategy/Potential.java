@@ -7,8 +7,8 @@ import dev.tandem.engine.schedule.StepDraft;
 
 /**
  * What a host tier would bring once it is full: steps with as many host rows as pay, beside those of the GPU. One step
- * cannot tell, for a prompt that lands on the host costs now and pays later. Rows of a second sub-batch hide behind prompts too, so there the prompts that come with
- * each token count; rows in flight are weighed in decode steps.
+ * cannot tell, for a prompt that lands on the host costs now and pays later. Rows of a second sub-batch hide behind prompts too, so those that come with
+ * each token count where the first has them; rows in flight are weighed in decode steps.
  *
  * <p>Owned by: engine thread.
  */
@@ -17,12 +17,19 @@ final class Potential {
     private static final int SAMPLE = 32;
 
     private final StepPredictor predictor;
-    private final boolean pipelines;
+    private final Kind kind;
 
-    /** @param pipelines whether the strategy's steps have two sub-batches, rather than rows in flight */
-    Potential(StepPredictor predictor, boolean pipelines) {
+    /** What a strategy's steps are. */
+    enum Kind {
+        IN_FLIGHT,
+        /** Two sub-batches; without KV on the GPU, so that prompts are not beside its rows. */
+        TWO_PASSES,
+        TWO_PASSES_WITH_PROMPTS
+    }
+
+    Potential(StepPredictor predictor, Kind kind) {
         this.predictor = predictor;
-        this.pipelines = pipelines;
+        this.kind = kind;
     }
 
     /**
@@ -41,9 +48,11 @@ final class Potential {
         long gpuTokens = plain.load(0).gpuTokens();
         int context = (int) Math.max(1, gpuTokens / gpuRows);
         int most = most(state, plain, context);
-        return pipelines
-                ? best(gpuRows, gpuTokens, most, context, prompts(state))
-                : full(gpuRows, gpuTokens, most, context, gpuRows / predictor.decodes(gpuRows, gpuTokens));
+        return switch (kind) {
+            case IN_FLIGHT -> full(gpuRows, gpuTokens, most, context, gpuRows / predictor.decodes(gpuRows, gpuTokens));
+            case TWO_PASSES -> best(gpuRows, gpuTokens, most, context, new Prompts(0, 0));
+            case TWO_PASSES_WITH_PROMPTS -> best(gpuRows, gpuTokens, most, context, prompts(state));
+        };
     }
 
     /**

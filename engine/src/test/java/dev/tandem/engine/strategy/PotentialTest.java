@@ -17,12 +17,12 @@ class PotentialTest {
 
     private final Scene scene = new Scene(400, 400, BUDGET).limit(60);
 
-    private Potential.Outlook outlook() {
+    private Potential.Outlook outlook(Potential.Kind kind) {
         for (int i = 0; i < GPU_ROWS; i++) {
             scene.gpu(10);
         }
         StepDraft plain = new GpuOnly(BUDGET, Preemption.SWAP).draft(scene.state, new Decision());
-        return new Potential(new StepPredictor(TestProfile.model(), true, 0), true).of(plain);
+        return new Potential(new StepPredictor(TestProfile.model(), true, 0), kind).of(plain);
     }
 
     /** Requests put out one token each. */
@@ -38,7 +38,7 @@ class PotentialTest {
         for (int i = 0; i < 120; i++) {
             scene.host(10);
         }
-        assertThat(outlook()).isEqualTo(new Potential.Outlook(0, 0));
+        assertThat(outlook(Potential.Kind.TWO_PASSES_WITH_PROMPTS)).isEqualTo(new Potential.Outlook(0, 0));
     }
 
     @Test
@@ -49,8 +49,17 @@ class PotentialTest {
         for (int i = 0; i < 120; i++) {
             scene.waiting(4);
         }
-        Potential.Outlook outlook = outlook();
+        Potential.Outlook outlook = outlook(Potential.Kind.TWO_PASSES_WITH_PROMPTS);
         assertThat(outlook.rows()).isEqualTo(72);
         assertThat(outlook.gain()).isCloseTo(162 / 94.096 / (90 / 54.72) - 1, within(0.002));
+    }
+
+    @Test
+    void promptsOfStepsWithoutGpuRowsAreNotPromised() {
+        endMany();
+        for (int i = 0; i < 120; i++) {
+            scene.waiting(4);
+        }
+        assertThat(outlook(Potential.Kind.TWO_PASSES)).isEqualTo(new Potential.Outlook(0, 0));
     }
 }
