@@ -13,6 +13,7 @@ import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.kv.Swap;
+import dev.tandem.engine.strategy.Stages;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -182,20 +183,10 @@ public final class SimulatedExecutor implements Executor {
         }
         double layer = batches == 1
                 ? linear[0] + gpu[0] + cpu[0] + (waits ? machine.tripOverhead() : 0)
-                : turns(linear, gpu, cpu, waits);
+                : new Stages(linear[0], linear[1] + gpu[0] + gpu[1], waits ? machine.stageOverhead() : 0, machine.tripOverhead()).layer(cpu[0], cpu[1]);
         double load = flights.isEmpty() ? 1 : machine.hostLoad();
         double ends = machine.preLayer(allRows) + (outputs > 0 ? machine.postLayer(outputs) : 0) + machine.stepOverhead() + exposed(plan);
         return new Parts(ends, layer * load);
-    }
-
-    /** A layer of two sub-batches: the GPU's time, the CPU's, or that of one sub-batch's way round both. */
-    private double turns(double[] linear, double[] gpu, double[] cpu, boolean waits) {
-        double[] stages = {linear[0], linear[1] + gpu[0] + gpu[1]};
-        double seconds = Math.max(stages[0] + stages[1] + (waits ? 2 * machine.stageOverhead() : 0), cpu[0] + cpu[1]);
-        for (int b = 0; b < 2; b++) {
-            seconds = Math.max(seconds, cpu[b] > 0 ? stages[b] + cpu[b] + machine.tripOverhead() : 0);
-        }
-        return seconds;
     }
 
     /** Swaps run beside the step; the first layers wait for theirs. */

@@ -10,13 +10,13 @@ package dev.tandem.engine.strategy;
  * @param overhead of the GPU, a stage
  * @param trip of a batch, to the CPU and back
  */
-record Stages(double first, double second, double overhead, double trip) {
+public record Stages(double first, double second, double overhead, double trip) {
     double gpu() {
         return 2 * overhead + first + second;
     }
 
     /** With the CPU's attention for either batch beside the GPU's work. */
-    double layer(double cpu0, double cpu1) {
+    public double layer(double cpu0, double cpu1) {
         return Math.max(longestWay(cpu0, cpu1), cpu0 + cpu1);
     }
 
