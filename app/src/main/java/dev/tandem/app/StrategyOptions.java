@@ -43,6 +43,12 @@ final class StrategyOptions {
     boolean chunkedPrefill = true;
 
     @Option(
+            names = "--neo-hides-all",
+            description = "neo, asymmetric and apex give the CPU only rows whose attention hides behind the GPU's work, as in the paper,"
+                    + " rather than more where a step's rate rises though the GPU waits for them.")
+    boolean neoHidesAll;
+
+    @Option(
             names = "--max-overtakes",
             defaultValue = "8",
             description = "gpu-only: a request whose prompt does not fit into the KV pool lets so many later ones of its priority"
@@ -161,6 +167,7 @@ final class StrategyOptions {
                         rotateAfter,
                         maxHostSlowdown),
                 chunkedPrefill,
+                neoHidesAll,
                 apexLeastCpuRatio,
                 apexCohort,
                 maxOvertakes,

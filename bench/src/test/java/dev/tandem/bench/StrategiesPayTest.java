@@ -125,7 +125,7 @@ class StrategiesPayTest {
             Budget budget = budget(strategy);
             TierRules rules = new TierRules(LatencyTargets.NONE, 256, 0);
             Policy policy = strategy.policy(
-                    new Strategy.Options(budget, Preemption.RECOMPUTE, rules, true, 0, false, 8, Strategy.InFlight.of(limits), riding), cost);
+                    new Strategy.Options(budget, Preemption.RECOMPUTE, rules, true, false, 0, false, 8, Strategy.InFlight.of(limits), riding), cost);
             StepPredictor predictor = new StepPredictor(cost, true, tokenBytes);
             GpuOnly gpuOnly = new GpuOnly(budget, Preemption.RECOMPUTE, 8, riding);
             Policy decider = guarded ? new Guard(policy, strategy, gpuOnly, predictor, Guard.Limits.DEFAULT) : policy;

@@ -216,8 +216,10 @@ public final class CudaExecutor implements Executor {
 
     private FlightWorkers startWorkers(FlightRings rows, UnaryOperator<PagedDecodeAttention> attention) {
         ModelConfig config = shape.config();
+        int parts = FlightRings.parts(config);
         FlightWorkers.Attention who = new FlightWorkers.Attention(
-                attention.apply(fastest(config, 1)), attention.apply(fastest(config, FlightRings.parts(config))));
+                attention.apply(fastest(config, 1)), attention.apply(fastest(config, parts)),
+                attention.apply(fastest(config, parts / FlightRings.together(config))));
         return new FlightWorkers(
                 rows, who, pools::hostBlock, time, timeline, options.attentionThreads(), CORES_LEFT, options.watchdogNanos());
     }

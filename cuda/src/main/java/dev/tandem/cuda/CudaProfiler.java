@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.stream.IntStream;
+import java.util.stream.LongStream;
 
 /**
  * Measures a {@link Profile}: GPU parts by the GPU's own clock, the CPU's attention while the GPU computes decode steps. KV of
@@ -30,6 +31,8 @@ final class CudaProfiler {
     private static final int MOST_PROMPT = 4096;
     private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512};
     private static final int[] CONTEXTS = {64, 512, 2048, 8192};
+    /** Next to nothing to attend to; a block's first token has all of it cleared. */
+    private static final int SHORTEST = 2;
     /** Host KV that is read: far more than any cache holds. */
     private static final long HOST_BYTES = 6L << 30;
     /** Tasks that wait for each worker. */
@@ -92,9 +95,9 @@ final class CudaProfiler {
         Curve decode = curve("gpu-attention", gpuAttention());
         TreeMap<Integer, Curve> attention = cpuAttention();
         Curve transfer = curve("transfer", transfers());
-        // after the CPU's attention, which has been compiled then; the one token that is waited for counts as attention
+        // after the CPU's attention, which has been compiled then; what is waited for counts as attention
         double stage = waiting(2) / 2;
-        double trip = Math.max(0, waiting(1) - attention.get(1).at(1));
+        double trip = Math.max(0, waiting(1) - attention.get(1).at(SHORTEST));
         return new Profile(
                 name, layers, curve("linear", linear), prefill, decode, attention, transfer,
                 new Curve("pre-layer", new double[] {1}, new double[] {1e-6}), curve("post-layer", postLayer), stepOverhead, stage, trip,
@@ -188,6 +191,7 @@ final class CudaProfiler {
                 secondsAwaited(busy, CONTEXTS[0]);
             }
             for (int round = 0; round < ROUNDS; round++) {
+                put(alone, SHORTEST, secondsAwaited(busy, SHORTEST) * 1e3);
                 for (int context : CONTEXTS) {
                     int rows = rowsOf(context);
                     if (context > CONTEXTS[0] && rows < count || rows == 0 || context > shape.config().usableContext()) {
@@ -232,7 +236,10 @@ final class CudaProfiler {
         }
     }
 
-    /** One row in one layer that a step waits for: workers share it. Rows take turns, so that no cache has the next one's KV. */
+    /**
+     * One row in one layer that a step waits for: workers share it. Rows take turns, so that no cache has the next one's KV. The median: one
+     * interruption takes as long as a hundred of the shortest tasks.
+     */
     private double secondsAwaited(StepTimer.Busy busy, int context) {
         List<Flight> rows = new ArrayList<>();
         try {
@@ -240,17 +247,17 @@ final class CudaProfiler {
                 rows.add(rings.pass(row(number, context)));
             }
             workers.wake();
-            long sum = 0;
-            long tasks = 0;
-            for (long end = clock.nanos() + MEASURE_NANOS; clock.nanos() < end; tasks++) {
+            LongStream.Builder times = LongStream.builder();
+            long end = clock.nanos() + MEASURE_NANOS;
+            for (int task = 0; task == 0 || clock.nanos() < end; task++) {
                 busy.refill();
-                int layer = (int) (tasks / rows.size() % layers);
-                sum += await(rows.get((int) (tasks % rows.size())), layer);
+                times.add(await(rows.get(task % rows.size()), task / rows.size() % layers));
             }
             if (rings.pollFailure() != null) {
                 throw new CudaException("attention on the CPU failed while it was measured");
             }
-            return sum / 1e9 / tasks;
+            long[] sorted = times.build().sorted().toArray();
+            return sorted[sorted.length / 2] / 1e9;
         } finally {
             rows.forEach(rings::end);
         }
@@ -274,14 +281,15 @@ final class CudaProfiler {
         List<Flight> rows = new ArrayList<>();
         try {
             for (int i = 0; i < batches; i++) {
-                rows.add(rings.pass(row(i, 1)));
+                rows.add(rings.pass(row(i, SHORTEST)));
             }
             workers.wake();
-            double waiting = timer.hostRows(List.of(prompts, second), rows, true, () -> rings.promise((long) batches * layers), REPEATS);
+            List<StepBuffer> inputs = List.of(prompts, second);
+            double waiting = timer.hostRows(decodes, inputs, rows, true, () -> rings.promise((long) batches * layers), REPEATS);
             if (rings.hasGivenUp()) {
                 throw new CudaException(HostRows.IN_VAIN);
             }
-            double passing = timer.hostRows(List.of(prompts, second), rows, false, () -> 0, REPEATS);
+            double passing = timer.hostRows(decodes, inputs, rows, false, () -> 0, REPEATS);
             return Math.max(0, waiting - passing) / 1e3 / layers;
         } finally {
             rows.forEach(rings::end);

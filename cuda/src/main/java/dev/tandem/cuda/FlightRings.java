@@ -35,8 +35,10 @@ final class FlightRings {
     static final int MOST = 1024;
     private static final VarHandle LONG = JAVA_LONG.varHandle();
     private static final long NO_ENTRY = -1;
-    /** About as many as there are workers, so that a step with one host row has them all. With more each part's beginning counts. */
-    private static final int MOST_PARTS = 16;
+    /** Some two for each worker: those who share a row end at about the same time. */
+    private static final int MOST_PARTS = 32;
+    /** Parts as small as that begin too often for the rows that are not the last to wait. */
+    private static final int LARGE_PARTS = 16;
     /** The GPU keeps none of a row in flight: the engine adjusts its logits when it lands. */
     private static final int NO_ADJUSTMENTS = -1;
     /** Where {@link Memory#answered} says so, in bytes. */
@@ -59,6 +61,7 @@ final class FlightRings {
 
     private final Memory memory;
     private final int parts;
+    private final int together;
     private final int keyOffset;
     private final int valueOffset;
     private final int rowBytes;
@@ -86,6 +89,7 @@ final class FlightRings {
     FlightRings(ModelConfig config, int bytes, Memory memory) {
         this.memory = memory;
         this.parts = parts(config);
+        this.together = together(config);
         int headBytes = config.headDim() * bytes;
         this.resultBytes = config.heads() * headBytes;
         this.keyOffset = resultBytes;
@@ -99,6 +103,11 @@ final class FlightRings {
     /** A task that a step waits for is shared among so many workers: each takes some of the KV heads. */
     static int parts(ModelConfig config) {
         return Math.min(MOST_PARTS, Integer.lowestOneBit(config.kvHeads()));
+    }
+
+    /** So many parts a worker takes at a time while another row waits behind them. */
+    static int together(ModelConfig config) {
+        return Math.max(1, parts(config) / LARGE_PARTS);
     }
 
     static int sentBytes(ModelConfig config, int bytes) {
@@ -225,41 +234,56 @@ final class FlightRings {
     }
 
     /**
-     * The next part of a task that a step waits for: the task's number + 1 in 40 bits, layer and row as in {@link #take}; or -1
-     * when there is none now. Which part of it the worker has is added to {@code part}.
+     * The next parts of a task that a step waits for: the task's number + 1 in 40 bits, layer and row as in {@link #take}; or -1
+     * when there is none now. Which of its parts the worker has is written to {@code some}.
      */
-    long takeAsked(Part part) {
+    long takeAsked(Parts some) {
         long ticket = takenParts.get();
         long number = ticket / parts;
         long entry = (long) LONG.getAcquire(memory.asked(), (number & MOST - 1) * Long.BYTES);
-        if (entry >>> 24 != number + 1 || !takenParts.compareAndSet(ticket, ticket + 1)) {
+        if (entry >>> 24 != number + 1) {
             return NO_ENTRY;
         }
-        part.index = (int) (ticket % parts);
+        int first = (int) (ticket % parts);
+        int count = first % together == 0 && isAsked(number + 1) ? together : 1;
+        if (!takenParts.compareAndSet(ticket, ticket + count)) {
+            return NO_ENTRY;
+        }
+        some.first = first;
+        some.count = count;
         return entry;
     }
 
-    /** Which part of a task a worker has taken, or will; its own. */
-    static final class Part {
-        int index;
+    private boolean isAsked(long number) {
+        return (long) LONG.getOpaque(memory.asked(), (number & MOST - 1) * Long.BYTES) >>> 24 == number + 1;
     }
 
-    /** Likewise {@link #peek}, {@code places} parts further; which part that is goes to {@code part}. */
-    long peekAsked(int places, Part part) {
+    /** Which parts of a task a worker has taken; its own. */
+    static final class Parts {
+        int first;
+        int count;
+    }
+
+    /** A part that is some places behind the next one: the task as in {@link #peek}, and before it the part's number ({@link #part}); or -1. */
+    long peekAsked(int places) {
         long ticket = takenParts.get() + places;
         long number = ticket / parts;
-        part.index = (int) (ticket % parts);
         long entry = (long) LONG.getOpaque(memory.asked(), (number & MOST - 1) * Long.BYTES);
-        return entry >>> 24 == number + 1 ? entry & 0xffffff : NO_ENTRY;
+        return entry >>> 24 == number + 1 ? ticket % parts << 24 | entry & 0xffffff : NO_ENTRY;
     }
 
-    /** A part of the task is done, or never will be; the last answers. */
-    void answer(long task) {
+    /** So many parts of the task are done, or never will be; the last answers. */
+    void answer(long task, int count) {
         int index = row(task);
-        if (partsDone.incrementAndGet(index) == parts) {
+        if (partsDone.addAndGet(index, count) == parts) {
             partsDone.set(index, 0);
             LONG.setRelease(memory.answered(), (long) index * Long.BYTES, task >>> 24);
         }
+    }
+
+    /** Number of the part that {@link #peekAsked} has found. */
+    static int part(long found) {
+        return (int) (found >>> 24);
     }
 
     static int layer(long task) {

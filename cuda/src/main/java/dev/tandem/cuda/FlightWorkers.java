@@ -44,8 +44,9 @@ final class FlightWorkers implements AutoCloseable {
      *
      * @param whole rows in flight
      * @param part of the KV heads, one in {@link FlightRings#parts}, of rows that a step waits for
+     * @param several such parts, {@link FlightRings#together} of them
      */
-    record Attention(PagedDecodeAttention whole, PagedDecodeAttention part) {}
+    record Attention(PagedDecodeAttention whole, PagedDecodeAttention part, PagedDecodeAttention several) {}
 
     /** Where host KV is. */
     interface HostBlocks {
@@ -104,10 +105,10 @@ final class FlightWorkers implements AutoCloseable {
         return pinned;
     }
 
-    /** Binds the calling thread, the engine's, to the first of the cores that are left to it: no worker is there. */
+    /** Binds the calling thread, the engine's, and whatever it starts to the cores that are left: no worker is there. */
     void pinEngine() {
         if (pinned && leave > 0) {
-            ThreadAffinity.pin(CpuTopology.find().order().getFirst());
+            ThreadAffinity.pin(CpuTopology.find().order().subList(0, leave));
         }
     }
 
@@ -183,11 +184,11 @@ final class FlightWorkers implements AutoCloseable {
         try (Arena own = Arena.ofConfined()) {
             Desk desk = new Desk(attention, own);
             for (int spins = 0; !closed; spins++) {
-                long asked = rings.takeAsked(desk.part); // a step waits for it
+                long asked = rings.takeAsked(desk.parts); // a step waits for it
                 long task = asked >= 0 ? asked : rings.take();
                 if (asked >= 0) {
                     serve(worker, task, desk, true);
-                    rings.answer(task);
+                    rings.answer(task, desk.parts.count);
                     spins = 0;
                 } else if (task >= 0) {
                     serve(worker, task, desk, false);
@@ -203,7 +204,7 @@ final class FlightWorkers implements AutoCloseable {
         }
     }
 
-    /** What one worker computes whole rows with, or parts of them. */
+    /** What one worker computes so many heads with. */
     private static final class Tools {
         final PagedDecodeAttention attention;
         final PagedDecodeAttention.Scratch scratch;
@@ -225,9 +226,9 @@ final class FlightWorkers implements AutoCloseable {
     /** What one worker works at. */
     private static final class Desk {
         final Tools whole;
-        final Tools some;
-        final FlightRings.Part part = new FlightRings.Part();
-        final FlightRings.Part nextPart = new FlightRings.Part();
+        final Tools part;
+        final Tools several;
+        final FlightRings.Parts parts = new FlightRings.Parts();
         final DecodeTask task = new DecodeTask();
         /** [heads, headDim] fp32 */
         final MemorySegment out;
@@ -235,9 +236,14 @@ final class FlightWorkers implements AutoCloseable {
 
         Desk(Attention attention, Arena arena) {
             whole = new Tools(attention.whole(), arena);
-            some = new Tools(attention.part(), arena);
+            part = new Tools(attention.part(), arena);
+            several = new Tools(attention.several(), arena);
             int count = whole.values();
             out = arena.allocate((long) count * Float.BYTES, 64);
+        }
+
+        Tools tools(boolean awaited) {
+            return !awaited ? whole : parts.count == 1 ? part : several;
         }
     }
 
@@ -270,35 +276,36 @@ final class FlightWorkers implements AutoCloseable {
         long ended = clock.nanos();
         lanes[worker].add(Timeline.Kind.CPU_ATTENTION, started, ended, Timeline.place(FlightRings.layer(task), flight.sequence()));
         add(worker, BUSY, ended - started);
-        add(worker, TOKENS, awaited && desk.part.index > 0 ? 0 : flight.context());
+        add(worker, TOKENS, awaited && desk.parts.first > 0 ? 0 : flight.context());
     }
 
     private void add(int worker, int what, long value) {
         counters.setOpaque(worker * STRIDE + what, counters.getPlain(worker * STRIDE + what) + value);
     }
 
-    /** @param awaited whether the worker has a part of the row's heads, rather than all */
+    /** @param awaited whether the worker has some parts of the row, rather than all */
     private void attend(Flight flight, int layer, Desk desk, boolean awaited) {
-        Tools tools = awaited ? desk.some : desk.whole;
-        BlockFormat format = tools.attention.format();
-        int part = awaited ? desk.part.index : 0;
+        Tools tools = desk.tools(awaited);
+        PagedDecodeAttention part = attention.part();
+        BlockFormat format = part.format();
+        int first = awaited ? desk.parts.first : 0;
         int[] table = flight.admission.blocks();
         int count = (flight.context() - 1) / BlockFormat.TOKENS + 1;
         if (desk.blocks.length < count) {
             desk.blocks = new long[2 * count];
         }
         for (int i = 0; i < count; i++) {
-            desk.blocks[i] = blocks.address(layer, table[i]) + part * format.blockBytes();
+            desk.blocks[i] = blocks.address(layer, table[i]) + first * format.blockBytes();
         }
         int row = flight.index;
-        int values = tools.values();
-        long queryShift = (long) part * values * format.type().bytes();
-        long keyShift = (long) part * format.kvHeads() * format.headDim() * format.type().bytes();
+        int headBytes = format.headDim() * format.type().bytes();
+        long queryShift = (long) first * part.heads() * headBytes;
+        long keyShift = (long) first * format.kvHeads() * headBytes;
         desk.task.set(
                 rings.query(row) + queryShift, rings.key(row) + keyShift, rings.value(row) + keyShift, desk.blocks, flight.context(),
                 desk.out.address());
         tools.attention.run(desk.task, awaited ? nextPart(desk) : next(), tools.scratch, tools.partial, tools.sum);
-        Unpack.fromFloats(format.type(), desk.out.address(), values, rings.result(row) + queryShift);
+        Unpack.fromFloats(format.type(), desk.out.address(), tools.values(), rings.result(row) + queryShift);
     }
 
     /** The first block of what this worker will take next, if all are equally fast; 0 when nobody knows. */
@@ -308,8 +315,9 @@ final class FlightWorkers implements AutoCloseable {
 
     /** Likewise of the part that it will take next. */
     private long nextPart(Desk desk) {
-        long first = firstBlock(rings.peekAsked(threads.length - 1, desk.nextPart));
-        return first == 0 ? 0 : first + desk.nextPart.index * desk.some.attention.format().blockBytes();
+        long found = rings.peekAsked((threads.length - 1) * desk.parts.count);
+        long first = firstBlock(found);
+        return first == 0 ? 0 : first + FlightRings.part(found) * attention.part().format().blockBytes();
     }
 
     private long firstBlock(long task) {

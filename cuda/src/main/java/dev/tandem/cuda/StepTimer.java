@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.SortedMap;
 import java.util.TreeMap;
+import java.util.function.DoubleSupplier;
 import java.util.function.LongSupplier;
 import java.util.stream.IntStream;
 
@@ -33,6 +34,8 @@ public final class StepTimer implements AutoCloseable {
     private static final int CHOICE_REPEATS = 3;
     private static final int CHOICE_ROUNDS = 5;
     private static final float LONG_MILLIS = 200;
+    /** Decode steps that take longer than Java needs to enqueue one step kernel by kernel, even before that is compiled. */
+    private static final int STEPS_AHEAD = 8;
 
     private final Stream stream;
     private final CudaForward forward;
@@ -218,26 +221,36 @@ public final class StepTimer implements AutoCloseable {
     }
 
     /**
-     * The layers of a step of sub-batches of one host row each, in milliseconds; kernel by kernel, as such steps run.
+     * The layers of a step of sub-batches of one host row each, in milliseconds; kernel by kernel, as such steps run, but enqueued while the
+     * GPU is still at other steps: how fast Java enqueues them, compiled or not, does not count.
      *
+     * @param ahead inputs of those other steps
      * @param waits whether the step waits for their attention
      * @param tasks gives each run the number of its first task
      */
-    double hostRows(List<StepBuffer> inputs, List<Flight> rows, boolean waits, LongSupplier tasks, int repeats) {
+    double hostRows(StepBuffer ahead, List<StepBuffer> inputs, List<Flight> rows, boolean waits, LongSupplier tasks, int repeats) {
         int waiting = waits ? 1 : 0;
-        return time(repeats, () -> {
+        Runnable step = () -> {
             long first = tasks.getAsLong();
             List<Pass> passes = new ArrayList<>();
             for (int i = 0; i < rows.size(); i++) {
-                StepBuffer step = inputs.get(i);
-                step.clear();
-                step.hostRow(0, 0, 0, rows.get(i));
-                step.hostRows(0, waiting, waiting * rows.size(), waiting * i, first);
-                step.upload(stream);
-                passes.add(new Pass(step, new Extent(1, 0, false, 0, 0, waiting)));
+                StepBuffer input = inputs.get(i);
+                input.clear();
+                input.hostRow(0, 0, 0, rows.get(i));
+                input.hostRows(0, waiting, waiting * rows.size(), waiting * i, first);
+                input.upload(stream);
+                passes.add(new Pass(input, new Extent(1, 0, false, 0, 0, waiting)));
             }
             forward.run(stream, passes);
-        });
+        };
+        try (Busy busy = keepBusy(ahead)) {
+            return median(repeats, () -> {
+                for (int i = 0; i < STEPS_AHEAD; i++) {
+                    stream.launch(busy.graph);
+                }
+                return once(step, Thread::onSpinWait);
+            });
+        }
     }
 
     /** The median of what {@code work} enqueues, in milliseconds; what takes long is timed once. */
@@ -246,11 +259,15 @@ public final class StepTimer implements AutoCloseable {
     }
 
     private double time(int repeats, Runnable work, Runnable meanwhile) {
+        return median(repeats, () -> once(work, meanwhile));
+    }
+
+    private static double median(int repeats, DoubleSupplier once) {
         double[] times = new double[repeats];
         int count = 0;
         for (int i = -WARM_UPS; i < repeats; i++) {
             count = Math.max(0, i);
-            times[count] = once(work, meanwhile);
+            times[count] = once.getAsDouble();
             if (times[count] > LONG_MILLIS) {
                 break; // what takes so long needs no second look
             }

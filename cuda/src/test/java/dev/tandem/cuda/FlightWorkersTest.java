@@ -33,6 +33,7 @@ import java.util.SplittableRandom;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.function.BooleanSupplier;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -69,6 +70,7 @@ class FlightWorkersTest {
         final FlightRings rings;
         final MoodyAttention attention;
         final MoodyAttention part;
+        final MoodyAttention several;
         final VirtualClock clock = new VirtualClock();
         final Timeline timeline = new Timeline(10_000);
         final FlightWorkers workers;
@@ -95,11 +97,22 @@ class FlightWorkersTest {
             rings = new FlightRings(config, half, memory);
             attention = new MoodyAttention(DecodeImplementations.all(format, config.heads()).getLast());
             int parts = FlightRings.parts(config);
-            BlockFormat some = new BlockFormat(config.kvHeads() / parts, config.headDim(), type);
-            part = new MoodyAttention(DecodeImplementations.all(some, config.heads() / parts).getLast());
+            part = moody(parts);
+            several = moody(parts / FlightRings.together(config));
             workers = new FlightWorkers(
-                    rings, new FlightWorkers.Attention(attention, part), this::block,
+                    rings, new FlightWorkers.Attention(attention, part, several), this::block,
                     time == null ? clock : time, timeline, threads, 0, WATCHDOG);
+        }
+
+        /** For one in so many heads. */
+        private MoodyAttention moody(int parts) {
+            BlockFormat some = new BlockFormat(config.kvHeads() / parts, config.headDim(), type);
+            return new MoodyAttention(DecodeImplementations.all(some, config.heads() / parts).getLast());
+        }
+
+        /** Where a row's part in the block begins, in layer 1. */
+        long part(int block, int number) {
+            return block(1, block) + number * part.format().blockBytes();
         }
 
         long block(int layer, int block) {
@@ -258,9 +271,9 @@ class FlightWorkersTest {
         }
     }
 
-    /** Shared among workers in 2, 4 and 16 parts, and in one. */
+    /** Shared among workers in 2, 4, 16 and 32 parts, and in one. */
     @ParameterizedTest
-    @CsvSource({"6, 2, 2", "12, 12, 4", "32, 32, 16", "6, 3, 1"})
+    @CsvSource({"6, 2, 2", "12, 12, 4", "32, 16, 16", "32, 32, 32", "6, 3, 1"})
     void rowsThatAStepWaitsForAreAnsweredBesideRowsInFlight(int heads, int kvHeads, int parts) {
         try (Rig rig = new Rig(DataType.BFLOAT16, 3, Clock.system(), heads, kvHeads)) {
             assertThat(FlightRings.parts(rig.config)).isEqualTo(parts);
@@ -299,22 +312,42 @@ class FlightWorkersTest {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 12, 12)) {
             Queue<Long> nexts = new ConcurrentLinkedQueue<>();
             rig.part.next = nexts::add;
-            Flight first = rig.pass(1, 6, 3);
-            Flight second = rig.pass(2, 6, 5);
-            rig.ask(second, 1, 1); // the worker begins with number 0, when both are there
-            rig.ask(first, 1, 0);
-            rig.await(first, 0);
-            rig.await(second, 1);
-            long bytes = rig.part.format().blockBytes();
+            askForTwo(rig);
             List<Long> expected = new ArrayList<>();
-            for (int block : new int[] {3, 5}) {
-                for (int part = 0; part < 4; part++) {
-                    expected.add(rig.block(1, block) + part * bytes);
-                }
-            }
+            IntStream.range(0, 4).forEach(part -> expected.add(rig.part(3, part)));
+            IntStream.range(0, 4).forEach(part -> expected.add(rig.part(5, part)));
             expected.add(0L);
             assertThat(nexts).containsExactlyElementsOf(expected.subList(1, expected.size()));
         }
+    }
+
+    @Test
+    void partsAreTakenTogetherWhileAnotherRowWaits() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 32, 32)) {
+            Queue<Long> pairs = new ConcurrentLinkedQueue<>();
+            Queue<Long> singles = new ConcurrentLinkedQueue<>();
+            rig.several.next = pairs::add;
+            rig.part.next = singles::add;
+            askForTwo(rig);
+            List<Long> first = IntStream.range(1, 16).mapToObj(pair -> rig.part(3, 2 * pair)).toList();
+            assertThat(pairs).startsWith(first.toArray(Long[]::new)).endsWith(rig.part(5, 0)).hasSize(16);
+            List<Long> last = new ArrayList<>();
+            IntStream.range(1, 32).forEach(part -> last.add(rig.part(5, part)));
+            last.add(0L);
+            assertThat(singles).containsExactlyElementsOf(last);
+        }
+    }
+
+    /** One worker, which begins with number 0 when both are there; rows in blocks 3 and 5, layer 1. */
+    private static void askForTwo(Rig rig) {
+        Flight first = rig.pass(1, 0, 3);
+        Flight second = rig.pass(2, 0, 5);
+        rig.ask(second, 1, 1);
+        rig.ask(first, 1, 0);
+        rig.await(first, 0);
+        rig.await(second, 1);
+        rig.check(first, 1);
+        rig.check(second, 1);
     }
 
     @Test

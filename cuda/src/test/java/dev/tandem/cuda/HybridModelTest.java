@@ -217,8 +217,8 @@ class HybridModelTest {
                 }
             }
             Profile profile = executor.profile("8 multiprocessors");
-            assertThat(profile.stageOverhead()).isPositive();
-            assertThat(profile.tripOverhead()).isPositive();
+            assertThat(profile.stageOverhead()).as(profile.format()).isPositive();
+            assertThat(profile.tripOverhead()).as(profile.format()).isPositive();
             assertThat(profile.cpuAttention()).isNotEmpty();
         }
     }
@@ -239,7 +239,7 @@ class HybridModelTest {
     }
 
     private static Strategy.Options options(Budget budget, TierRules rules) {
-        return new Strategy.Options(budget, Preemption.SWAP, rules, true, 0, false, 0, new Strategy.InFlight(64, 1024, false), 64);
+        return new Strategy.Options(budget, Preemption.SWAP, rules, true, false, 0, false, 0, new Strategy.InFlight(64, 1024, false), 64);
     }
 
     @ParameterizedTest

@@ -7,11 +7,16 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 import java.util.BitSet;
+import java.util.List;
 import java.util.Optional;
 
-/** Which cores a thread may run on: {@code sched_getaffinity} and {@code sched_setaffinity} where they exist (Linux). */
+/**
+ * Which cores the process may use and a thread does: {@code sched_getaffinity} and {@code sched_setaffinity} where they exist (Linux).
+ * A thread begins with the cores of the one that starts it, carriers of virtual threads too, which whoever wakes a virtual thread may start.
+ */
 public final class ThreadAffinity {
     private static final int SET_BYTES = 128;
+    private static final int CALLER = 0;
     private static final FunctionDescriptor SIGNATURE = FunctionDescriptor.of(
             ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.ADDRESS);
     private static final Optional<MethodHandle> GET = find("sched_getaffinity");
@@ -24,33 +29,41 @@ public final class ThreadAffinity {
         return linker.defaultLookup().find(name).map(symbol -> linker.downcallHandle(symbol, SIGNATURE));
     }
 
-    /** Cores this thread may use; empty where the system does not say. */
+    /** Cores this process may use, whatever its threads are bound to but the first; empty where the system does not say. */
     public static BitSet allowed() {
         if (GET.isEmpty()) {
             return new BitSet();
         }
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment set = arena.allocate(SET_BYTES);
-            int result = call(GET.get(), set);
+            int result = call(GET.get(), (int) ProcessHandle.current().pid(), set);
             return result < 0 ? new BitSet() : BitSet.valueOf(set.toArray(ValueLayout.JAVA_BYTE));
         }
     }
 
     /** Binds the calling thread to one core; false where that is not possible. */
     public static boolean pin(int core) {
+        return pin(List.of(core));
+    }
+
+    /** Likewise to some cores. */
+    public static boolean pin(List<Integer> cores) {
         if (SET.isEmpty()) {
             return false;
         }
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment set = arena.allocate(SET_BYTES);
-            set.set(ValueLayout.JAVA_BYTE, core / 8, (byte) (1 << core % 8));
-            return call(SET.get(), set) == 0;
+            BitSet mask = new BitSet();
+            cores.forEach(mask::set);
+            byte[] bytes = mask.toByteArray();
+            MemorySegment.copy(bytes, 0, set, ValueLayout.JAVA_BYTE, 0, bytes.length);
+            return call(SET.get(), CALLER, set) == 0;
         }
     }
 
-    private static int call(MethodHandle handle, MemorySegment set) {
+    private static int call(MethodHandle handle, int thread, MemorySegment set) {
         try {
-            return (int) handle.invokeExact(0, (long) SET_BYTES, set);
+            return (int) handle.invokeExact(thread, (long) SET_BYTES, set);
         } catch (RuntimeException | Error e) {
             throw e;
         } catch (Throwable e) {

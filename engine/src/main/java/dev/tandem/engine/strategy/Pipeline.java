@@ -8,6 +8,7 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.schedule.StepDraft.Row;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
 import java.util.List;
@@ -15,12 +16,13 @@ import java.util.List;
 /**
  * The two-batch schedule of NEO §3.2, steps 1 to 5. Batch 0: prefills, GPU decodes and a few CPU decodes; batch 1: most
  * CPU decodes. Kept for every CPU row that is added: {@code T_ca1 <= T_l0} and {@code T_ca0 <= T_l1 + T_ga0}, and what handing
- * over costs ({@link StepPredictor#hides}).
+ * over costs ({@link StepPredictor#hides}); but not for rows that the GPU may wait for.
  *
  * @param chunked whether prompts may be cut; the paper's are whole
+ * @param hidesAll whether every CPU row hides, as the paper's do; else the GPU waits for some more where that raises the step's rate
  * @param gpuKv whether KV may stay on the GPU; without, it is FastDecode+ (NEO §5.1)
  */
-record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean gpuKv) {
+record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean hidesAll, boolean gpuKv) {
     /** Share of a linear stage's time from which the CPU is not idle behind it. */
     private static final double BUSY = 0.5;
     /**
@@ -52,8 +54,11 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
         if (gpuKv) {
             queue.sort(WAITED_LONGEST);
         }
-        cpuDecodes(draft, queue);
+        List<Sequence> left = cpuDecodes(draft, queue);
         reducePrefills(draft);
+        if (!hidesAll) {
+            waitFor(draft, left);
+        }
         boolean cpu = draft.load(0).cpuRows() + draft.load(1).cpuRows() > 0;
         draft.shape(cpu ? Shape.PIPELINE : Shape.GPU_ONLY);
         return draft;
@@ -83,21 +88,54 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
      * Step 4. A row goes to batch 1 while its attention there hides behind batch 0's linear stage, else to batch 0 while
      * it hides there, else it waits for the next iteration. When nothing else would run, one row goes regardless:
      * otherwise a host without a GPU side would never begin.
+     *
+     * @return those that wait
      */
-    private void cpuDecodes(StepDraft draft, List<Sequence> queue) {
+    private List<Sequence> cpuDecodes(StepDraft draft, List<Sequence> queue) {
         Load zero = draft.load(0);
         Load one = draft.load(1);
+        List<Sequence> left = new ArrayList<>();
+        boolean room = true;
         for (Sequence sequence : queue) {
-            if (!HostTier.canGrow(draft, sequence)) {
+            if (!room) {
+                left.add(sequence);
+            } else if (!HostTier.canGrow(draft, sequence)) {
                 continue;
-            }
-            if (predictor.hidesInOne(zero, one, sequence.length())) {
+            } else if (predictor.hidesInOne(zero, one, sequence.length())) {
                 draft.add(1, sequence, 1, KvReader.CPU_FROM_HOST);
             } else if (zero.rows() == 0 || predictor.hidesInZero(zero, one, sequence.length())) {
                 draft.add(0, sequence, 1, KvReader.CPU_FROM_HOST);
-            } else if (!predictor.hidesInOne(zero, one, 1) && !predictor.hidesInZero(zero, one, 1)) {
+            } else {
+                left.add(sequence);
+                room = predictor.hidesInOne(zero, one, 1) || predictor.hidesInZero(zero, one, 1);
+            }
+        }
+        return left;
+    }
+
+    /**
+     * Not in the paper: rows beside those that hide, to either batch, while each raises the requests that a second brings. Where few rows hide,
+     * what the GPU waits for one more costs less than half a step does.
+     */
+    private void waitFor(StepDraft draft, List<Sequence> left) {
+        Load zero = draft.load(0);
+        Load one = draft.load(1);
+        if (zero.cpuRows() + one.cpuRows() == 0) {
+            return;
+        }
+        double rate = (zero.requests() + one.requests()) / predictor.pipeline(zero, one);
+        for (Sequence sequence : left) {
+            if (!HostTier.canGrow(draft, sequence)) {
+                continue;
+            }
+            double inZero = predictor.pipelineWith(zero, one, 0, sequence.length());
+            double inOne = predictor.pipelineWith(zero, one, 1, sequence.length());
+            double raised = (zero.requests() + one.requests() + 1) / Math.min(inZero, inOne);
+            if (raised <= rate) {
                 return;
             }
+            draft.add(inOne <= inZero ? 1 : 0, sequence, 1, KvReader.CPU_FROM_HOST);
+            rate = raised;
         }
     }
 

@@ -66,6 +66,20 @@ public final class StepPredictor {
                 + cost.layers() * layer(stages(zero, one), cpuAttention(zero), cpuAttention(one));
     }
 
+    /** Likewise, with a host row of so much context more in one of the batches. */
+    double pipelineWith(Load zero, Load one, int batch, int context) {
+        double cpu0 = batch == 0 ? cpuAttentionWith(zero, context) : cpuAttention(zero);
+        double cpu1 = batch == 1 ? cpuAttentionWith(one, context) : cpuAttention(one);
+        return ends(zero.rows() + one.rows() + 1, zero.outputs() + one.outputs() + 1)
+                + cost.layers() * layer(stagesWith(zero, one, batch), cpu0, cpu1);
+    }
+
+    /** With a host row more in one of the batches. */
+    private Stages stagesWith(Load zero, Load one, int batch) {
+        return stages(
+                cost.linear(zero.rows() + 1 - batch), cost.linear(one.rows() + batch) + gpuAttention(zero) + gpuAttention(one));
+    }
+
     private Stages stages(Load zero, Load one) {
         return stages(linear(zero), linear(one) + gpuAttention(zero) + gpuAttention(one));
     }
@@ -88,14 +102,14 @@ public final class StepPredictor {
 
     /** Whether a host row of so much context more in batch 0 leaves its condition true, and makes a layer no longer. */
     boolean hidesInZero(Load zero, Load one, int context) {
-        Stages stages = stages(cost.linear(zero.rows() + 1), linear(one) + gpuAttention(zero) + gpuAttention(one));
+        Stages stages = stagesWith(zero, one, 0);
         double cpu0 = cpuAttentionWith(zero, context);
         return stages.hideZero(cpu0) && stages.cpuKeepsUp(cpu0, cpuAttention(one));
     }
 
     /** Likewise in batch 1. */
     boolean hidesInOne(Load zero, Load one, int context) {
-        Stages stages = stages(linear(zero), cost.linear(one.rows() + 1) + gpuAttention(zero) + gpuAttention(one));
+        Stages stages = stagesWith(zero, one, 1);
         double cpu1 = cpuAttentionWith(one, context);
         return stages.hideOne(cpu1) && stages.cpuKeepsUp(cpuAttention(zero), cpu1);
     }

@@ -64,6 +64,7 @@ public enum Strategy {
      * The options that the papers leave open.
      *
      * @param chunkedPrefill whether {@code neo}, {@code apex} and {@code async-overlap} cut prompts; the papers do not
+     * @param hidesAll whether all CPU rows of two sub-batches hide behind the GPU's work, as in NEO
      * @param apexLeastCpuRatio CPU requests for each GPU request below which {@code apex} leaves the CPU alone (§4.2: 8)
      * @param inFlight limits of the executor
      * @param ridingRows of the executor, 0 to compute prompts at once
@@ -74,6 +75,7 @@ public enum Strategy {
             Preemption preemption,
             TierRules rules,
             boolean chunkedPrefill,
+            boolean hidesAll,
             double apexLeastCpuRatio,
             boolean apexCohort,
             int overtakes,
@@ -81,7 +83,7 @@ public enum Strategy {
             int ridingRows) {
         /** As in the papers. */
         public static Options of(Budget budget) {
-            return new Options(budget, Preemption.SWAP, TierRules.neutral(), false, 0, true, 0, InFlight.UNLIMITED, 0);
+            return new Options(budget, Preemption.SWAP, TierRules.neutral(), false, true, 0, true, 0, InFlight.UNLIMITED, 0);
         }
 
         public Options {
@@ -141,7 +143,7 @@ public enum Strategy {
     }
 
     private static Pipeline pipeline(Options options, CostModel cost, boolean gpuKv) {
-        return new Pipeline(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), gpuKv);
+        return new Pipeline(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), options.hidesAll() || !gpuKv, gpuKv);
     }
 
     private static AsyncOverlap async(Options options, CostModel cost, boolean cohort) {

@@ -25,7 +25,7 @@ class ApexTest {
 
     private static Apex apex(double leastCpuRatio, Strategy.InFlight inFlight) {
         var options = new Strategy.Options(
-                BUDGET, Preemption.SWAP, TierRules.neutral(), false, leastCpuRatio, true, 0, inFlight, 0);
+                BUDGET, Preemption.SWAP, TierRules.neutral(), false, true, leastCpuRatio, true, 0, inFlight, 0);
         return (Apex) Strategy.APEX.policy(options, TestProfile.model());
     }
 

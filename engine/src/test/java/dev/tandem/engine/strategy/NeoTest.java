@@ -20,7 +20,7 @@ class NeoTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
 
     private static Pipeline pipeline(Budget budget, TierRules rules) {
-        return new Pipeline(budget, new StepPredictor(TestProfile.model(), true, 0), rules, false, true);
+        return new Pipeline(budget, new StepPredictor(TestProfile.model(), true, 0), rules, false, true, true);
     }
 
     private static Asymmetric steps1To5(Scene scene) {
@@ -116,7 +116,7 @@ class NeoTest {
         scene.host(60);
         scene.host(60);
         scene.waiting(399);
-        Pipeline cut = new Pipeline(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), true, true);
+        Pipeline cut = new Pipeline(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), true, true, true);
         assertThat(Scene.text(cut.draft(scene.state))).isEqualTo("[r0 r3+397lands] [r1cpu r2cpu]");
     }
 
@@ -141,12 +141,12 @@ class NeoTest {
             scene.host(39);
         }
         StepPredictor near = new StepPredictor(TestProfile.withStages(3, 4), true, 0);
-        StepDraft draft = new Pipeline(BUDGET, near, TierRules.neutral(), false, true).draft(scene.state);
+        StepDraft draft = new Pipeline(BUDGET, near, TierRules.neutral(), false, true, true).draft(scene.state);
         assertThat(Scene.text(draft)).isEqualTo("[r0] [r1cpu r2cpu r3cpu]");
         assertThat(near.of(draft)).isCloseTo(52.18, within(1e-6));
         StepPredictor far = new StepPredictor(TestProfile.withStages(3, 7), true, 0);
         assertThat(far.of(draft)).as("T_ca1 = 11.7 behind 9").isCloseTo(52.18 + 2 * 2.7, within(1e-6));
-        assertThat(Scene.text(new Pipeline(BUDGET, far, TierRules.neutral(), false, true).draft(scene.state)))
+        assertThat(Scene.text(new Pipeline(BUDGET, far, TierRules.neutral(), false, true, true).draft(scene.state)))
                 .isEqualTo("[r0 r3cpu] [r1cpu r2cpu]");
         StepPredictor beyond = new StepPredictor(TestProfile.withStages(3, 20), true, 0);
         assertThat(beyond.of(draft)).as("11.7 and 4 more; batch 0 has no way to go").isCloseTo(52.18 + 2 * 15.7, within(1e-6));
@@ -162,11 +162,37 @@ class NeoTest {
             scene.host(52);
         }
         StepPredictor stages = new StepPredictor(TestProfile.withStages(3, 0), true, 0);
-        StepDraft draft = new Pipeline(BUDGET, stages, TierRules.neutral(), false, true).draft(scene.state);
+        StepDraft draft = new Pipeline(BUDGET, stages, TierRules.neutral(), false, true, true).draft(scene.state);
         assertThat(Scene.text(draft)).isEqualTo("[r0 r4cpu r5cpu] [r1cpu r2cpu r3cpu]");
         assertThat(stages.of(draft)).isCloseTo(52.18, within(1e-6));
         StepPredictor shorter = new StepPredictor(TestProfile.withStages(2, 0), true, 0);
         assertThat(shorter.of(draft)).as("26 of the CPU, 24.09 of the GPU").isCloseTo(52, within(1e-6));
+    }
+
+    @Test
+    void theGpuWaitsForRowsThatRaiseTheRate() {
+        // r1 hides behind T_l0 = 10, r2 behind T_l1 + T_ga0 = 10.09: 3 requests in 2 * 20.09. r3 makes batch 0's way 10 + 12 = 22, in batch 1 it would
+        // be 22.09: 4 in 44. r4 there leaves the CPU 24 to do: 5 in 48. r5 would make that 30: 6 in 60
+        Scene scene = new Scene(3, 200, BUDGET).limit(80);
+        scene.gpu(9);
+        for (int i = 0; i < 5; i++) {
+            scene.host(60);
+        }
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2cpu] [r1cpu]");
+        StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
+        StepDraft draft = new Pipeline(BUDGET, predictor, TierRules.neutral(), false, false, true).draft(scene.state);
+        assertThat(Scene.text(draft)).isEqualTo("[r0 r2cpu r3cpu] [r1cpu r4cpu]");
+        assertThat(predictor.of(draft)).isCloseTo(48, within(1e-6));
+    }
+
+    @Test
+    void theGpuWaitsForNobodyWhereNoneHides() {
+        Scene scene = new Scene(3, 200, BUDGET).limit(200);
+        scene.gpu(9);
+        scene.host(120);
+        StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
+        Pipeline pipeline = new Pipeline(BUDGET, predictor, TierRules.neutral(), false, false, true);
+        assertThat(scene.draft(new Asymmetric("asymmetric", pipeline))).isEqualTo("[r0]");
     }
 
     @Test
@@ -250,7 +276,7 @@ class NeoTest {
     void fastDecodePlusKeepsNoKvOnTheGpu() {
         Scene scene = new Scene(50, 200, BUDGET).limit(100);
         Pipeline pipeline = new Pipeline(
-                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, false);
+                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, false);
         scene.gpu(9);
         scene.host(30);
         scene.waiting(120);
@@ -263,7 +289,7 @@ class NeoTest {
         // without a prompt r0 goes regardless: T_l0 + T_ca0 = 10 + 30; beside it batch 1 hides T_l0 = 10, and the CPU has 40 in all
         Scene scene = new Scene(50, 200, BUDGET).limit(400);
         Pipeline pipeline = new Pipeline(
-                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, false);
+                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, false);
         scene.host(300);
         scene.host(90);
         scene.host(30);

@@ -29,7 +29,7 @@ class OtherStrategiesTest {
 
     private static Policy ruled(Strategy strategy, TierRules rules) {
         return strategy.policy(
-                new Strategy.Options(BUDGET, Preemption.SWAP, rules, false, 0, true, 0, InFlight.UNLIMITED, 0), TestProfile.model());
+                new Strategy.Options(BUDGET, Preemption.SWAP, rules, false, true, 0, true, 0, InFlight.UNLIMITED, 0), TestProfile.model());
     }
 
     @Test
@@ -128,7 +128,7 @@ class OtherStrategiesTest {
     @Test
     void promptsThatFitTheGpuAreComputedAtOnceWhateverTheHostCouldTake() {
         Strategy.Options options = new Strategy.Options(
-                BUDGET, Preemption.SWAP, TierRules.neutral(), true, 0, false, 0, new Strategy.InFlight(8, 64, false), 16);
+                BUDGET, Preemption.SWAP, TierRules.neutral(), true, true, 0, false, 0, new Strategy.InFlight(8, 64, false), 16);
         Policy policy = Strategy.ASYNC_OVERLAP.policy(options, TestProfile.withCpu(100));
         Scene scene = new Scene(200, 200, BUDGET).limit(400);
         for (int i = 0; i < 9; i++) {
@@ -175,7 +175,7 @@ class OtherStrategiesTest {
     void promptsLandInChunks() {
         Budget small = new Budget(400, 20, 10);
         Policy policy = Strategy.ASYNC_OVERLAP.policy(
-                new Strategy.Options(small, Preemption.SWAP, TierRules.neutral(), true, 0, true, 0, InFlight.UNLIMITED, 0), TestProfile.model());
+                new Strategy.Options(small, Preemption.SWAP, TierRules.neutral(), true, true, 0, true, 0, InFlight.UNLIMITED, 0), TestProfile.model());
         Scene scene = new Scene(3, 200, small).limit(100);
         scene.gpu(9);
         scene.host(20);
@@ -297,7 +297,7 @@ class OtherStrategiesTest {
         ExecutorLimits none = new ExecutorLimits(10, 1000, 4, 4, 500, 0, 64, 2, 8, true, 8, 100, true, 0);
         assertThatThrownBy(() -> Strategy.NEO.check(none, 100)).hasMessageContaining("raise --host-kv");
         assertThatThrownBy(() -> new TierRules(LatencyTargets.NONE, -1, 0)).hasMessageContaining("--rotate-after -1");
-        assertThatThrownBy(() -> new Strategy.Options(BUDGET, Preemption.SWAP, TierRules.neutral(), false, Double.NaN, true, 0, InFlight.UNLIMITED, 0))
+        assertThatThrownBy(() -> new Strategy.Options(BUDGET, Preemption.SWAP, TierRules.neutral(), false, true, Double.NaN, true, 0, InFlight.UNLIMITED, 0))
                 .hasMessageContaining("--apex-least-cpu-ratio NaN");
     }
 }
