@@ -36,6 +36,8 @@ final class CudaForward implements AutoCloseable {
     private static final int PART_THREADS = 256;
     /** Thread blocks a multiprocessor that wait for host rows: a quarter of what it holds, so that those that send them fit. */
     private static final int COLLECTORS = 4;
+    /** Host rows of a sub-batch that the rotation itself writes over the link: 24 KB each of a model with 32 heads. */
+    private static final int SENT_BY_ROTATION = 8;
 
     private final Device device;
     private final Kernels kernels;
@@ -282,9 +284,14 @@ final class CudaForward implements AutoCloseable {
 
     /** Enqueues what comes after the layers. */
     void end(Stream stream, List<Pass> passes, boolean courier) {
-        if (courier || passes.stream().anyMatch(pass -> pass.extent().hostRows() > 0)) {
+        if (courier || passes.stream().anyMatch(pass -> departs(pass.extent()))) {
             stream.waitFor(carried);
         }
+    }
+
+    /** Whether host rows have a kernel of their own to depart by, beside the step's, which wait for fewer. */
+    private static boolean departs(Extent extent) {
+        return extent.hostRows() > SENT_BY_ROTATION;
     }
 
     /** Moves KV before a layer's K and V are stored, or, after the last one's attention, what is left. */
@@ -327,7 +334,7 @@ final class CudaForward implements AutoCloseable {
     private void store(Stream stream, Pass pass, int index, int layer) {
         Extent extent = pass.extent();
         rotate(stream, activations(index), pass.step(), extent, layer, extent.has(Part.PRODUCTS) ? linear.qkvSplits(extent.rows()) : 0);
-        if (extent.hostRows() > 0) {
+        if (departs(extent)) {
             stream.record(left);
             link.waitFor(left);
             kernels.depart.launch(link, extent.hostRows(), 1, pass.step().header(), pass.step().slots(), flights, layer);
@@ -341,7 +348,7 @@ final class CudaForward implements AutoCloseable {
         attend(stream, a, pass.step(), extent, layer, carries);
         if (extent.hostRows() > 0) {
             kernels.collect.launch(
-                    stream, Math.min(extent.hostRows(), multiprocessors * COLLECTORS), 1, pass.step().header(), pass.step().slots(), flights, layer, index * config.layers() + layer,
+                    stream, Math.min(extent.hostRows(), multiprocessors * COLLECTORS) + 1, 1, pass.step().header(), pass.step().slots(), flights, layer, index * config.layers() + layer,
                     a.attended().address());
         }
     }
@@ -439,7 +446,8 @@ final class CudaForward implements AutoCloseable {
                 stream, extent.rows() + (extent.slots() > 0 ? 1 : 0), Kernels.ropeBlocks(shape), linear.partials(), splits, extent.rows(), a.qkv().address(), layer.qkvBias(),
                 layer.queryNorm(), layer.keyNorm(), epsilon, a.angles().address(), step.slots(), a.queries().address(),
                 blocks + index * layerBytes, gpuBlocks, pools.stagingShift(index), extent.firstSlot(), flights, index,
-                extent.slots() > 0 ? extent.rows() : Integer.MAX_VALUE);
+                extent.slots() > 0 ? extent.rows() : Integer.MAX_VALUE,
+                departs(extent) || extent.hostRows() == 0 ? 0L : step.header());
     }
 
     /** @param carries whether a block carries rows in flight over the link, where no courier does */

@@ -23,7 +23,7 @@ import java.util.List;
  *
  * <p>Nobody waits: a layer takes what has arrived when it comes by, the courier what is ready, workers what is there
  * ({@link FlightRings}). Rows that pass all layers within their step use the same numbers and memory, with rings of their own:
- * the step asks by {@code depart} and waits in {@code collect}.
+ * the step asks by {@code rope_store}, or {@code depart} where they are many, and waits in {@code collect}.
  *
  * <p>Owned by: the executor.
  */
@@ -55,6 +55,7 @@ final class FlightDeck implements AutoCloseable {
         DeviceBuffer stamps = buffer(device, 8L * (layers + 1), "times of layers");
         DeviceBuffer waits = buffer(device, 8L * 4 * layers, "times of waits");
         DeviceBuffer counters = buffer(device, 8L * (2 * layers + 4), "ring counters");
+        DeviceBuffer sentWarps = buffer(device, 4L * MOST, "parts of rows that have been sent");
         PinnedBuffer taskRing = pinned(device, 8L * MOST, "the ring of attention tasks");
         PinnedBuffer readyRing = pinned(device, 8L * MOST, "the ring of attention results");
         PinnedBuffer sent = pinned(device, (long) MOST * rowBytes, "q, k and v of rows in flight");
@@ -75,7 +76,7 @@ final class FlightDeck implements AutoCloseable {
             incoming.address(), departures.address(), arrivals.address(), counters.address(), counters.address() + 8L * layers,
             counters.address() + 16L * layers, taskRing.address(), readyRing.address(), sent.address(), results.address(), MOST - 1,
             stamps.address(), asked.address(), answered.address(), answered.address() + 8L * MOST, waits.address(),
-            patienceNanos
+            patienceNanos, sentWarps.address()
         };
         try (PinnedBuffer staging = device.pinned(8L * addresses.length, "addresses")) {
             MemorySegment.copy(addresses, 0, staging.memory(), JAVA_LONG, 0, addresses.length);
@@ -89,6 +90,7 @@ final class FlightDeck implements AutoCloseable {
             stream.fill(arrivals, 0);
             stream.fill(incoming, 0);
             stream.fill(waits, 0);
+            stream.fill(sentWarps, 0);
             stream.synchronise();
         }
     }

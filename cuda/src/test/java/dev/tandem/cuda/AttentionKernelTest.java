@@ -110,7 +110,7 @@ class AttentionKernelTest {
             rig.kernels.ropeStore.launch(
                     rig.stream, rows, Kernels.ropeBlocks(shape), partials, splits, rows, product, bias, address(queryNorm), address(keyNorm), 1e-5f,
                     angles, rig.put(slots).address(), queries.address(), cache.address(), Integer.MAX_VALUE, 0,
-                    Integer.MAX_VALUE, 0L, 0, Integer.MAX_VALUE);
+                    Integer.MAX_VALUE, 0L, 0, Integer.MAX_VALUE, 0L);
             float[] q = rig.halves(queries, rows * shape.queries());
             float[] kv = rig.halves(cache, (int) (blocks * shape.blockBytes() / 2));
             for (int row = 0; row < rows; row++) {

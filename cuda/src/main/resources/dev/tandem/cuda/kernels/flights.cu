@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(COURIER_WARPS * 32, 3) courier(Flig
     }
 }
 
-// Rows that the CPU attends to while their step waits: q, k and v of row blockIdx.x go to the host, then its task.
+// Rows that the CPU attends to while their step waits, where they are many: q, k and v of row blockIdx.x go to the host, then its task.
 extern "C" __global__ void __launch_bounds__(128) depart(const int *header, const int *slots, Flights *flights, int layer) {
     const HostRows *rows = hostRows(header);
     const int EIGHTS = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
@@ -32,10 +32,7 @@ extern "C" __global__ void __launch_bounds__(128) depart(const int *header, cons
     for (int i = threadIdx.x; i < EIGHTS; i += 128) to[i] = __ldcg(from + i);
     __threadfence_system();
     __syncthreads();
-    if (threadIdx.x == 0) {
-        wide number = rows->base + (wide)layer * rows->all + rows->offset + blockIdx.x;
-        flights->asked[number & flights->ringMask] = (number + 1) << 24 | (wide)layer << 16 | flight;
-    }
+    if (threadIdx.x == 0) ask(flights, rows, blockIdx.x, flight, layer);
 }
 
 // What was written before the value is seen by whoever is told of it
@@ -55,25 +52,37 @@ __device__ __forceinline__ void awaitAnswer(const Flights *flights, int flight, 
 }
 
 // The other way: waits for each row's attention, unless the host has given up, and brings it to attended [rows][HEADS][HEAD_WIDTH].
+// Looking for it needs nothing of the kernels before, so it begins beside them; the last block says when they have ended.
 // The grid may be smaller than the rows: `depart`, which may come later, needs room beside blocks that wait. So do not let the
 // next kernels in before all is there: they would take that room. at: sub-batch * layers + layer
 extern "C" __global__ void __launch_bounds__(128) collect(const int *header, const int *slots, const Flights *flights, int layer, int at, half16 *attended) {
-    dependencyWait();
     const HostRows *rows = hostRows(header);
-    const int EIGHTS = HEAD_DIM / 8;
-    if (blockIdx.x == 0 && threadIdx.x == 0) flights->waits[2 * at] = nanos();
-    for (int i = blockIdx.x; i < rows->count; i += gridDim.x) {
+    const int EIGHTS = HEAD_DIM / 8, PIECES = HEADS * EIGHTS, MINE = (PIECES + 127) / 128;
+    int blocks = gridDim.x - 1;
+    if (blockIdx.x == blocks) {
+        dependentsLaunch();
+        dependencyWait();
+        if (threadIdx.x == 0) flights->waits[2 * at] = nanos();
+        return;
+    }
+    for (int i = blockIdx.x; i < rows->count; i += blocks) {
         int row = rows->first + i, flight = hostFlight(slots[row]);
         if (threadIdx.x == 0) awaitAnswer(flights, flight, rows->base + (wide)layer * rows->all + rows->offset + i + 1);
         __syncthreads();
-        if (i + gridDim.x >= rows->count) dependentsLaunch();
         const uint4 *from = (const uint4 *)(flights->results + (size_t)flight * HEADS * HEAD_DIM);
+        uint4 v[MINE];
+#pragma unroll
+        for (int j = 0; j < MINE; j++)
+            if (j * 128 + threadIdx.x < PIECES)
+                asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                    : "=r"(v[j].x), "=r"(v[j].y), "=r"(v[j].z), "=r"(v[j].w) : "l"(from + j * 128 + threadIdx.x));
+        if (i == blockIdx.x) dependencyWait();
+        if (i + blocks >= rows->count) dependentsLaunch();
         half16 *to = attended + (size_t)row * HEADS * HEAD_WIDTH;
-#pragma unroll 4
-        for (int j = threadIdx.x; j < HEADS * EIGHTS; j += 128) {
-            uint4 v;
-            asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from + j));
-            *(uint4 *)(to + j / EIGHTS * HEAD_WIDTH + j % EIGHTS * 8) = v;
+#pragma unroll
+        for (int j = 0; j < MINE; j++) {
+            int piece = j * 128 + threadIdx.x;
+            if (piece < PIECES) *(uint4 *)(to + piece / EIGHTS * HEAD_WIDTH + piece % EIGHTS * 8) = v[j];
         }
         if (i == rows->count - 1 && threadIdx.x == 0) flights->waits[2 * at + 1] = nanos();
     }

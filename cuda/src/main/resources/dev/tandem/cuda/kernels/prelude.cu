@@ -173,18 +173,23 @@ struct Flights {
     const half16 *results;    // [flights][HEADS][HEAD_DIM]
     int ringMask;             // of all rings
     wide *stamps;             // [layers + 1] when each layer's attention began, and when the step reported
-    // pinned host memory, of rows that pass all layers in their step: `depart` asks for their attention, `collect` waits for it
+    // pinned host memory, of rows that pass all layers in their step: `rope_store` or `depart` asks for their attention, `collect` waits for it
     volatile wide *asked;     // ring of (number + 1) << 24 | layer << 16 | flight
     volatile wide *answered;  // [flights] number + 1 of the last answer
     volatile int *givenUp;    // not 0: nobody answers any more
     wide *waits;              // [2 sub-batches][layers][2] when `collect` began to wait, and when all was there
     wide patience;            // nanoseconds that `collect` waits for a row
+    int *sentWarps;           // [flights] warps of `rope_store` that have sent their part of a row
 };
 
 // Host rows of a sub-batch, as its header says: `count` rows from `first` on. Their tasks of a layer are numbered from
 // base + layer * all + offset on, where `all` are those of the step's sub-batches together.
 struct HostRows { int first, count, all, offset; wide base; };
 __device__ __forceinline__ const HostRows *hostRows(const int *header) { return (const HostRows *)(header + 8); }
+__device__ __forceinline__ void ask(const Flights *flights, const HostRows *rows, int i, int flight, int layer) {
+    wide number = rows->base + (wide)layer * rows->all + rows->offset + i;
+    flights->asked[number & flights->ringMask] = (number + 1) << 24 | (wide)layer << 16 | flight;
+}
 // a row's slot says which flight's numbers it uses
 __device__ __forceinline__ int hostFlight(int slot) { return slot < -1 ? -2 - slot : -1; }
 

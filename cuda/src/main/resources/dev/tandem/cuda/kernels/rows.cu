@@ -211,6 +211,18 @@ template <int EVEN, int ODD> __device__ __forceinline__ void storeTokens(half16 
     for (int d = HEAD_DIM + lane * ROTATED; d < HEAD_WIDTH; d += HEAD_LANES * ROTATED) store(d, Some(), Some());
 }
 
+// The warp of this thread of a host row has written its part to pinned memory; with the last one's the row's task goes to the host.
+__device__ __forceinline__ void warpSent(const Flights *flights, const HostRows *rows, int row, int flight, int layer, int thread) {
+    const int THREADS = (HEADS + 2 * KV_HEADS) * HEAD_LANES, WARPS = (THREADS + 31) / 32;
+    int inWarp = min(32, THREADS - thread / 32 * 32);
+    __threadfence_system();
+    __syncwarp(inWarp == 32 ? ~0u : (1u << inWarp) - 1);
+    if (thread % 32 || atomicAdd(flights->sentWarps + flight, 1) < WARPS - 1) return;
+    flights->sentWarps[flight] = 0;
+    __threadfence_system();
+    ask(flights, rows, row - rows->first, flight, layer);
+}
+
 // q, k and v of a row: sum of partials (splits > 0) or the finished product, bias, norm of q and k heads, rotation.
 // q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere); blocks
 // from poolBlocks on are staging, stagingShift blocks further. q, k and v of rows in flight go to `flights`; so do those of rows
@@ -219,7 +231,7 @@ template <int EVEN, int ODD> __device__ __forceinline__ void storeTokens(half16 
 extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows, const half16 *product,
         const float *bias, const float *queryNorm, const float *keyNorm, float epsilon, const float2 *angles,
         const int *slots, half16 *queries, half16 *blocks, int poolBlocks, int stagingShift, int firstSlot, const Flights *flights, int layer,
-        int rows) {
+        int rows, const int *header) {
     dependentsLaunch();
     int row = blockIdx.x, thread = blockIdx.y * 128 + threadIdx.x, head = thread / HEAD_LANES, lane = thread % HEAD_LANES;
     // the courier beside this fills what it reads: no need to wait for the product
@@ -266,7 +278,10 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
     }
     int passing = flight >= 0 ? flight : hostFlight(slot);
     if (passing >= 0) {
-        storeHead(flights->outgoing + ((size_t)passing * (HEADS + 2 * KV_HEADS) + head) * HEAD_DIM, lane, HEAD_DIM, mine);
+        bool sends = header && flight < 0;
+        half16 *to = sends ? flights->sent : flights->outgoing;
+        storeHead(to + ((size_t)passing * (HEADS + 2 * KV_HEADS) + head) * HEAD_DIM, lane, HEAD_DIM, mine);
+        if (sends) warpSent(flights, hostRows(header), row, passing, layer, thread);
         return;
     }
     if (isQuery) {
