@@ -1,4 +1,5 @@
 #define COURIER_WARPS 8
+#define FEW_ROWS 8
 
 // Carries rows in flight beside a step's kernels. One thread block, until the last layer's attention, which the embedding and
 // that layer mark. So few registers that two blocks of decode attention have room beside it.
@@ -52,7 +53,8 @@ __device__ __forceinline__ void awaitAnswer(const Flights *flights, int flight, 
 }
 
 // The other way: waits for each row's attention, unless the host has given up, and brings it to attended [rows][HEADS][HEAD_WIDTH].
-// Looking for it needs nothing of the kernels before, so it begins beside them; the last block says when they have ended.
+// Looking for it needs nothing of the kernels before, so for few rows it begins beside them (many looking over the link all the time would
+// slow them); the last block says when they have ended.
 // The grid may be smaller than the rows: `depart`, which may come later, needs room beside blocks that wait. So do not let the
 // next kernels in before all is there: they would take that room. at: sub-batch * layers + layer
 extern "C" __global__ void __launch_bounds__(128) collect(const int *header, const int *slots, const Flights *flights, int layer, int at, half16 *attended) {
@@ -65,6 +67,7 @@ extern "C" __global__ void __launch_bounds__(128) collect(const int *header, con
         if (threadIdx.x == 0) flights->waits[2 * at] = nanos();
         return;
     }
+    if (rows->count > FEW_ROWS) dependencyWait();
     for (int i = blockIdx.x; i < rows->count; i += blocks) {
         int row = rows->first + i, flight = hostFlight(slots[row]);
         if (threadIdx.x == 0) awaitAnswer(flights, flight, rows->base + (wide)layer * rows->all + rows->offset + i + 1);
