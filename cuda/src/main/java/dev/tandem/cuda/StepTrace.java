@@ -62,9 +62,9 @@ final class StepTrace implements AutoCloseable {
             int pass = turn % launched.passes();
             int layer = turn / launched.passes();
             long at = layers + 1 + 2L * (pass * layers + layer);
-            waits.add(
-                    Timeline.Kind.GPU_WAIT, times.getAtIndex(JAVA_LONG, at) + shift, times.getAtIndex(JAVA_LONG, at + 1) + shift,
-                    Timeline.place(layer, pass));
+            long began = times.getAtIndex(JAVA_LONG, at) + shift;
+            long ended = times.getAtIndex(JAVA_LONG, at + 1) + shift; // by another thread block's look at the clock
+            waits.add(Timeline.Kind.GPU_WAIT, began, Math.max(began, ended), Timeline.place(layer, pass));
         }
     }
 
