@@ -37,7 +37,7 @@ final class FlightRings {
     private static final long NO_ENTRY = -1;
     /** Some two for each worker: those who share a row end at about the same time. */
     private static final int MOST_PARTS = 32;
-    /** Parts as small as that begin too often for the rows that are not the last to wait. */
+    /** Of a row that another waits behind: a part's beginning costs, and the other keeps all workers busy. */
     private static final int LARGE_PARTS = 16;
     /** The GPU keeps none of a row in flight: the engine adjusts its logits when it lands. */
     private static final int NO_ADJUSTMENTS = -1;

@@ -23,6 +23,11 @@ class NeoTest {
         return new Pipeline(budget, new StepPredictor(TestProfile.model(), true, 0), rules, false, true, true);
     }
 
+    private static Asymmetric waitingForRows() {
+        StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
+        return new Asymmetric("asymmetric", new Pipeline(BUDGET, predictor, TierRules.neutral(), false, false, true));
+    }
+
     private static Asymmetric steps1To5(Scene scene) {
         return new Asymmetric("asymmetric", pipeline(scene.budget(), TierRules.neutral()));
     }
@@ -179,10 +184,9 @@ class NeoTest {
             scene.host(60);
         }
         assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2cpu] [r1cpu]");
-        StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
-        StepDraft draft = new Pipeline(BUDGET, predictor, TierRules.neutral(), false, false, true).draft(scene.state);
+        StepDraft draft = waitingForRows().draft(scene.state, new Decision());
         assertThat(Scene.text(draft)).isEqualTo("[r0 r2cpu r3cpu] [r1cpu r4cpu]");
-        assertThat(predictor.of(draft)).isCloseTo(48, within(1e-6));
+        assertThat(new StepPredictor(TestProfile.model(), true, 0).of(draft)).isCloseTo(48, within(1e-6));
     }
 
     @Test
@@ -190,9 +194,7 @@ class NeoTest {
         Scene scene = new Scene(3, 200, BUDGET).limit(200);
         scene.gpu(9);
         scene.host(120);
-        StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
-        Pipeline pipeline = new Pipeline(BUDGET, predictor, TierRules.neutral(), false, false, true);
-        assertThat(scene.draft(new Asymmetric("asymmetric", pipeline))).isEqualTo("[r0]");
+        assertThat(scene.draft(waitingForRows())).isEqualTo("[r0]");
     }
 
     @Test
