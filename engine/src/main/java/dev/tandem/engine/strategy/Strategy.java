@@ -123,7 +123,7 @@ public enum Strategy {
             case FASTDECODE_PLUS -> new Asymmetric(flag, pipeline(options, cost, false));
             case ASYMMETRIC -> new Asymmetric(flag, pipeline(options, cost, true));
             case ASYNC_OVERLAP -> async(options, cost, false);
-            case NEO -> new Neo(pipeline(options, cost, true), paper(cost));
+            case NEO -> neo(options, cost);
             case APEX -> apex(options, cost, gpuOnly);
         };
     }
@@ -134,7 +134,15 @@ public enum Strategy {
         Policy rules = new Apex(
                 options.budget(), paper(cost), pipeline(options, cost, true), async, gpuOnly, options.apexLeastCpuRatio(),
                 options.inFlight().finish());
-        return options.apexCohort() ? rules : new Contest(rules, async, async::landing, paper(cost), Contest.Limits.DEFAULT);
+        if (options.apexCohort()) {
+            return rules;
+        }
+        Policy lingering = new Lingering(rules, neo(options, cost));
+        return new Contest(lingering, async, async::landing, paper(cost), Contest.Limits.DEFAULT);
+    }
+
+    private static Neo neo(Options options, CostModel cost) {
+        return new Neo(pipeline(options, cost, true), paper(cost));
     }
 
     /** The papers' predictor: tiers overlap, swaps are free. */

@@ -1,0 +1,49 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
+
+/**
+ * Rules that choose between the pipeline and async overlap step by step, slow to leave the pipeline. Rows that enter async overlap in a single
+ * step keep the pipeline waiting until they are through, a layer a step. So until the rules have wanted to leave for some steps in a row,
+ * the step is what NEO would make of it.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class Lingering implements Policy {
+    /** Of 4 to 128 none was better on {@code t4-class}; 32 cost {@code a10g-class} 1000/400 a hundredth, 8 nothing (simulated). */
+    static final int PATIENCE = 8;
+
+    private final Policy rules;
+    private final Policy neo;
+    /** Steps in a row that the rules would have had async overlap. */
+    private int refused = PATIENCE;
+
+    Lingering(Policy rules, Policy neo) {
+        this.rules = rules;
+        this.neo = neo;
+    }
+
+    @Override
+    public StepDraft draft(SchedulerState state, Decision why) {
+        StepDraft draft = rules.draft(state, why);
+        if (draft.shape() == Shape.PIPELINE) {
+            refused = 0;
+        }
+        if (draft.shape() != Shape.ASYNC || refused >= PATIENCE || !state.inFlight().isEmpty()) {
+            return draft;
+        }
+        refused++;
+        StepDraft stays = neo.draft(state, why);
+        why.because("apex: the pipeline is left after %d steps, of which this is number %d; %s", PATIENCE, refused, why.reason());
+        return stays;
+    }
+
+    @Override
+    public void completed(StepDraft draft, double achieved) {
+        rules.completed(draft, achieved);
+    }
+}
