@@ -96,6 +96,11 @@ final class CudaForward implements AutoCloseable {
             return new Extent(rows, sampled, decodes, tiles, slots, hostRows, some);
         }
 
+        /** What kernels do not read from the step's inputs: they do that of how many host rows there are, while these are few. */
+        Extent alike() {
+            return new Extent(rows, sampled, decodes, tiles, slots, hostRows == 0 ? 0 : Math.max(hostRows, SENT_BY_ROTATION), parts);
+        }
+
         Extent sampledOnly() {
             return new Extent(sampled, sampled, decodes, tiles, slots, hostRows, parts);
         }
@@ -290,7 +295,7 @@ final class CudaForward implements AutoCloseable {
     }
 
     /** Whether host rows have a kernel of their own to depart by, beside the step's, which wait for fewer. */
-    private static boolean departs(Extent extent) {
+    static boolean departs(Extent extent) {
         return extent.hostRows() > SENT_BY_ROTATION;
     }
 

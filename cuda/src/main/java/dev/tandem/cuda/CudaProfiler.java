@@ -285,11 +285,11 @@ final class CudaProfiler {
             }
             workers.wake();
             List<StepBuffer> inputs = List.of(prompts, second);
-            double waiting = timer.hostRows(decodes, inputs, rows, true, () -> rings.promise((long) batches * layers), REPEATS);
+            double waiting = timer.hostRows(inputs, rows, true, () -> rings.promise((long) batches * layers), REPEATS);
             if (rings.hasGivenUp()) {
                 throw new CudaException(HostRows.IN_VAIN);
             }
-            double passing = timer.hostRows(decodes, inputs, rows, false, () -> 0, REPEATS);
+            double passing = timer.hostRows(inputs, rows, false, () -> 0, REPEATS);
             return Math.max(0, waiting - passing) / 1e3 / layers;
         } finally {
             rows.forEach(rings::end);

@@ -12,7 +12,7 @@ import java.util.List;
 /**
  * Steps of few rows as CUDA graphs: one for each bucket of row counts. Those of decode steps are captured at the start, those
  * with slots or prompt tokens when they are first needed: some milliseconds, once. Steps in which prompts land have one for each layer but
- * the last.
+ * the last; steps of few rows that wait for some of them have one when their shape has come up before.
  *
  * <p>Owned by: engine thread.
  */
@@ -25,6 +25,12 @@ final class Replays implements AutoCloseable {
     /** Graphs that are kept. One takes about half a MiB of GPU memory with 32 layers; what those of a landing step take together was not measured. */
     private static final int MOST_STEPS = 256;
     private static final int MOST_LANDING_STEPS = 64;
+    private static final int MOST_WAITING_STEPS = 64;
+    /** Rows of a sub-batch: where there are more, numbers of rows seldom repeat. They are not filled up, for the samples of two sub-batches lie side by side. */
+    private static final int MOST_WAITING_ROWS = 16;
+    /** Shapes that are counted, and how often one has come up that gets a graph. */
+    private static final int MOST_SHAPES = 1024;
+    private static final int REPEATS = 3;
 
     /**
      * What a graph is made for. Rows, samples and tiles that a step lacks are filled up.
@@ -34,6 +40,14 @@ final class Replays implements AutoCloseable {
      */
     record Key(int rows, int sampled, int tiles, int slots, Moving moving) {}
 
+    /** Likewise for a step that waits for host rows. */
+    private record Waiting(List<Extent> passes, Moving moving) {}
+
+    /** How often a shape has come up. */
+    private static final class Count {
+        int steps;
+    }
+
     private final Stream stream;
     private final CudaForward forward;
     private final StepBuffer inputs;
@@ -42,6 +56,8 @@ final class Replays implements AutoCloseable {
     private final Recent<Key, Graph> graphs;
     /** All layers but the last, of steps in which prompts land. */
     private final Recent<Key, List<Graph>> layers;
+    private final Recent<Waiting, Graph> waiting;
+    private final Recent<Waiting, Count> shapes;
 
     /** @param inputs of every step that is replayed */
     Replays(Stream stream, CudaForward forward, StepBuffer inputs, KvPools pools, ModelShape shape) {
@@ -52,6 +68,8 @@ final class Replays implements AutoCloseable {
         this.shape = shape;
         this.graphs = new Recent<>(MOST_STEPS, stream::synchronise, Graph::close);
         this.layers = new Recent<>(MOST_LANDING_STEPS, stream::synchronise, some -> some.forEach(Graph::close));
+        this.waiting = new Recent<>(MOST_WAITING_STEPS, stream::synchronise, Graph::close);
+        this.shapes = new Recent<>(MOST_SHAPES, () -> {}, count -> {});
     }
 
     static int roundUp(int rows) {
@@ -124,6 +142,32 @@ final class Replays implements AutoCloseable {
         return captured;
     }
 
+    /** A step of whatever rows, some of which it may wait for: kernel by kernel, unless it has few and as many as others had. */
+    void launch(List<Pass> passes) {
+        if (passes.stream().allMatch(pass -> mayRepeat(pass.extent()))) {
+            Waiting shape = new Waiting(passes.stream().map(pass -> pass.extent().alike()).toList(), pools.moving());
+            if (++shapes.get(shape, any -> new Count()).steps >= REPEATS) {
+                stream.launch(waiting.get(shape, wanted -> stream.capture(() -> run(alike(passes)))));
+                return;
+            }
+        }
+        run(passes);
+    }
+
+    private static boolean mayRepeat(Extent extent) {
+        return extent.rows() <= MOST_WAITING_ROWS && extent.tiles() == 0 && extent.slots() == 0 && !CudaForward.departs(extent);
+    }
+
+    private static List<Pass> alike(List<Pass> passes) {
+        return passes.stream().map(pass -> new Pass(pass.step(), pass.extent().alike())).toList();
+    }
+
+    private void run(List<Pass> passes) {
+        pools.begin(stream);
+        forward.run(stream, passes);
+        pools.end(stream);
+    }
+
     private static Extent extent(Key key) {
         return new Extent(key.rows(), key.sampled(), true, key.tiles(), key.slots());
     }
@@ -137,16 +181,13 @@ final class Replays implements AutoCloseable {
 
     /** Made, when there is none, of what the step at hand moves. */
     private Graph graph(Key wanted) {
-        return graphs.get(wanted, key -> stream.capture(() -> {
-            pools.begin(stream);
-            forward.run(stream, inputs, extent(key));
-            pools.end(stream);
-        }));
+        return graphs.get(wanted, key -> stream.capture(() -> run(List.of(new Pass(inputs, extent(key))))));
     }
 
     @Override
     public void close() {
         graphs.clear();
         layers.clear();
+        waiting.clear();
     }
 }

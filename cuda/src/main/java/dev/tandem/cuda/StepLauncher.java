@@ -16,8 +16,7 @@ import java.util.Optional;
 import java.util.function.Consumer;
 
 /**
- * Puts plans into inputs and enqueues their kernels: steps of few rows that wait for nobody as graphs, one a layer where prompts
- * land, others kernel by kernel.
+ * Puts plans into inputs and enqueues their kernels: steps of few rows as graphs, one a layer where prompts land, others kernel by kernel.
  *
  * <p>Owned by: engine thread.
  */
@@ -49,8 +48,8 @@ final class StepLauncher {
         ONE_GRAPH,
         /** Prompts land. */
         GRAPH_A_LAYER,
-        /** Many rows, two sub-batches, or rows that the CPU attends to while the step waits. */
-        KERNEL_BY_KERNEL
+        /** Many rows, two sub-batches, or rows that the CPU attends to while the step waits: a graph where the same rows come up again, else kernel by kernel. */
+        PASSES
     }
 
     /**
@@ -100,9 +99,9 @@ final class StepLauncher {
         Launched launched = switch (way) {
             case ONE_GRAPH -> replay(plan, batches.getFirst(), rows, slots, replays::launch);
             case GRAPH_A_LAYER -> replay(plan, batches.getFirst(), rows, slots, replays::launchLanding);
-            case KERNEL_BY_KERNEL -> passes(plan, batches, slots, waiting);
+            case PASSES -> passes(plan, batches, slots, waiting);
         };
-        StepBuffer step = way == Way.KERNEL_BY_KERNEL ? inputs.first() : inputs.graph();
+        StepBuffer step = way == Way.PASSES ? inputs.first() : inputs.graph();
         int samples = launched.firstSlotSample() + slots;
         choose(step, slots, samples, report);
         if (samples > 0) {
@@ -130,7 +129,7 @@ final class StepLauncher {
     /** How a step of these chunks is enqueued. */
     Way way(List<List<Chunk>> batches) {
         if (batches.size() > 1) {
-            return Way.KERNEL_BY_KERNEL;
+            return Way.PASSES;
         }
         int rows = 0;
         boolean lands = false;
@@ -138,11 +137,11 @@ final class StepLauncher {
             rows += chunk.rows();
             lands |= chunk.reader() == KvReader.GPU_WHILE_LANDING;
             if (chunk.reader() != KvReader.GPU_FROM_GPU && chunk.reader() != KvReader.GPU_WHILE_LANDING) {
-                return Way.KERNEL_BY_KERNEL;
+                return Way.PASSES;
             }
         }
         if (rows > inputs.graphRows()) {
-            return Way.KERNEL_BY_KERNEL;
+            return Way.PASSES;
         }
         return lands ? Way.GRAPH_A_LAYER : Way.ONE_GRAPH;
     }
@@ -205,9 +204,7 @@ final class StepLauncher {
         List<Optional<TokenSampler.Draw>> draws = draws(inputs.first(), sampled);
         pools.upload(stream);
         passes.forEach(pass -> pass.step().upload(stream));
-        pools.begin(stream);
-        forward.run(stream, passes);
-        pools.end(stream);
+        replays.launch(passes);
         return new Launched(sampled, draws, sampled.size(), slots, waiting > 0 ? passes.size() : 0);
     }
 

@@ -34,8 +34,6 @@ public final class StepTimer implements AutoCloseable {
     private static final int CHOICE_REPEATS = 3;
     private static final int CHOICE_ROUNDS = 5;
     private static final float LONG_MILLIS = 200;
-    /** Decode steps that take longer than Java needs to enqueue one step kernel by kernel, even before that is compiled. */
-    private static final int STEPS_AHEAD = 8;
 
     private final Stream stream;
     private final CudaForward forward;
@@ -221,34 +219,31 @@ public final class StepTimer implements AutoCloseable {
     }
 
     /**
-     * The layers of a step of sub-batches of one host row each, in milliseconds; kernel by kernel, as such steps run, but enqueued while the
-     * GPU is still at other steps: how fast Java enqueues them, compiled or not, does not count.
+     * The layers of a step of sub-batches of one host row each, in milliseconds.
      *
-     * @param ahead inputs of those other steps
      * @param waits whether the step waits for their attention
      * @param tasks gives each run the number of its first task
      */
-    double hostRows(StepBuffer ahead, List<StepBuffer> inputs, List<Flight> rows, boolean waits, LongSupplier tasks, int repeats) {
+    double hostRows(List<StepBuffer> inputs, List<Flight> rows, boolean waits, LongSupplier tasks, int repeats) {
         int waiting = waits ? 1 : 0;
-        Runnable step = () -> {
+        List<Pass> passes = inputs.subList(0, rows.size()).stream().map(input -> new Pass(input, new Extent(1, 0, false, 0, 0, waiting))).toList();
+        Runnable fill = () -> {
             long first = tasks.getAsLong();
-            List<Pass> passes = new ArrayList<>();
             for (int i = 0; i < rows.size(); i++) {
                 StepBuffer input = inputs.get(i);
                 input.clear();
                 input.hostRow(0, 0, 0, rows.get(i));
                 input.hostRows(0, waiting, waiting * rows.size(), waiting * i, first);
                 input.upload(stream);
-                passes.add(new Pass(input, new Extent(1, 0, false, 0, 0, waiting)));
             }
-            forward.run(stream, passes);
         };
-        try (Busy busy = keepBusy(ahead)) {
+        fill.run();
+        forward.run(stream, passes); // nothing is loaded while a graph is captured
+        try (Graph graph = stream.capture(() -> forward.run(stream, passes))) {
+            stream.synchronise();
             return median(repeats, () -> {
-                for (int i = 0; i < STEPS_AHEAD; i++) {
-                    stream.launch(busy.graph);
-                }
-                return once(step, Thread::onSpinWait);
+                fill.run();
+                return once(() -> stream.launch(graph), Thread::onSpinWait);
             });
         }
     }
