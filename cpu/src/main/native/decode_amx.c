@@ -41,13 +41,15 @@ struct __attribute__((aligned(64))) working {
 
 /*
  * What is prefetched while a block is computed: the 16 KiB after those in use, four pages side by side. The memory's own
- * prefetchers follow one stream a page; four of them bring a third more than one.
+ * prefetchers follow one stream a page; four of them bring a third more than one. A block with few tokens has fewer products
+ * for as many bytes, so each earns more. Of its K all is brought: of rows of 256 bytes, some lines take longer than all.
  */
 struct stream {
     const char *begin, *end, *next;
     long done;  /* bytes of the block that have been prefetched for, by tiles */
     int credit; /* 1024ths of a tile that are due */
-    int tile, row; /* credit that a tile product earns, and a row's softmax, so that the memory never rests */
+    int key, value, row; /* credit that a tile product of K earns, one of V, and a row's softmax, so that the memory never rests */
+    int pages;  /* of V, of 16 tokens each, that are wanted; for heads of 128, whose K and V are 16 KiB each */
 };
 
 /* 0 when the kernel lets this process use tiles. */
@@ -67,22 +69,27 @@ static void configure(int rows) {
     _tile_loadconfig(&c);
 }
 
-static inline void ahead(struct stream *s) {
-    const char *from = s->begin + s->done / AHEAD * AHEAD + AHEAD;
+static inline void ahead(struct stream *s, int whole) {
+    long at = s->done / AHEAD * AHEAD + AHEAD;
+    const char *from = s->begin + at;
     long line = s->done % AHEAD / 1024 * 4;
+    int pages = 4;
     s->done += 1024;
     if (from >= s->end) {
         if (!s->next)
             return;
         from = s->next + (from - s->end);
+    } else if (!whole && at / AHEAD % 2) {
+        pages = s->pages;
     }
-    for (int i = 0; i < 16; i++)
-        _mm_prefetch(from + i % 4 * PAGE + (line + i / 4) * 64, _MM_HINT_T0);
+    for (int i = 0; i < 4; i++)
+        for (int page = 0; page < pages; page++)
+            _mm_prefetch(from + page * PAGE + (line + i) * 64, _MM_HINT_T0);
 }
 
-static inline void earn(struct stream *s, int credit) {
+static inline void earn(struct stream *s, int credit, int whole) {
     for (s->credit += credit; s->credit >= 1024; s->credit -= 1024)
-        ahead(s);
+        ahead(s, whole);
 }
 
 /* 2^x by a polynomial of degree 5, relative error below 3e-7. */
@@ -100,7 +107,7 @@ static inline __m512 power(__m512 x) {
 }
 
 /* Scores of a block for one KV head, of as many groups of 16 tokens as there are: [group][64]. */
-static inline void scores(const uint16_t *q, const char *k, int key_dims, int groups, float *out, struct stream *s) {
+static inline void scores(const uint16_t *q, const char *k, int key_dims, int groups, float *out, struct stream *s, int whole) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -110,21 +117,21 @@ static inline void scores(const uint16_t *q, const char *k, int key_dims, int gr
         _tile_loadd(4, q + dim, key_dims * 2);
         _tile_loadd(6, rows, ROW);
         _tile_dpbf16ps(0, 4, 6);
-        earn(s, s->tile);
+        earn(s, s->key, whole);
         if (groups > 1) {
             _tile_loadd(7, rows + 64, ROW);
             _tile_dpbf16ps(1, 4, 7);
-            earn(s, s->tile);
+            earn(s, s->key, whole);
         }
         if (groups > 2) {
             _tile_loadd(6, rows + 128, ROW);
             _tile_dpbf16ps(2, 4, 6);
-            earn(s, s->tile);
+            earn(s, s->key, whole);
         }
         if (groups > 3) {
             _tile_loadd(7, rows + 192, ROW);
             _tile_dpbf16ps(3, 4, 7);
-            earn(s, s->tile);
+            earn(s, s->key, whole);
         }
     }
     _tile_stored(0, out, TOKENS * 4);
@@ -172,7 +179,7 @@ static inline void soften(
 
 /* Four tiles of dims at once; fewer at the end of a head size that is no multiple of 64. */
 static inline void weigh(
-        const struct working *w, const char *v, int tokens, int width, float *weighted, int head_dim, struct stream *s) {
+        const struct working *w, const char *v, int tokens, int width, float *weighted, int head_dim, struct stream *s, int whole) {
     long stride = (long)head_dim * 4;
     int row = head_dim * 4;
     _tile_loadd(0, weighted, stride);
@@ -186,24 +193,24 @@ static inline void weigh(
         _tile_loadd(6, rows, row);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(0, 5, 6);
-        earn(s, s->tile);
+        earn(s, s->value, whole);
         if (width > 16) {
             _tile_loadd(7, rows + 64, row);
             _tile_dpbf16ps(1, 4, 7);
             _tile_dpbf16ps(1, 5, 7);
-            earn(s, s->tile);
+            earn(s, s->value, whole);
         }
         if (width > 32) {
             _tile_loadd(6, rows + 128, row);
             _tile_dpbf16ps(2, 4, 6);
             _tile_dpbf16ps(2, 5, 6);
-            earn(s, s->tile);
+            earn(s, s->value, whole);
         }
         if (width > 48) {
             _tile_loadd(7, rows + 192, row);
             _tile_dpbf16ps(3, 4, 7);
             _tile_dpbf16ps(3, 5, 7);
-            earn(s, s->tile);
+            earn(s, s->value, whole);
         }
     }
     _tile_stored(0, weighted, stride);
@@ -224,11 +231,46 @@ static inline void append_value(char *v, const uint16_t *from, int head_dim, int
         memcpy(to + 4 * i, from + i, 2);
 }
 
+/* All heads of a block. whole: the stream's pages are four, which makes the loops shorter */
+static inline void attend(
+        const struct task *t, struct working *w, const char *block, int tokens, int appends, struct stream *s, int whole) {
+    long key_bytes = (long)t->key_dims * TOKENS * 2;
+    long head_bytes = key_bytes + (long)t->head_dim * TOKENS * 2;
+    for (int kv = 0; kv < t->kv_heads; kv++) {
+        const char *k = block + kv * head_bytes;
+        int head = kv * t->group;
+        float *weighted = t->weighted + (long)head * t->head_dim;
+        if (appends)
+            append_key((char *)k, t->k + (long)kv * t->head_dim, t->head_dim, tokens - 1);
+        scores(t->q + (long)head * t->key_dims, k, t->key_dims, (tokens + 15) / 16, w->scores, s, whole);
+        for (int r = 0; r < t->group; r++) {
+            earn(s, s->row, whole);
+            soften(w->scores + r * TOKENS, tokens, t->scale, t->max + head + r, t->sum + head + r,
+                   weighted + (long)r * t->head_dim, t->head_dim, w->high + r * TOKENS, w->low + r * TOKENS);
+        }
+        if (appends)
+            append_value((char *)k + key_bytes, t->v + (long)kv * t->head_dim, t->head_dim, tokens - 1);
+        for (int dim = 0; dim < t->head_dim; dim += 64) {
+            int width = t->head_dim - dim < 64 ? t->head_dim - dim : 64;
+            weigh(w, k + key_bytes + dim * 4, tokens, width, weighted + dim, t->head_dim, s, whole);
+        }
+    }
+}
+
+/* A block in which some product has nothing to do. Apart from the others, whose loops it would make longer. */
+static __attribute__((noinline)) void attend_few(
+        const struct task *t, struct working *w, const char *block, int tokens, int appends, struct stream *s) {
+    int halves = (tokens + 31) / 32;
+    s->key = s->key * 4 / ((tokens + 15) / 16);
+    s->value = s->value * 2 / halves;
+    s->pages = t->head_dim == 128 ? 2 * halves : 4;
+    attend(t, w, block, tokens, appends, s, 0);
+}
+
 void tandem_amx_partial(const struct task *t) {
     struct working w;
     int heads = t->kv_heads * t->group;
-    long key_bytes = (long)t->key_dims * TOKENS * 2;
-    long head_bytes = key_bytes + (long)t->head_dim * TOKENS * 2;
+    long head_bytes = (long)(t->key_dims + t->head_dim) * TOKENS * 2;
     for (int i = 0; i < heads; i++) {
         t->max[i] = LEAST;
         t->sum[i] = 0;
@@ -236,32 +278,16 @@ void tandem_amx_partial(const struct task *t) {
     memset(t->weighted, 0, sizeof(float) * heads * t->head_dim);
     int tiles = (int)(head_bytes / 1024);
     int soft = t->group + 1 < tiles / 4 ? t->group + 1 : tiles / 4; /* measured: a softmax takes as long as a tile's lines */
+    int tile = (1024 * (tiles - soft) + tiles - 1) / tiles, row = 1024 * soft / t->group;
     configure(t->group);
     for (int b = t->first; b < t->last; b++) {
         const char *block = t->blocks[b];
-        int tokens = t->context - b * TOKENS < TOKENS ? t->context - b * TOKENS : TOKENS;
-        struct stream s = {block, block + t->kv_heads * head_bytes, b + 1 < t->last ? t->blocks[b + 1] : t->next, 0, 0,
-                           (1024 * (tiles - soft) + tiles - 1) / tiles, 1024 * soft / t->group};
-        for (int kv = 0; kv < t->kv_heads; kv++) {
-            const char *k = block + kv * head_bytes;
-            int head = kv * t->group;
-            float *weighted = t->weighted + (long)head * t->head_dim;
-            int appends = t->k && b + 1 == t->last;
-            if (appends)
-                append_key((char *)k, t->k + (long)kv * t->head_dim, t->head_dim, tokens - 1);
-            scores(t->q + (long)head * t->key_dims, k, t->key_dims, (tokens + 15) / 16, w.scores, &s);
-            for (int r = 0; r < t->group; r++) {
-                earn(&s, s.row);
-                soften(w.scores + r * TOKENS, tokens, t->scale, t->max + head + r, t->sum + head + r,
-                       weighted + (long)r * t->head_dim, t->head_dim, w.high + r * TOKENS, w.low + r * TOKENS);
-            }
-            if (appends)
-                append_value((char *)k + key_bytes, t->v + (long)kv * t->head_dim, t->head_dim, tokens - 1);
-            for (int dim = 0; dim < t->head_dim; dim += 64) {
-                int width = t->head_dim - dim < 64 ? t->head_dim - dim : 64;
-                weigh(&w, k + key_bytes + dim * 4, tokens, width, weighted + dim, t->head_dim, &s);
-            }
-        }
+        int tokens = t->context - b * TOKENS < TOKENS ? t->context - b * TOKENS : TOKENS, appends = t->k && b + 1 == t->last;
+        struct stream s = {block, block + t->kv_heads * head_bytes, b + 1 < t->last ? t->blocks[b + 1] : t->next, 0, 0, tile, tile, row, 4};
+        if (tokens > TOKENS - 16)
+            attend(t, &w, block, tokens, appends, &s, 1);
+        else
+            attend_few(t, &w, block, tokens, appends, &s);
     }
     _tile_release();
 }
