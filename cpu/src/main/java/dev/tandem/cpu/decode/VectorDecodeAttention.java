@@ -175,14 +175,13 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
     }
 
     /**
-     * Has a head's K and V of so many tokens asked for in pieces; V alone where tokens are few: K of those is in few lines of each row, with
-     * gaps between.
+     * Has a head's K, and V of so many tokens, asked for in pieces. K of few tokens is in few lines of each row: these alone take longer
+     * than all.
      *
      * @param k address of the head's K tile; 0: nothing
      */
     private void askFor(long k, int tokens, int pieces, Working w) {
-        long skipped = tokens > BlockFormat.TOKENS / 2 ? 0 : format.keyBytes();
-        w.ahead.over(k + skipped, k == 0 ? 0 : format.keyBytes() - skipped + format.valueBytes() * tokens / BlockFormat.TOKENS);
+        w.ahead.over(k, k == 0 ? 0 : format.keyBytes() + format.valueBytes() * tokens / BlockFormat.TOKENS);
         w.ahead.spread(pieces);
     }
 
