@@ -22,7 +22,7 @@ final class Replays implements AutoCloseable {
     private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160};
     /** Tiles of prompts in a graph's step beyond those of one long chunk. */
     private static final int MORE_TILES = 4;
-    /** Graphs that are kept. One takes about half a MiB of GPU memory with 32 layers; what those of a landing step take together was not measured. */
+    /** Graphs that are kept. One takes about half a MiB of GPU memory with 32 layers; what those of a landing step take together, or one of two sub-batches, was not measured. */
     private static final int MOST_STEPS = 256;
     private static final int MOST_LANDING_STEPS = 64;
     private static final int MOST_WAITING_STEPS = 64;

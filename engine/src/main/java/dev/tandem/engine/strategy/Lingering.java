@@ -8,8 +8,8 @@ import dev.tandem.engine.schedule.StepDraft;
 
 /**
  * Rules that choose between the pipeline and async overlap step by step, slow to leave the pipeline. Rows that enter async overlap in a single
- * step keep the pipeline waiting until they are through, a layer a step. So until the rules have wanted to leave for some steps in a row,
- * the step is what NEO would make of it.
+ * step keep the pipeline waiting until they are through, a layer a step. So until the rules have wanted to leave in some steps since they last
+ * had a pipeline, the step is what NEO would make of it.
  *
  * <p>Owned by: engine thread.
  */
@@ -19,7 +19,7 @@ final class Lingering implements Policy {
 
     private final Policy rules;
     private final Policy neo;
-    /** Steps in a row that the rules would have had async overlap. */
+    /** Steps in which the rules wanted async overlap, since they last had a pipeline. */
     private int refused = PATIENCE;
 
     Lingering(Policy rules, Policy neo) {

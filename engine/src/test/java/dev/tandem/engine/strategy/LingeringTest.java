@@ -44,7 +44,7 @@ class LingeringTest {
     }
 
     @Test
-    void thePipelineIsLeftAfterSomeStepsInARow() {
+    void thePipelineIsLeftAfterSomeSteps() {
         pipeline();
         for (int i = 1; i <= Lingering.PATIENCE; i++) {
             Decision why = new Decision();
@@ -63,6 +63,18 @@ class LingeringTest {
         }
         pipeline();
         for (int i = 1; i <= Lingering.PATIENCE; i++) {
+            assertThat(step()).isEqualTo(Shape.GPU_ONLY);
+        }
+        assertThat(step()).isEqualTo(Shape.ASYNC);
+    }
+
+    @Test
+    void aStepOfTheGpuAloneInBetweenDoesNot() {
+        pipeline();
+        for (int i = 1; i <= Lingering.PATIENCE; i++) {
+            wanted = Shape.GPU_ONLY;
+            step();
+            wanted = Shape.ASYNC;
             assertThat(step()).isEqualTo(Shape.GPU_ONLY);
         }
         assertThat(step()).isEqualTo(Shape.ASYNC);
