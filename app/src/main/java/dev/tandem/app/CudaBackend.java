@@ -51,7 +51,7 @@ final class CudaBackend {
         libraries.found().forEach(found -> log.println("library: " + found));
         log.println("kernels: " + (compiler.compiled() == 0 ? "all from the cache" : compiler.compiled() + " compiled for this GPU and model")
                 + "; decode steps " + (options.gpu.eager ? "kernel by kernel (--enforce-eager)" : "replayed from graphs"));
-        log.println("products of decode steps, measured: " + executor.products() + "; prompts ride in steps of up to " + limits.ridingRows() + " rows");
+        log.println(executor.products() + "; prompts ride in steps of up to " + limits.ridingRows() + " rows");
         log.println(executor.ledger());
         reportLosses(new ModelShape(config, type(options, config)), executor.device().capability(), log);
         int wanted = Math.min(options.maxModelLen.orElse(config.usableContext()), config.usableContext());

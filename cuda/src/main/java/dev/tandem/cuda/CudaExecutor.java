@@ -5,8 +5,10 @@ import dev.tandem.cuda.StepLauncher.Launched;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.ffi.CublasLt;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.KeptChoices;
 import dev.tandem.cuda.kernels.MatrixProducts;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
@@ -64,6 +66,8 @@ public final class CudaExecutor implements Executor {
     private static final int LEAST_WITH_BFLOAT16 = 80;
     /** Left for graphs and what the driver takes later. */
     private static final long RESERVE_BYTES = 512L << 20;
+    /** Kernels that are chosen among, or whose time counts in the choice. */
+    private static final List<String> PRODUCT_SOURCES = List.of("rows", "stream", "skinny", "broad", "many");
 
     private final CudaOptions options;
     private final Checkpoint checkpoint;
@@ -72,6 +76,7 @@ public final class CudaExecutor implements Executor {
     private final Device device;
     private final Stream stream;
     private final Kernels kernels;
+    private final KeptChoices choices;
     private final MatrixProducts products;
     private final CudaWeights weights;
     private final CudaForward forward;
@@ -132,7 +137,8 @@ public final class CudaExecutor implements Executor {
             long before = device.memory().free();
             stream = own(device.stream("steps"));
             kernels = own(new Kernels(device, shape, compiler));
-            products = own(new MatrixProducts(libraries.cublasLt(), device, shape.type()));
+            choices = KeptChoices.open(compiler.cache(), identity(libraries.cublasLt()));
+            products = own(new MatrixProducts(libraries.cublasLt(), device, shape.type(), choices));
             weights = own(new CudaWeights(device, stream, kernels, shape, checkpoint));
             int contextTokens = checkpoint.config().usableContext();
             int maxSequences = options.maxSequences();
@@ -178,9 +184,11 @@ public final class CudaExecutor implements Executor {
             chosen = own(new SampledTokens(device, stream, forward.choice().logits(), shape, sampled));
             long beforeGraphs = device.memory().free();
             warmUp();
-            timer.chooseMethods(decodeInputs);
-            timer.chooseManyRows(options.maxBatchTokens());
-            int riding = RidingRows.of(rows -> timer.products(decodeInputs, rows), graphRows);
+            timer.chooseMethods(decodeInputs, choices);
+            timer.chooseManyRows(options.maxBatchTokens(), choices);
+            int riding = Integer.parseInt(choices.of(
+                    "riding", () -> Integer.toString(RidingRows.of(rows -> timer.products(decodeInputs, rows), graphRows))));
+            choices.keep();
             limits = new ExecutorLimits(
                     checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
                     pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
@@ -207,6 +215,18 @@ public final class CudaExecutor implements Executor {
     private <T extends AutoCloseable> T own(T resource) {
         owned.push(resource);
         return resource;
+    }
+
+    /** All that decides which products are fastest, and which of them are measured. */
+    private String identity(CublasLt library) {
+        ModelConfig config = shape.config();
+        return String.format(
+                Locale.ROOT,
+                "%s, %d multiprocessors; driver for CUDA %d, cublasLt %d, kernels %s; %s, %d layers, %d wide, %d within, %d and %d heads of %d,"
+                        + " vocabulary %d; steps of up to %d rows, %d sequences, host tier %s",
+                device.name(), device.multiprocessors(), device.driverVersion(), library.version(), KernelCompiler.version(PRODUCT_SOURCES),
+                shape.type(), config.layers(), shape.hidden(), shape.intermediate(), config.heads(), config.kvHeads(), config.headDim(),
+                shape.vocabulary(), options.maxBatchTokens(), options.maxSequences(), options.attentionThreads() > 0);
     }
 
     /** Of one layer: a whole step of prompts may land. */
@@ -253,9 +273,9 @@ public final class CudaExecutor implements Executor {
         forward.activations().clear(stream);
     }
 
-    /** Which products decode steps use. */
+    /** Which products decode steps use, and since when. */
     public String products() {
-        return forward.linear().chosen();
+        return "products of decode steps, " + choices.origin() + ": " + forward.linear().chosen();
     }
 
     private int affordableBlocks(long used) {

@@ -9,6 +9,7 @@ import dev.tandem.cuda.device.Event;
 import dev.tandem.cuda.device.Graph;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.KeptChoices;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
@@ -60,38 +61,42 @@ public final class StepTimer implements AutoCloseable {
     public record StepTime(int rows, int context, double whole, double products, double attention, double rowWise) {}
 
     /**
-     * For each number of rows that has kernels of our own and fits {@code inputs}, takes the method whose products and activations of all layers
-     * need least time. Methods take turns and the least time of each counts: whatever disturbs a machine that has just
-     * begun, disturbs one round.
+     * For each number of rows that has kernels of our own and fits {@code inputs}, takes the method that was kept, else the one whose products
+     * and activations of all layers need least time.
      */
-    void chooseMethods(StepBuffer inputs) {
+    void chooseMethods(StepBuffer inputs, KeptChoices choices) {
         Linear linear = forward.linear();
         for (int rows : linear.choices()) {
             if (rows > inputs.rowCapacity()) {
                 break;
             }
-            int sampled = rows <= Kernels.SKINNY_ROWS ? rows : FEW_ROWS; // there may be no logits for more
-            Extent extent = new Extent(rows, sampled, true, 0, 0).only(LINEAR);
-            List<Method> methods = linear.available(rows);
-            List<Graph> graphs = new ArrayList<>();
-            for (Method method : methods) {
-                linear.choose(rows, method);
-                graphs.add(captured(inputs, extent));
-            }
-            double[] least = new double[methods.size()];
-            Arrays.fill(least, Double.MAX_VALUE);
-            for (int i = 0; i < CHOICE_ROUNDS * least.length; i++) {
-                int method = i % least.length;
-                least[method] = Math.min(least[method], once(() -> stream.launch(graphs.get(method)), Thread::onSpinWait));
-            }
-            graphs.forEach(Graph::close);
-            int best = IntStream.range(0, least.length).boxed().min(Comparator.comparingDouble(method -> least[method])).orElseThrow();
-            linear.choose(rows, methods.get(best));
+            linear.choose(rows, Method.valueOf(choices.of("products/" + rows, () -> fastest(inputs, rows).name())));
         }
     }
 
+    /** Methods take turns and the least time of each counts: whatever disturbs a machine that has just begun, disturbs one round. */
+    private Method fastest(StepBuffer inputs, int rows) {
+        Linear linear = forward.linear();
+        int sampled = rows <= Kernels.SKINNY_ROWS ? rows : FEW_ROWS; // there may be no logits for more
+        Extent extent = new Extent(rows, sampled, true, 0, 0).only(LINEAR);
+        List<Method> methods = linear.available(rows);
+        List<Graph> graphs = new ArrayList<>();
+        for (Method method : methods) {
+            linear.choose(rows, method);
+            graphs.add(captured(inputs, extent));
+        }
+        double[] least = new double[methods.size()];
+        Arrays.fill(least, Double.MAX_VALUE);
+        for (int i = 0; i < CHOICE_ROUNDS * least.length; i++) {
+            int method = i % least.length;
+            least[method] = Math.min(least[method], once(() -> stream.launch(graphs.get(method)), Thread::onSpinWait));
+        }
+        graphs.forEach(Graph::close);
+        return methods.get(IntStream.range(0, least.length).boxed().min(Comparator.comparingDouble(method -> least[method])).orElseThrow());
+    }
+
     /** For which numbers of rows, of up to {@code most}, gate, up and activation are one kernel's. */
-    void chooseManyRows(int most) {
+    void chooseManyRows(int most, KeptChoices choices) {
         Linear linear = forward.linear();
         if (!linear.many() || most < Linear.PAIR_ROWS) {
             return;
@@ -100,14 +105,24 @@ public final class StepTimer implements AutoCloseable {
         SortedMap<Integer, Double> together = new TreeMap<>();
         for (int rows = Linear.PAIR_ROWS; rows / 2 < most; rows *= 2) {
             int count = Math.min(rows, most);
-            for (int round = 0; round < CHOICE_REPEATS; round++) {
-                linear.choose(ManyRows.NEVER);
-                apart.merge(count, gateUp(count), Math::min);
-                linear.choose(ManyRows.ALWAYS);
-                together.merge(count, gateUp(count), Math::min);
-            }
+            String[] millis = choices.of("gate-up/" + count, () -> gateUpBothWays(count)).split(" ");
+            apart.put(count, Double.valueOf(millis[0]));
+            together.put(count, Double.valueOf(millis[1]));
         }
         linear.choose(ManyRows.of(apart, together, linear::manyTurns));
+    }
+
+    /** Milliseconds of either way, by turns, the least of each: apart, then together. */
+    private String gateUpBothWays(int rows) {
+        double apart = Double.MAX_VALUE;
+        double together = Double.MAX_VALUE;
+        for (int round = 0; round < CHOICE_REPEATS; round++) {
+            forward.linear().choose(ManyRows.NEVER);
+            apart = Math.min(apart, gateUp(rows));
+            forward.linear().choose(ManyRows.ALWAYS);
+            together = Math.min(together, gateUp(rows));
+        }
+        return apart + " " + together;
     }
 
     private double gateUp(int rows) {

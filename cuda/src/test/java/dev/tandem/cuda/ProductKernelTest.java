@@ -6,12 +6,15 @@ import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.TensorMap;
 import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.KeptChoices;
 import dev.tandem.cuda.kernels.MatrixProducts;
 import dev.tandem.cuda.kernels.MatrixProducts.Result;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
@@ -206,9 +209,24 @@ class ProductKernelTest {
 
     @ParameterizedTest
     @MethodSource("dev.tandem.cuda.KernelTest#shapes")
-    void libraryProducts(ModelShape shape) {
+    void libraryProducts(ModelShape shape, @TempDir Path folder) {
+        String name = "cublasLt/128x" + shape.hidden() + "x" + shape.queries() + "/WIDE_ADDED";
+        String broken = "ff".repeat(64);
+        KeptChoices measured = KeptChoices.open(folder, "a GPU");
+        libraryProducts(shape, measured);
+        assertThat(measured.find(name)).isPresent();
+        measured.keep();
+        KeptChoices kept = KeptChoices.open(folder, "a GPU");
+        libraryProducts(shape, kept);
+        assertThat(kept.origin()).as("nothing was measured again").startsWith("as kept");
+        kept.put(name, broken);
+        libraryProducts(shape, kept);
+        assertThat(kept.find(name)).as("no algorithm of the library, so measured again").isPresent().get().isNotEqualTo(broken);
+    }
+
+    private static void libraryProducts(ModelShape shape, KeptChoices choices) {
         try (GpuRig rig = new GpuRig(shape, SEED);
-                MatrixProducts products = new MatrixProducts(GpuRig.libraries().cublasLt(), rig.device, shape.type())) {
+                MatrixProducts products = new MatrixProducts(GpuRig.libraries().cublasLt(), rig.device, shape.type(), choices)) {
             int n = shape.hidden();
             int depth = shape.queries();
             int rows = 128;

@@ -20,6 +20,8 @@ public final class CublasLt {
     public static final int CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1;
     /** {@code cublasLtMatmulHeuristicResult_t}: algorithm (64), workspace size (8), state (4), waves (4), reserved (16). */
     public static final int HEURISTIC_RESULT_BYTES = 96;
+    public static final int ALGORITHM_BYTES = 64;
+    public static final int HEURISTIC_WORKSPACE_OFFSET = 64;
     public static final int HEURISTIC_STATE_OFFSET = 72;
 
     public final NativeFunction cublasLtCreate;
@@ -34,6 +36,8 @@ public final class CublasLt {
     public final NativeFunction cublasLtMatmulPreferenceSetAttribute;
     public final NativeFunction cublasLtMatmulPreferenceDestroy;
     public final NativeFunction cublasLtMatmulAlgoGetHeuristic;
+    public final NativeFunction cublasLtMatmulAlgoCheck;
+    private final NativeFunction cublasLtGetVersion;
 
     public CublasLt(SymbolLookup library) {
         NativeFunction.Namer namer = code -> "status";
@@ -58,5 +62,13 @@ public final class CublasLt {
         cublasLtMatmulAlgoGetHeuristic = new NativeFunction(
                 library, namer, "cublasLtMatmulAlgoGetHeuristic", ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS,
                 JAVA_INT, ADDRESS, ADDRESS);
+        cublasLtMatmulAlgoCheck = new NativeFunction(
+                library, namer, "cublasLtMatmulAlgoCheck", ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS);
+        cublasLtGetVersion = new NativeFunction(library, namer, "cublasLtGetVersion");
+    }
+
+    /** As the library counts: 130000 is 13.0.0. It answers with a {@code size_t}, whose lower half this is. */
+    public int version() {
+        return cublasLtGetVersion.code();
     }
 }

@@ -25,6 +25,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
 
 /**
  * Kernel sources to machine code for one compute capability. Results are kept on disk under the hash of source and options,
@@ -51,6 +52,17 @@ public final class KernelCompiler {
     public KernelCompiler(Supplier<Nvrtc> nvrtc, Path cache) {
         this.nvrtc = nvrtc;
         this.cache = cache;
+    }
+
+    /** Where compiled kernels are kept. */
+    public Path cache() {
+        return cache;
+    }
+
+    /** Changes when one of the sources does. */
+    public static String version(List<String> sources) {
+        String text = sources.stream().map(KernelCompiler::text).collect(Collectors.joining());
+        return HexFormat.of().formatHex(hash(text.getBytes(StandardCharsets.UTF_8)), 0, 8);
     }
 
     /** How many sources were compiled, rather than found in the cache. */
@@ -191,7 +203,7 @@ public final class KernelCompiler {
         }
     }
 
-    private static byte[] hash(byte[] bytes) {
+    static byte[] hash(byte[] bytes) {
         try {
             return MessageDigest.getInstance("SHA-256").digest(bytes);
         } catch (NoSuchAlgorithmException e) {

@@ -1,6 +1,7 @@
 package dev.tandem.cuda.kernels;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
@@ -17,15 +18,16 @@ import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
+import java.util.Optional;
 import java.util.stream.IntStream;
 
 /**
  * Products {@code out[rows][n] = x[rows][depth] weights[n][depth]^T (+ out)} by cublasLt. The algorithm of a shape is chosen
- * when the shape is first seen: by measuring the library's candidates when {@link #measure} was called for it, else the
- * library's first.
+ * when the shape is first seen: by measuring the library's candidates when {@link #measure} was called for it and no earlier start
+ * has, else the library's first.
  *
  * <p>Owned by: the executor's thread.
  */
@@ -50,7 +52,9 @@ public final class MatrixProducts implements AutoCloseable {
 
     private record Shape(int rows, int n, int depth, Result result) {}
 
-    private record Plan(MemorySegment description, MemorySegment a, MemorySegment b, MemorySegment c, MemorySegment algorithm) {}
+    private record Description(MemorySegment product, MemorySegment a, MemorySegment b, MemorySegment c) {}
+
+    private record Plan(Description description, MemorySegment algorithm) {}
 
     private final CublasLt library;
     private final Arena arena = Arena.ofShared();
@@ -62,8 +66,11 @@ public final class MatrixProducts implements AutoCloseable {
     private final MemorySegment zero = arena.allocateFrom(JAVA_FLOAT, 0f);
     private final int type;
     private final Map<Shape, Plan> plans = new HashMap<>();
+    private final KeptChoices choices;
 
-    public MatrixProducts(CublasLt library, Device device, DataType type) {
+    /** @param choices of this library, device and type */
+    public MatrixProducts(CublasLt library, Device device, DataType type, KeptChoices choices) {
+        this.choices = choices;
         this.library = library;
         this.device = device;
         this.type = type == DataType.BFLOAT16 ? CublasLt.CUDA_R_16BF : CublasLt.CUDA_R_16F;
@@ -83,21 +90,25 @@ public final class MatrixProducts implements AutoCloseable {
 
     /** Enqueues a product. */
     public void multiply(Stream stream, long weights, int n, int depth, long x, int rows, long out, Result result) {
-        Plan plan = plans.computeIfAbsent(new Shape(rows, n, depth, result), shape -> plan(shape, 0));
-        run(stream, plan, weights, x, out, result);
+        Plan plan = plans.computeIfAbsent(new Shape(rows, n, depth, result), shape -> {
+            Description description = describe(shape);
+            return new Plan(description, candidates(shape, description, 1).getFirst());
+        });
+        run(stream, plan.description(), plan.algorithm(), weights, x, out, result);
     }
 
-    private void run(Stream stream, Plan plan, long weights, long x, long out, Result result) {
+    private void run(
+            Stream stream, Description description, MemorySegment algorithm, long weights, long x, long out, Result result) {
         int code = library.cublasLtMatmul.code(
-                handle, plan.description(), one, weights, plan.a(), x, plan.b(), result == Result.WIDE_ADDED ? one : zero, out,
-                plan.c(), out, plan.c(), plan.algorithm(), workspace.address(), WORKSPACE_BYTES, stream.handle());
+                handle, description.product(), one, weights, description.a(), x, description.b(), result == Result.WIDE_ADDED ? one : zero,
+                out, description.c(), out, description.c(), algorithm, workspace.address(), WORKSPACE_BYTES, stream.handle());
         if (code != 0) {
             throw new CudaException("cublasLtMatmul failed with status " + code);
         }
     }
 
     /**
-     * Times the library's candidates for a shape on the given memory and keeps the fastest.
+     * Takes the algorithm that was kept for a shape, else times the library's candidates on the given memory and keeps the fastest.
      *
      * @param weights matrices of different layers, so that they are read from memory as in a step, not from the cache
      * @param x of few rows random values, as in a step
@@ -107,20 +118,34 @@ public final class MatrixProducts implements AutoCloseable {
         if (plans.containsKey(shape)) {
             return;
         }
-        List<Plan> candidates = IntStream.range(0, CANDIDATES).mapToObj(nth -> plan(shape, nth)).takeWhile(Objects::nonNull).toList();
-        if (candidates.isEmpty()) {
-            throw new CudaException("cublasLt has no algorithm for " + shape);
-        }
-        float[][] times = new float[candidates.size()][rows > MANY_ROWS ? 1 : ROUNDS];
+        Description description = describe(shape);
+        String name = "cublasLt/" + rows + "x" + n + "x" + depth + "/" + result;
+        MemorySegment algorithm = choices.find(name).flatMap(kept -> restored(description, kept)).orElseGet(() -> {
+            MemorySegment fastest = fastest(
+                    stream, candidates(shape, description, CANDIDATES), rows > MANY_ROWS ? 1 : ROUNDS,
+                    (candidate, matrix) -> run(stream, description, candidate, weights.get(matrix % weights.size()), x, out, result));
+            choices.put(name, HexFormat.of().formatHex(fastest.asSlice(0, CublasLt.ALGORITHM_BYTES).toArray(JAVA_BYTE)));
+            return fastest;
+        });
+        plans.put(shape, new Plan(description, algorithm));
+    }
+
+    /** Runs a candidate over one of the matrices. */
+    private interface Trial {
+        void run(MemorySegment candidate, int matrix);
+    }
+
+    private MemorySegment fastest(Stream stream, List<MemorySegment> candidates, int rounds, Trial trial) {
+        float[][] times = new float[candidates.size()][rounds];
         try (Event begin = device.event();
                 Event end = device.event()) {
             // loads the kernels
-            candidates.forEach(candidate -> run(stream, candidate, weights.getFirst(), x, out, result));
-            for (int round = 0; round < times[0].length; round++) {
+            candidates.forEach(candidate -> trial.run(candidate, 0));
+            for (int round = 0; round < rounds; round++) {
                 for (int candidate = 0; candidate < times.length; candidate++) {
                     stream.record(begin);
                     for (int repeat = 0; repeat < REPEATS; repeat++) {
-                        run(stream, candidates.get(candidate), weights.get(repeat % weights.size()), x, out, result);
+                        trial.run(candidates.get(candidate), repeat);
                     }
                     stream.record(end);
                     stream.synchronise();
@@ -128,8 +153,23 @@ public final class MatrixProducts implements AutoCloseable {
                 }
             }
         }
-        int best = IntStream.range(0, times.length).boxed().min(Comparator.comparingDouble(i -> median(times[i]))).orElseThrow();
-        plans.put(shape, candidates.get(best));
+        return candidates.get(
+                IntStream.range(0, times.length).boxed().min(Comparator.comparingDouble(i -> median(times[i]))).orElseThrow());
+    }
+
+    /** An algorithm that was kept; empty when it is not one that the library takes for this product. */
+    private Optional<MemorySegment> restored(Description description, String kept) {
+        if (kept.length() != 2 * CublasLt.ALGORITHM_BYTES) {
+            return Optional.empty();
+        }
+        MemorySegment algorithm = arena.allocate(CublasLt.ALGORITHM_BYTES, 8).copyFrom(MemorySegment.ofArray(HexFormat.of().parseHex(kept)));
+        MemorySegment checked = arena.allocate(CublasLt.HEURISTIC_RESULT_BYTES, 8);
+        int code = library.cublasLtMatmulAlgoCheck.code(
+                handle, description.product(), description.a(), description.b(), description.c(), description.c(), algorithm, checked);
+        boolean runs = code == 0
+                && checked.get(JAVA_INT, CublasLt.HEURISTIC_STATE_OFFSET) == 0
+                && checked.get(JAVA_LONG, CublasLt.HEURISTIC_WORKSPACE_OFFSET) <= WORKSPACE_BYTES;
+        return runs ? Optional.of(algorithm) : Optional.empty();
     }
 
     private static float median(float[] values) {
@@ -138,33 +178,37 @@ public final class MatrixProducts implements AutoCloseable {
         return sorted[sorted.length / 2];
     }
 
-    /** The library's nth algorithm for a shape; null when it has fewer. */
-    private Plan plan(Shape shape, int candidate) {
+    private Description describe(Shape shape) {
         MemorySegment word = arena.allocate(ADDRESS);
         library.cublasLtMatmulDescCreate.call(word, CublasLt.CUBLAS_COMPUTE_32F, CublasLt.CUDA_R_32F);
-        MemorySegment description = word.get(ADDRESS, 0);
+        MemorySegment product = word.get(ADDRESS, 0);
         // column-major, as the library sees it: out^T [n, rows] = (weights^T)^T x^T
-        set(description, CublasLt.CUBLASLT_MATMUL_DESC_TRANSA, CublasLt.CUBLAS_OP_T);
-        set(description, CublasLt.CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, device.multiprocessors());
-        MemorySegment a = layout(type, shape.depth(), shape.n(), shape.depth());
-        MemorySegment b = layout(type, shape.depth(), shape.rows(), shape.depth());
-        MemorySegment c = layout(shape.result() == Result.NARROW ? type : CublasLt.CUDA_R_32F, shape.n(), shape.rows(), shape.n());
-        MemorySegment results = arena.allocate((long) CublasLt.HEURISTIC_RESULT_BYTES * CANDIDATES, 8);
-        MemorySegment count = arena.allocate(JAVA_INT);
-        library.cublasLtMatmulAlgoGetHeuristic.call(
-                handle, description, a, b, c, c, preference, candidate + 1, results, count);
-        if (count.get(JAVA_INT, 0) <= candidate) {
-            if (candidate == 0) {
-                throw new CudaException("cublasLt has no algorithm for " + shape);
-            }
-            return null;
-        }
-        MemorySegment result = results.asSlice((long) CublasLt.HEURISTIC_RESULT_BYTES * candidate);
-        return result.get(JAVA_INT, CublasLt.HEURISTIC_STATE_OFFSET) == 0 ? new Plan(description, a, b, c, result) : null;
+        set(product, CublasLt.CUBLASLT_MATMUL_DESC_TRANSA, CublasLt.CUBLAS_OP_T);
+        set(product, CublasLt.CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, device.multiprocessors());
+        return new Description(
+                product, layout(type, shape.depth(), shape.n(), shape.depth()), layout(type, shape.depth(), shape.rows(), shape.depth()),
+                layout(shape.result() == Result.NARROW ? type : CublasLt.CUDA_R_32F, shape.n(), shape.rows(), shape.n()));
     }
 
-    private void set(MemorySegment description, int attribute, int value) {
-        library.cublasLtMatmulDescSetAttribute.call(description, attribute, arena.allocateFrom(JAVA_INT, value), 4L);
+    /** The library's algorithms for a shape, up to {@code most}, the one that it thinks fastest first; at least one. */
+    private List<MemorySegment> candidates(Shape shape, Description description, int most) {
+        MemorySegment results = arena.allocate((long) CublasLt.HEURISTIC_RESULT_BYTES * most, 8);
+        MemorySegment count = arena.allocate(JAVA_INT);
+        library.cublasLtMatmulAlgoGetHeuristic.call(
+                handle, description.product(), description.a(), description.b(), description.c(), description.c(), preference, most,
+                results, count);
+        List<MemorySegment> candidates = IntStream.range(0, count.get(JAVA_INT, 0))
+                .mapToObj(nth -> results.asSlice((long) CublasLt.HEURISTIC_RESULT_BYTES * nth, CublasLt.HEURISTIC_RESULT_BYTES))
+                .takeWhile(result -> result.get(JAVA_INT, CublasLt.HEURISTIC_STATE_OFFSET) == 0)
+                .toList();
+        if (candidates.isEmpty()) {
+            throw new CudaException("cublasLt has no algorithm for " + shape);
+        }
+        return candidates;
+    }
+
+    private void set(MemorySegment product, int attribute, int value) {
+        library.cublasLtMatmulDescSetAttribute.call(product, attribute, arena.allocateFrom(JAVA_INT, value), 4L);
     }
 
     private MemorySegment layout(int element, long rows, long columns, long leading) {
@@ -176,10 +220,10 @@ public final class MatrixProducts implements AutoCloseable {
     @Override
     public void close() {
         for (Plan plan : plans.values()) {
-            library.cublasLtMatmulDescDestroy.call(plan.description());
-            library.cublasLtMatrixLayoutDestroy.call(plan.a());
-            library.cublasLtMatrixLayoutDestroy.call(plan.b());
-            library.cublasLtMatrixLayoutDestroy.call(plan.c());
+            library.cublasLtMatmulDescDestroy.call(plan.description().product());
+            library.cublasLtMatrixLayoutDestroy.call(plan.description().a());
+            library.cublasLtMatrixLayoutDestroy.call(plan.description().b());
+            library.cublasLtMatrixLayoutDestroy.call(plan.description().c());
         }
         library.cublasLtMatmulPreferenceDestroy.call(preference);
         library.cublasLtDestroy.call(handle);
