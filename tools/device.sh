@@ -121,10 +121,15 @@ for what in "$@"; do
       kill "$server"; wait "$server"; echo "server ended with $?"
       ;;
     sanitizer)
-      for tool in ${SANITIZERS:-memcheck racecheck}; do
-        compute-sanitizer --tool "$tool" --target-processes all "$work/tandem/test-gpu" \
-          --select-method "dev.tandem.cuda.CudaModelTest#samplingParametersOfEveryKindAreServed()" 2>&1 |
-          grep -E "ERROR SUMMARY|RACECHECK SUMMARY|=========.*(at |by )|tests (successful|failed)" | head -20
+      for method in ${SANITIZED:-"CudaModelTest#samplingParametersOfEveryKindAreServed()" \
+        "ProductKernelTest#broadProducts(dev.tandem.cuda.ModelShape)" \
+        "AttentionKernelTest#promptsBesideDecodes(dev.tandem.cuda.ModelShape)"}; do
+        for tool in ${SANITIZERS:-memcheck racecheck}; do
+          echo "$tool, $method"
+          timeout -k 10 "${SANITIZER_LIMIT:-600}" compute-sanitizer --tool "$tool" --target-processes all "$work/tandem/test-gpu" \
+            --select-method "dev.tandem.cuda.$method" 2>&1 |
+            grep -E "ERROR SUMMARY|RACECHECK SUMMARY|=========.*(at |by )|tests (successful|failed)" | head -20
+        done
       done
       ;;
     *) echo "unknown: $what" ;;

@@ -5,10 +5,9 @@ import dev.tandem.cuda.StepLauncher.Launched;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Stream;
-import dev.tandem.cuda.ffi.CublasLt;
+import dev.tandem.cuda.kernels.KeptChoices;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.Kernels;
-import dev.tandem.cuda.kernels.KeptChoices;
 import dev.tandem.cuda.kernels.MatrixProducts;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
@@ -24,7 +23,6 @@ import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.sample.Choice;
-import dev.tandem.engine.strategy.RidingRows;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
@@ -66,8 +64,6 @@ public final class CudaExecutor implements Executor {
     private static final int LEAST_WITH_BFLOAT16 = 80;
     /** Left for graphs and what the driver takes later. */
     private static final long RESERVE_BYTES = 512L << 20;
-    /** Kernels that are chosen among, or whose time counts in the choice. */
-    private static final List<String> PRODUCT_SOURCES = List.of("rows", "stream", "skinny", "broad", "many");
 
     private final CudaOptions options;
     private final Checkpoint checkpoint;
@@ -76,8 +72,8 @@ public final class CudaExecutor implements Executor {
     private final Device device;
     private final Stream stream;
     private final Kernels kernels;
-    private final KeptChoices choices;
     private final MatrixProducts products;
+    private final FastestProducts fastest;
     private final CudaWeights weights;
     private final CudaForward forward;
     private final KvPools pools;
@@ -137,7 +133,8 @@ public final class CudaExecutor implements Executor {
             long before = device.memory().free();
             stream = own(device.stream("steps"));
             kernels = own(new Kernels(device, shape, compiler));
-            choices = KeptChoices.open(compiler.cache(), identity(libraries.cublasLt()));
+            KeptChoices choices = KeptChoices.open(
+                    compiler.cache(), FastestProducts.identity(device, libraries.cublasLt(), shape, options));
             products = own(new MatrixProducts(libraries.cublasLt(), device, shape.type(), choices));
             weights = own(new CudaWeights(device, stream, kernels, shape, checkpoint));
             int contextTokens = checkpoint.config().usableContext();
@@ -154,7 +151,8 @@ public final class CudaExecutor implements Executor {
                     hybrid ? maxSequences + slots : 0, maxSequences + slots));
             decodeRows = Replays.roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
             graphRows = Math.max(decodeRows, Math.min(LEAST_GRAPH_ROWS, options.maxBatchTokens() / Replays.BUCKET_STEP * Replays.BUCKET_STEP));
-            measureProducts(graphRows + slots, maxSequences + slots);
+            fastest = new FastestProducts(forward, choices);
+            fastest.algorithms(stream, graphRows + slots, maxSequences + slots, options.maxBatchTokens());
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
             pools = own(new KvPools(
@@ -184,11 +182,10 @@ public final class CudaExecutor implements Executor {
             chosen = own(new SampledTokens(device, stream, forward.choice().logits(), shape, sampled));
             long beforeGraphs = device.memory().free();
             warmUp();
-            timer.chooseMethods(decodeInputs, choices);
-            timer.chooseManyRows(options.maxBatchTokens(), choices);
-            int riding = Integer.parseInt(choices.of(
-                    "riding", () -> Integer.toString(RidingRows.of(rows -> timer.products(decodeInputs, rows), graphRows))));
-            choices.keep();
+            fastest.methods(timer, decodeInputs);
+            fastest.manyRows(timer, options.maxBatchTokens());
+            int riding = fastest.ridingRows(timer, decodeInputs, graphRows);
+            fastest.keep();
             limits = new ExecutorLimits(
                     checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
                     pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
@@ -217,18 +214,6 @@ public final class CudaExecutor implements Executor {
         return resource;
     }
 
-    /** All that decides which products are fastest, and which of them are measured. */
-    private String identity(CublasLt library) {
-        ModelConfig config = shape.config();
-        return String.format(
-                Locale.ROOT,
-                "%s, %d multiprocessors; driver for CUDA %d, cublasLt %d, kernels %s; %s, %d layers, %d wide, %d within, %d and %d heads of %d,"
-                        + " vocabulary %d; steps of up to %d rows, %d sequences, host tier %s",
-                device.name(), device.multiprocessors(), device.driverVersion(), library.version(), KernelCompiler.version(PRODUCT_SOURCES),
-                shape.type(), config.layers(), shape.hidden(), shape.intermediate(), config.heads(), config.kvHeads(), config.headDim(),
-                shape.vocabulary(), options.maxBatchTokens(), options.maxSequences(), options.attentionThreads() > 0);
-    }
-
     /** Of one layer: a whole step of prompts may land. */
     private int stagingBlocks() {
         return options.maxBatchTokens() / ModelShape.BLOCK_TOKENS + options.maxSequences();
@@ -254,28 +239,9 @@ public final class CudaExecutor implements Executor {
         return shape.config().layers();
     }
 
-    /**
-     * @param most rows of steps that are replayed from graphs
-     * @param mostSampled rows that there are logits for
-     */
-    private void measureProducts(int most, int mostSampled) {
-        for (int rows = Kernels.SKINNY_ROWS; rows <= most; rows += Replays.BUCKET_STEP) {
-            forward.linear().measure(stream, forward.activations(), rows);
-            if (rows <= Linear.roundUp(mostSampled)) {
-                forward.linear().measureHead(stream, forward.activations(), rows);
-            }
-        }
-        for (int rows = 1024; rows < options.maxBatchTokens(); rows *= 2) {
-            forward.linear().measure(stream, forward.activations(), rows);
-        }
-        // prompts that wait fill steps to the last token
-        forward.linear().measure(stream, forward.activations(), options.maxBatchTokens());
-        forward.activations().clear(stream);
-    }
-
-    /** Which products decode steps use, and since when. */
+    /** Which products decode steps use, and when that was measured. */
     public String products() {
-        return "products of decode steps, " + choices.origin() + ": " + forward.linear().chosen();
+        return fastest.text();
     }
 
     private int affordableBlocks(long used) {

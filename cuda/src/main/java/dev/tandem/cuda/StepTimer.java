@@ -3,27 +3,20 @@ package dev.tandem.cuda;
 import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.CudaForward.Part;
 import dev.tandem.cuda.CudaForward.Pass;
-import dev.tandem.cuda.Linear.Method;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Event;
 import dev.tandem.cuda.device.Graph;
 import dev.tandem.cuda.device.Stream;
-import dev.tandem.cuda.kernels.Kernels;
-import dev.tandem.cuda.kernels.KeptChoices;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Comparator;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Set;
-import java.util.SortedMap;
-import java.util.TreeMap;
 import java.util.function.DoubleSupplier;
 import java.util.function.LongSupplier;
 import java.util.stream.IntStream;
 
 /**
- * Times steps by the GPU's own clock, replayed from graphs: to choose who computes products, and for benchmarks.
+ * Times steps by the GPU's own clock, replayed from graphs: for {@link FastestProducts}, and for benchmarks.
  *
  * <p>Owned by: the executor, before it serves.
  */
@@ -33,7 +26,6 @@ public final class StepTimer implements AutoCloseable {
     private static final int WARM_UPS = 2;
     private static final int FEW_ROWS = 8;
     private static final int CHOICE_REPEATS = 3;
-    private static final int CHOICE_ROUNDS = 5;
     private static final float LONG_MILLIS = 200;
 
     private final Stream stream;
@@ -52,83 +44,33 @@ public final class StepTimer implements AutoCloseable {
         this.end = device.event();
     }
 
-    /** Milliseconds of the products of a step of so many rows, few of which are sampled. */
+    /** Milliseconds of the products and activations of a step of so many rows, few of which are sampled. */
     double products(StepBuffer inputs, int rows) {
-        return time(inputs, new Extent(rows, FEW_ROWS, true, 0, 0).only(LINEAR), CHOICE_REPEATS);
+        return time(inputs, linear(rows, FEW_ROWS), CHOICE_REPEATS);
+    }
+
+    /** The products and activations of a step, to be launched and timed by turns with others ({@link #launched}). */
+    Graph products(StepBuffer inputs, int rows, int sampled) {
+        return captured(inputs, linear(rows, sampled));
+    }
+
+    private static Extent linear(int rows, int sampled) {
+        return new Extent(rows, sampled, true, 0, 0).only(LINEAR);
+    }
+
+    /** Milliseconds of one launch. */
+    double launched(Graph graph) {
+        return once(() -> stream.launch(graph), Thread::onSpinWait);
+    }
+
+    /** Milliseconds of gate, up and activation of some layers. */
+    double gateUp(int rows) {
+        int layers = Math.min(Linear.MEASURED_LAYERS, shape.config().layers());
+        return once(() -> forward.gateUp(stream, layers, rows), Thread::onSpinWait);
     }
 
     /** GPU milliseconds of a step, whole and by kind of kernel, each replayed from a graph of its own. */
     public record StepTime(int rows, int context, double whole, double products, double attention, double rowWise) {}
-
-    /**
-     * For each number of rows that has kernels of our own and fits {@code inputs}, takes the method that was kept, else the one whose products
-     * and activations of all layers need least time.
-     */
-    void chooseMethods(StepBuffer inputs, KeptChoices choices) {
-        Linear linear = forward.linear();
-        for (int rows : linear.choices()) {
-            if (rows > inputs.rowCapacity()) {
-                break;
-            }
-            linear.choose(rows, Method.valueOf(choices.of("products/" + rows, () -> fastest(inputs, rows).name())));
-        }
-    }
-
-    /** Methods take turns and the least time of each counts: whatever disturbs a machine that has just begun, disturbs one round. */
-    private Method fastest(StepBuffer inputs, int rows) {
-        Linear linear = forward.linear();
-        int sampled = rows <= Kernels.SKINNY_ROWS ? rows : FEW_ROWS; // there may be no logits for more
-        Extent extent = new Extent(rows, sampled, true, 0, 0).only(LINEAR);
-        List<Method> methods = linear.available(rows);
-        List<Graph> graphs = new ArrayList<>();
-        for (Method method : methods) {
-            linear.choose(rows, method);
-            graphs.add(captured(inputs, extent));
-        }
-        double[] least = new double[methods.size()];
-        Arrays.fill(least, Double.MAX_VALUE);
-        for (int i = 0; i < CHOICE_ROUNDS * least.length; i++) {
-            int method = i % least.length;
-            least[method] = Math.min(least[method], once(() -> stream.launch(graphs.get(method)), Thread::onSpinWait));
-        }
-        graphs.forEach(Graph::close);
-        return methods.get(IntStream.range(0, least.length).boxed().min(Comparator.comparingDouble(method -> least[method])).orElseThrow());
-    }
-
-    /** For which numbers of rows, of up to {@code most}, gate, up and activation are one kernel's. */
-    void chooseManyRows(int most, KeptChoices choices) {
-        Linear linear = forward.linear();
-        if (!linear.many() || most < Linear.PAIR_ROWS) {
-            return;
-        }
-        SortedMap<Integer, Double> apart = new TreeMap<>();
-        SortedMap<Integer, Double> together = new TreeMap<>();
-        for (int rows = Linear.PAIR_ROWS; rows / 2 < most; rows *= 2) {
-            int count = Math.min(rows, most);
-            String[] millis = choices.of("gate-up/" + count, () -> gateUpBothWays(count)).split(" ");
-            apart.put(count, Double.valueOf(millis[0]));
-            together.put(count, Double.valueOf(millis[1]));
-        }
-        linear.choose(ManyRows.of(apart, together, linear::manyTurns));
-    }
-
-    /** Milliseconds of either way, by turns, the least of each: apart, then together. */
-    private String gateUpBothWays(int rows) {
-        double apart = Double.MAX_VALUE;
-        double together = Double.MAX_VALUE;
-        for (int round = 0; round < CHOICE_REPEATS; round++) {
-            forward.linear().choose(ManyRows.NEVER);
-            apart = Math.min(apart, gateUp(rows));
-            forward.linear().choose(ManyRows.ALWAYS);
-            together = Math.min(together, gateUp(rows));
-        }
-        return apart + " " + together;
-    }
-
-    private double gateUp(int rows) {
-        int layers = Math.min(Linear.MEASURED_LAYERS, shape.config().layers());
-        return once(() -> forward.gateUp(stream, layers, rows), Thread::onSpinWait);
-    }
 
     /**
      * A decode step of rows that all have the same context.

@@ -1,0 +1,158 @@
+package dev.tandem.cuda;
+
+import dev.tandem.cuda.Linear.Method;
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.Graph;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.ffi.CublasLt;
+import dev.tandem.cuda.kernels.KeptChoices;
+import dev.tandem.cuda.kernels.KernelCompiler;
+import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.engine.strategy.RidingRows;
+import dev.tandem.model.config.ModelConfig;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Locale;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import java.util.stream.IntStream;
+
+/**
+ * Chooses who computes which products: what an earlier start kept, else what is measured fastest now.
+ *
+ * <p>Owned by: the executor, before it serves.
+ */
+final class FastestProducts {
+    /** Kernels that are chosen among, or whose time counts in the choice. */
+    private static final List<String> SOURCES = List.of("rows", "stream", "skinny", "broad", "many");
+    private static final int ROUNDS = 5;
+    private static final int GATE_UP_ROUNDS = 3;
+    /** Rows of which there are logits in any case. */
+    private static final int FEW_ROWS = 8;
+    private static final int LEAST_PROMPT_ROWS = 1024;
+
+    private final CudaForward forward;
+    private final KeptChoices choices;
+
+    FastestProducts(CudaForward forward, KeptChoices choices) {
+        this.forward = forward;
+        this.choices = choices;
+    }
+
+    /** All that decides which products are fastest, and which of them are measured. */
+    static String identity(Device device, CublasLt library, ModelShape shape, CudaOptions options) {
+        ModelConfig config = shape.config();
+        return String.format(
+                Locale.ROOT,
+                "%s, %d multiprocessors; driver for CUDA %d, cublasLt %d, kernels %s; %s, %d layers, %d wide, %d within, %d and %d heads of %d,"
+                        + " vocabulary %d; steps of up to %d rows, %d sequences, host tier %s",
+                device.name(), device.multiprocessors(), device.driverVersion(), library.version(), KernelCompiler.version(SOURCES), shape.type(),
+                config.layers(), shape.hidden(), shape.intermediate(), config.heads(), config.kvHeads(), config.headDim(), shape.vocabulary(),
+                options.maxBatchTokens(), options.maxSequences(), options.attentionThreads() > 0);
+    }
+
+    /**
+     * cublasLt's algorithms; overwrites the activations.
+     *
+     * @param graphRows most rows of steps that are replayed from graphs
+     * @param sampled rows that there are logits for
+     * @param most rows of a step
+     */
+    void algorithms(Stream stream, int graphRows, int sampled, int most) {
+        Linear linear = forward.linear();
+        for (int rows = Kernels.SKINNY_ROWS; rows <= graphRows; rows += Replays.BUCKET_STEP) {
+            linear.measure(stream, forward.activations(), rows);
+            if (rows <= Linear.roundUp(sampled)) {
+                linear.measureHead(stream, forward.activations(), rows);
+            }
+        }
+        for (int rows = LEAST_PROMPT_ROWS; rows < most; rows *= 2) {
+            linear.measure(stream, forward.activations(), rows);
+        }
+        // prompts that wait fill steps to the last token
+        linear.measure(stream, forward.activations(), most);
+        forward.activations().clear(stream);
+    }
+
+    /**
+     * For each number of rows that has kernels of our own and fits {@code inputs}, takes the method whose products and activations of all
+     * layers need least time.
+     */
+    void methods(StepTimer timer, StepBuffer inputs) {
+        Linear linear = forward.linear();
+        for (int rows : linear.choices()) {
+            if (rows > inputs.rowCapacity()) {
+                break;
+            }
+            linear.choose(rows, Method.valueOf(choices.of("products/" + rows, () -> fastest(timer, inputs, rows).name())));
+        }
+    }
+
+    /** Methods take turns and the least time of each counts: whatever disturbs a machine that has just begun, disturbs one round. */
+    private Method fastest(StepTimer timer, StepBuffer inputs, int rows) {
+        Linear linear = forward.linear();
+        int sampled = rows <= Kernels.SKINNY_ROWS ? rows : FEW_ROWS;
+        List<Method> methods = linear.available(rows);
+        List<Graph> graphs = new ArrayList<>();
+        for (Method method : methods) {
+            linear.choose(rows, method);
+            graphs.add(timer.products(inputs, rows, sampled));
+        }
+        double[] least = new double[methods.size()];
+        Arrays.fill(least, Double.MAX_VALUE);
+        for (int i = 0; i < ROUNDS * least.length; i++) {
+            int method = i % least.length;
+            least[method] = Math.min(least[method], timer.launched(graphs.get(method)));
+        }
+        graphs.forEach(Graph::close);
+        return methods.get(IntStream.range(0, least.length).boxed().min(Comparator.comparingDouble(method -> least[method])).orElseThrow());
+    }
+
+    /** For which numbers of rows, of up to {@code most}, gate, up and activation are one kernel's. */
+    void manyRows(StepTimer timer, int most) {
+        Linear linear = forward.linear();
+        if (!linear.many() || most < Linear.PAIR_ROWS) {
+            return;
+        }
+        SortedMap<Integer, Double> apart = new TreeMap<>();
+        SortedMap<Integer, Double> together = new TreeMap<>();
+        for (int rows = Linear.PAIR_ROWS; rows / 2 < most; rows *= 2) {
+            int count = Math.min(rows, most);
+            String[] millis = choices.of("gate-up/" + count, () -> gateUpBothWays(timer, count)).split(" ");
+            apart.put(count, Double.valueOf(millis[0]));
+            together.put(count, Double.valueOf(millis[1]));
+        }
+        linear.choose(ManyRows.of(apart, together, linear::manyTurns));
+    }
+
+    /** Milliseconds of either way, by turns, the least of each: apart, then together. */
+    private String gateUpBothWays(StepTimer timer, int rows) {
+        double apart = Double.MAX_VALUE;
+        double together = Double.MAX_VALUE;
+        for (int round = 0; round < GATE_UP_ROUNDS; round++) {
+            forward.linear().choose(ManyRows.NEVER);
+            apart = Math.min(apart, timer.gateUp(rows));
+            forward.linear().choose(ManyRows.ALWAYS);
+            together = Math.min(together, timer.gateUp(rows));
+        }
+        return apart + " " + together;
+    }
+
+    /** Most rows of decode steps in which prompts ride, of up to {@code most}. */
+    int ridingRows(StepTimer timer, StepBuffer inputs, int most) {
+        String rows = choices.of("riding", () -> Integer.toString(RidingRows.of(count -> timer.products(inputs, count), most)));
+        return Integer.parseInt(rows);
+    }
+
+    /** For the next start. */
+    void keep() {
+        choices.keep();
+    }
+
+    /** Which products decode steps use, and when that was measured. */
+    String text() {
+        return "products of decode steps, " + choices.origin() + ": " + forward.linear().chosen();
+    }
+}
