@@ -121,8 +121,8 @@ final class EngineAssembly implements AutoCloseable {
     /** Measures a profile, and keeps it. */
     static Profile profile(ModelOptions options, PrintStream log) {
         if (options.gpu.chosen() && options.strategy.chosen() == Strategy.GPU_ONLY) {
-            options.strategy.strategy = Strategy.ASYNC_OVERLAP.flag();
-            log.println("profile: for --strategy async-overlap, which decides by one; gpu-only needs none");
+            options.strategy.strategy = Strategy.APEX.flag();
+            log.println("profile: for --strategy apex, which decides by one; gpu-only needs none");
         }
         Backend backend = backend(options, log);
         try {

@@ -21,7 +21,7 @@ final class StrategyOptions {
             names = "--strategy",
             defaultValue = AUTO,
             description = "auto, gpu-only, simple-offload, symmetric, fastdecode-plus, asymmetric, async-overlap, neo or apex"
-                    + " (${DEFAULT-VALUE}). auto: async-overlap with its guard when serving on a GPU beside enough cores, else gpu-only.")
+                    + " (${DEFAULT-VALUE}). auto: apex with its guard when serving on a GPU beside enough cores, else gpu-only.")
     String strategy = AUTO;
 
     /** What {@link #AUTO} stands for. */
@@ -154,7 +154,7 @@ final class StrategyOptions {
         } else if (!guard.orElse(true)) {
             reason = Optional.of("--no-guard; name a --strategy to have it without");
         }
-        settled = reason.isEmpty() ? Strategy.ASYNC_OVERLAP : Strategy.GPU_ONLY;
+        settled = reason.isEmpty() ? Strategy.APEX : Strategy.GPU_ONLY;
         reason.ifPresent(why -> log.println("given up: offloading (--strategy auto), for " + why));
     }
 

@@ -28,8 +28,8 @@ class StrategyOptionsTest {
     }
 
     @Test
-    void besideEnoughCoresItIsAsyncOverlap() {
-        assertThat(settled(4, UNSAID, Optional.empty())).isEqualTo(Strategy.ASYNC_OVERLAP);
+    void besideEnoughCoresItIsApex() {
+        assertThat(settled(4, UNSAID, Optional.empty())).isEqualTo(Strategy.APEX);
         assertThat(said.toString(StandardCharsets.UTF_8)).isEmpty();
     }
 
