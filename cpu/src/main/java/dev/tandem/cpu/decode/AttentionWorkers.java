@@ -26,7 +26,9 @@ public final class AttentionWorkers implements AutoCloseable {
     private static final VarHandle FLAG = ValueLayout.JAVA_LONG.varHandle();
     /** Some tens of microseconds, longer than a pause between layers and shorter than a time slice. */
     private static final int SPINS = 2_000;
-    private static final long REST_NANOS = 20_000;
+    /** Who rests is woken; in between it looks whether all workers are there. */
+    private static final long LOOK_NANOS = 1_000_000;
+    private static final int NONE = -1;
 
     /** A task that is under way. */
     private static final class Slot {
@@ -53,6 +55,9 @@ public final class AttentionWorkers implements AutoCloseable {
     private long submitted;
     private long tickets;
     private volatile Throwable failure;
+    /** Who waits, and for the task of which slot while it rests. */
+    private volatile Thread waiter;
+    private volatile int awaited = NONE;
     private volatile boolean stepping;
     private volatile boolean closed;
 
@@ -166,15 +171,16 @@ public final class AttentionWorkers implements AutoCloseable {
      * @throws ExecutorException when one failed, or a worker is gone
      */
     public void await() {
-        for (long number = Math.max(0, submitted - mask - 1); number < submitted; number++) {
-            for (int spins = 0; !isDone(number); spins++) {
-                if (spins < SPINS) {
-                    Thread.onSpinWait();
-                } else {
-                    // the workers may need the core that this thread waits on
-                    LockSupport.parkNanos(REST_NANOS);
-                    checkAlive();
-                }
+        waiter = Thread.currentThread();
+        long least = Math.max(0, submitted - mask - 1);
+        int spins = 0;
+        // the last first: tasks are taken in order, so that the others end at about its time
+        for (long number = submitted - 1; number >= least; number--) {
+            while (!isDone(number) && spins++ < SPINS) {
+                Thread.onSpinWait();
+            }
+            if (!isDone(number)) {
+                rest(number);
             }
         }
         Throwable problem = failure;
@@ -182,6 +188,17 @@ public final class AttentionWorkers implements AutoCloseable {
             failure = null;
             throw new ExecutorException("an attention worker failed: " + problem, problem);
         }
+    }
+
+    /** A worker may need the core that the caller waits on: the caller is woken when the task has ended. */
+    private void rest(long number) {
+        int slot = (int) (number & mask);
+        awaited = slot;
+        while ((long) FLAG.getVolatile(flags, (long) slot * Long.BYTES) <= number) {
+            LockSupport.parkNanos(this, LOOK_NANOS);
+            checkAlive();
+        }
+        awaited = NONE;
     }
 
     private void checkAlive() {
@@ -265,7 +282,10 @@ public final class AttentionWorkers implements AutoCloseable {
             }
             long at = (long) index * Long.BYTES;
             long before = (long) FLAG.getOpaque(flags, at);
-            FLAG.setRelease(flags, at, before == 0 ? index + 1L : before + mask + 1);
+            FLAG.setVolatile(flags, at, before == 0 ? index + 1L : before + mask + 1);
+            if (awaited == index) {
+                LockSupport.unpark(waiter);
+            }
         }
     }
 
