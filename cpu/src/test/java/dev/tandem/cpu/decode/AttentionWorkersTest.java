@@ -10,8 +10,11 @@ import java.lang.foreign.ValueLayout;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.List;
+import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -86,14 +89,13 @@ class AttentionWorkersTest {
         }
     }
 
-    @Test
-    void aFailingWorkerFailsTheStepAndTheNextOneRuns() {
+    /** Attention that does something before each task. */
+    private static PagedDecodeAttention before(Consumer<DecodeTask> something) {
         PagedDecodeAttention inner = new VectorDecodeAttention(FORMAT, HEADS);
-        boolean[] failing = {true};
-        PagedDecodeAttention broken = new PagedDecodeAttention() {
+        return new PagedDecodeAttention() {
             @Override
             public String name() {
-                return "broken";
+                return inner.name();
             }
 
             @Override
@@ -113,12 +115,39 @@ class AttentionWorkersTest {
 
             @Override
             public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
-                if (failing[0] && task.context() == 130) {
-                    throw new IllegalStateException("as the test wants it");
-                }
+                something.accept(task);
                 inner.partial(task, first, last, next, scratch, partial);
             }
         };
+    }
+
+    /** There may be as many workers as cores. */
+    @Test
+    void whoWaitsLongLeavesItsCoreToTheWorkers() {
+        Thread waiting = Thread.currentThread();
+        Set<Thread.State> resting = EnumSet.of(Thread.State.WAITING, Thread.State.TIMED_WAITING);
+        PagedDecodeAttention slow = before(task -> {
+            while (task.context() == 130 && !resting.contains(waiting.getState())) {
+                Thread.onSpinWait();
+            }
+        });
+        try (Arena arena = Arena.ofConfined(); AttentionWorkers workers = new AttentionWorkers(slow, 2, false, 0, 4, 200)) {
+            for (int[] contexts : new int[][] {{10, 20, 130}, {130, 10, 20}, {130, 130, 130}}) {
+                HostRows rows = new HostRows(FORMAT, HEADS, contexts, false, 3, arena);
+                runAll(workers, rows.tasks);
+                assertThat(rows.error(2)).isLessThan(1e-5);
+            }
+        }
+    }
+
+    @Test
+    void aFailingWorkerFailsTheStepAndTheNextOneRuns() {
+        boolean[] failing = {true};
+        PagedDecodeAttention broken = before(task -> {
+            if (failing[0] && task.context() == 130) {
+                throw new IllegalStateException("as the test wants it");
+            }
+        });
         try (Arena arena = Arena.ofConfined(); AttentionWorkers workers = new AttentionWorkers(broken, 2, false, 0, 4, 200)) {
             HostRows rows = new HostRows(FORMAT, HEADS, new int[] {10, 130, 20}, false, 3, arena);
             assertThatThrownBy(() -> runAll(workers, rows.tasks))
