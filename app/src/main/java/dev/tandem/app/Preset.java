@@ -2,12 +2,11 @@ package dev.tandem.app;
 
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.fetch.CacheFile;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.Optional;
@@ -74,10 +73,7 @@ enum Preset {
     Path configuration(Path cache) {
         try (InputStream resource = Preset.class.getResourceAsStream("presets/" + model + ".json")) {
             Path folder = cache.resolve("presets").resolve(model);
-            Files.createDirectories(folder);
-            Path own = Files.createTempFile(folder, "config", ".json");
-            Files.copy(resource, own, StandardCopyOption.REPLACE_EXISTING);
-            Files.move(own, folder.resolve("config.json"), StandardCopyOption.ATOMIC_MOVE);
+            CacheFile.write(folder.resolve("config.json"), resource.readAllBytes());
             return folder;
         } catch (IOException e) {
             throw new UncheckedIOException(e);

@@ -5,12 +5,12 @@ import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.cost.ProfileException;
 import dev.tandem.engine.execute.Executor;
+import dev.tandem.fetch.CacheFile;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
@@ -112,10 +112,7 @@ final class Profiles {
 
     private void keep(Profile profile, Path target) {
         try {
-            Files.createDirectories(folder);
-            Path part = Files.createTempFile(folder, "profile", ".part");
-            Files.writeString(part, profile.format());
-            Files.move(part, target, StandardCopyOption.REPLACE_EXISTING, StandardCopyOption.ATOMIC_MOVE);
+            CacheFile.write(target, profile.format().getBytes(StandardCharsets.UTF_8));
             log.println("profile: measured, kept in " + target);
         } catch (IOException e) {
             log.println("given up: the profile could not be kept in " + target + ": " + e.getMessage());

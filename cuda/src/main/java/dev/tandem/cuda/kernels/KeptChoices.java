@@ -1,10 +1,10 @@
 package dev.tandem.cuda.kernels;
 
+import dev.tandem.fetch.CacheFile;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
@@ -93,12 +93,8 @@ public final class KeptChoices {
         if (!measured) {
             return;
         }
-        String text = text();
         try {
-            Files.createDirectories(file.getParent());
-            Path part = Files.createTempFile(file.getParent(), "choices", ".part");
-            Files.writeString(part, text);
-            Files.move(part, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+            CacheFile.write(file, text().getBytes(StandardCharsets.UTF_8));
         } catch (IOException e) {
             unkept = Optional.of(e.toString());
         }

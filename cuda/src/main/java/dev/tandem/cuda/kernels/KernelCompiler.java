@@ -5,6 +5,7 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import dev.tandem.cuda.CudaException;
 import dev.tandem.cuda.ffi.Nvrtc;
+import dev.tandem.fetch.CacheFile;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -14,7 +15,6 @@ import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
@@ -192,12 +192,9 @@ public final class KernelCompiler {
 
     private void keep(Path file, byte[] cubin) {
         try {
-            Files.createDirectories(cache);
-            Path part = Files.createTempFile(cache, "kernel", ".part");
             byte[] kept = Arrays.copyOf(hash(cubin), HASH_BYTES + cubin.length);
             System.arraycopy(cubin, 0, kept, HASH_BYTES, cubin.length);
-            Files.write(part, kept);
-            Files.move(part, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+            CacheFile.write(file, kept);
         } catch (IOException e) {
             throw new CudaException("the kernel cache " + cache + " cannot be written: " + e + "; set TANDEM_CACHE to a folder that can", e);
         }
