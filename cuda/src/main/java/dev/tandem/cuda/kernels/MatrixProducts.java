@@ -120,7 +120,10 @@ public final class MatrixProducts implements AutoCloseable {
         }
         Description description = describe(shape);
         String name = "cublasLt/" + rows + "x" + n + "x" + depth + "/" + result;
-        MemorySegment algorithm = choices.find(name).flatMap(kept -> restored(description, kept)).orElseGet(() -> {
+        Optional<MemorySegment> restored = choices.find(name).flatMap(kept -> restored(description, kept));
+        // once, for the library loads kernels when they are first used, which must not be while a graph is captured
+        restored.ifPresent(kept -> run(stream, description, kept, weights.getFirst(), x, out, result));
+        MemorySegment algorithm = restored.orElseGet(() -> {
             MemorySegment fastest = fastest(
                     stream, candidates(shape, description, CANDIDATES), rows > MANY_ROWS ? 1 : ROUNDS,
                     (candidate, matrix) -> run(stream, description, candidate, weights.get(matrix % weights.size()), x, out, result));
