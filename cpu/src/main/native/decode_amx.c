@@ -25,6 +25,7 @@ struct task {
     float *weighted;         /* [kv_heads * group][head_dim] */
     const char *next;        /* the block that will probably be read after these; 0 when nobody knows */
     const uint16_t *k, *v;   /* [kv_heads][head_dim] of the last token, which are yet to be written to the last block; or 0 */
+    float *out;              /* [kv_heads * group][head_dim], of a row whose blocks these all are; or 0 */
 };
 
 struct __attribute__((aligned(64))) config {
@@ -267,6 +268,12 @@ static __attribute__((noinline)) void attend_few(
     attend(t, w, block, tokens, appends, s, 0);
 }
 
+/* Head sizes are multiples of 16. */
+static inline void finish(const float *weighted, float inverse, int head_dim, float *out) {
+    for (int i = 0; i < head_dim; i += 16)
+        _mm512_storeu_ps(out + i, _mm512_mul_ps(_mm512_loadu_ps(weighted + i), _mm512_set1_ps(inverse)));
+}
+
 void tandem_amx_partial(const struct task *t) {
     struct working w;
     int heads = t->kv_heads * t->group;
@@ -290,6 +297,9 @@ void tandem_amx_partial(const struct task *t) {
             attend_few(t, &w, block, tokens, appends, &s);
     }
     _tile_release();
+    if (t->out)
+        for (int i = 0; i < heads; i++)
+            finish(t->weighted + (long)i * t->head_dim, 1 / t->sum[i], t->head_dim, t->out + (long)i * t->head_dim);
 }
 
 /* Reads bytes, a multiple of 256, with prefetching: what plain reading can do at best. */

@@ -10,7 +10,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
     /** Rows of a tile. */
     private static final int MOST_GROUP = 16;
     private static final double LOG2_E = 1.4426950408889634;
-    private static final int TASK_BYTES = 96;
+    private static final int TASK_BYTES = 104;
     private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
 
     private final AmxLibrary library;
@@ -78,6 +78,24 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
     @Override
     public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
         Working w = (Working) scratch;
+        compute(task, first, last, next, w, 0);
+        MemorySegment.copy(w.max(), ValueLayout.JAVA_FLOAT, 0, partial.max, 0, heads);
+        MemorySegment.copy(w.sum(), ValueLayout.JAVA_FLOAT, 0, partial.sum, 0, heads);
+        MemorySegment.copy(w.weighted(), ValueLayout.JAVA_FLOAT, 0, partial.weighted, 0, partial.weighted.length);
+    }
+
+    /** A row of one segment is finished where it was computed: nothing is copied. */
+    @Override
+    public void run(DecodeTask task, long next, Scratch scratch, Partial partial, Partial sum) {
+        if (task.blockCount() <= SEGMENT_BLOCKS) {
+            compute(task, 0, task.blockCount(), next, (Working) scratch, task.out);
+        } else {
+            PagedDecodeAttention.super.run(task, next, scratch, partial, sum);
+        }
+    }
+
+    /** @param out where finished results go; 0 leaves a partial result */
+    private void compute(DecodeTask task, int first, int last, long next, Working w, long out) {
         MemorySegment.copy(task.blocks, first, w.blocks(), ValueLayout.JAVA_LONG, 0, last - first);
         MemorySegment t = w.task();
         t.set(ValueLayout.JAVA_LONG, 0, queries(task.q, w));
@@ -89,10 +107,8 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
         boolean appends = task.prepareAppend(format, last);
         t.set(ValueLayout.JAVA_LONG, 80, appends ? task.k : 0);
         t.set(ValueLayout.JAVA_LONG, 88, appends ? task.v : 0);
+        t.set(ValueLayout.JAVA_LONG, 96, out);
         library.partial(t);
-        MemorySegment.copy(w.max(), ValueLayout.JAVA_FLOAT, 0, partial.max, 0, heads);
-        MemorySegment.copy(w.sum(), ValueLayout.JAVA_FLOAT, 0, partial.sum, 0, heads);
-        MemorySegment.copy(w.weighted(), ValueLayout.JAVA_FLOAT, 0, partial.weighted, 0, partial.weighted.length);
     }
 
     /** As they are where heads are whole tiles, else each padded with zeros. */
