@@ -259,7 +259,9 @@ public final class CudaExecutor implements Executor {
         return (int) Math.min(blocks, Integer.MAX_VALUE / ModelShape.BLOCK_TOKENS);
     }
 
-    /** Every kernel once, so that nothing is loaded while a graph is captured. */
+    /**
+     * Every kernel once, so that nothing is loaded while a graph is captured; the library's have run when its algorithms were measured or found.
+     */
     private void warmUp() {
         for (int bucket = 1; bucket <= decodeRows; bucket = Replays.bucket(bucket + 1)) {
             decodeInputs.clear();

@@ -29,8 +29,6 @@ final class FastestProducts {
     private static final List<String> SOURCES = List.of("rows", "stream", "skinny", "broad", "many");
     private static final int ROUNDS = 5;
     private static final int GATE_UP_ROUNDS = 3;
-    /** Rows of which there are logits in any case. */
-    private static final int FEW_ROWS = 8;
     private static final int LEAST_PROMPT_ROWS = 1024;
 
     private final CudaForward forward;
@@ -93,7 +91,7 @@ final class FastestProducts {
     /** Methods take turns and the least time of each counts: whatever disturbs a machine that has just begun, disturbs one round. */
     private Method fastest(StepTimer timer, StepBuffer inputs, int rows) {
         Linear linear = forward.linear();
-        int sampled = rows <= Kernels.SKINNY_ROWS ? rows : FEW_ROWS;
+        int sampled = rows <= Kernels.SKINNY_ROWS ? rows : StepTimer.FEW_ROWS;
         List<Method> methods = linear.available(rows);
         List<Graph> graphs = new ArrayList<>();
         for (Method method : methods) {

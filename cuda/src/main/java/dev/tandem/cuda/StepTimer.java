@@ -24,7 +24,8 @@ public final class StepTimer implements AutoCloseable {
     /** What differs between the methods of products: cublasLt leaves the activation to a row-wise kernel. */
     private static final Set<Part> LINEAR = EnumSet.of(Part.PRODUCTS, Part.ROW_WISE);
     private static final int WARM_UPS = 2;
-    private static final int FEW_ROWS = 8;
+    /** Rows of which there are logits in any case. */
+    static final int FEW_ROWS = 8;
     private static final int CHOICE_REPEATS = 3;
     private static final float LONG_MILLIS = 200;
 
