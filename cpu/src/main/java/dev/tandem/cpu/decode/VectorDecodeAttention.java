@@ -14,6 +14,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
     private static final double LOG2_E = 1.4426950408889634;
     /** Weights of fp16 values are this much larger in powers of two, so that their products stay normal numbers. */
     private static final int HALF_WEIGHT_EXPONENT = 96;
+    private static final int APART = Lanes.APART;
 
     private final BlockFormat format;
     private final int heads;
@@ -54,10 +55,11 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         return Math.min(DecodeKernel.MOST_HEADS, left >= 3 ? 4 : left);
     }
 
+    /** What is written all the time has {@link Lanes#APART} floats on either side that nobody uses. */
     private static final class Working implements Scratch {
         /** Each group's heads, call by call: [headDim, heads of the call]. */
         final float[] q;
-        final float[] scores = new float[DecodeKernel.MOST_HEADS * BlockFormat.TOKENS];
+        final float[] scores = apart(DecodeKernel.MOST_HEADS * BlockFormat.TOKENS);
         /** [headDim] */
         final float[] row;
         /** [heads padded, headDim] */
@@ -71,9 +73,13 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         Working(int paddedHeads, int headDim) {
             this.q = new float[paddedHeads * headDim];
             this.row = new float[headDim];
-            this.weighted = new float[paddedHeads * headDim];
+            this.weighted = apart(paddedHeads * headDim);
             this.reference = new float[paddedHeads];
-            this.sums = new float[paddedHeads * Lanes.COUNT];
+            this.sums = apart(paddedHeads * Lanes.COUNT);
+        }
+
+        private static float[] apart(int floats) {
+            return new float[2 * APART + floats];
         }
     }
 
@@ -149,14 +155,14 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
             askFor(last ? next : k + format.headBytes(), last ? nextTokens : tokens, pieces, w);
             for (int head = 0; head < group; ) {
                 int rows = together(group - head);
-                kernel.scores(rows, k, keyRows, tokens, w.q, padded * headDim, w.scores, 0, w.ahead);
+                kernel.scores(rows, k, keyRows, tokens, w.q, padded * headDim, w.scores, APART, w.ahead);
                 for (int row = 0; row < rows; row++) {
                     softmax(w, row, padded + row, tokens);
                 }
                 if (appended != null && head == 0) {
                     format.appendValue(block, kvHead, appended.lastToken(), appended.v);
                 }
-                kernel.weigh(rows, v, headDim, tokens, w.scores, 0, w.weighted, padded * headDim, w.ahead);
+                kernel.weigh(rows, v, headDim, tokens, w.scores, APART, w.weighted, APART + padded * headDim, w.ahead);
                 padded += rows;
                 head += rows;
             }
@@ -186,13 +192,13 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
     }
 
     private void softmax(Working w, int row, int head, int tokens) {
-        int so = row * BlockFormat.TOKENS;
+        int so = APART + row * BlockFormat.TOKENS;
         float reference = OnlineSoftmax.reference(w.scores, so, tokens, w.reference[head]);
         if (reference > w.reference[head]) {
             rescale(w, head, reference);
         }
         OnlineSoftmax.weights(
-                w.scores, so, tokens, w.reference[head], half ? HALF_WEIGHT_EXPONENT : 0, w.sums, head * Lanes.COUNT);
+                w.scores, so, tokens, w.reference[head], half ? HALF_WEIGHT_EXPONENT : 0, w.sums, APART + head * Lanes.COUNT);
     }
 
     /** Scores have risen: what was summed so far counts for less. */
@@ -200,10 +206,10 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         float scale = w.reference[head] <= Partial.LEAST ? 0 : (float) Math.pow(2, w.reference[head] - reference);
         w.reference[head] = reference;
         for (int i = head * format.headDim(); i < (head + 1) * format.headDim(); i++) {
-            w.weighted[i] *= scale;
+            w.weighted[APART + i] *= scale;
         }
         for (int i = head * Lanes.COUNT; i < (head + 1) * Lanes.COUNT; i++) {
-            w.sums[i] *= scale;
+            w.sums[APART + i] *= scale;
         }
     }
 
@@ -219,11 +225,11 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
                 partial.max[to] = w.reference[from];
                 float sum = 0;
                 for (int i = 0; i < Lanes.COUNT; i++) {
-                    sum += w.sums[from * Lanes.COUNT + i] * weight;
+                    sum += w.sums[APART + from * Lanes.COUNT + i] * weight;
                 }
                 partial.sum[to] = sum;
                 for (int i = 0; i < headDim; i++) {
-                    partial.weighted[to * headDim + i] = w.weighted[from * headDim + i] * value;
+                    partial.weighted[to * headDim + i] = w.weighted[APART + from * headDim + i] * value;
                 }
             }
             padded += paddedGroup();

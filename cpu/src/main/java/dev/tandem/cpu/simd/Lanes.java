@@ -28,6 +28,11 @@ public final class Lanes {
     public static final int PANEL = 2 * COUNT;
 
     private static final int FLOATS_A_LINE = 16;
+    /**
+     * Floats between what one thread writes all the time and what others read: a line of memory, and the one that is brought with it.
+     * The collector puts objects of several threads side by side.
+     */
+    public static final int APART = 2 * FLOATS_A_LINE;
 
     static final ByteOrder LE = ByteOrder.LITTLE_ENDIAN;
     /** The whole address space as one segment that never closes: bounds and lifetime checks fold to constants. */

@@ -115,33 +115,39 @@ public final class Prefetch {
 
     /** A stretch of memory that is asked for piece by piece, between pieces of other work. Owned by one thread. */
     public static final class Ahead {
-        private long at;
-        private long end;
-        private long piece;
+        /** Longs on either side that nobody uses, as {@link Lanes#APART}. */
+        private static final int APART = Lanes.APART * Float.BYTES / Long.BYTES;
+        private static final int AT = APART;
+        private static final int END = APART + 1;
+        private static final int PIECE = APART + 2;
         /** To the next quarter; 0 where the stretch is taken as a whole. */
-        private long distance;
+        private static final int DISTANCE = APART + 3;
+
+        private final long[] state = new long[2 * APART + 4];
 
         /** From now on {@code [address, address + bytes)}; nothing if {@code bytes} is 0. */
         public void over(long address, long bytes) {
-            at = address;
-            distance = QUARTERS && bytes % (4 * LINE) == 0 ? bytes / 4 : 0;
-            end = address + (distance == 0 ? bytes : distance);
+            long distance = QUARTERS && bytes % (4 * LINE) == 0 ? bytes / 4 : 0;
+            state[AT] = address;
+            state[DISTANCE] = distance;
+            state[END] = address + (distance == 0 ? bytes : distance);
         }
 
         /** Spreads what is left over so many pieces. */
         public void spread(int pieces) {
-            piece = ((end - at) / pieces + LINE - 1) / LINE * LINE;
+            state[PIECE] = ((state[END] - state[AT]) / pieces + LINE - 1) / LINE * LINE;
         }
 
         long left() {
-            return (end - at) * (distance == 0 ? 1 : 4);
+            return (state[END] - state[AT]) * (state[DISTANCE] == 0 ? 1 : 4);
         }
 
         void more() {
-            if (at < end) {
-                long to = Math.min(end, at + piece);
-                lines(at, to, distance);
-                at = to;
+            long at = state[AT];
+            if (at < state[END]) {
+                long to = Math.min(state[END], at + state[PIECE]);
+                lines(at, to, state[DISTANCE]);
+                state[AT] = to;
             }
         }
     }
