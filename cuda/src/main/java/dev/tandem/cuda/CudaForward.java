@@ -32,6 +32,8 @@ final class CudaForward implements AutoCloseable {
     private static final int CARRIES = 1;
     private static final int LAST_LAYER = 2;
     static final int BESIDE = 4;
+    /** Likewise: of a part of attention that has not been left yet. */
+    static final int NOT_THERE = -1;
     /** prefill.cu. */
     private static final int PART_THREADS = 256;
     /** Thread blocks a multiprocessor that wait for host rows: a quarter of what it holds, so that those that send them fit. */
@@ -62,7 +64,6 @@ final class CudaForward implements AutoCloseable {
     private final TokenChoice choice;
     private final DeviceBuffer partialOut;
     private final DeviceBuffer partialNorm;
-    private final DeviceBuffer finished;
     private final int multiprocessors;
     private final DeviceBuffer prefillParts;
     private final DeviceBuffer prefillFinished;
@@ -135,16 +136,14 @@ final class CudaForward implements AutoCloseable {
         this.link = device.stream("rows in flight");
         this.left = device.event();
         this.carried = device.event();
-        int rows = Linear.roundUp(Math.max(maxRows, Linear.ROW_STEP));
         int sampled = Linear.roundUp(Math.max(maxSampled, Linear.ROW_STEP));
         first = Activations.of(device, shape, maxRows, "");
         second = secondRows > 0 ? Optional.of(Activations.of(device, shape, secondRows, " of the second sub-batch")) : Optional.empty();
         frequencies = buffer(4L * config.headDim() / 2, "rotation frequencies");
         choice = new TokenChoice(device, stream, kernels, shape, sampled);
-        long parts = 2L * shares.attentionBlocks() * config.group();
-        partialOut = buffer(4L * parts * shape.headWidth(), "partial attention");
-        partialNorm = buffer(8L * parts, "partial attention sums");
-        finished = buffer(4L * rows * config.kvHeads(), "attention counters");
+        long quads = (long) shares.attentionBlocks() * config.group() * shape.headWidth() / 4;
+        partialOut = buffer(16 * quads, "partial attention");
+        partialNorm = buffer(8 * quads, "partial attention sums");
         multiprocessors = device.multiprocessors();
         prefillParts = buffer(4L * AttentionShares.MOST_PARTS * PART_THREADS * (shape.headWidth() / 2 + 4), "partial attention of prompts");
         prefillFinished = buffer(4L * AttentionShares.MOST_PARTS, "counters of prompts' attention");
@@ -152,6 +151,8 @@ final class CudaForward implements AutoCloseable {
         first.clear(stream);
         second.ifPresent(activations -> activations.clear(stream));
         buffers.forEach(buffer -> stream.fill(buffer, 0));
+        stream.fill(partialOut, NOT_THERE);
+        stream.fill(partialNorm, NOT_THERE);
         float[] values = RopeFrequencies.of(config);
         try (PinnedBuffer staging = device.pinned(4L * values.length, "rotation frequencies")) {
             MemorySegment.copy(values, 0, staging.memory(), ValueLayout.JAVA_FLOAT, 0, values.length);
@@ -385,8 +386,9 @@ final class CudaForward implements AutoCloseable {
         int pending = postProjection(stream, a, extent, config.layers() - 1);
         if (extent.has(Part.ROW_WISE)) {
             long out = first.normed().address() + (long) before * shape.hidden() * shape.type().bytes();
-            kernels.addNorm.launch(
-                    stream, extent.sampled(), 1, a.residual().address(), linear.partials(), pending, extent.rows(), weights.norm,
+            Kernels.Norm norm = kernels.addNorm(extent.sampled());
+            norm.kernel().launch(
+                    stream, extent.sampled(), norm.blocks(), a.residual().address(), linear.partials(), pending, extent.rows(), weights.norm,
                     closes ? 0L : pass.step().samples(), out, epsilon, extent.firstSlot(), flights, config.layers());
         }
     }
@@ -434,9 +436,9 @@ final class CudaForward implements AutoCloseable {
     /** @param mapLayer who sits in the slots: those who boarded at the layer before it */
     private void norm(Stream stream, Activations a, Extent extent, int splits, long weight, int mapLayer) {
         if (extent.has(Part.ROW_WISE)) {
-            Kernel norm = linear.finishes(extent.rows()) ? kernels.addNormMany : kernels.addNorm;
-            norm.launch(
-                    stream, extent.rows(), 1, a.residual().address(), linear.partials(), splits, extent.rows(), weight, 0L,
+            Kernels.Norm norm = linear.finishes(extent.rows()) ? kernels.addNormMany : kernels.addNorm(extent.rows());
+            norm.kernel().launch(
+                    stream, extent.rows(), norm.blocks(), a.residual().address(), linear.partials(), splits, extent.rows(), weight, 0L,
                     a.normed().address(), epsilon, extent.firstSlot(), flights, mapLayer);
         }
     }
@@ -470,7 +472,7 @@ final class CudaForward implements AutoCloseable {
             int place = carrier * CARRIES | (layer == config.layers() - 1 ? LAST_LAYER : 0) | (together ? BESIDE : 0);
             kernels.decodeAttention.launch(
                     stream, shares.attentionBlocks() + carrier, 1, a.queries().address(), blocks + layer * layerBytes, step.tables(), step.sequences(), step.header(),
-                    shape.scoreScale(), a.attended().address(), partialOut.address(), partialNorm.address(), finished.address(),
+                    shape.scoreScale(), a.attended().address(), partialOut.address(), partialNorm.address(),
                     extent.slots(), extent.firstSlot(), flights, layer, place);
         }
         if (extent.tiles() > 0 && !together) {

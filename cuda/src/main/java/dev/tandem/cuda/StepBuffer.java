@@ -34,7 +34,7 @@ final class StepBuffer implements AutoCloseable {
     private static final int TILE_INTS = 4;
     private static final int SEQUENCE_INTS = 4;
     /** What beginning a (row, KV head) costs decode attention on an H200, in KV blocks of one KV head. */
-    private static final int MOST_GAP = 10;
+    private static final int MOST_GAP = 4;
     private static final int ADJUSTED_INTS = 4;
     /** {@code struct Adjustment} of prelude.cu. */
     private static final int ADJUSTMENT_INTS = 4;

@@ -239,7 +239,6 @@ class AttentionKernelTest {
             try (GpuRig rig = new GpuRig(shape, SEED)) {
                 Pool pool = Pool.of(rig, lengths);
                 float[] q = queries(rig, lengths.length);
-                int heads = shape.config().heads();
                 try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1000, 0, "test")) {
                     step.clear();
                     for (int row = 0; row < lengths.length; row++) {
@@ -250,19 +249,24 @@ class AttentionKernelTest {
                     step.upload(rig.stream);
                     DeviceBuffer queries = rig.putHalves(q);
                     DeviceBuffer cache = rig.putHalves(pool.values);
-                    DeviceBuffer partial = rig.poisoned(8L * 396 * heads * shape.headWidth());
-                    DeviceBuffer sums = rig.poisoned(16L * 396 * heads);
-                    DeviceBuffer finished = rig.zeros(4L * 64 * heads);
+                    long quads = 396L * shape.config().group() * shape.headWidth() / 4;
+                    DeviceBuffer partial = rig.poisoned(16 * quads);
+                    DeviceBuffer sums = rig.poisoned(8 * quads);
                     for (int repeat = 0; repeat < 2; repeat++) {
                         DeviceBuffer out = rig.poisoned(2L * lengths.length * shape.queries());
                         rig.kernels.decodeAttention.launch(
                                 rig.stream, 396, 1, queries.address(), cache.address(), step.tables(), step.sequences(),
                                 step.header(), shape.scoreScale(), out.address(), partial.address(), sums.address(),
-                                finished.address(), 0, 0, 0L, 0, 0);
+                                0, 0, 0L, 0, 0);
                         float[] actual = rig.halves(out, lengths.length * shape.queries());
                         for (int row = 0; row < lengths.length; row++) {
                             check(rig, pool, q, actual, row, row, lengths[row]);
                         }
+                        assertThat(IntStream.concat(
+                                        Arrays.stream(rig.ints(partial, (int) (4 * quads))), Arrays.stream(rig.ints(sums, (int) (2 * quads))))
+                                        .allMatch(word -> word == CudaForward.NOT_THERE))
+                                .as("every part has been taken")
+                                .isTrue();
                     }
                 }
             }
@@ -349,10 +353,9 @@ class AttentionKernelTest {
                 DeviceBuffer cache = rig.putHalves(pool.values);
                 DeviceBuffer promptParts = rig.poisoned(4L * parts * 256 * (shape.headWidth() / 2 + 4));
                 DeviceBuffer promptFinished = rig.zeros(4L * parts);
-                int heads = shape.config().heads();
-                DeviceBuffer partial = rig.poisoned(8L * shares.attentionBlocks() * heads * shape.headWidth());
-                DeviceBuffer sums = rig.poisoned(16L * shares.attentionBlocks() * heads);
-                DeviceBuffer finished = rig.zeros(4L * 64 * heads);
+                long quads = (long) shares.attentionBlocks() * shape.config().group() * shape.headWidth() / 4;
+                DeviceBuffer partial = rig.poisoned(16 * quads);
+                DeviceBuffer sums = rig.poisoned(8 * quads);
                 for (int repeat = 0; repeat < 3; repeat++) {
                     DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
                     rig.kernels.prefillAttention.launch(
@@ -361,7 +364,7 @@ class AttentionKernelTest {
                             promptParts.address(), promptFinished.address(), step.tileCount(), step.header());
                     rig.kernels.decodeAttention.launch(
                             rig.stream, shares.attentionBlocks(), 1, queries.address(), cache.address(), step.tables(), step.sequences(),
-                            step.header(), shape.scoreScale(), out.address(), partial.address(), sums.address(), finished.address(), 0, 0,
+                            step.header(), shape.scoreScale(), out.address(), partial.address(), sums.address(), 0, 0,
                             0L, 0, CudaForward.BESIDE);
                     float[] actual = rig.halves(out, rows * shape.queries());
                     for (int row = 0; row < decodes; row++) {

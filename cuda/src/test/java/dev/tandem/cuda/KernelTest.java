@@ -6,7 +6,6 @@ import static org.assertj.core.api.Assertions.offset;
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.device.DeviceBuffer;
-import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sample.Adjustments;
@@ -55,18 +54,20 @@ class KernelTest {
     @MethodSource("shapes")
     void normsOfSumsOfPartials(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
-            normsOfSumsOfPartials(rig, shape, rig.kernels.addNorm);
-            normsOfSumsOfPartials(rig, shape, rig.kernels.addNormMany);
+            for (int splits : new int[] {0, 3, 8, 9}) {
+                normsOfSumsOfPartials(rig, shape, rig.kernels.addNormFew, splits);
+                normsOfSumsOfPartials(rig, shape, rig.kernels.addNorm, splits);
+                normsOfSumsOfPartials(rig, shape, rig.kernels.addNormMany, splits);
+            }
         }
     }
 
-    private static void normsOfSumsOfPartials(GpuRig rig, ModelShape shape, Kernel addNorm) {
+    private static void normsOfSumsOfPartials(GpuRig rig, ModelShape shape, Kernels.Norm norm, int splits) {
         int hidden = shape.hidden();
         int real = shape.config().hidden();
         int rows = 5;
-        int splits = 3;
         float[] residual = rig.floats(rows * hidden, 1);
-        float[] partials = rig.floats(splits * rows * hidden, 1);
+        float[] partials = rig.floats(Math.max(1, splits) * rows * hidden, 1);
         float[] weight = rig.floats(hidden, 1);
         for (int i = real; i < hidden; i++) {
             weight[i] = 0;
@@ -83,11 +84,11 @@ class KernelTest {
         DeviceBuffer weights = rig.put(weight);
         DeviceBuffer mapped = rig.poisoned(2L * map.length * hidden);
         DeviceBuffer normed = rig.poisoned(2L * rows * hidden);
-        addNorm.launch(
-                rig.stream, map.length, 1, stream.address(), parts.address(), splits, rows, weights.address(),
+        norm.kernel().launch(
+                rig.stream, map.length, norm.blocks(), stream.address(), parts.address(), splits, rows, weights.address(),
                 rig.put(map).address(), mapped.address(), 1e-5f, Integer.MAX_VALUE, 0L, 0);
-        addNorm.launch(
-                rig.stream, rows, 1, stream.address(), parts.address(), splits, rows, weights.address(), 0L, normed.address(), 1e-5f,
+        norm.kernel().launch(
+                rig.stream, rows, norm.blocks(), stream.address(), parts.address(), splits, rows, weights.address(), 0L, normed.address(), 1e-5f,
                 Integer.MAX_VALUE, 0L, 0);
         float[] actual = rig.halves(normed, rows * hidden);
         float[] picked = rig.halves(mapped, map.length * hidden);

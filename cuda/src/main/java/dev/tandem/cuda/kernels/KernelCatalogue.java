@@ -15,6 +15,8 @@ import java.util.Set;
 public final class KernelCatalogue {
     /** Compute capability with tensor copy engine and programmatic launches. */
     static final int COPY_ENGINE = 90;
+    /** Compute capability whose thread blocks form clusters. */
+    static final int CLUSTERS = 90;
     /** Compute capability with asynchronous products of groups of warps, which later ones do not have: its code is compiled for it alone. */
     static final int WARP_GROUPS = 90;
     /**

@@ -30,11 +30,22 @@ public final class Kernels implements AutoCloseable {
     private static final int MOVE_THREADS = 512;
     private static final int CLOSE_UP_THREADS = 128;
     private static final int ROPE_THREADS = 128;
+    /** {@code add_norm_few} takes a whole multiprocessor a row; measured on an H200 with up to 24 rows and from 64 on. */
+    private static final int NORM_MULTIPROCESSORS = 4;
+
+    /**
+     * An RMS norm of rows.cu.
+     *
+     * @param blocks that share a row
+     */
+    public record Norm(Kernel kernel, int blocks) {}
 
     private final List<CudaModule> modules = new ArrayList<>();
     public final Kernel embed;
-    public final Kernel addNorm;
-    public final Kernel addNormMany;
+    private final int fewRows;
+    public final Norm addNormFew;
+    public final Norm addNorm;
+    public final Norm addNormMany;
     public final Kernel closeUp;
     public final Kernel ropeStore;
     public final Kernel swiglu;
@@ -73,8 +84,12 @@ public final class Kernels implements AutoCloseable {
         }
         CudaModule rows = modules.get(0);
         embed = rows.waitingKernel("embed", 256, 0);
-        addNorm = rows.waitingKernel("add_norm", Math.min(1024, shape.hidden() / 4 + 31 & ~31), 0);
-        addNormMany = rows.waitingKernel("add_norm_many", Math.min(256, shape.hidden() / 8 + 31 & ~31), 0);
+        fewRows = device.multiprocessors() / NORM_MULTIPROCESSORS;
+        int quads = shape.hidden() / 4;
+        addNormFew = new Norm(rows.waitingKernel("add_norm_few", threads(quads, 1024), 0), 1);
+        int blocks = device.capability() >= KernelCatalogue.CLUSTERS ? 2 : 1;
+        addNorm = new Norm(rows.waitingKernel("add_norm", threads((quads + blocks - 1) / blocks, 1024 / blocks), 0), blocks);
+        addNormMany = new Norm(rows.waitingKernel("add_norm_many", threads(quads / 2, 256), 0), 1);
         closeUp = rows.waitingKernel("close_up", CLOSE_UP_THREADS, 0);
         ropeStore = rows.waitingKernel("rope_store", ROPE_THREADS, 0);
         swiglu = rows.waitingKernel("swiglu", 256, 0);
@@ -121,6 +136,15 @@ public final class Kernels implements AutoCloseable {
         manySwiglu = device.capability() == KernelCatalogue.WARP_GROUPS
                 ? Optional.of(modules.getLast().waitingKernel("many_swiglu", 384, KernelCatalogue.manyBytes()))
                 : Optional.empty();
+    }
+
+    /** Adds up the partial sums of so many rows. */
+    public Norm addNorm(int rows) {
+        return rows <= fewRows ? addNormFew : addNorm;
+    }
+
+    private static int threads(int values, int most) {
+        return Math.min(most, values + 31 & ~31);
     }
 
     /** Whether prompts' attention can leave multiprocessors to decode attention, which then runs beside it. */

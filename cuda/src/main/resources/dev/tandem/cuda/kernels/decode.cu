@@ -1,7 +1,7 @@
 // Decode attention over paged KV. The work of a step is a line of units, one for each KV block of each (row, KV head), rows
 // one after another, each pair after a gap of as many units as beginning it costs; every thread block takes an equal stretch of
-// the line, so that all end at the same time. A stretch crosses few pairs; of a pair that several stretches share, the last to
-// finish merges the parts.
+// the line, so that all end at the same time. A stretch crosses few pairs; of a pair that several stretches share, the first, for which
+// it is the last pair, adds what the others leave: they began with it. All that share the line fit at a time.
 // Within a pair the warps take KV blocks in turn. Tokens are the 16-row operand, the heads of the group the 8 columns:
 // scores^T = K q^T, then out^T = V^T p^T with V stored in token pairs. K and V go from memory to registers in the order in
 // which they are used.
@@ -11,51 +11,95 @@
 
 struct Sequence { int firstUnit, length, table, blocks; };
 
-#define SHARES_AT_ONCE 32
-#define VALUES_A_THREAD ((GROUP * HEAD_WIDTH + WARPS * 32 - 1) / (WARPS * 32))
+#define QUADS (GROUP * HEAD_WIDTH / 4)
+#define PARTS_AT_ONCE 8
+// Of a part that has not been left yet, and again once it has been taken.
+#define NOT_THERE 0xffffffffu
 
-// the parts of one (row, head), to the result; loads of many parts are under way at a time
-__device__ __forceinline__ void merge(const float *parts, const float2 *partNorms, int firstOwner, int shares, half16 *result) {
-    __shared__ float2 norms[SHARES_AT_ONCE][GROUP];
-    float maximum[VALUES_A_THREAD], sum[VALUES_A_THREAD], norm[VALUES_A_THREAD];
-#pragma unroll
-    for (int v = 0; v < VALUES_A_THREAD; v++) {
-        maximum[v] = -INFINITE;
-        sum[v] = norm[v] = 0;
+// A part's words say themselves whether they are there: no other is NOT_THERE, and whoever waits for them needs no counter and no fence.
+__device__ __forceinline__ word there(float v) { return __float_as_uint(v) == NOT_THERE ? 0x7fffffffu : __float_as_uint(v); }
+__device__ __forceinline__ void store4(float4 *to, word x, word y, word z, word w) {
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" :: "l"(to), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
+}
+__device__ __forceinline__ void store2(float2 *to, word x, word y) {
+    asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1,%2};" :: "l"(to), "r"(x), "r"(y) : "memory");
+}
+__device__ __forceinline__ bool load4(const float4 *from, float4 &v) {
+    word x, y, z, w;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "l"(from) : "memory");
+    v = make_float4(__uint_as_float(x), __uint_as_float(y), __uint_as_float(z), __uint_as_float(w));
+    return x != NOT_THERE && y != NOT_THERE && z != NOT_THERE && w != NOT_THERE;
+}
+__device__ __forceinline__ bool load2(const float2 *from, float2 &v) {
+    word x, y;
+    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0,%1}, [%2];" : "=r"(x), "=r"(y) : "l"(from) : "memory");
+    v = make_float2(__uint_as_float(x), __uint_as_float(y));
+    return x != NOT_THERE && y != NOT_THERE;
+}
+
+// four values of a head's sum, with the largest score that it is reckoned from and the sum of weights
+struct Sum {
+    float4 of;
+    float maximum, weights;
+
+    __device__ __forceinline__ void add(const float4 &other, float largest, float total) {
+        float m = fmaxf(maximum, largest), mine = exp2Fast(maximum - m), its = exp2Fast(largest - m);
+        of.x = of.x * mine + its * other.x; of.y = of.y * mine + its * other.y;
+        of.z = of.z * mine + its * other.z; of.w = of.w * mine + its * other.w;
+        weights = weights * mine + its * total;
+        maximum = m;
     }
-    for (int from = 0; from < shares; from += SHARES_AT_ONCE) {
-        int count = min(SHARES_AT_ONCE, shares - from);
-        __syncthreads();
-        for (int i = threadIdx.x; i < count * GROUP; i += WARPS * 32) {
-            int s = from + i / GROUP;
-            norms[i / GROUP][i % GROUP] = __ldcg(&partNorms[((size_t)(firstOwner + s) * 2 + (s == 0)) * GROUP + i % GROUP]);
-        }
-        __syncthreads();
+    __device__ __forceinline__ void store(uint2 *result) const {
+        float whole = 1 / weights;
+        *result = make_uint2(pack(of.x * whole, of.y * whole), pack(of.z * whole, of.w * whole));
+    }
+};
+
+// what the block's warps have of the values' `quad`
+__device__ __forceinline__ Sum overWarps(const float (*merged)[GROUP][HEAD_WIDTH], const float (*maxima)[GROUP], const float (*totals)[GROUP], int quad) {
+    int head = quad / (HEAD_WIDTH / 4);
+    Sum sum = {make_float4(0, 0, 0, 0), -INFINITE, 0};
 #pragma unroll
-        for (int v = 0; v < VALUES_A_THREAD; v++) {
-            int i = threadIdx.x + v * WARPS * 32;
-            if (i < GROUP * HEAD_WIDTH) {
-                int head = i / HEAD_WIDTH;
-                float m = maximum[v];
-                for (int s = 0; s < count; s++) m = fmaxf(m, norms[s][head].x);
-                float old = exp2Fast(maximum[v] - m);
-                sum[v] *= old;
-                norm[v] *= old;
-                maximum[v] = m;
-#pragma unroll 8
-                for (int s = 0; s < count; s++) {
-                    int t = from + s;
-                    float factor = exp2Fast(norms[s][head].x - m);
-                    sum[v] += factor * __ldcg(&parts[((size_t)(firstOwner + t) * 2 + (t == 0)) * GROUP * HEAD_WIDTH + i]);
-                    norm[v] += factor * norms[s][head].y;
-                }
+    for (int w = 0; w < WARPS; w++) sum.maximum = fmaxf(sum.maximum, maxima[w][head]);
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) {
+        float factor = exp2Fast(maxima[w][head] - sum.maximum);
+        float4 v = ((const float4 *)merged[w])[quad];
+        sum.of.x += factor * v.x; sum.of.y += factor * v.y;
+        sum.of.z += factor * v.z; sum.of.w += factor * v.w;
+        sum.weights += factor * totals[w][head];
+    }
+    return sum;
+}
+
+__device__ __forceinline__ void leave(float4 *parts, float2 *norms, size_t at, const Sum &sum) {
+    store4(parts + at, there(sum.of.x), there(sum.of.y), there(sum.of.z), there(sum.of.w));
+    store2(norms + at, there(sum.maximum), there(sum.weights));
+}
+
+// Adds what `count` stretches have left from `at` on, each QUADS after the one before, as soon as all of it is there.
+__device__ __forceinline__ void take(float4 *parts, float2 *norms, size_t at, int count, Sum &sum) {
+#pragma unroll 1
+    for (int from = 0; from < count; from += PARTS_AT_ONCE) {
+        float4 values[PARTS_AT_ONCE];
+        float2 sums[PARTS_AT_ONCE];
+        bool all;
+        do {
+            all = true;
+#pragma unroll
+            for (int s = 0; s < PARTS_AT_ONCE; s++) {
+                if (from + s >= count) continue;
+                all &= load4(parts + at + (size_t)(from + s) * QUADS, values[s]);
+                all &= load2(norms + at + (size_t)(from + s) * QUADS, sums[s]);
             }
-        }
-    }
+        } while (!all);
 #pragma unroll
-    for (int v = 0; v < VALUES_A_THREAD; v++) {
-        int i = threadIdx.x + v * WARPS * 32;
-        if (i < GROUP * HEAD_WIDTH) result[i] = narrow(sum[v] / norm[v]);
+        for (int s = 0; s < PARTS_AT_ONCE; s++) {
+            if (from + s >= count) continue;
+            sum.add(values[s], sums[s].x, sums[s].y);
+            store4(parts + at + (size_t)(from + s) * QUADS, NOT_THERE, NOT_THERE, NOT_THERE, NOT_THERE);
+            store2(norms + at + (size_t)(from + s) * QUADS, NOT_THERE, NOT_THERE);
+        }
     }
 }
 
@@ -98,14 +142,14 @@ __device__ __noinline__ void carry(Flights *flights) {
 // first thread block does. Beside prompts' attention (place & BESIDE), the kernel before this one, all that is read here is there, and
 // the last thread blocks have the stretches: others, which find no room yet, must not be waited for. It is waited for at the end.
 // queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them, units of a gap
-// parts [thread blocks][2][GROUP][HEAD_WIDTH] of a pair that began in an earlier stretch (0) or goes on in the next (1), with
-// partNorms (maximum, sum); finished [rows][KV_HEADS] zeroed
+// parts [thread blocks][QUADS] of the pair that began in an earlier stretch, with partNorms (maximum, sum of weights) likewise; both NOT_THERE,
+// before and after
 extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(const half16 *queries, const half16 *blocks,
-        const int *tables, const Sequence *sequences, const int *header, float scale, half16 *out, float *parts,
-        float2 *partNorms, int *finished, int slots, int firstSlot, Flights *flights, int layer, int place) {
+        const int *tables, const Sequence *sequences, const int *header, float scale, half16 *out, float4 *parts,
+        float2 *partNorms, int slots, int firstSlot, Flights *flights, int layer, int place) {
     __shared__ float merged[WARPS][GROUP][HEAD_WIDTH];
     __shared__ float maxima[WARPS][GROUP], totals[WARPS][GROUP];
-    __shared__ int last, found;
+    __shared__ int found;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     int rows = header[0], units = header[1], sharing = header[2];
     dependentsLaunch();
@@ -130,7 +174,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         if (sequences[r].firstUnit <= unit && (r + 1 == rows || sequences[r + 1].firstUnit > unit)) found = r;
     }
     __syncthreads();
-    int row = found;
+    int row = found, others = 0; // stretches that leave a part of the last pair
+    uint2 *result = nullptr;
     while (unit < endUnit) {
         Sequence sequence = sequences[row];
         int gap = header[3];
@@ -264,44 +309,25 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         __syncthreads();
         // the thread block that owns a unit: the one whose stretch of units * c / sharing ... holds it
         int firstOwner = (int)(((long)(pairBegin + 1) * sharing - 1) / units), lastOwner = (int)(((long)pairEnd * sharing - 1) / units);
-        int shares = lastOwner - firstOwner + 1;
-        size_t part = stretch * 2 + (unit == pairBegin);
-        half16 *result = out + ((size_t)row * HEADS + kvHead * GROUP) * HEAD_WIDTH;
-        for (int i = threadIdx.x; i < GROUP * HEAD_WIDTH; i += WARPS * 32) {
-            int head = i / HEAD_WIDTH;
-            float m = -INFINITE, sum = 0, norm = 0;
-#pragma unroll
-            for (int w = 0; w < WARPS; w++) m = fmaxf(m, maxima[w][head]);
-#pragma unroll
-            for (int w = 0; w < WARPS; w++) {
-                float factor = exp2Fast(maxima[w][head] - m);
-                sum += factor * merged[w][head][i % HEAD_WIDTH];
-                norm += factor * totals[w][head];
-            }
-            if (shares == 1) {
-                result[i] = narrow(sum / norm);
-            } else {
-                parts[part * GROUP * HEAD_WIDTH + i] = sum;
-                if (i % HEAD_WIDTH == 0) partNorms[part * GROUP + head] = make_float2(m, norm);
-            }
+        result = (uint2 *)(out + ((size_t)row * HEADS + kvHead * GROUP) * HEAD_WIDTH);
+        others = lastOwner - stretch;
+        if (stretch == firstOwner && others > 0) break; // which is the stretch's end
+#pragma unroll 1
+        for (int i = threadIdx.x; i < QUADS; i += WARPS * 32) {
+            Sum sum = overWarps(merged, maxima, totals, i);
+            if (stretch == firstOwner) sum.store(result + i);
+            else leave(parts, partNorms, (size_t)stretch * QUADS + i, sum);
         }
-        if (shares > 1) {
-            __threadfence();
-            __syncthreads();
-            if (threadIdx.x == 0) {
-                int *counter = finished + row * KV_HEADS + kvHead;
-                last = atomicAdd(counter, 1) == shares - 1;
-                if (last) *counter = 0;
-            }
-            __syncthreads();
-            if (last) {
-                __threadfence();
-                merge(parts, partNorms, firstOwner, shares, result);
-            }
-        }
+        others = 0;
         __syncthreads();
         unit += here;
         if (unit == pairEnd && kvHead == KV_HEADS - 1) row++;
+    }
+#pragma unroll 1
+    for (int i = threadIdx.x; others > 0 && i < QUADS; i += WARPS * 32) {
+        Sum sum = overWarps(merged, maxima, totals, i);
+        take(parts, partNorms, (size_t)(stretch + 1) * QUADS + i, others, sum);
+        sum.store(result + i);
     }
     // without work too: the kernel after this one relies on the kernel before it having ended
     if (!waited || beside) dependencyWait();

@@ -57,23 +57,45 @@ extern "C" __global__ void embed(const int *tokens, const int *chosen, const int
     }
 }
 
-// residual[row] += sum of the product's partials [splits][partialRows][HIDDEN]; out[block] = its RMS norm.
+#if __CUDA_ARCH__ >= 900
+// the sum over the blocks of a cluster, in every thread; in one order
+template <int BLOCKS> __device__ __forceinline__ float clusterSum(float v) {
+    __shared__ float sums[BLOCKS];
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); // they have begun
+    if (threadIdx.x < BLOCKS) {
+        asm volatile("{\n.reg .b32 there, rank;\nmov.u32 rank, %%cluster_ctarank;\nmad.lo.u32 there, rank, 4, %0;\nmapa.shared::cluster.u32 there, there, %1;\n"
+            "st.shared::cluster.f32 [there], %2;\n}" :: "r"((word)__cvta_generic_to_shared(sums)), "r"(threadIdx.x), "f"(v) : "memory");
+    }
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    v = 0;
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) v += sums[i];
+    return v;
+}
+#endif
+
+// residual[row] += sum of the product's partials [splits][partialRows][HIDDEN]; out[row] = its RMS norm.
 // rowMap picks the rows whose norm is wanted; with it the residual is left as it was.
 // The residual of a slot's row is in `flights`; what products have added since is in the slot's own place, and becomes zero.
-// A thread has SOME neighbouring values at a time.
-template <int THREADS, int SOME> __device__ __forceinline__ void addNorm(float *residual, const float *partials, int splits, int partialRows,
+// BLOCKS, a cluster where there are several, share a row; a thread has SOME neighbouring values at a time, of AT_ONCE partials for sure.
+// grid (rows, BLOCKS)
+template <int BLOCKS, int THREADS, int SOME, int AT_ONCE, int UNROLLED> __device__ __forceinline__ void addNorm(float *residual, const float *partials, int splits, int partialRows,
         const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const Flights *flights, int mapLayer) {
     typedef Floats<SOME> Values;
-    const int ALL = HIDDEN / SOME, PER = (ALL + THREADS - 1) / THREADS;
+    const int ALL = HIDDEN / SOME, SHARE = (ALL + BLOCKS - 1) / BLOCKS, PER = (SHARE + THREADS - 1) / THREADS;
+    int place = blockIdx.x, begin = blockIdx.y * SHARE, end = min(ALL, begin + SHARE);
     Values v[PER], w[PER];
     dependentsLaunch();
+#if __CUDA_ARCH__ >= 900
+    if (BLOCKS > 1) asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
 #pragma unroll
     for (int j = 0; j < PER; j++) {
-        int i = threadIdx.x + j * THREADS;
-        if (i < ALL) w[j] = ((const Values *)weight)[i];
+        int i = begin + threadIdx.x + j * THREADS;
+        if (i < end) w[j] = ((const Values *)weight)[i];
     }
     dependencyWait();
-    int row = rowMap ? rowMap[blockIdx.x] : blockIdx.x;
+    int row = rowMap ? rowMap[place] : place;
     Values *mine = (Values *)(residual + (size_t)row * HIDDEN), *home = nullptr;
     if (row >= firstSlot) {
         int flight = slotted(flights, mapLayer, row - firstSlot);
@@ -82,11 +104,19 @@ template <int THREADS, int SOME> __device__ __forceinline__ void addNorm(float *
     float squares = 0;
 #pragma unroll
     for (int j = 0; j < PER; j++) {
-        int i = threadIdx.x + j * THREADS;
-        if (i >= ALL) break;
+        int i = begin + threadIdx.x + j * THREADS;
+        if (i >= end) break;
         v[j] = mine[i];
-#pragma unroll 4
-        for (int s = 0; s < splits; s++) v[j] += ((const Values *)(partials + ((size_t)s * partialRows + row) * HIDDEN))[i];
+#pragma unroll UNROLLED
+        for (int from = 0; from < splits; from += AT_ONCE) {
+            Values parts[AT_ONCE];
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++)
+                if (from + k < splits) parts[k] = ((const Values *)(partials + ((size_t)(from + k) * partialRows + row) * HIDDEN))[i];
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++)
+                if (from + k < splits) v[j] += parts[k];
+        }
         if (row >= firstSlot) {
             if (home) v[j] += home[i];
             if (home && !rowMap) home[i] = v[j];
@@ -97,24 +127,34 @@ template <int THREADS, int SOME> __device__ __forceinline__ void addNorm(float *
 #pragma unroll
         for (int k = 0; k < SOME; k++) squares += v[j].of[k] * v[j].of[k];
     }
-    float scale = rsqrtf(blockSum(squares) / HIDDEN_REAL + epsilon);
+    squares = blockSum(squares);
+#if __CUDA_ARCH__ >= 900
+    if (BLOCKS > 1) squares = clusterSum<BLOCKS>(squares);
+#endif
+    float scale = rsqrtf(squares / HIDDEN_REAL + epsilon);
 #pragma unroll
     for (int j = 0; j < PER; j++) {
-        int i = threadIdx.x + j * THREADS;
-        if (i >= ALL) break;
+        int i = begin + threadIdx.x + j * THREADS;
+        if (i >= end) break;
 #pragma unroll
         for (int k = 0; k < SOME; k++) v[j].of[k] *= scale * w[j].of[k];
-        ((Halves<SOME> *)(out + (size_t)blockIdx.x * HIDDEN))[i] = narrowed(v[j]);
+        ((Halves<SOME> *)(out + (size_t)place * HIDDEN))[i] = narrowed(v[j]);
     }
 }
-#define ADD_NORM(NAME, THREADS, SOME) \
-    extern "C" __global__ void __launch_bounds__(THREADS) NAME(float *residual, const float *partials, int splits, int partialRows, \
+#define ADD_NORM(NAME, CLUSTER, BLOCKS, THREADS, SOME, AT_ONCE, UNROLLED) \
+    extern "C" __global__ void CLUSTER __launch_bounds__(THREADS) NAME(float *residual, const float *partials, int splits, int partialRows, \
             const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const Flights *flights, int mapLayer) { \
-        addNorm<THREADS, SOME>(residual, partials, splits, partialRows, weight, rowMap, out, epsilon, firstSlot, flights, mapLayer); \
+        addNorm<BLOCKS, THREADS, SOME, AT_ONCE, UNROLLED>(residual, partials, splits, partialRows, weight, rowMap, out, epsilon, firstSlot, flights, mapLayer); \
     }
-// few rows: a thread's sums of partials are what takes long; many: blocks, and what a thread has under way
-ADD_NORM(add_norm, 1024, 4)
-ADD_NORM(add_norm_many, 256, 8)
+// few rows: the partials of one row after another are what takes long; some: many small blocks beside what is left of the product's;
+// many, without partials: blocks, and what a thread has under way
+ADD_NORM(add_norm_few, , 1, 1024, 4, 8, 1)
+#if __CUDA_ARCH__ >= 900
+ADD_NORM(add_norm, __cluster_dims__(1, 2, 1), 2, 512, 4, 1, 8)
+#else
+ADD_NORM(add_norm, , 1, 1024, 4, 1, 8)
+#endif
+ADD_NORM(add_norm_many, , 1, 256, 8, 1, 1)
 
 // The last layer's rows that nobody samples have stored their K and V and go no further: the others, rowMap[0], rowMap[1], ..., close up
 // to the front of residual [rows][HIDDEN] and attended [rows][HEADS][HEAD_WIDTH], in place: rowMap[i] >= i. A thread takes 16 bytes
@@ -163,6 +203,8 @@ typedef Floats<ROTATED> Some;
 struct Pair { Some first, second; };
 #define HALF_HEAD (HEAD_DIM / 2)
 
+#define QKV_AT_ONCE 4
+
 // Values of a row from `column` on, and half a head further: sum of partials (splits > 0) or the finished product, and bias
 __device__ __forceinline__ Pair projected(const float *partials, int splits, int partialRows, const half16 *product, const float *bias, int row, int column) {
     Pair r = {};
@@ -171,11 +213,20 @@ __device__ __forceinline__ Pair projected(const float *partials, int splits, int
         r.first = widened(*(const Halves<ROTATED> *)(product + at));
         r.second = widened(*(const Halves<ROTATED> *)(product + at + HALF_HEAD));
     }
-#pragma unroll 4
-    for (int s = 0; s < splits; s++) {
-        const float *part = partials + (size_t)s * partialRows * QKV_WIDTH + at;
-        r.first += *(const Some *)part;
-        r.second += *(const Some *)(part + HALF_HEAD);
+    for (int from = 0; from < splits; from += QKV_AT_ONCE) {
+        Pair parts[QKV_AT_ONCE];
+#pragma unroll
+        for (int s = 0; s < QKV_AT_ONCE; s++) {
+            if (from + s >= splits) continue;
+            const float *part = partials + (size_t)(from + s) * partialRows * QKV_WIDTH + at;
+            parts[s] = {*(const Some *)part, *(const Some *)(part + HALF_HEAD)};
+        }
+#pragma unroll
+        for (int s = 0; s < QKV_AT_ONCE; s++) {
+            if (from + s >= splits) continue;
+            r.first += parts[s].first;
+            r.second += parts[s].second;
+        }
     }
     if (bias) {
         r.first += *(const Some *)(bias + column);
