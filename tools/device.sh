@@ -123,6 +123,7 @@ for what in "$@"; do
     sanitizer)
       for method in ${SANITIZED:-"CudaModelTest#samplingParametersOfEveryKindAreServed()" \
         "ProductKernelTest#broadProducts(dev.tandem.cuda.ModelShape)" \
+        "AttentionKernelTest#decodeAttention(dev.tandem.cuda.ModelShape)" \
         "AttentionKernelTest#promptsBesideDecodes(dev.tandem.cuda.ModelShape)"}; do
         for tool in ${SANITIZERS:-memcheck racecheck}; do
           echo "$tool, $method"

@@ -138,7 +138,7 @@ public final class Kernels implements AutoCloseable {
                 : Optional.empty();
     }
 
-    /** Adds up the partial sums of so many rows. */
+    /** What adds up the partial sums of so many rows, and takes their norm. */
     public Norm addNorm(int rows) {
         return rows <= fewRows ? addNormFew : addNorm;
     }
