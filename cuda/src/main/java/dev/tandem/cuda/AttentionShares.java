@@ -18,7 +18,10 @@ record AttentionShares(ModelShape shape, int multiprocessors, int decodeBlocks, 
     private static final double STAGE_MICROS = 1.3;
     private static final double PART_MICROS = 9.5;
     private static final double SHARED_PART_MICROS = 12;
-    /** Likewise: the beginning and end of decode attention (less now; but with less here, steps in which prompts ride were no faster), and the bytes a microsecond that a multiprocessor reads, of the bandwidth at most a share. */
+    /**
+     * Likewise: the beginning and end of decode attention, and the bytes a microsecond that a multiprocessor reads, of the bandwidth at most
+     * a share. Since its parts say that they are there it takes less, but with less here steps in which prompts ride were no faster.
+     */
     private static final double DECODE_MICROS = 9;
     private static final double MULTIPROCESSOR_BYTES = 60_000;
     private static final double BANDWIDTH_SHARE = 0.9;
