@@ -126,7 +126,10 @@ final class HostRows implements AutoCloseable {
                 continue; // another part of it failed before
             }
             rows.add(new StepResult.Lost(
-                    failure.flight().sequence(), "its attention on the CPU failed: " + failure.cause(), false));
+                    failure.flight().sequence(),
+                    StepResult.Cause.HOST_ATTENTION,
+                    "its attention on the CPU failed: " + failure.cause(),
+                    false));
             rings.end(failure.flight());
         }
         if (!rings.isFlying()) {
@@ -137,7 +140,8 @@ final class HostRows implements AutoCloseable {
             List<Flight> all = List.copyOf(rings.all());
             all.forEach(rings::end);
             Set<Flight> held = workers.held(); // after their end: whoever takes one up now sees that it is lost
-            all.forEach(flight -> rows.add(new StepResult.Lost(flight.sequence(), trouble, held.contains(flight))));
+            all.forEach(flight -> rows.add(new StepResult.Lost(
+                    flight.sequence(), StepResult.Cause.HOST_ATTENTION, trouble, held.contains(flight))));
         });
     }
 

@@ -424,7 +424,8 @@ class FlightWorkersTest {
             rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * FlightRings.MOST, 1);
             List<StepResult.Lost> lost = new ArrayList<>();
             rows.collect(new ArrayList<>(), lost);
-            assertThat(lost).containsExactly(new StepResult.Lost(flight.sequence(), HostRows.IN_VAIN, false));
+            assertThat(lost).containsExactly(new StepResult.Lost(
+                    flight.sequence(), StepResult.Cause.HOST_ATTENTION, HostRows.IN_VAIN, false));
             rows.passed();
             assertThat(rig.rings.isFlying()).isFalse();
         }

@@ -133,7 +133,8 @@ public final class ContentExecutor implements Executor {
             }
         }
         List<StepResult.Lost> lost = new ArrayList<>();
-        flights.keySet().removeIf(key -> losing.test(key) && lost.add(new StepResult.Lost(key, "the worker is gone", losingForGood)));
+        flights.keySet().removeIf(key -> losing.test(key)
+                && lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION, "the worker is gone", losingForGood)));
         StepResult result = new StepResult(plan.step(), sampled, trace, parked, lost, StepTimes.NONE);
         results.add(result);
         history.add(result);

@@ -9,7 +9,7 @@ import java.util.List;
  * @param sampled next tokens, of chunks with a sampler and of rows in flight that left the last layer
  * @param trace which row in flight continued at which layer, in order; replaying it repeats the step
  * @param parked rows in flight that the executor has let go of
- * @param lost rows whose host attention failed; their requests end with the message
+ * @param lost sequences that cannot go on; their requests end with the message, all others go on
  */
 public record StepResult(
         long step, List<Sampled> sampled, List<RowProgress> trace, List<Long> parked, List<Lost> lost, StepTimes times) {
@@ -17,10 +17,21 @@ public record StepResult(
 
     public record RowProgress(int layer, long sequence) {}
 
+    /** Why a sequence cannot go on. */
+    public enum Cause {
+        /** A worker of the host failed or stalled; the engine goes on without the host. */
+        HOST_ATTENTION,
+        /** The sequence's own logits or sampling failed, a NaN for example; nothing else is affected. */
+        SAMPLING
+    }
+
     /**
-     * @param stillInUse whether somebody may yet write the row's blocks, which must then never be granted again
+     * A sequence that cannot go on.
+     *
+     * @param message for the client: what happened, and what can be done
+     * @param stillInUse whether somebody may yet write the sequence's blocks, which must then never be granted again
      */
-    public record Lost(long sequence, String message, boolean stillInUse) {}
+    public record Lost(long sequence, Cause cause, String message, boolean stillInUse) {}
 
     /** A step in which nothing was lost. */
     public StepResult(long step, List<Sampled> sampled, List<RowProgress> trace, List<Long> parked, StepTimes times) {

@@ -266,10 +266,12 @@ public final class EngineLoop {
         return state.flies(key) && (sequence == null || sequence.known() == sequence.length());
     }
 
-    /** Requests whose host attention failed end with the reason. */
+    /** Requests of sequences that cannot go on end with the reason. */
     private void failLost(StepResult result) {
         for (StepResult.Lost lost : result.lost()) {
-            hostLost = lost.message();
+            if (lost.cause() == StepResult.Cause.HOST_ATTENTION) {
+                hostLost = lost.message();
+            }
             Sequence sequence = state.lose(lost.sequence(), lost.stillInUse());
             if (sequence == null) {
                 continue; // cancelled or ended before

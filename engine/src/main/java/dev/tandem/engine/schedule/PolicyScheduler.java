@@ -63,8 +63,9 @@ public final class PolicyScheduler implements Scheduler {
         log.add(step.decision());
         calibration.observe(step.draft(), result, step.decision().predicted(), seconds);
         policy.completed(step.draft(), seconds);
-        if (!result.lost().isEmpty()) {
-            policy.hostLost(result.lost().getFirst().message());
-        }
+        result.lost().stream()
+                .filter(lost -> lost.cause() == StepResult.Cause.HOST_ATTENTION)
+                .findFirst()
+                .ifPresent(lost -> policy.hostLost(lost.message()));
     }
 }
