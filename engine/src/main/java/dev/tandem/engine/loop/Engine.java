@@ -1,6 +1,7 @@
 package dev.tandem.engine.loop;
 
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.observe.EngineListener;
@@ -14,6 +15,8 @@ import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
@@ -47,6 +50,7 @@ public final class Engine implements AutoCloseable {
     private final Executor executor;
     private final Thread thread;
     private final CountDownLatch ended = new CountDownLatch(1);
+    private final CompletableFuture<Health.Dead> told = new CompletableFuture<>();
     private volatile boolean stopping;
     private volatile Health health = new Health.Serving();
 
@@ -65,7 +69,7 @@ public final class Engine implements AutoCloseable {
     private static void checkPools(EngineConfig config, ExecutorLimits limits) {
         int needed = (config.contextTokens() + limits.blockTokens() - 1) / limits.blockTokens();
         if (needed > limits.gpuBlocks()) {
-            throw new IllegalArgumentException("a sequence of " + config.contextTokens() + " tokens needs " + needed
+            throw new ConfigurationException("a sequence of " + config.contextTokens() + " tokens needs " + needed
                     + " KV blocks of " + limits.blockTokens() + " tokens but the GPU pool has " + limits.gpuBlocks()
                     + "; give it more memory or lower --max-model-len");
         }
@@ -91,6 +95,14 @@ public final class Engine implements AutoCloseable {
     /** Requests that have arrived and not started, this very moment. */
     public int waiting() {
         return arrivals.waiting();
+    }
+
+    /**
+     * Completed once when the engine thread ends, after every request was told and before the executor closes, which may take long
+     * or hang. Whoever depends on it directly runs on the engine thread and delays that.
+     */
+    public CompletionStage<Health.Dead> whenEnded() {
+        return told.minimalCompletionStage();
     }
 
     public Health health() {
@@ -164,7 +176,9 @@ public final class Engine implements AutoCloseable {
             health = new Health.Dead(e.getMessage() == null ? e.toString() : e.getMessage());
         } finally {
             arrivals.close();
-            loop.failAll(health instanceof Health.Dead dead ? dead.reason() : "the engine has stopped");
+            Health.Dead dead = health instanceof Health.Dead known ? known : new Health.Dead("the engine has stopped");
+            loop.failAll(dead.reason());
+            told.complete(dead);
             try {
                 executor.close();
             } finally {
