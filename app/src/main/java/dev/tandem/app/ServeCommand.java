@@ -71,7 +71,7 @@ final class ServeCommand implements Callable<Integer> {
         ServerLifetime lifetime;
         String name;
         try {
-            warnOfOpenPort(key);
+            warningOfOpenPort(host, key).ifPresent(System.err::println);
             DeferredListener listener = new DeferredListener();
             EngineAssembly assembly = EngineAssembly.start(options, true, true, listener, System.err);
             try {
@@ -132,14 +132,14 @@ final class ServeCommand implements Callable<Integer> {
     }
 
     /** Whoever reaches the port may use the model, and see what others measure. */
-    private void warnOfOpenPort(Optional<String> key) {
-        if (key.isEmpty() && !isLoopback()) {
-            System.err.println("warning: --host " + host + " lets every machine that reaches this one use the model without a key;"
-                    + " set --api-key or the variable TANDEM_API_KEY, or listen on 127.0.0.1");
-        }
+    static Optional<String> warningOfOpenPort(String host, Optional<String> key) {
+        return key.isPresent() || isLoopback(host)
+                ? Optional.empty()
+                : Optional.of("warning: --host " + host + " lets every machine that reaches this one use the model without a key;"
+                        + " set --api-key or the variable TANDEM_API_KEY, or listen on 127.0.0.1");
     }
 
-    private boolean isLoopback() {
+    private static boolean isLoopback(String host) {
         try {
             return InetAddress.getByName(host).isLoopbackAddress();
         } catch (UnknownHostException e) {
