@@ -192,7 +192,8 @@ public final class EngineLoop {
         }
         TokenSampler sampler =
                 new TokenSampler(request.sampling(), request.prompt(), config.endTokens(), seeds.nextLong());
-        int limit = Math.min(config.contextTokens(), request.prompt().length + request.sampling().maxTokens());
+        int room = config.contextTokens() - request.prompt().length;
+        int limit = request.prompt().length + Math.min(room, request.sampling().maxTokens().orElse(room));
         Sequence sequence = new Sequence(nextKey++, request, arrivedNanos, limit, sampler);
         byRequest.put(request.id(), sequence);
         byKey.put(sequence.key(), sequence);
