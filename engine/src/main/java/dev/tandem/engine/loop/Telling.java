@@ -21,7 +21,8 @@ final class Telling {
     private final Map<Long, Long> lastTokenNanos = new HashMap<>();
     private final Queue<Untold> untold = new ArrayDeque<>();
 
-    private record Untold(Sequence sequence, Choice choice, boolean end, boolean fromHost, long now) {}
+    /** @param mayStop whether its text may complete a stop string: not before the request's minimum of tokens */
+    private record Untold(Sequence sequence, Choice choice, boolean end, boolean mayStop, boolean fromHost, long now) {}
 
     /** Ends a request whose last token has been told. */
     interface Ending {
@@ -38,11 +39,14 @@ final class Telling {
     }
 
     /**
+     * Takes the sequence's newest token.
+     *
      * @param end whether the token ends the request
      * @param now when it was sampled
      */
     void add(Sequence sequence, Choice choice, boolean end, boolean fromHost, long now) {
-        untold.add(new Untold(sequence, choice, end, fromHost, now));
+        boolean mayStop = sequence.outputLength() > sequence.request().sampling().minTokens();
+        untold.add(new Untold(sequence, choice, end, mayStop, fromHost, now));
     }
 
     void forget(Sequence sequence) {
@@ -54,10 +58,11 @@ final class Telling {
         for (Untold token = untold.poll(); token != null; token = untold.poll()) {
             Sequence sequence = token.sequence();
             measure(sequence, token.now());
-            String decoded = token.end() ? "" : sequence.request().decoder().append(token.choice().token());
-            String text = sequence.stopMatcher().append(decoded);
+            boolean hidden = token.end() && !sequence.request().sampling().includeStop();
+            String decoded = hidden ? "" : sequence.request().decoder().append(token.choice().token());
+            String text = sequence.stopMatcher().append(decoded, token.mayStop());
             sequence.request().sink().on(new TokenEvent.Token(token.choice().token(), text, token.choice().logprobs(), token.fromHost()));
-            endIfDone(sequence, token.choice().token(), token.end(), token.now());
+            endIfDone(token);
         }
     }
 
@@ -70,22 +75,25 @@ final class Telling {
         }
     }
 
-    private void endIfDone(Sequence sequence, int token, boolean end, long now) {
-        if (end) {
-            boolean asked = sequence.request().sampling().stopTokenIds().contains(token);
-            ending.finish(sequence, FinishReason.STOP, releaseRest(sequence), asked ? Integer.toString(token) : "", now);
+    private void endIfDone(Untold token) {
+        Sequence sequence = token.sequence();
+        long now = token.now();
+        if (token.end()) {
+            int id = token.choice().token();
+            boolean asked = sequence.request().sampling().stopTokenIds().contains(id);
+            ending.finish(sequence, FinishReason.STOP, releaseRest(sequence, token), asked ? Integer.toString(id) : "", now);
         } else if (!sequence.stopMatcher().matched().isEmpty()) {
             ending.finish(sequence, FinishReason.STOP, "", sequence.stopMatcher().matched(), now);
         } else if (sequence.known() >= sequence.limit()) {
-            String rest = releaseRest(sequence);
+            String rest = releaseRest(sequence, token);
             String matched = sequence.stopMatcher().matched();
             ending.finish(sequence, matched.isEmpty() ? FinishReason.LENGTH : FinishReason.STOP, rest, matched, now);
         }
     }
 
     /** The decoder's rest may itself complete a stop string. */
-    private static String releaseRest(Sequence sequence) {
-        String rest = sequence.stopMatcher().append(sequence.request().decoder().finish());
+    private static String releaseRest(Sequence sequence, Untold last) {
+        String rest = sequence.stopMatcher().append(sequence.request().decoder().finish(), last.mayStop());
         return rest + sequence.stopMatcher().finish();
     }
 }
