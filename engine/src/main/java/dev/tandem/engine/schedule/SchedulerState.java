@@ -142,27 +142,29 @@ public final class SchedulerState {
     }
 
     /**
-     * A row cannot go on, in flight or in the step that computed it.
+     * The executor has let go of a row in flight because it cannot go on.
      *
      * @param stillInUse whether its blocks may yet be written
      * @return the sequence, or null when it had been cancelled
      */
     public Sequence lose(long key, boolean stillInUse) {
-        Sequence flying = inFlight.remove(key);
-        Sequence sequence = flying != null
-                ? flying
-                : host.stream().filter(candidate -> candidate.key() == key).findFirst().orElse(null);
+        Sequence sequence = inFlight.remove(key);
         if (sequence == null) {
-            throw new IllegalStateException("sequence " + key + " is neither in flight nor on the host");
+            throw new IllegalStateException("sequence " + key + " is not in flight");
         }
-        host.remove(sequence);
         park.remove(key);
         if (stillInUse) {
-            kv.quarantine(sequence);
+            quarantine(sequence);
         } else {
             kv.release(sequence);
         }
         return sequence.state() instanceof RequestState.Finished ? null : sequence;
+    }
+
+    /** The sequence's blocks may yet be written, so nobody is granted them again. It holds none from here on. */
+    public void quarantine(Sequence sequence) {
+        kv.quarantine(sequence);
+        sequence.restart();
     }
 
     /** Whether the sequence is between layers. */
@@ -205,9 +207,12 @@ public final class SchedulerState {
         kv.release(sequence);
     }
 
-    /** The executor is gone: nothing is in flight any more. */
-    public void abandonFlights() {
-        inFlight.values().forEach(kv::release);
+    /** The executor is gone: no sequence is left, and all blocks are free that are not quarantined. */
+    public void abandon() {
+        live().forEach(kv::release);
+        List.copyOf(waiting.view()).forEach(waiting::remove);
+        gpu.clear();
+        host.clear();
         inFlight.clear();
         park.clear();
     }
