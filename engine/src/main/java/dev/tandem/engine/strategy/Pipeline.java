@@ -41,6 +41,10 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
         return draft(state, List.of());
     }
 
+    void completed(StepDraft draft) {
+        rules.completed(draft);
+    }
+
     /** As if all rows in flight had landed: to be weighed, not to be carried out. */
     StepDraft draftAsIfLanded(SchedulerState state) {
         return draft(state, state.inFlight());
@@ -71,12 +75,12 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
      */
     private StepDraft gpuSide(SchedulerState state, int hostRows) {
         StepDraft draft = new StepDraft(state, budget);
-        GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(s));
+        GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s));
         if (!kept.evicted()) {
             rules.rotate(draft);
             GpuTier.swapIn(draft);
         }
-        Prefills prefills = new Prefills(chunked, true, rules::mayLiveOnHost);
+        Prefills prefills = new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(draft, sequence));
         int all = budget.maxBatchTokens();
         int mostRows = chunked ? all - Math.min(hostRows, all / HOST_SHARE) : all;
         prefills.resume(draft, kept.unfinished(), mostRows);
