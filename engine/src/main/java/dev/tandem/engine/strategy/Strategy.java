@@ -128,6 +128,13 @@ public enum Strategy {
         };
     }
 
+    /** What follows a strategy that is given up, until the host is empty. */
+    public static Policy drain(Options options, CostModel cost) {
+        AsyncOverlap overlap = new AsyncOverlap(
+                options.budget(), paper(cost), TierRules.neutral(), true, false, options.inFlight(), options.ridingRows());
+        return new HostDrain(options.budget(), overlap, options.overtakes(), options.ridingRows());
+    }
+
     /** As in the paper where its host rows move together; else its rules must prove themselves against async overlap alone. */
     private static Policy apex(Options options, CostModel cost, GpuOnly gpuOnly) {
         AsyncOverlap async = async(options, cost, options.apexCohort());

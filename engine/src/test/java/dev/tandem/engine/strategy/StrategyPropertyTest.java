@@ -204,7 +204,8 @@ class StrategyPropertyTest {
             StepPredictor predictor = new StepPredictor(cost, true, 8);
             if (random.nextInt(3) == 0) {
                 policy = new Guard(
-                        policy, strategy, new GpuOnly(budget, options.preemption(), options.overtakes(), options.ridingRows()), predictor, new Guard.Limits(0.01, 0, 2, 8, 4, 64, 3, 1));
+                        policy, strategy, new GpuOnly(budget, options.preemption(), options.overtakes(), options.ridingRows()),
+                        Strategy.drain(options, cost), predictor, new Guard.Limits(0.01, 0, 2, 8, 4, 64, 3, 1));
             }
             return new PolicyScheduler(policy, predictor::of, new Calibrator(cost, 8), new DecisionLog(4));
         }
