@@ -41,7 +41,7 @@ public final class EngineHarness implements AutoCloseable {
     /** Whether requests may fail. */
     public boolean failuresExpected;
     private final AdmissionQueue queue;
-    private final VirtualClock clock = new VirtualClock();
+    public final VirtualClock clock = new VirtualClock();
     public final EngineLoop loop;
     public final Map<String, Answer> answers = new LinkedHashMap<>();
 

@@ -34,7 +34,7 @@ final class Contest implements Policy {
     /** A host that has so many times the rows that it had still fills. */
     private static final double FILLS = 1.03;
 
-    private enum Phase {
+    enum Phase {
         RESTING,
         MEASURING,
         SETTLING,
@@ -146,6 +146,10 @@ final class Contest implements Policy {
         } else {
             challenger.clear();
         }
+    }
+
+    Phase phase() {
+        return phase;
     }
 
     private void change() {

@@ -13,8 +13,8 @@ import java.util.Optional;
  * @param <T> the note
  */
 final class PendingDrafts<T> {
-    /** Two steps may be under way, and between two results at most two more drafts are made. */
-    private static final int MAX = 4;
+    /** Two steps may be under way; the others are drafts of which no step was made, of those at most one between two steps. */
+    private static final int MAX = 8;
 
     private final ArrayDeque<Pending<T>> pending = new ArrayDeque<>(MAX);
 

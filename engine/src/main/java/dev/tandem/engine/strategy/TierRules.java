@@ -30,11 +30,12 @@ public final class TierRules {
     private final LatencyTargets server;
     private final int rotateAfter;
     private final double mostSlowdown;
+    private final int refresh;
     private double hostPerToken;
     private boolean missesTargets;
     private int sinceMeasured;
     private int untilLook;
-    private int sinceRotation = REFRESH;
+    private int sinceRotation;
 
     /**
      * @param server targets of requests that bring none
@@ -42,6 +43,11 @@ public final class TierRules {
      * @param mostSlowdown times the GPU's time per token beyond which a host sequence is due at once; 0 never
      */
     public TierRules(LatencyTargets server, int rotateAfter, double mostSlowdown) {
+        this(server, rotateAfter, mostSlowdown, REFRESH);
+    }
+
+    /** @param refresh steps between two looks, and between two rotations */
+    TierRules(LatencyTargets server, int rotateAfter, double mostSlowdown, int refresh) {
         if (rotateAfter < 0 || !(mostSlowdown >= 0)) {
             throw new IllegalArgumentException("--rotate-after " + rotateAfter + " and --max-host-slowdown " + mostSlowdown
                     + " must not be negative; 0 turns them off");
@@ -49,6 +55,8 @@ public final class TierRules {
         this.server = server;
         this.rotateAfter = rotateAfter;
         this.mostSlowdown = mostSlowdown;
+        this.refresh = refresh;
+        this.sinceRotation = refresh;
     }
 
     /** As in the papers. */
@@ -89,7 +97,7 @@ public final class TierRules {
 
     /** Lets one host sequence that is due change places with the GPU sequence that was there longest. */
     void rotate(StepDraft draft) {
-        if (sinceRotation < REFRESH) {
+        if (sinceRotation < refresh) {
             return;
         }
         draft.noteRotation();
@@ -110,7 +118,7 @@ public final class TierRules {
     void completed(StepDraft draft) {
         sinceRotation = draft.notesRotation() ? 0 : sinceRotation + 1;
         if (untilLook-- == 0) {
-            untilLook = REFRESH - 1;
+            untilLook = refresh - 1;
             look(draft.state());
         }
     }
@@ -118,7 +126,7 @@ public final class TierRules {
     /** Tokens that are on their way count with the time that they have taken so far. */
     private void look(SchedulerState state) {
         double perToken = mean(List.of(state.host(), state.inFlight()), state.now());
-        sinceMeasured = perToken > 0 ? 0 : Math.min(PROBE_AFTER, sinceMeasured + REFRESH);
+        sinceMeasured = perToken > 0 ? 0 : Math.min(PROBE_AFTER, sinceMeasured + refresh);
         hostPerToken = perToken > 0 ? perToken : hostPerToken;
         missesTargets = false;
         for (Sequence sequence : state.host()) {
