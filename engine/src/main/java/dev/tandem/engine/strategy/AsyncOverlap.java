@@ -168,7 +168,7 @@ final class AsyncOverlap implements Policy {
         return predictor.cost().layers() * predictor.cost().linear(1);
     }
 
-    /** Admits host rows to layer 0, those that deserve it most first. */
+    /** Admits host rows to layer 0, those that have waited longest first. */
     void admit(StepDraft draft) {
         SchedulerState state = draft.state();
         int flying = state.inFlight().size();
@@ -177,6 +177,7 @@ final class AsyncOverlap implements Policy {
             return;
         }
         List<Sequence> queue = HostTier.decodable(draft);
+        queue.sort(HostTier.WAITED_LONGEST);
         int wanted = cohort ? queue.size() : share(queue.size() + flying);
         int most = Math.min(Math.min(wanted, limits.slotsPerLayer()), limits.most() - flying);
         long tokens = 0;
