@@ -76,6 +76,11 @@ public final class SchedulerState {
         now = nanos;
     }
 
+    /** Steps that were planned so far. */
+    public long steps() {
+        return steps;
+    }
+
     public long nextStep() {
         return steps++;
     }

@@ -9,8 +9,8 @@ import dev.tandem.engine.schedule.StepDraft;
 
 /**
  * Empties the host tier without a pause for its clients: the GPU's part of a step is gpu-only's, prompts start on the GPU alone, and
- * host sequences decode on in async overlap until they end. None enters the host; they come back to the GPU while nobody waits for its
- * blocks.
+ * host sequences decode on in async overlap. None enters the host. Prompts and host sequences take turns for GPU blocks: those that come
+ * back need no prefill, and the last few on the host would otherwise make many steps longer.
  *
  * <p>Owned by: engine thread.
  *
@@ -19,11 +19,18 @@ import dev.tandem.engine.schedule.StepDraft;
  * @param ridingRows as gpu-only's
  */
 record HostDrain(Budget budget, AsyncOverlap overlap, int overtakes, int ridingRows) implements Policy {
+    /**
+     * Prompts come before host sequences in one of so many steps. Where they always came first, the last host sequences cost
+     * {@code h200-tight} osc 1.3 % and azure-code 2 % (simulated, steps with host tokens a fifth longer than predicted); so, nothing.
+     */
+    private static final int PROMPTS_FIRST = 2;
+
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = new StepDraft(state, budget);
         GpuTier.Kept kept = GpuTier.decodes(draft, sequence -> false);
-        if (!kept.evicted() && state.waiting().isEmpty()) {
+        boolean promptsFirst = state.steps() % PROMPTS_FIRST == 0;
+        if (!kept.evicted() && (!promptsFirst || state.waiting().isEmpty())) {
             GpuTier.swapIn(draft);
         }
         Prefills prefills = new Prefills(true, true, sequence -> false, ridingRows);
