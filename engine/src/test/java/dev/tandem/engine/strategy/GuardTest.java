@@ -6,6 +6,7 @@ import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
@@ -221,6 +222,73 @@ class GuardTest {
         assertThat(guard.isOffloading()).as("a window of 0.8 after one of 2: 0.25 less 0.2").isTrue();
         run(4, 2.5);
         assertThat(guard.isOffloading()).as("another").isFalse();
+    }
+
+    /** Around a strategy that leaves the host alone unless it is told to use it. */
+    private Guard around(Policy gpuOnly, boolean[] uses) {
+        var options = Strategy.Options.of(BUDGET);
+        Policy async = Strategy.ASYNC_OVERLAP.policy(options, cost);
+        Policy idle = (state, why) -> {
+            StepDraft draft = uses[0] ? async.draft(state, why) : new StepDraft(state, BUDGET);
+            why.because("the strategy");
+            return draft;
+        };
+        return new Guard(idle, Strategy.ASYNC_OVERLAP, gpuOnly, GPU_ONLY, new StepPredictor(cost, true, 0), LIMITS);
+    }
+
+    @Test
+    void whereTheStrategyLeavesTheHostAloneTheStepIsGpuOnlys() {
+        Scene full = new Scene(6, 0, BUDGET).limit(60);
+        full.gpu(9);
+        full.waiting(40);
+        full.waiting(8); // overtakes
+        Policy bypassing = new GpuOnly(BUDGET, Preemption.SWAP, 4, 0);
+        Guard judge = around(bypassing, new boolean[] {false});
+        Decision why = new Decision();
+        assertThat(Scene.text(judge.draft(full.state, why))).isEqualTo(full.draft(bypassing)).isEqualTo("[r0 r2+8]");
+        assertThat(why.reason()).isEqualTo("guard: the strategy leaves the host alone, so gpu-only");
+    }
+
+    @Test
+    void stepsInWhichTheStrategyLeavesTheHostAloneMeasureGpuOnly() {
+        Scene filling = emptyHost();
+        boolean[] uses = {true};
+        Guard judge = around(GPU_ONLY, uses);
+        assertThat(run(judge, filling, LIMITS.votes() - 1, 1)).containsOnly(Shape.GPU_ONLY);
+        uses[0] = false;
+        run(judge, filling, FIRST - LIMITS.votes() + 1, 1);
+        assertThat(judge.isOffloading()).isFalse();
+        uses[0] = true;
+        run(judge, filling, 1, 1);
+        assertThat(judge.isOffloading()).as("gpu-only was measured over %d steps", FIRST).isTrue();
+    }
+
+    @Test
+    void whileOffloadingTheStrategysOwnStepsCountWhetherTheyUseTheHostOrNot() {
+        boolean[] uses = {true};
+        Guard judge = around(GPU_ONLY, uses);
+        run(judge, scene, FIRST + 1, 1);
+        assertThat(judge.isOffloading()).isTrue();
+        uses[0] = false;
+        Decision why = new Decision();
+        assertThat(Scene.text(judge.draft(scene.state, why))).as("the host has sequences, so the step is the strategy's").isEmpty();
+        assertThat(why.reason()).isEqualTo("the strategy");
+    }
+
+    @Test
+    void draftsOfWhichNoStepIsMadeDoNotCount() {
+        for (int i = 0; i < 100; i++) {
+            guard.draft(scene.state, new Decision());
+        }
+        assertThat(run(FIRST, 1)).containsOnly(Shape.GPU_ONLY);
+        assertThat(run(4, 3)).containsOnly(Shape.ASYNC);
+        assertThat(guard.isOffloading()).isFalse();
+        for (int i = 0; i < 100; i++) {
+            guard.draft(scene.state, new Decision());
+        }
+        assertThat(afterDraining(5)).as("a pause of 5").containsOnly(Shape.GPU_ONLY);
+        assertThat(run(2, 1)).as("two votes").containsOnly(Shape.GPU_ONLY);
+        assertThat(run(1, 1)).containsOnly(Shape.ASYNC);
     }
 
     @Test
