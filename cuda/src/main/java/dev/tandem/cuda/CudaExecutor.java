@@ -518,8 +518,8 @@ public final class CudaExecutor implements Executor {
         forward.hang(stream);
     }
 
-    /** For tests: a GPU block holds NaN from now on, in every layer. */
-    void poisonPool() {
+    /** For tests: every block of both pools holds NaN; no sequence is in them. */
+    void poisonPools() {
         device.makeCurrent();
         stream.fill(pools.gpu(), -1);
         stream.synchronise();
