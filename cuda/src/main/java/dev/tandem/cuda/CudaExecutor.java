@@ -395,14 +395,14 @@ public final class CudaExecutor implements Executor {
         }
         List<List<Chunk>> batches = PlanRows.ordered(plan, hostRows.isPresent());
         long limitNanos = limitNanos(batches, PlanRows.slots(plan));
-        if (outstanding.isEmpty()) {
-            underWay = Optional.of(new UnderWay(plan.step(), time.nanos(), limitNanos));
-        }
         try {
             StepLauncher.Way way = launcher.way(batches);
             boolean isShort = plan.swaps().isEmpty() && way == StepLauncher.Way.ONE_GRAPH;
             if (!outstanding.isEmpty() && !(ahead && isShort)) {
                 finished.add(complete(outstanding.poll())); // what it moves, or its logits, are about to be overwritten
+            }
+            if (outstanding.isEmpty()) {
+                underWay = Optional.of(new UnderWay(plan.step(), time.nanos(), limitNanos));
             }
             int slot = clock.begin(stream);
             poisonNow(batches);
