@@ -86,12 +86,23 @@ class PlacementTest {
     @ParameterizedTest
     @MethodSource("familiesAndWays")
     void tokensAreThoseOfTheRequestAlone(String family, Way way) {
+        check(family, way, TestModels.executor(family, DataType.BFLOAT16, way.gpuBlocks(), way.hostBlocks(), way.threads()));
+    }
+
+    /** What a failed request leaves in freed blocks reaches no request that gets them next. */
+    @ParameterizedTest
+    @MethodSource("ways")
+    void tokensDoNotDependOnWhatBlocksHeldBefore(Way way) {
+        CpuExecutor executor =
+                TestModels.executor("llama31", DataType.BFLOAT16, way.gpuBlocks(), way.hostBlocks(), way.threads());
+        executor.poisonPools();
+        check("llama31", way, executor);
+    }
+
+    private static void check(String family, Way way, CpuExecutor executor) {
         Map<String, int[]> prompts = prompts();
         Map<String, EngineHarness.Answer> expected = alone(family, prompts);
-        try (EngineHarness engine = new EngineHarness(
-                TestModels.executor(family, DataType.BFLOAT16, way.gpuBlocks(), way.hostBlocks(), way.threads()),
-                way.scheduler().make(way.budget()),
-                way.budget())) {
+        try (EngineHarness engine = new EngineHarness(executor, way.scheduler().make(way.budget()), way.budget())) {
             prompts.forEach((id, prompt) -> engine.submit(id, prompt, SAMPLING));
             engine.run();
             prompts.keySet().forEach(id -> {
