@@ -127,6 +127,11 @@ public final class CpuExecutor implements Executor {
         return weightBytes;
     }
 
+    /** One place's KV; for tests that damage it. */
+    KvStore store(Place place) {
+        return stores.get(place);
+    }
+
     @Override
     public void submit(StepPlan plan) {
         if (results.size() == MAX_OUTSTANDING) {

@@ -1,6 +1,7 @@
 package dev.tandem.engine.loop;
 
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.observe.EngineListener;
@@ -74,7 +75,7 @@ public final class Engine implements AutoCloseable {
     private static void checkPools(EngineConfig config, ExecutorLimits limits) {
         int needed = (config.contextTokens() + limits.blockTokens() - 1) / limits.blockTokens();
         if (needed > limits.gpuBlocks()) {
-            throw new IllegalArgumentException("a sequence of " + config.contextTokens() + " tokens needs " + needed
+            throw new ConfigurationException("a sequence of " + config.contextTokens() + " tokens needs " + needed
                     + " KV blocks of " + limits.blockTokens() + " tokens but the GPU pool has " + limits.gpuBlocks()
                     + "; give it more memory or lower --max-model-len");
         }

@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.schedule.Budget;
@@ -36,12 +37,12 @@ public enum Strategy {
         return allHost;
     }
 
-    /** @throws IllegalArgumentException that lists the strategies */
+    /** @throws ConfigurationException that lists the strategies */
     public static Strategy of(String flag) {
         return Arrays.stream(values())
                 .filter(strategy -> strategy.flag.equals(flag))
                 .findFirst()
-                .orElseThrow(() -> new IllegalArgumentException("--strategy " + flag + " is not known; known are "
+                .orElseThrow(() -> new ConfigurationException("--strategy " + flag + " is not known; known are "
                         + Arrays.stream(values()).map(Strategy::flag).collect(Collectors.joining(", "))));
     }
 
@@ -88,7 +89,7 @@ public enum Strategy {
 
         public Options {
             if (!(apexLeastCpuRatio >= 0)) {
-                throw new IllegalArgumentException(
+                throw new ConfigurationException(
                         "--apex-least-cpu-ratio " + apexLeastCpuRatio + " must be 0 or more");
             }
         }
@@ -97,17 +98,17 @@ public enum Strategy {
     /**
      * Checks that every sequence up to {@code contextTokens} fits where the strategy wants it.
      *
-     * @throws IllegalArgumentException that names the pool and the remedy
+     * @throws ConfigurationException that names the pool and the remedy
      */
     public void check(ExecutorLimits limits, int contextTokens) {
         int needed = (contextTokens + limits.hostBlockTokens() - 1) / limits.hostBlockTokens();
         if (allHost && needed > limits.hostBlocks()) {
-            throw new IllegalArgumentException("--strategy " + flag + " keeps all KV on the host: a sequence of " + contextTokens
+            throw new ConfigurationException("--strategy " + flag + " keeps all KV on the host: a sequence of " + contextTokens
                     + " tokens needs " + needed + " blocks there and the host pool has " + limits.hostBlocks()
                     + "; raise --host-kv or lower --max-model-len");
         }
         if (this != GPU_ONLY && limits.hostBlocks() == 0) {
-            throw new IllegalArgumentException(
+            throw new ConfigurationException(
                     "--strategy " + flag + " needs host KV and the host pool has no block; raise --host-kv");
         }
     }

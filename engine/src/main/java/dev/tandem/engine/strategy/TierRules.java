@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.request.LatencyTargets;
@@ -49,7 +50,7 @@ public final class TierRules {
     /** @param refresh steps between two looks, and between two rotations */
     TierRules(LatencyTargets server, int rotateAfter, double mostSlowdown, int refresh) {
         if (rotateAfter < 0 || !(mostSlowdown >= 0)) {
-            throw new IllegalArgumentException("--rotate-after " + rotateAfter + " and --max-host-slowdown " + mostSlowdown
+            throw new ConfigurationException("--rotate-after " + rotateAfter + " and --max-host-slowdown " + mostSlowdown
                     + " must not be negative; 0 turns them off");
         }
         this.server = server;
