@@ -61,8 +61,18 @@ final class BenchSimulateCommand implements Callable<Integer> {
     @Option(names = "--warm-up", defaultValue = "120", description = "Simulated seconds before (${DEFAULT-VALUE}).")
     int warmUp;
 
+    @Option(
+            names = "--lose-host-at",
+            paramLabel = "SECONDS",
+            description = "From so many simulated seconds on, every token whose attention the CPU computes is lost, as when a worker dies."
+                    + " Default: never.")
+    Optional<Double> loseHostAt = Optional.empty();
+
     @Override
     public Integer call() throws IOException {
+        if (!(loseHostAt.orElse(0.0) >= 0)) {
+            throw new IllegalArgumentException("--lose-host-at " + loseHostAt.get() + " must be a number of seconds, 0 or more");
+        }
         if (steady < 1 || warmUp < 0 || requests.orElse(1) < 1) {
             throw new ConfigurationException("--steady " + steady + requests.map(count -> ", --requests " + count).orElse("") + " and --warm-up "
                     + warmUp + ": they must be at least 1, --warm-up at least 0");
@@ -83,6 +93,7 @@ final class BenchSimulateCommand implements Callable<Integer> {
                     options, config.budget(), options.strategy.guard.orElse(false), limits, () -> profile, System.err);
             VirtualClock clock = new VirtualClock();
             SimulatedExecutor executor = new SimulatedExecutor(limits, new CostModel(profile), clock);
+            loseHostAt.ifPresent(executor::loseHostAt);
             Map<String, Object> result = BenchReport.circumstances(
                     options, checkpoint.name(), spec.commandLine().getParseResult().originalArgs());
             result.put("machine", "simulated: " + profile.name());

@@ -117,6 +117,11 @@ public final class CpuExecutor implements Executor {
         return limits;
     }
 
+    /** For tests: both pools hold NaN everywhere; no sequence is in them. */
+    void poisonPools() {
+        stores.values().forEach(KvStore::poison);
+    }
+
     /** Bytes of weights that a decoding step reads. */
     public long weightBytes() {
         return weightBytes;

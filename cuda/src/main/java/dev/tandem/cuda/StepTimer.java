@@ -6,6 +6,7 @@ import dev.tandem.cuda.CudaForward.Pass;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Event;
 import dev.tandem.cuda.device.Graph;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.engine.config.ConfigurationException;
 import java.util.Arrays;
@@ -296,7 +297,6 @@ public final class StepTimer implements AutoCloseable {
 
     @Override
     public void close() {
-        begin.close();
-        end.close();
+        Resources.closeAll(begin, end);
     }
 }

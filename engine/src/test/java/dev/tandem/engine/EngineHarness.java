@@ -42,7 +42,7 @@ public final class EngineHarness implements AutoCloseable {
     public boolean failuresExpected;
     private String unexpected = "";
     private final AdmissionQueue queue;
-    private final VirtualClock clock = new VirtualClock();
+    public final VirtualClock clock = new VirtualClock();
     public final EngineLoop loop;
     public final Map<String, Answer> answers = new LinkedHashMap<>();
 

@@ -3,6 +3,7 @@ package dev.tandem.engine.schedule;
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.queue.WaitingQueue;
+import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import java.util.ArrayList;
@@ -75,6 +76,11 @@ public final class SchedulerState {
         now = nanos;
     }
 
+    /** Steps that were planned so far. */
+    public long steps() {
+        return steps;
+    }
+
     public long nextStep() {
         return steps++;
     }
@@ -96,7 +102,7 @@ public final class SchedulerState {
         scheduled = count;
     }
 
-    /** Tokens that a sequence puts out: a mean of those that have ended, mostly of the last few dozen. */
+    /** Tokens that a sequence puts out: a mean of those that have ended by themselves, mostly of the last few dozen. */
     public double meanOutput() {
         return meanOutput;
     }
@@ -197,14 +203,21 @@ public final class SchedulerState {
             return;
         }
         if (sequence.outputLength() > 0) {
+            ended++;
+        }
+        if (sequence.outputLength() > 0 && !isAborted(sequence)) {
             meanOutput += NEWEST * (sequence.outputLength() - meanOutput);
             outputs.ended(sequence.outputLength());
-            ended++;
         }
         waiting.remove(sequence);
         gpu.remove(sequence);
         host.remove(sequence);
         kv.release(sequence);
+    }
+
+    /** How long an aborted sequence was says nothing about how long others become. */
+    private static boolean isAborted(Sequence sequence) {
+        return sequence.state() instanceof RequestState.Finished(FinishReason reason) && reason == FinishReason.ABORT;
     }
 
     /** The executor is gone: no sequence is left, and all blocks are free that are not quarantined. */

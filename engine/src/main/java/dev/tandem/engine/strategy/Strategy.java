@@ -115,6 +115,11 @@ public enum Strategy {
 
     /** @param cost of this machine; may be null where the strategy does not predict */
     public Policy policy(Options options, CostModel cost) {
+        return policy(options, cost, Contest.Limits.DEFAULT);
+    }
+
+    /** @param contest when apex's rules and async overlap are measured against each other */
+    Policy policy(Options options, CostModel cost, Contest.Limits contest) {
         Budget budget = options.budget();
         GpuOnly gpuOnly = new GpuOnly(budget, options.preemption());
         return switch (this) {
@@ -125,12 +130,19 @@ public enum Strategy {
             case ASYMMETRIC -> new Asymmetric(flag, pipeline(options, cost, true));
             case ASYNC_OVERLAP -> async(options, cost, false);
             case NEO -> neo(options, cost);
-            case APEX -> apex(options, cost, gpuOnly);
+            case APEX -> apex(options, cost, gpuOnly, contest);
         };
     }
 
+    /** What follows a strategy that is given up, until the host is empty. */
+    public static Policy drain(Options options, CostModel cost) {
+        AsyncOverlap overlap = new AsyncOverlap(
+                options.budget(), paper(cost), TierRules.neutral(), true, false, options.inFlight(), options.ridingRows());
+        return new HostDrain(options.budget(), overlap, options.overtakes(), options.ridingRows());
+    }
+
     /** As in the paper where its host rows move together; else its rules must prove themselves against async overlap alone. */
-    private static Policy apex(Options options, CostModel cost, GpuOnly gpuOnly) {
+    private static Policy apex(Options options, CostModel cost, GpuOnly gpuOnly, Contest.Limits contest) {
         AsyncOverlap async = async(options, cost, options.apexCohort());
         Policy rules = new Apex(
                 options.budget(), paper(cost), pipeline(options, cost, true), async, gpuOnly, options.apexLeastCpuRatio(),
@@ -139,7 +151,7 @@ public enum Strategy {
             return rules;
         }
         Policy lingering = new Lingering(rules, neo(options, cost));
-        return new Contest(lingering, async, async::landing, paper(cost), Contest.Limits.DEFAULT);
+        return new Contest(lingering, async, async::landing, paper(cost), contest);
     }
 
     private static Neo neo(Options options, CostModel cost) {
