@@ -60,7 +60,7 @@ bias = client.completions.create(model=MODEL, prompt="x", max_tokens=3, temperat
 assert len(set(client.completions.create(model=MODEL, prompt="x", max_tokens=3, temperature=0,
                                          logit_bias={"260": 100}).choices[0].text.split())) == 1, bias
 lengths = client.completions.create(model=MODEL, prompt="Hello", max_tokens=9, temperature=0,
-                                    extra_body={"ignore_eos": True, "min_tokens": 9, "some_unknown_field": 1})
+                                    extra_body={"ignore_eos": True, "min_tokens": 9})
 assert lengths.usage.completion_tokens == 9 and lengths.choices[0].finish_reason == "length"
 
 e = expect(openai.NotFoundError, model="no-such-model")
@@ -70,6 +70,23 @@ assert e.body["param"] == "temperature" and e.body["code"] == 400, e.body
 expect(openai.BadRequestError, messages=[])
 expect(openai.BadRequestError, messages=[{"role": "user", "content": "word " * 20000}])
 expect(openai.BadRequestError, top_p=0)
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+for name, value in {"some_unknown_field": 1, "guided_json": {}, "guided_choice": ["a"], "structured_outputs": {"regex": "a"},
+                    "bad_words": ["a"], "allowed_token_ids": [1], "prompt_logprobs": 1, "truncate_prompt_tokens": 5,
+                    "chat_template": "x", "continue_final_message": True, "documents": [{"text": "x"}]}.items():
+    e = expect(openai.BadRequestError, extra_body={name: value})
+    assert e.body["param"] == name and name in e.body["message"], e.body
+for name, arguments in {"tools": {"tools": [TOOL]}, "functions": {"functions": [TOOL["function"]]},
+                        "tool_choice": {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "weather"}}},
+                        "modalities": {"modalities": ["text", "audio"]}, "reasoning_effort": {"reasoning_effort": "high"},
+                        "response_format": {"response_format": {"type": "json_object"}}}.items():
+    e = expect(openai.BadRequestError, **arguments)
+    assert e.body["param"] == name, e.body
+client.chat.completions.create(model=MODEL, messages=QUESTION, max_tokens=1, user="u", metadata={"a": "b"}, store=False,
+                               service_tier="auto", tools=[TOOL], tool_choice="none", parallel_tool_calls=True)
+history = [*QUESTION, {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {
+    "name": "weather", "arguments": '{"city": "Paris"}'}}]}, {"role": "tool", "tool_call_id": "1", "content": "sunny"}]
+client.chat.completions.create(model=MODEL, messages=history, max_tokens=1)
 expect(openai.BadRequestError, extra_body={"top_logprobs": 3})
 try:
     openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="wrong", max_retries=0).models.list()

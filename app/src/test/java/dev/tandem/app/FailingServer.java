@@ -16,7 +16,6 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.server.TandemServer;
-import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.text.HuggingFaceTokenizer;
@@ -28,9 +27,11 @@ import java.util.Optional;
 import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
+import picocli.CommandLine;
 
 /** A server as a process of its own, whose executor fails as it is told. Arguments: a folder for a tokenizer, a {@link Fault}. */
 final class FailingServer {
+    private static final HttpOptions HTTP = CommandLine.populateCommand(new HttpOptions());
     /** Steps before the fault, so that a client is in the middle of its answer. */
     private static final int STEPS = 3;
 
@@ -58,7 +59,7 @@ final class FailingServer {
                         Clock.system(),
                         metrics)
                 .start();
-        TandemServer server = new TandemServer("127.0.0.1", 0, new HttpLimits(1 << 20, 1 << 14));
+        TandemServer server = new TandemServer("127.0.0.1", 0, HTTP.limits(), HTTP.origins(true));
         server.serve(
                 Optional.empty(),
                 new ServedModel("dummy", engine, tokenizer, Optional.empty(), ServedModel.SamplingDefaults.NEUTRAL),

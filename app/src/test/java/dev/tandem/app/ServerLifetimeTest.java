@@ -3,7 +3,6 @@ package dev.tandem.app;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.server.TandemServer;
-import dev.tandem.server.http.HttpLimits;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -22,12 +21,15 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import picocli.CommandLine;
 
 /** How a server ends: by signals, by the engine's death, and before its model is loaded. */
 @Timeout(value = 2, unit = TimeUnit.MINUTES)
 class ServerLifetimeTest {
     /** What the engine's death may take, 5 s, and as much for a machine that has other things to do. */
     private static final int DEATH_SECONDS = 10;
+
+    private static final HttpOptions HTTP = CommandLine.populateCommand(new HttpOptions());
 
     @TempDir
     Path folder;
@@ -131,7 +133,7 @@ class ServerLifetimeTest {
     @ParameterizedTest
     @EnumSource(LoadingPath.class)
     void untilTheModelIsLoadedEveryRequestIsAnsweredWith503(LoadingPath path) throws Exception {
-        try (TandemServer server = new TandemServer("127.0.0.1", 0, new HttpLimits(1 << 20, 1 << 14));
+        try (TandemServer server = new TandemServer("127.0.0.1", 0, HTTP.limits(), HTTP.origins(true));
                 HttpClient http = HttpClient.newHttpClient()) {
             HttpRequest request = HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + server.port() + path.path))
                     .header("Content-Type", "application/json")

@@ -64,8 +64,9 @@ final class TestServer implements AutoCloseable {
     }
 
     HttpResponse<String> post(String path, byte[] body, String... headers) throws IOException, InterruptedException {
-        HttpRequest.Builder request =
-                HttpRequest.newBuilder(URI.create(address + path)).POST(HttpRequest.BodyPublishers.ofByteArray(body));
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(address + path))
+                .header("Content-Type", "application/json")
+                .POST(HttpRequest.BodyPublishers.ofByteArray(body));
         for (int i = 0; i < headers.length; i += 2) {
             request.header(headers[i], headers[i + 1]);
         }
