@@ -24,7 +24,6 @@ import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
-import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
@@ -64,7 +63,9 @@ public final class CudaExecutor implements Executor {
     private static final int CORES_LEFT = 2;
     /** Compute capability. */
     private static final int LEAST_WITH_BFLOAT16 = 80;
-    /** For the step under way when the executor is closed: a server whose GPU hangs shall be gone within five seconds. */
+    /**
+     * For the step under way when the executor is closed: a server whose GPU hangs shall be gone within five seconds.
+     */
     private static final long CLOSE_NANOS = 2_000_000_000L;
     /** Left for graphs and what the driver takes later. */
     private static final long RESERVE_BYTES = 512L << 20;
@@ -447,7 +448,10 @@ public final class CudaExecutor implements Executor {
         return deadline.nanos(rows, waits, options.watchdogNanos());
     }
 
-    /** A step that takes suspiciously long; the engine thread gives it up at its deadline, unless it hangs in the driver itself. */
+    /**
+     * A step that takes suspiciously long; the engine thread gives it up at its deadline, unless it hangs in the driver
+     * itself.
+     */
     @Override
     public Optional<String> trouble() {
         return underWay.flatMap(step -> {
@@ -475,35 +479,20 @@ public final class CudaExecutor implements Executor {
                 MemorySegment landed = chosen.of(step.clock()).asSlice(4L * (launched.firstSlotSample() + launched.slots()));
                 rows.land(
                         landed, launched.slots(), launched.firstSlotSample(),
-                        (sequence, sampler, draw, row) -> choose(sequence, sampler, draw, step.clock(), row, sampled, lost), parked);
+                        (sequence, sampler, draw, row) -> chosen.take(sequence, sampler, draw, step.clock(), row, sampled, lost), parked);
                 rows.collect(parked, lost);
                 rows.passed();
             });
             for (int i = 0; i < launched.sampled().size(); i++) {
                 Chunk chunk = launched.sampled().get(i);
                 if (lost.stream().noneMatch(row -> row.sequence() == chunk.sequence())) {
-                    choose(chunk.sequence(), chunk.sampler().orElseThrow(), launched.draws().get(i), step.clock(), i, sampled, lost);
+                    chosen.take(chunk.sequence(), chunk.sampler().orElseThrow(), launched.draws().get(i), step.clock(), i, sampled, lost);
                 }
             }
             StepTimes times = hostRows.map(HostRows::times).orElse(StepTimes.NONE);
             return new StepResult(step.plan().step(), sampled, List.of(), parked, lost, times);
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
-        }
-    }
-
-    /** Takes a row's token. Whatever is wrong with the row's logits or its sampler concerns its sequence alone. */
-    private void choose(
-            long sequence, TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int row, List<StepResult.Sampled> sampled,
-            List<StepResult.Lost> lost) {
-        try {
-            sampled.add(new StepResult.Sampled(sequence, chosen.choice(sampler, draw, slot, row)));
-        } catch (CudaException e) {
-            throw e; // the GPU's failure, not the row's
-        } catch (ExecutorException e) {
-            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, e.getMessage(), false));
-        } catch (RuntimeException e) {
-            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "choosing its token failed: " + e, false));
         }
     }
 

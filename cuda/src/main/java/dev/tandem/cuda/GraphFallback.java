@@ -5,7 +5,8 @@ import java.util.function.Consumer;
 import java.util.function.Function;
 
 /**
- * Graphs, as long as the driver makes them. After the first that it refuses no more are made, and that is said once: steps without a graph are
+ * Graphs, as long as the driver makes them. After the first that it refuses no more are made, and that is said once:
+ * steps without a graph are
  * enqueued kernel by kernel, which is slower and correct.
  *
  * <p>Owned by: engine thread.

@@ -42,7 +42,8 @@ class AttentionKernelTest {
     }
 
     /**
-     * Partial sums, and finished products with bias and with norms of heads. Slots: alone and odd, none, alone and even, a prompt that begins with an
+     * Partial sums, and finished products with bias and with norms of heads. Slots: alone and odd, none, alone and
+     * even, a prompt that begins with an
      * odd one, another, and a token that begins a block.
      */
     @ParameterizedTest

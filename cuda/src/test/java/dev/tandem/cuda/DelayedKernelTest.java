@@ -18,7 +18,8 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Kernels that sleep at random wherever another thread block, another kernel or the CPU waits for them: partial results of attention, work that
+ * Kernels that sleep at random wherever another thread block, another kernel or the CPU waits for them: partial results
+ * of attention, work that
  * kernels of one step hand to each other, rows that cross the link. Results are as without, and nothing hangs.
  * {@code -Dtandem.delays.seeds=N} for more than two seeds.
  */

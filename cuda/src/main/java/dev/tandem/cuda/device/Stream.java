@@ -10,7 +10,10 @@ import java.lang.foreign.MemorySegment;
 public final class Stream implements AutoCloseable {
     /** {@code CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}. */
     private static final int THREAD_LOCAL = 1;
-    /** Much longer than all that is enqueued between two waits at the start: a profile's repetitions of a long prompt on a small GPU. */
+    /**
+     * Much longer than all that is enqueued between two waits at the start: a profile's repetitions of a long prompt on
+     * a small GPU.
+     */
     private static final long LIMIT_NANOS = 120_000_000_000L;
 
     private final Device device;
@@ -90,9 +93,11 @@ public final class Stream implements AutoCloseable {
     }
 
     /**
-     * What {@code work} enqueues here becomes a graph instead of running. Whatever is thrown, the stream is not left capturing and no graph is left behind.
+     * What {@code work} enqueues here becomes a graph instead of running. Whatever is thrown, the stream is not left
+     * capturing and no graph is left behind.
      *
-     * @throws CudaException when the driver makes no graph of it, for lack of memory for example; what {@code work} throws
+     * @throws CudaException when the driver makes no graph of it, for lack of memory for example; what {@code work}
+     *     throws
      */
     public Graph capture(Runnable work) {
         try (Arena arena = Arena.ofConfined()) {

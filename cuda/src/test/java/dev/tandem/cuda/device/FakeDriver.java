@@ -1,6 +1,7 @@
 package dev.tandem.cuda.device;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
@@ -32,6 +33,8 @@ public final class FakeDriver {
     private final Map<String, MemorySegment> functions = new HashMap<>();
     /** Status codes of functions that are to fail, by name. */
     public final Map<String, Integer> codes = new HashMap<>();
+    /** What every byte that is copied to the host is. */
+    public byte copied;
     /** Names of the functions called, in order. */
     public final List<String> calls = new ArrayList<>();
 
@@ -54,6 +57,16 @@ public final class FakeDriver {
         define("cuGraphInstantiateWithFlags", handle(), ADDRESS, ADDRESS, JAVA_LONG);
         define("cuGraphDestroy", arguments -> {}, ADDRESS);
         define("cuGraphExecDestroy", arguments -> {}, ADDRESS);
+        define("cuEventCreate", handle(), ADDRESS, JAVA_INT);
+        define("cuEventRecord", arguments -> {}, ADDRESS, ADDRESS);
+        define("cuEventQuery", arguments -> {}, ADDRESS);
+        define("cuEventElapsedTime", arguments -> memory(arguments[0], 4).set(JAVA_FLOAT, 0, 1.5f), ADDRESS, ADDRESS, ADDRESS);
+        define("cuEventDestroy_v2", arguments -> {}, ADDRESS);
+        define("cuMemAlloc_v2", handle(), ADDRESS, JAVA_LONG);
+        define("cuMemFree_v2", arguments -> {}, JAVA_LONG);
+        define("cuMemHostAlloc", arguments -> memory(arguments[0], 8).set(ADDRESS, 0, arena.allocate((long) arguments[1], 64)), ADDRESS, JAVA_LONG, JAVA_INT);
+        define("cuMemFreeHost", arguments -> {}, ADDRESS);
+        define("cuMemcpyDtoHAsync_v2", arguments -> memory(arguments[0], (long) arguments[2]).fill(copied), ADDRESS, JAVA_LONG, JAVA_LONG, ADDRESS);
         define("cuGetErrorName", arguments -> memory(arguments[1], 8).set(ADDRESS, 0, arena.allocateFrom("CUDA_ERROR_FAKE")), JAVA_INT, ADDRESS);
     }
 
