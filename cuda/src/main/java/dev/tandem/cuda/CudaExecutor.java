@@ -325,8 +325,9 @@ public final class CudaExecutor implements Executor {
     /** Why the CPU cannot attend in this environment; empty when it can. */
     static Optional<String> blockingLaunches(CudaLibraries libraries) {
         return libraries.launchesBlock()
-                ? Optional.of("CUDA_LAUNCH_BLOCKING makes every launch wait for its kernel, and the kernel that carries rows between GPU and CPU"
-                        + " ends only after those launched later: no step would end. Unset it, or use --strategy gpu-only")
+                ? Optional.of("CUDA_LAUNCH_BLOCKING makes every launch wait for its kernel, and the kernel that carries"
+                        + " rows between GPU and CPU ends only after those launched later: no step would end. Unset it,"
+                        + " or use --strategy gpu-only")
                 : Optional.empty();
     }
 
@@ -459,7 +460,8 @@ public final class CudaExecutor implements Executor {
             return taken < StepDeadline.suspiciousNanos(step.limitNanos())
                     ? Optional.empty()
                     : Optional.of(String.format(
-                            Locale.ROOT, "step %d has kept the GPU for %.1f s; after %.1f s the GPU counts as hung", step.step(), taken / 1e9,
+                            Locale.ROOT, "step %d has kept the GPU for %.1f s; after %.1f s the GPU counts as hung",
+                                    step.step(), taken / 1e9,
                             step.limitNanos() / 1e9));
         });
     }
@@ -468,8 +470,10 @@ public final class CudaExecutor implements Executor {
         try {
             Launched launched = step.launched();
             float millis = clock.await(
-                    step.clock(), step.plan().step(), step.limitNanos(), launched.passes() > 0 ? hostRows.orElseThrow()::watch : () -> {});
-            underWay = Optional.ofNullable(outstanding.peek()).map(next -> new UnderWay(next.plan().step(), time.nanos(), next.limitNanos()));
+                    step.clock(), step.plan().step(), step.limitNanos(), launched.passes() > 0
+                            ? hostRows.orElseThrow()::watch : () -> {});
+            underWay = Optional.ofNullable(outstanding.peek())
+                    .map(next -> new UnderWay(next.plan().step(), time.nanos(), next.limitNanos()));
             trace.record(step.clock(), step.plan().step(), launched, millis);
             pools.verify();
             List<StepResult.Sampled> sampled = new ArrayList<>(launched.sampled().size() + launched.slots());
@@ -479,14 +483,16 @@ public final class CudaExecutor implements Executor {
                 MemorySegment landed = chosen.of(step.clock()).asSlice(4L * (launched.firstSlotSample() + launched.slots()));
                 rows.land(
                         landed, launched.slots(), launched.firstSlotSample(),
-                        (sequence, sampler, draw, row) -> chosen.take(sequence, sampler, draw, step.clock(), row, sampled, lost), parked);
+                        (sequence, sampler, draw, row) -> chosen.take(sequence, sampler, draw, step.clock(), row,
+                                sampled, lost), parked);
                 rows.collect(parked, lost);
                 rows.passed();
             });
             for (int i = 0; i < launched.sampled().size(); i++) {
                 Chunk chunk = launched.sampled().get(i);
                 if (lost.stream().noneMatch(row -> row.sequence() == chunk.sequence())) {
-                    chosen.take(chunk.sequence(), chunk.sampler().orElseThrow(), launched.draws().get(i), step.clock(), i, sampled, lost);
+                    chosen.take(chunk.sequence(), chunk.sampler().orElseThrow(), launched.draws().get(i), step.clock(),
+                            i, sampled, lost);
                 }
             }
             StepTimes times = hostRows.map(HostRows::times).orElse(StepTimes.NONE);
@@ -570,7 +576,8 @@ public final class CudaExecutor implements Executor {
             hostRows.ifPresent(HostRows::close);
             System.getLogger(CudaExecutor.class.getName()).log(
                     System.Logger.Level.WARNING,
-                    "the GPU does not answer, so its memory is not freed; the end of the process frees it. If it outlives the process, reset the GPU");
+                    "the GPU does not answer, so its memory is not freed; the end of the process frees it. If "
+                            + "it outlives the process, reset the GPU");
         }
         checkpoint.close();
     }
@@ -597,7 +604,8 @@ public final class CudaExecutor implements Executor {
             if (!rows.workers().ended()) {
                 System.getLogger(CudaExecutor.class.getName()).log(
                         System.Logger.Level.WARNING,
-                        "an attention worker is stalled and may still use the KV pools, so nothing is freed; the end of the process frees it");
+                        "an attention worker is stalled and may still use the KV pools, so nothing is freed; "
+                                + "the end of the process frees it");
                 return;
             }
         }

@@ -27,7 +27,8 @@ import java.util.Optional;
  */
 final class SampledTokens implements AutoCloseable {
     static final String NOT_FINITE = "the model produced logits that are NaN or infinite";
-    private static final String OVERFLOW = "; values beyond 65,504 overflow in float16: --dtype bfloat16 has room for them";
+    private static final String OVERFLOW = "; values beyond 65,504 overflow in float16: --dtype bfloat16 has "
+            + "room for them";
 
     private final Stream stream;
     /** [sampled rows, padded vocabulary] of the last step. */
@@ -70,7 +71,8 @@ final class SampledTokens implements AutoCloseable {
      * @throws CudaException when the GPU failed
      */
     void take(
-            long sequence, TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index, List<StepResult.Sampled> sampled,
+            long sequence, TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index,
+                    List<StepResult.Sampled> sampled,
             List<StepResult.Lost> lost) {
         try {
             sampled.add(new StepResult.Sampled(sequence, choice(sampler, draw, slot, index)));
@@ -79,7 +81,8 @@ final class SampledTokens implements AutoCloseable {
         } catch (ExecutorException e) {
             lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, e.getMessage(), false));
         } catch (RuntimeException e) {
-            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "choosing its token failed: " + e, false));
+            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "choosing its token failed: " + e,
+                    false));
         }
     }
 

@@ -2,8 +2,7 @@ package dev.tandem.cuda;
 
 /**
  * How long a step may take before the GPU counts as hung. It is meant for faults, not for slow steps: several times
- * what the slowest supported GPU
- * needs.
+ * what the slowest supported GPU needs.
  *
  * @param baseNanos for any step: its weights, and the KV that it moves
  * @param rowNanos for each row
@@ -11,9 +10,8 @@ package dev.tandem.cuda;
 record StepDeadline(long baseNanos, long rowNanos) {
     /**
      * A decode step of an 8B model takes about 60 ms on a T4, and 10 s are enough to move 100 GB over PCIe 3. A row of
-     * a prompt with 128k tokens
-     * before it takes about 3 ms there. A value that is too small ends a healthy server; one that is too large keeps
-     * the clients of a hung GPU waiting.
+     * a prompt with 128k tokens before it takes about 3 ms there. A value that is too small ends a healthy server; one
+     * that is too large keeps the clients of a hung GPU waiting.
      */
     static final StepDeadline USUAL = new StepDeadline(10_000_000_000L, 10_000_000L);
     /**

@@ -58,7 +58,8 @@ public final class Stream implements AutoCloseable {
      */
     public void synchronise() {
         if (!runsOut(LIMIT_NANOS)) {
-            throw new CudaException("the GPU did not finish what is on stream '" + label + "' within " + LIMIT_NANOS / 1_000_000_000
+            throw new CudaException("the GPU did not finish what is on stream '" + label + "' within "
+                    + LIMIT_NANOS / 1_000_000_000
                     + " s: it hangs. Look for Xid lines in the kernel log (dmesg), then restart the process");
         }
     }

@@ -14,9 +14,8 @@ struct Sequence { int firstUnit, length, table, blocks; };
 #define QUADS (GROUP * HEAD_WIDTH / 4)
 #define PARTS_AT_ONCE 8
 // How often a block looks for partial results that do not come. Each look is a round trip to the second-level cache or
-// more, so the kernel fails
-// after ten seconds or later. To go on without a partial result would be a wrong token; to wait for ever would be a GPU
-// that nobody can stop.
+// more, so the kernel fails after ten seconds or later. To go on without a partial result would be a wrong token; to
+// wait for ever would be a GPU that nobody can stop.
 #define MAX_LOOKS (1 << 24)
 // Of a part that has not been left yet, and again once it has been taken.
 #define NOT_THERE 0xffffffffu

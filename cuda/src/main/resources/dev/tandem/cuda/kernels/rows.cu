@@ -366,7 +366,8 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
     else storeTokens<1, 0>(pair, lane, mine, mine);
     if (!clears) return;
 #pragma unroll 1
-    for (int after = token / 2 + 1; after < BLOCK_TOKENS / 2; after++) storeTokens<1, 1>(tile + KV_TILE + after * HEAD_WIDTH * 2, lane, Pair(), Pair());
+    for (int after = token / 2 + 1; after < BLOCK_TOKENS / 2; after++)
+        storeTokens<1, 1>(tile + KV_TILE + after * HEAD_WIDTH * 2, lane, Pair(), Pair());
 }
 
 // out[row][i] = silu(gate) * up of a product [rows][2 INTERMEDIATE]; eight values a thread
@@ -481,7 +482,8 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, co
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            if (2 * part.valuePair(i) / BLOCK_TOKENS * BLOCK_TOKENS < tokens) *(uint4 *)(target + part.gpuValues(i)) = v[i];
+            int firstOfBlock = 2 * part.valuePair(i) / BLOCK_TOKENS * BLOCK_TOKENS;
+            if (firstOfBlock < tokens) *(uint4 *)(target + part.gpuValues(i)) = v[i];
         }
     }
 }
