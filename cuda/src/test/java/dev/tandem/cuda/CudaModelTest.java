@@ -79,7 +79,8 @@ class CudaModelTest {
     }
 
     static CudaExecutor executor(
-            String family, CudaOptions options, KernelCompiler compiler, UnaryOperator<PagedDecodeAttention> attention) {
+            String family, CudaOptions options, KernelCompiler compiler,
+                    UnaryOperator<PagedDecodeAttention> attention) {
         Checkpoint checkpoint = Checkpoint.open(FAMILIES.resolve(family), LoadFormat.AUTO, 0);
         return new CudaExecutor(
                 checkpoint, options, GpuRig.libraries(), compiler, Clock.system(), Timeline.OFF, attention);

@@ -288,7 +288,8 @@ class HybridModelTest {
         greedyTokensMatch(placement, policy, budget, executor());
     }
 
-    static void greedyTokensMatch(String placement, Policy policy, Budget budget, CudaExecutor executor) throws IOException {
+    static void greedyTokensMatch(String placement, Policy policy, Budget budget,
+            CudaExecutor executor) throws IOException {
         Golden golden = Golden.of("llama31");
         List<Integer> expected = Arrays.stream(golden.greedy()).boxed().toList();
         SplittableRandom random = new SplittableRandom(3);

@@ -370,7 +370,8 @@ class KernelTest {
                                 float hostValue = host(host, format, block + format.value(head, token, d), shape);
                                 assertThat(hostValue).as("V of token %d", token).isEqualTo(there ? from[value] : 0);
                                 if (token / 16 * 16 < tokens[move]) {
-                                    assertThat(returned[value]).as("V of token %d, back", token).isEqualTo(there ? from[value] : 0);
+                                    assertThat(returned[value]).as("V of token %d, back", token)
+                                            .isEqualTo(there ? from[value] : 0);
                                 }
                                 if (there) {
                                     assertThat(host(host, format, block + format.key(head, token, d), shape)).isEqualTo(from[key]);
