@@ -35,12 +35,15 @@ import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.logging.Level;
+import java.util.logging.Logger;
 import tools.jackson.databind.ObjectMapper;
 
 /**
@@ -60,6 +63,8 @@ final class FaultSoak {
     private static final int CONTEXT = 96;
     private static final int BLOCK = 16;
     private static final int END_TOKEN = 2;
+    /** Five times what ten seeds took. */
+    private static final int MAX_ROUNDS_TO_SEE_ALL = 150;
     /** For what takes milliseconds: beyond it something hangs. */
     private static final int HANG_SECONDS = 60;
 
@@ -81,6 +86,9 @@ final class FaultSoak {
 
     /** @param sampling with a seed, or greedy */
     private record Text(int[] prompt, SamplingParams sampling, List<Integer> tokens, String text, FinishReason reason) {}
+
+    /** Held here: a logger that nobody holds is collected, and its level with it. */
+    private static final Logger LOG = Logger.getLogger("dev.tandem");
 
     private final long seed;
     private final Map<Fault, Long> injected = new EnumMap<>(Fault.class);
@@ -112,15 +120,25 @@ final class FaultSoak {
         System.exit(problems.isEmpty() ? 0 : 1);
     }
 
-    /** Rounds until the time is over, each kind of executor fault at least once; returns what was wrong. */
+    /** Rounds until the time is over and everything was seen; returns what was wrong. */
     List<String> run(long seconds) throws InterruptedException {
+        LOG.setLevel(Level.OFF); // a stack trace for each of thousands of faults that are meant
+        try {
+            return rounds(seconds);
+        } finally {
+            LOG.setLevel(null);
+        }
+    }
+
+    private List<String> rounds(long seconds) throws InterruptedException {
         Clock clock = Clock.system();
         long end = clock.nanos() + TimeUnit.SECONDS.toNanos(seconds);
-        answerAlone(new SplittableRandom(seed));
+        SplittableRandom random = new SplittableRandom(seed);
+        answerAlone(random);
         FaultyExecutor.Fault[] kinds = FaultyExecutor.Fault.values();
         // every other round the executor itself is well
-        for (int i = 0; (i < 2 * kinds.length || clock.nanos() < end) && problems.isEmpty(); i++) {
-            round(seed + i, i % 2 == 0 ? FaultyExecutor.Fault.NONE : kinds[i / 2 % kinds.length]);
+        for (int i = 0; problems.isEmpty() && (clock.nanos() < end || i < MAX_ROUNDS_TO_SEE_ALL && !unseen().isEmpty()); i++) {
+            round(random.nextLong(), i % 2 == 0 ? FaultyExecutor.Fault.NONE : kinds[i / 2 % kinds.length]);
             rounds++;
         }
         return problems;
@@ -185,7 +203,8 @@ final class FaultSoak {
                         EngineListener.NONE)
                 .start()) {
             for (int i = 0; i < TEXTS; i++) {
-                Text asked = new Text(random.ints(1 + random.nextInt(MAX_PROMPT), 3, FaultyExecutor.MARKER).toArray(), sampling(random), List.of(), "", FinishReason.ABORT);
+                int[] prompt = random.ints(1 + random.nextInt(MAX_PROMPT), 3, FaultyExecutor.MARKER).toArray();
+                Text asked = new Text(prompt, sampling(random), List.of(), "", FinishReason.ABORT);
                 Client client = new Client("alone-" + i, asked, Fault.NONE, 0, () -> {});
                 engine.submit(client.request(asked.sampling()));
                 if (!client.end.await(HANG_SECONDS, TimeUnit.SECONDS) || client.reason == null) {
@@ -205,7 +224,9 @@ final class FaultSoak {
             sampling.topP(random.nextDouble(0.01, 1)).topK(random.nextInt(1, 50)).minP(random.nextDouble(0.2));
         }
         if (random.nextInt(3) == 0) {
-            sampling.presencePenalty(random.nextDouble(-2, 2)).frequencyPenalty(random.nextDouble(-2, 2)).repetitionPenalty(random.nextDouble(0.5, 2));
+            sampling.presencePenalty(random.nextDouble(-2, 2))
+                    .frequencyPenalty(random.nextDouble(-2, 2))
+                    .repetitionPenalty(random.nextDouble(0.5, 2));
         }
         if (random.nextInt(3) == 0) {
             sampling.logitBias(Map.of(random.nextInt(300), (float) random.nextInt(-100, 100)));
@@ -313,7 +334,8 @@ final class FaultSoak {
                 prompt[0] = FaultyExecutor.MARKER;
                 text = new Text(prompt, withLogprobs(EngineHarness.greedy(MAX_OUTPUT), -1), List.of(), "", FinishReason.ABORT);
             }
-            Client client = new Client("r" + i + (fault == Fault.LISTENER_THROWS ? "-listener" : ""), text, fault, random.nextInt(8), places::release);
+            String id = "r" + i + (fault == Fault.LISTENER_THROWS ? "-listener" : "");
+            Client client = new Client(id, text, fault, random.nextInt(8), places::release);
             client.engine = engine;
             clients.add(client);
             try {
@@ -381,7 +403,8 @@ final class FaultSoak {
 
     private void check(Client client, boolean died, FaultyExecutor.Fault executorFault) {
         tokens += client.tokens.size();
-        count(ends, client.refused ? "refused" : client.failure != null ? "failed" : String.valueOf(client.reason).toLowerCase(java.util.Locale.ROOT));
+        String end = client.failure != null ? "failed" : String.valueOf(client.reason).toLowerCase(Locale.ROOT);
+        count(ends, client.refused ? "refused" : end);
         if (client.refused) {
             if (!died && client.fault != Fault.DUPLICATE_ID) {
                 problem(client + " was refused: " + client.failure);
