@@ -148,7 +148,10 @@ public final class SafetensorsWeights implements Weights {
             String name = parser.currentName();
             JsonToken value = parser.nextToken();
             switch (name) {
-                case "dtype" -> dataType = value == JsonToken.VALUE_STRING ? parser.getString() : "";
+                case "dtype" -> {
+                    dataType = value == JsonToken.VALUE_STRING ? parser.getString() : "";
+                    parser.skipChildren();
+                }
                 case "shape" -> shape = numbers(parser);
                 case "data_offsets" -> offsets = numbers(parser);
                 default -> parser.skipChildren();
