@@ -22,7 +22,7 @@ public final class GgufConfig {
         }
         int hidden = require(file, "llama.embedding_length");
         int heads = require(file, "llama.attention.head_count");
-        int headDim = (int) file.integer("llama.attention.key_length", heads > 0 ? hidden / heads : 0);
+        int headDim = file.smallInteger("llama.attention.key_length", heads > 0 ? hidden / heads : 0);
         Tensor embeddings = file.tensors().get("token_embd.weight");
         if (embeddings == null) {
             throw new ModelException(file.path() + " has no tensor token_embd.weight");
@@ -33,7 +33,7 @@ public final class GgufConfig {
                     hidden,
                     require(file, "llama.block_count"),
                     heads,
-                    (int) file.integer("llama.attention.head_count_kv", heads),
+                    file.smallInteger("llama.attention.head_count_kv", heads),
                     headDim,
                     require(file, "llama.feed_forward_length"),
                     embeddings.rows(),
@@ -68,9 +68,9 @@ public final class GgufConfig {
     private static Set<Integer> endTokens(GgufFile file) {
         Set<Integer> tokens = new HashSet<>();
         for (String key : new String[] {"eos", "eot", "eom"}) {
-            long id = file.integer("tokenizer.ggml." + key + "_token_id", -1);
+            int id = file.smallInteger("tokenizer.ggml." + key + "_token_id", -1);
             if (id >= 0) {
-                tokens.add((int) id);
+                tokens.add(id);
             }
         }
         return tokens;
@@ -80,6 +80,6 @@ public final class GgufConfig {
         if (!file.has(key)) {
             throw new ModelException(file.path() + ": the metadata entry " + key + " is missing");
         }
-        return (int) file.integer(key, 0);
+        return file.smallInteger(key, 0);
     }
 }
