@@ -35,7 +35,7 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
      * those who have waited longest for one. FastDecode+ keeps the order of arrival.
      */
     private static final Comparator<Sequence> WAITED_LONGEST =
-            Comparator.comparingInt((Sequence sequence) -> sequence.request().priority()).thenComparingLong(Sequence::lastTokenNanos);
+            Comparator.comparingLong(sequence -> sequence.aged(sequence.lastTokenNanos()));
 
     StepDraft draft(SchedulerState state) {
         return draft(state, List.of());
