@@ -35,7 +35,7 @@ class EngineRaceTest {
     private static final long SEED = 20_261_124;
     private static final int THREADS = 6;
     private static final int REQUESTS = 120;
-    private static final int ROUNDS = 12;
+    private static final int ROUNDS = 6;
 
     private enum End {
         DRAIN,
