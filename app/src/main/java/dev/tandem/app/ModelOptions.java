@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.loop.SchedulingPolicy;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.model.Checkpoint.LoadFormat;
@@ -64,6 +65,13 @@ final class ModelOptions {
             defaultValue = "1024",
             description = "Requests that may wait; more are refused with 429 (${DEFAULT-VALUE}).")
     int maxQueuedRequests = 1024;
+
+    @Option(
+            names = "--scheduling-policy",
+            defaultValue = "fcfs",
+            description = "fcfs: requests run in order of arrival, and a priority is refused; priority: a lower priority value runs first,"
+                    + " where one unit weighs as much as 10 s of waiting (${DEFAULT-VALUE}).")
+    SchedulingPolicy schedulingPolicy = SchedulingPolicy.FCFS;
 
     @Option(
             names = "--num-gpu-blocks-override",
