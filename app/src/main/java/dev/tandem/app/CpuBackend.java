@@ -5,7 +5,7 @@ import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.Lanes;
-import dev.tandem.cpu.topology.ThreadAffinity;
+import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
@@ -21,6 +21,7 @@ final class CpuBackend {
 
     private final ModelOptions options;
     private final ModelConfig config;
+    private final CpuTopology topology;
     private final CpuOptions cpu;
     private final int contextTokens;
     private final long blockBytes;
@@ -40,10 +41,11 @@ final class CpuBackend {
                     + " bytes; a sequence needs at least one. Raise --kv-cache-memory or --num-gpu-blocks-override");
         }
         int threads = options.threads.orElse(Runtime.getRuntime().availableProcessors());
+        this.topology = CpuTopology.find();
         this.cpu = new CpuOptions(
                 threads,
                 options.attentionThreads.orElse(threads),
-                options.pinThreads && threads <= ThreadAffinity.allowed().cardinality(),
+                options.pinThreads && topology.canPin(threads),
                 type,
                 type,
                 gpuBlocks,
@@ -92,7 +94,7 @@ final class CpuBackend {
                 cpu.gpuBlocks(), new ByteSize(cpu.gpuBlocks() * blockBytes), cpu.hostBlocks(),
                 new ByteSize(cpu.hostBlocks() * blockBytes), contextTokens);
         if (options.pinThreads && !cpu.pinThreads()) {
-            log.println("given up: threads are not pinned, there are more of them than cores or the system cannot");
+            log.println("given up: threads are not pinned, " + topology.pinObstacle(cpu.threads()));
         }
         if (options.gpu.device.equals("auto")) {
             log.println("given up: this machine has no NVIDIA GPU that can be used, the CPU computes (tandem doctor says why)");

@@ -120,6 +120,7 @@ final class CudaBackend {
                 options.maxNumSeqs(),
                 !options.gpu.eager,
                 attentionThreads(options),
+                options.pinThreads,
                 watchdogNanos(options),
                 options.gpu.kvChecksums);
     }

@@ -89,7 +89,7 @@ final class ModelOptions {
             negatable = true,
             defaultValue = "true",
             fallbackValue = "true",
-            description = "Bind the CPU executor's threads to cores (${DEFAULT-VALUE}).")
+            description = "Bind threads of the CPU executor and of host attention to cores, where no CPU quota lies below them (${DEFAULT-VALUE}).")
     boolean pinThreads = true;
 
     @Option(
