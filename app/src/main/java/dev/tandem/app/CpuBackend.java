@@ -6,6 +6,7 @@ import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.topology.CpuTopology;
+import dev.tandem.cpu.topology.NumaInterleaving;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
@@ -77,6 +78,7 @@ final class CpuBackend {
             log.println("given up: --kv-checksums, the CPU executor moves nothing over a link");
         }
         CpuExecutor executor = new CpuExecutor(checkpoint, chosen.cpu);
+        NumaInterleaving.system().report().ifPresent(log::println);
         String profile = Profiles.name(
                 checkpoint.name(), chosen.cpu.weightType().flag(), chosen.cpu.threads(), chosen.cpu.attentionThreads());
         return new Backend(executor, checkpoint.name(), executor.weightBytes(), chosen.contextTokens, profile,

@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.cpu.probe.MachineProbe;
+import dev.tandem.cpu.topology.NumaInterleaving;
 import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.CudaOptions;
 import dev.tandem.cuda.ModelShape;
@@ -61,6 +62,7 @@ final class CudaBackend {
                 "KV: GPU pool %,d blocks of %d tokens, host pool %,d blocks of %d; context %,d tokens%n",
                 limits.gpuBlocks(), limits.blockTokens(), limits.hostBlocks(), limits.hostBlockTokens(), context);
         executor.hostAttention().ifPresent(log::println);
+        NumaInterleaving.system().report().ifPresent(log::println);
         if (options.gpu.kvChecksums && limits.hostBlocks() == 0) {
             log.println("given up: --kv-checksums, without host KV (--host-kv) nothing moves");
         }

@@ -1,5 +1,6 @@
 package dev.tandem.cpu.simd;
 
+import dev.tandem.cpu.topology.NativeMemory;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.weights.ElementType;
 import dev.tandem.model.weights.Tensor;
@@ -147,8 +148,9 @@ public final class MatrixPacker {
         }
     }
 
+    /** Zeros that nobody has written: the threads that pack write each page first, all of them at a time. */
     private MemorySegment allocate(long bytes) {
-        return arena.allocate(bytes, 64);
+        return NativeMemory.allocate(bytes, "a matrix of weights", arena);
     }
 
     private void forEachPanel(PackedMatrix matrix, IntConsumer body) {
