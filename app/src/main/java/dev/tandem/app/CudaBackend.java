@@ -17,6 +17,8 @@ import dev.tandem.fetch.WheelSource;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.gguf.GgufWeights;
+import dev.tandem.model.weights.ElementType;
 import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.Locale;
@@ -39,6 +41,8 @@ final class CudaBackend {
                 throw new IllegalArgumentException(why + "; use --strategy gpu-only");
             });
         }
+        boolean quantised = checkpoint.weights() instanceof GgufWeights gguf
+                && gguf.matrixTypes().stream().anyMatch(ElementType::quantised);
         CudaLibraries libraries = libraries(options.gpu.libraries);
         KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels"));
         CudaExecutor executor = new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system(), timeline);
@@ -54,7 +58,7 @@ final class CudaBackend {
                 + "; decode steps " + (options.gpu.eager ? "kernel by kernel (--enforce-eager)" : "replayed from graphs"));
         log.println(executor.products() + "; prompts ride in steps of up to " + limits.ridingRows() + " rows");
         log.println(executor.ledger());
-        reportLosses(new ModelShape(config, type(options, config)), executor.device().capability(), log);
+        reportLosses(new ModelShape(config, type(options, config)), quantised, executor.device().capability(), log);
         int wanted = Math.min(options.maxModelLen.orElse(config.usableContext()), config.usableContext());
         int context = Math.min(wanted, limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
         log.printf(
@@ -89,9 +93,9 @@ final class CudaBackend {
         return attentionThreads(options) == 0 ? CpuBackend.defaultKv() : Math.min(MOST_HOST_KV, CpuBackend.memory() / 4);
     }
 
-    private static void reportLosses(ModelShape shape, int capability, PrintStream log) {
+    private static void reportLosses(ModelShape shape, boolean quantised, int capability, PrintStream log) {
         ModelConfig config = shape.config();
-        if (config.fileType() == DataType.FLOAT32) {
+        if (quantised || config.fileType() == DataType.FLOAT32) {
             log.println("given up: float32 or quantised weights are kept in " + shape.type().flag() + " on the GPU");
         }
         if (shape.headWidth() != config.headDim()) {

@@ -20,8 +20,9 @@ final class ModelOptions {
     @Option(
             names = "--dtype",
             defaultValue = "auto",
-            description = "auto, bfloat16, float16 or float32: weights and KV cache. auto takes the file's own type;"
-                    + " quantised GGUF blocks are kept and computed exactly.")
+            description = "auto, bfloat16, float16 or float32: weights and KV cache. auto takes the file's own type,"
+                    + " and bfloat16 for GGUF blocks that are unpacked on the CPU (Q5_0, Q5_1, Q4_K, Q5_K, Q6_K). Blocks of Q4_0, Q4_1"
+                    + " and Q8_0 are kept there and computed exactly, whatever the type; the KV cache of such files is float32 by default.")
     String dtype = "auto";
 
     @Option(
