@@ -13,6 +13,7 @@ import dev.tandem.cuda.kernels.MatrixProducts;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
@@ -255,7 +256,8 @@ public final class CudaExecutor implements Executor {
                 attention.apply(fastest(config, 1)), attention.apply(fastest(config, parts)),
                 attention.apply(fastest(config, parts / FlightRings.together(config))));
         return new FlightWorkers(
-                rows, who, pools::hostBlock, time, timeline, options.attentionThreads(), CORES_LEFT, options.watchdogNanos());
+                rows, who, pools::hostBlock, time, timeline, options.attentionThreads(),
+                new FlightWorkers.Cores(CpuTopology.find(), options.pinThreads(), CORES_LEFT), options.watchdogNanos());
     }
 
     /** For one in so many KV heads. */
@@ -342,7 +344,7 @@ public final class CudaExecutor implements Executor {
 
     /** Who attends on the CPU; empty without attention threads. */
     public Optional<String> hostAttention() {
-        return hostRows.map(HostRows::workers).map(w -> "host attention: " + w.count() + " threads" + (w.isPinned() ? " pinned" : "") + ", " + w.implementation());
+        return hostRows.map(HostRows::workers).map(w -> "host attention: " + w.count() + " threads" + w.placement() + ", " + w.implementation());
     }
 
     /** Bytes of weights that a decoding step reads. */

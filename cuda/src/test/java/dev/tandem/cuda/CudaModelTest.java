@@ -66,8 +66,8 @@ class CudaModelTest {
 
     static CudaOptions options(DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
         return new CudaOptions(
-                0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 8 << 20, 256, 128, graphs, attentionThreads, watchdogMillis * 1_000_000,
-                attentionThreads > 0);
+                0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 8 << 20, 256, 128, graphs, attentionThreads, true,
+                watchdogMillis * 1_000_000, attentionThreads > 0);
     }
 
     static CudaExecutor executor(String family, CudaOptions options) {

@@ -7,9 +7,11 @@ import dev.tandem.model.weights.Tensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
+import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * A parsed GGUF v3 file: metadata by key and tensors by the names in the file. Memory-mapped; closing unmaps.
@@ -43,6 +45,13 @@ public final class GgufFile implements AutoCloseable {
         this.arena = arena;
         this.metadata = metadata;
         this.tensors = tensors;
+    }
+
+    /** The types of the matrices. Vectors are small, and are kept as fp32 whatever their type. */
+    public Set<ElementType> matrixTypes() {
+        Set<ElementType> types = EnumSet.noneOf(ElementType.class);
+        tensors.values().stream().filter(tensor -> tensor.rows() > 1).forEach(tensor -> types.add(tensor.type()));
+        return types;
     }
 
     public static GgufFile open(Path path) {
