@@ -39,7 +39,7 @@ final class CudaBackend {
             });
         }
         CudaLibraries libraries = libraries(options.gpu.libraries);
-        KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels"));
+        KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels").resolve("cuda" + libraries.release()));
         CudaExecutor executor = new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system(), timeline);
         ExecutorLimits limits = executor.limits();
         log.printf(
@@ -147,6 +147,7 @@ final class CudaBackend {
         Path home = Path.of(System.getProperty("user.home"));
         return new CudaLibraries(
                 CudaLibraries.Choice.of(flag), System.getenv(),
-                () -> new WheelSource(() -> IndexLocation.find(System.getenv(), home), cache(), Terminal.standardError()));
+                () -> new WheelSource(() -> IndexLocation.find(System.getenv(), home), cache(), Terminal.standardError()),
+                CudaLibraries.driverVersion());
     }
 }

@@ -51,7 +51,7 @@ final class GpuReport {
             List<String> found = installed.found();
             out.println("Library   " + found.getLast());
         } catch (CudaException e) {
-            out.println("Library   " + name + " is not installed; with a GPU, Tandem fetches it once from NVIDIA's Python packages");
+            out.println("Library   " + name + " is not installed for this driver; with a GPU, Tandem fetches it once from NVIDIA's Python packages");
         }
     }
 }

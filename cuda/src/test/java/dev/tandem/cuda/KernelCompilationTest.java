@@ -3,7 +3,6 @@ package dev.tandem.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.ffi.Nvrtc;
 import dev.tandem.cuda.kernels.KernelCatalogue;
 import dev.tandem.cuda.kernels.KernelCatalogue.Unit;
@@ -15,7 +14,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.LinkedHashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -96,18 +94,6 @@ class KernelCompilationTest {
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining("rows.cu does not compile")
                 .hasMessageContaining("HIDDEN");
-    }
-
-    @Test
-    void missingLibraryNamesEveryPlace() {
-        CudaLibraries libraries = new CudaLibraries(
-                new CudaLibraries.Choice.Folder(cache), Map.of(), () -> {
-                    throw new AssertionError("nothing may be fetched when a folder is given");
-                });
-        assertThatThrownBy(libraries::cublasLt)
-                .isInstanceOf(CudaException.class)
-                .hasMessageContaining(cache.resolve("libcublasLt.so.13").toString())
-                .hasMessageContaining("--cuda-libraries");
     }
 
     @Test
