@@ -32,9 +32,11 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
 }
 
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
-// grid KV_HEADS * tiles * splits: so many blocks share a tile's context where it is long enough; finished [tiles][KV_HEADS] zeroed
+// grid KV_HEADS * tiles * splits: so many blocks share a tile's context where it is long enough; finished [tiles][KV_HEADS] zeroed.
+// The last parameter is the header of prefill_groups.cu, which is launched alike: this kernel leaves no multiprocessors to decode attention.
 extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const half16 *queries, const half16 *blocks, const int *tables,
-        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished, int tileCount) {
+        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished, int tileCount,
+        const int *) {
     extern __shared__ uint4 staged[];
     dependentsLaunch();
     dependencyWait();
