@@ -5,6 +5,7 @@ import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.CudaOptions;
 import dev.tandem.cuda.ModelShape;
 import dev.tandem.cuda.device.CudaLibraries;
+import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.kernels.KernelCatalogue;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.clock.Clock;
@@ -53,7 +54,7 @@ final class CudaBackend {
                 + "; decode steps " + (options.gpu.eager ? "kernel by kernel (--enforce-eager)" : "replayed from graphs"));
         log.println(executor.products() + "; prompts ride in steps of up to " + limits.ridingRows() + " rows");
         log.println(executor.ledger());
-        reportLosses(new ModelShape(config, type(options, config)), executor.device().capability(), log);
+        reportLosses(new ModelShape(config, type(options, config)), executor.device(), log);
         int wanted = Math.min(options.maxModelLen.orElse(config.usableContext()), config.usableContext());
         int context = Math.min(wanted, limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
         log.printf(
@@ -87,7 +88,7 @@ final class CudaBackend {
         return attentionThreads(options) == 0 ? CpuBackend.defaultKv() : Math.min(MOST_HOST_KV, CpuBackend.memory() / 4);
     }
 
-    private static void reportLosses(ModelShape shape, int capability, PrintStream log) {
+    private static void reportLosses(ModelShape shape, Device device, PrintStream log) {
         ModelConfig config = shape.config();
         if (config.fileType() == DataType.FLOAT32) {
             log.println("given up: float32 or quantised weights are kept in " + shape.type().flag() + " on the GPU");
@@ -95,7 +96,7 @@ final class CudaBackend {
         if (shape.headWidth() != config.headDim()) {
             log.printf("given up: heads of %d are stored %d wide, KV takes that much more%n", config.headDim(), shape.headWidth());
         }
-        KernelCatalogue.givenUp(capability).forEach(loss -> log.println("given up: " + loss));
+        KernelCatalogue.givenUp(device.capability(), device.slice()).forEach(loss -> log.println("given up: " + loss));
     }
 
     static DataType type(ModelOptions options, ModelConfig config) {

@@ -38,7 +38,7 @@ final class GpuReport {
             if (device.capability() < 80) {
                 out.println("          given up: bfloat16, which this GPU does not have; use --dtype float16");
             }
-            KernelCatalogue.givenUp(device.capability()).forEach(loss -> out.println("          given up: " + loss));
+            KernelCatalogue.givenUp(device.capability(), device.slice()).forEach(loss -> out.println("          given up: " + loss));
         } catch (CudaException e) {
             out.println("GPU       cannot be used: " + e.getMessage());
         }

@@ -126,7 +126,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         }
         __syncthreads();
     }
-    if (mine.parts > 1 && !merge(mine, kvHead, splits, parts, finished, sums, maximum, total, scale)) return;
+    // the stages are free by now: a T4's 64 KiB hold two stages of heads of 128, or one of heads of 256, and not a byte more
+    if (mine.parts > 1 && !merge(mine, kvHead, splits, parts, finished, sums, maximum, total, scale, (bool *)staged)) return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         total[h] += __shfl_xor_sync(~0u, total[h], 1);
