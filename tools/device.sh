@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU: unpacks the bundle, then runs what is asked for.
-# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [presets] [steady] [hybrid] [soak] [sanitizer]
+# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [presets] [steady] [hybrid] [soak] [faults] [sanitizer]
 #   test       every kernel against its scalar twin, small models against transformers
 #   steps      decode and prefill steps, one in which a prompt rides, and time to first token, of Llama-3.1-8B
 #   start      seconds to a model that is ready, with and without compiled kernels
@@ -10,7 +10,10 @@
 #              GUARD=--guard), steps with slots, and traces
 #   soak       a server with rows in flight, canaries and checksums under random load with clients that leave (SOAK seconds, SOAK_OPTIONS,
 #              SOAK_LOAD: clients, words and tokens at most)
-#   sanitizer  compute-sanitizer over a small model
+#   faults     rows of NaN, steps that hang, workers that die, kernels that sleep at random (DELAYS seeds), then the soak of the tests for SOAK seconds
+#              with seed SOAK_SEED
+#   sanitizer  compute-sanitizer (SANITIZERS) over attention, a small model, sampling and host rows (SANITIZED); each run takes SANITIZER_LIMIT seconds at
+#              most, and none begins after SANITIZER_BUDGET
 # Run it in the repository: the small models are read from there. JSON lines go to RESULT_FOLDER/cuda.jsonl.
 set -uo pipefail
 result=$2
@@ -120,14 +123,28 @@ for what in "$@"; do
       echo
       kill "$server"; wait "$server"; echo "server ended with $?"
       ;;
+    faults)
+      TANDEM_JAVA_OPTIONS="$TANDEM_JAVA_OPTIONS -Dtandem.delays.seeds=${DELAYS:-2} -Dtandem.soak.seconds=${SOAK:-60} -Dtandem.soak.seed=${SOAK_SEED:-11}" \
+        timeout -k 10 $((${SOAK:-60} + 900)) "$work/tandem/test-gpu" --select-class dev.tandem.cuda.CudaFaultTest \
+        --select-class dev.tandem.cuda.HybridFaultTest --select-class dev.tandem.cuda.DelayedKernelTest \
+        --select-class dev.tandem.cuda.HybridSoakTest >"$result/faults.log" 2>&1
+      grep -E "✘|\[X\]|^soak|tests (successful|failed)|=>" "$result/faults.log" | cut -c1-400 | head -60
+      ;;
     sanitizer)
+      begin=$SECONDS
       for method in ${SANITIZED:-"CudaModelTest#samplingParametersOfEveryKindAreServed()" \
         "ProductKernelTest#broadProducts(dev.tandem.cuda.ModelShape)" \
         "AttentionKernelTest#decodeAttention(dev.tandem.cuda.ModelShape)" \
-        "AttentionKernelTest#promptsBesideDecodes(dev.tandem.cuda.ModelShape)"}; do
-        for tool in ${SANITIZERS:-memcheck racecheck}; do
+        "AttentionKernelTest#promptsBesideDecodes(dev.tandem.cuda.ModelShape)" \
+        "KernelTest#choices(dev.tandem.cuda.ModelShape)" \
+        "HybridModelTest#everyKindOfSamplingIsServedOnTheHostAndCancelledRowsAreFreed()"}; do
+        for tool in ${SANITIZERS:-memcheck synccheck racecheck}; do
+          if [ $((SECONDS - begin)) -gt "${SANITIZER_BUDGET:-1500}" ]; then
+            echo "left out, for time: $tool, $method"
+            continue
+          fi
           echo "$tool, $method"
-          timeout -k 10 "${SANITIZER_LIMIT:-600}" compute-sanitizer --tool "$tool" --target-processes all "$work/tandem/test-gpu" \
+          timeout -k 10 "${SANITIZER_LIMIT:-300}" compute-sanitizer --tool "$tool" --target-processes all "$work/tandem/test-gpu" \
             --select-method "dev.tandem.cuda.$method" 2>&1 |
             grep -E "ERROR SUMMARY|RACECHECK SUMMARY|=========.*(at |by )|tests (successful|failed)" | head -20
         done

@@ -1,19 +1,42 @@
 #!/usr/bin/env bash
-# Every strategy on every preset and workload, simulated over the profiles of docs/results/profiles: the tables of docs/benchmarks.md.
-# usage: tools/simulate.sh RESULT_FILE        JSON lines go there; ratios to gpu-only are printed last
+# Every preset and workload, simulated over the profiles of docs/results/profiles: the tables of docs/benchmarks.md.
+# usage: tools/simulate.sh RESULT_FILE [strategies|hosts]
+#   strategies   every strategy, alone and, where it pays, guarded
+#   hosts        the guarded default with a host tier that may not be used: a pool of two blocks, targets per token of 60 and 20 ms,
+#                a host that is lost; ends with 1 where it has less than 0.99 of gpu-only
+# Both when neither is named. JSON lines go to RESULT_FILE; ratios to gpu-only are printed last. JOBS: cells at a time (all cores).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=$1
+part=${2:-all}
+jobs=${JOBS:-$(nproc)}
+case $part in all | strategies | hosts) ;; *) echo "simulate.sh: '$part' is neither strategies nor hosts" >&2 && exit 2 ;; esac
 rm -f "$file" "$file".*
 ./tandem --version >/dev/null
-strategies="gpu-only simple-offload symmetric fastdecode-plus asymmetric async-overlap neo apex"
+
+run() { # number, profile, preset, workload, steady seconds, strategy and options
+  local number=$1 profile=$2 preset=$3 workload=$4 steady=$5
+  shift 5
+  ./tandem bench simulate --profile "docs/results/profiles/$profile.txt" --preset "$preset" --workload "$workload" --strategy "$@" \
+    --warm-up 600 --steady "$steady" --result-file "$file.$number" >/dev/null 2>"$file.$number.log" ||
+    { cat "$file.$number.log" >&2; return 1; }
+}
 
 cell() { # number, profile, preset, workload, steady seconds
-  for strategy in $strategies "async-overlap --guard" "neo --guard" "apex --guard"; do
-    # shellcheck disable=SC2086
-    ./tandem bench simulate --profile "docs/results/profiles/$2.txt" --preset "$3" --workload "$4" --strategy $strategy \
-      --warm-up 600 --steady "$5" --result-file "$file.$1" >/dev/null 2>"$file.$1.log" || { cat "$file.$1.log" >&2; return 1; }
-  done
+  local strategy
+  run "$@" gpu-only
+  if [ "$part" != hosts ]; then
+    for strategy in simple-offload symmetric fastdecode-plus asymmetric async-overlap neo apex; do run "$@" "$strategy"; done
+    for strategy in async-overlap neo apex; do run "$@" "$strategy" --guard; done
+  fi
+  if [ "$part" != strategies ]; then
+    local pool=16MiB # two blocks of 64 tokens
+    case $3 in t4-*) pool=64MiB ;; esac
+    run "$@" apex --guard --host-kv "$pool"
+    run "$@" apex --guard --tpot-target 60
+    run "$@" apex --guard --tpot-target 20
+    run "$@" apex --guard --lose-host-at 0
+  fi
 }
 
 # prompts come in waves of minutes where they are what a machine is short of
@@ -41,22 +64,44 @@ while read -r line; do
   preset=${rest%%:*} rest=${rest#*:}
   cell "$number" "$profile" "$preset" "${rest%:*}" "${rest##*:}" &
   running+=($!)
-  [ $((number % $(nproc))) -ne 0 ] || await
+  [ $((number % jobs)) -ne 0 ] || await
 done <<<"$cells"
 await
 rm -f "$file".*.log
 sed 's/ --result-file [^"]*"/"/' "$file".[0-9]* >"$file"
 rm -f "$file".[0-9]*
 python3 - "$file" <<'P'
-import json, sys
+import json
+import sys
 
-cells = {}
+LIMIT = 0.99
+HOSTS = {"--host-kv": "pool of two blocks", "--tpot-target 60": "60 ms per token", "--tpot-target 20": "20 ms per token", "--lose-host-at": "host lost"}
+cells, hosts = {}, {}
 for line in open(sys.argv[1]):
     run = json.loads(line)
-    name = run["strategy"] + (" guarded" if "--guard" in run["flags"] else "")
-    cells.setdefault((run["preset"], run["workload"]), {})[name] = run["output_tokens_per_second"]
-for (preset, workload), rates in cells.items():
-    alone = rates["gpu-only"]
-    ratios = " | ".join(f"{rate / alone:.2f}" for name, rate in rates.items() if name != "gpu-only")
-    print(f"| `{preset}`, {workload.replace('synthetic:', '')} | {alone:.0f} | {ratios} |")
+    cell, rate, flags = (run["preset"], run["workload"]), run["output_tokens_per_second"], run["flags"]
+    host = next((name for flag, name in HOSTS.items() if flag in flags), None)
+    if host:
+        hosts.setdefault(cell, {})[host] = rate
+    else:
+        cells.setdefault(cell, {})[run["strategy"] + (" guarded" if "--guard" in flags else "")] = rate
+
+
+def row(cell, rates, digits):
+    alone = cells[cell]["gpu-only"]
+    ratios = " | ".join(f"{rate / alone:.{digits}f}" for name, rate in rates.items() if name != "gpu-only")
+    print(f"| `{cell[0]}`, {cell[1].replace('synthetic:', '')} | {alone:.0f} | {ratios} |")
+
+
+for cell, rates in cells.items():
+    if len(rates) > 1:
+        row(cell, rates, 2)
+if hosts:
+    print("| | gpu-only | " + " | ".join(HOSTS.values()) + " |")
+short = []
+for cell, rates in hosts.items():
+    row(cell, rates, 3)
+    short += [f"{cell}: {name}" for name, rate in rates.items() if rate < LIMIT * cells[cell]["gpu-only"]]
+if short:
+    sys.exit(f"less than {LIMIT} of gpu-only: " + ", ".join(short))
 P

@@ -9,6 +9,7 @@ import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.cpu.probe.RoofReader;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.config.DataType;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -68,7 +69,12 @@ final class BenchAttentionCommand implements Callable<Integer> {
     @Override
     public Integer call() throws IOException {
         if (batch < 0 || context < 0 || (batch == 0) != (context == 0) || rounds < 1) {
-            throw new IllegalArgumentException("--batch and --context go together, and they and --rounds must be positive");
+            throw new ConfigurationException("--batch " + batch + ", --context " + context + " and --rounds " + rounds
+                    + ": --batch and --context go together, and all must be positive");
+        }
+        report.check();
+        if (threads.stream().anyMatch(count -> count < 1)) {
+            throw new ConfigurationException("--threads " + threads + ": each number must be at least 1");
         }
         List<Size> sizes = batch > 0 ? List.of(new Size(batch, context)) : List.of(new Size(64, 1000), new Size(8, 16_000));
         List<Integer> counts = threads.isEmpty() ? List.of(CpuTopology.find().order().size()) : threads;
@@ -83,7 +89,7 @@ final class BenchAttentionCommand implements Callable<Integer> {
             }
         }
         if (results.isEmpty()) {
-            throw new IllegalArgumentException("no --implementation '" + implementation + "' for --shape '" + shape
+            throw new ConfigurationException("no --implementation '" + implementation + "' for --shape '" + shape
                     + "' runs here; shapes are gqa-32-8-128 and mha-32-32-128, implementations "
                     + String.join(", ", DecodeImplementations.names()));
         }

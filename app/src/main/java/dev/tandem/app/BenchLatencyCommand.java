@@ -4,6 +4,8 @@ import dev.tandem.bench.Recorder;
 import dev.tandem.bench.Statistics;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
@@ -62,9 +64,12 @@ final class BenchLatencyCommand implements Callable<Integer> {
     @Override
     public Integer call() throws InterruptedException, IOException {
         if (batchSize < 1 || inputLength < 1 || outputLength < 2 || iterations < 1 || warmUpIterations < 0) {
-            throw new IllegalArgumentException(
-                    "--batch-size, --input-len and --num-iters must be at least 1, --output-len at least 2");
+            throw new ConfigurationException(
+                    "--batch-size " + batchSize + ", --input-len " + inputLength + ", --output-len " + outputLength + ", --num-iters " + iterations
+                            + " and --num-iters-warmup " + warmUpIterations
+                            + ": they must be at least 1, --output-len at least 2, --num-iters-warmup at least 0");
         }
+        report.check();
         Terminal terminal = Terminal.standardError();
         List<Batch> batches = new ArrayList<>();
         List<Limits> limits = new ArrayList<>();
@@ -161,7 +166,7 @@ final class BenchLatencyCommand implements Callable<Integer> {
                     prefill = Math.max(prefill, usage.timeToFirstToken() / 1e9);
                     total = Math.max(total, usage.total() / 1e9);
                 }
-                case Object failure -> throw new IllegalArgumentException("the batch failed: " + failure);
+                case Object failure -> throw new ExecutorException("the batch failed: " + failure);
             }
         }
         return new Batch(prefill, total - prefill, total);

@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.cpu.probe.MachineProbe;
+import dev.tandem.engine.config.ConfigurationException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -22,6 +23,11 @@ final class BenchReport {
 
     @Option(names = "--result-file", description = "Append the result as a line to this file, e.g. docs/results/cpu.jsonl.")
     Optional<Path> resultFile = Optional.empty();
+
+    /** @throws ConfigurationException when there is a file and it cannot be written */
+    void check() {
+        resultFile.ifPresent(file -> OutputFile.check("--result-file", file));
+    }
 
     /** What every result says of its circumstances. */
     static Map<String, Object> circumstances(ModelOptions options, String model, List<String> flags) {

@@ -8,6 +8,7 @@ import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.ModelShape;
 import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.execute.ExecutorLimits;
@@ -60,27 +61,39 @@ final class BenchSimulateCommand implements Callable<Integer> {
     @Option(names = "--warm-up", defaultValue = "120", description = "Simulated seconds before (${DEFAULT-VALUE}).")
     int warmUp;
 
+    @Option(
+            names = "--lose-host-at",
+            paramLabel = "SECONDS",
+            description = "From so many simulated seconds on, every token whose attention the CPU computes is lost, as when a worker dies."
+                    + " Default: never.")
+    Optional<Double> loseHostAt = Optional.empty();
+
     @Override
     public Integer call() throws IOException {
-        if (steady < 1 || warmUp < 0 || requests.orElse(1) < 1) {
-            throw new IllegalArgumentException("--steady and --requests must be at least 1 and --warm-up not negative");
+        if (!(loseHostAt.orElse(0.0) >= 0)) {
+            throw new IllegalArgumentException("--lose-host-at " + loseHostAt.get() + " must be a number of seconds, 0 or more");
         }
-        Path file = options.strategy.profile.orElseThrow(() -> new IllegalArgumentException(
+        if (steady < 1 || warmUp < 0 || requests.orElse(1) < 1) {
+            throw new ConfigurationException("--steady " + steady + requests.map(count -> ", --requests " + count).orElse("") + " and --warm-up "
+                    + warmUp + ": they must be at least 1, --warm-up at least 0");
+        }
+        report.check();
+        options.check();
+        Path file = options.strategy.profile.orElseThrow(() -> new ConfigurationException(
                 "bench simulate needs the machine's profile: --profile FILE, as tandem profile --output writes it there"));
         Profile profile = Profile.parse(Files.readString(file), file.toString());
         options.gpu.device = "cuda";
         try (Checkpoint checkpoint = EngineAssembly.open(options)) {
             Workload work = workload.workload(options.seed);
             ExecutorLimits limits = limits(checkpoint.config(), profile);
-            int context = Math.min(
-                    options.maxModelLen.orElse(checkpoint.config().usableContext()),
-                    Math.min(checkpoint.config().usableContext(), limits.gpuBlocks() * limits.blockTokens()));
+            int context = (int) Math.min(options.contextTokens(checkpoint.config()), (long) limits.gpuBlocks() * limits.blockTokens());
             EngineConfig config = new EngineConfig(options.budget(), Set.of(), context, Integer.MAX_VALUE, options.seed);
             options.strategy.chosen().check(limits, context);
             Scheduling scheduling = Scheduling.of(
                     options, config.budget(), options.strategy.guard.orElse(false), limits, () -> profile, System.err);
             VirtualClock clock = new VirtualClock();
             SimulatedExecutor executor = new SimulatedExecutor(limits, new CostModel(profile), clock);
+            loseHostAt.ifPresent(executor::loseHostAt);
             Map<String, Object> result = BenchReport.circumstances(
                     options, checkpoint.name(), spec.commandLine().getParseResult().originalArgs());
             result.put("machine", "simulated: " + profile.name());
@@ -99,11 +112,11 @@ final class BenchSimulateCommand implements Callable<Integer> {
 
     private ExecutorLimits limits(ModelConfig model, Profile profile) {
         if (profile.layers() != model.layers()) {
-            throw new IllegalArgumentException("--profile is of a model of " + profile.layers() + " layers and this one has "
+            throw new ConfigurationException("--profile is of a model of " + profile.layers() + " layers and this one has "
                     + model.layers() + "; use the profile of this model, or another --model or --preset");
         }
         ModelShape shape = new ModelShape(model, CudaBackend.type(options, model));
-        int gpuBlocks = options.gpuBlocks.orElseThrow(() -> new IllegalArgumentException(
+        int gpuBlocks = options.gpuBlocks.orElseThrow(() -> new ConfigurationException(
                 "bench simulate needs the size of the GPU's pool: --num-gpu-blocks-override, or a --preset that has it"));
         long hostBytes = options.strategy.chosen() == Strategy.GPU_ONLY ? 0 : options.hostKv.map(ByteSize::bytes).orElse(0L);
         int hostBlocks = (int) (hostBytes / (shape.kvBytesPerToken() * BlockFormat.TOKENS));

@@ -6,6 +6,7 @@ import dev.tandem.bench.ThroughputRun;
 import dev.tandem.bench.Workload;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.strategy.Strategy;
 import java.io.IOException;
@@ -49,9 +50,11 @@ final class BenchThroughputCommand implements Callable<Integer> {
 
     @Override
     public Integer call() throws InterruptedException, IOException {
-        if (requests < 1 || steady.orElse(1) < 1) {
-            throw new IllegalArgumentException("--requests and --steady must be at least 1");
+        if (requests < 1 || steady.orElse(1) < 1 || warmUp < 0) {
+            throw new ConfigurationException("--requests " + requests + steady.map(seconds -> ", --steady " + seconds).orElse("")
+                    + " and --warm-up " + warmUp + ": they must be at least 1, --warm-up at least 0");
         }
+        report.check();
         Workload work = workload.workload(options.seed);
         Recorder recorder = new Recorder();
         Terminal terminal = Terminal.standardError();

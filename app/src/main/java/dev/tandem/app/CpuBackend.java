@@ -7,6 +7,7 @@ import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.topology.ThreadAffinity;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
@@ -33,12 +34,12 @@ final class CpuBackend {
         long budget = options.kvCacheMemory.map(ByteSize::bytes).orElse(defaultKv());
         int gpuBlocks = options.gpuBlocks.orElse(blocks(budget));
         int hostBlocks = blocks(options.hostKv.map(ByteSize::bytes).orElse(budget));
-        int wanted = Math.min(options.maxModelLen.orElse(config.usableContext()), config.usableContext());
-        this.contextTokens = Math.min(wanted, gpuBlocks * KvStore.BLOCK_TOKENS);
-        if (contextTokens < 2) {
-            throw new IllegalArgumentException("the GPU pool holds " + gpuBlocks + " KV blocks of " + blockBytes
-                    + " bytes; a sequence needs at least one. Raise --kv-cache-memory or --num-gpu-blocks-override");
+        this.contextTokens = (int) Math.min(options.contextTokens(config), (long) gpuBlocks * KvStore.BLOCK_TOKENS);
+        if (gpuBlocks == 0) {
+            throw new ConfigurationException("--kv-cache-memory " + new ByteSize(budget) + " holds no KV block of "
+                    + new ByteSize(blockBytes) + "; raise it or set --num-gpu-blocks-override");
         }
+        checkMemory(gpuBlocks, hostBlocks);
         int threads = options.threads.orElse(Runtime.getRuntime().availableProcessors());
         this.cpu = new CpuOptions(
                 threads,
@@ -49,6 +50,15 @@ final class CpuBackend {
                 gpuBlocks,
                 hostBlocks,
                 options.budget().maxBatchTokens());
+    }
+
+    private void checkMemory(int gpuBlocks, int hostBlocks) {
+        ByteSize pools = new ByteSize((gpuBlocks + (long) hostBlocks) * blockBytes);
+        ByteSize machine = new ByteSize(memory());
+        if (pools.bytes() > machine.bytes()) {
+            throw new ConfigurationException("the KV pools of " + gpuBlocks + " and " + hostBlocks + " blocks need " + pools
+                    + " and this machine has " + machine + "; lower --kv-cache-memory (or --num-gpu-blocks-override) and --host-kv");
+        }
     }
 
     private int blocks(long bytes) {

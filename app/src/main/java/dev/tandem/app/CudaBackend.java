@@ -9,6 +9,7 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.kernels.KernelCatalogue;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.strategy.Strategy;
@@ -25,8 +26,6 @@ import java.util.OptionalInt;
 
 /** The CUDA executor from the options: finds libraries, compiles kernels, and says what was found and chosen. */
 final class CudaBackend {
-    /** Seconds. */
-    private static final int MOST_WATCHDOG = 86_400;
     private static final long MOST_HOST_KV = 32L << 30;
 
     private CudaBackend() {}
@@ -36,7 +35,7 @@ final class CudaBackend {
         ModelConfig config = checkpoint.config();
         if (options.strategy.chosen() != Strategy.GPU_ONLY) {
             hostObstacle(options, config).ifPresent(why -> {
-                throw new IllegalArgumentException(why + "; use --strategy gpu-only");
+                throw new ConfigurationException(why + "; use --strategy gpu-only");
             });
         }
         CudaLibraries libraries = libraries(options.gpu.libraries);
@@ -55,8 +54,7 @@ final class CudaBackend {
         log.println(executor.products() + "; prompts ride in steps of up to " + limits.ridingRows() + " rows");
         log.println(executor.ledger());
         reportLosses(new ModelShape(config, type(options, config)), executor.device(), log);
-        int wanted = Math.min(options.maxModelLen.orElse(config.usableContext()), config.usableContext());
-        int context = Math.min(wanted, limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
+        int context = (int) Math.min(options.contextTokens(config), (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
         log.printf(
                 Locale.ROOT,
                 "KV: GPU pool %,d blocks of %d tokens, host pool %,d blocks of %d; context %,d tokens%n",
@@ -108,7 +106,7 @@ final class CudaBackend {
         ModelShape shape = new ModelShape(config, type(options, config));
         long blockBytes = shape.blockBytes() * config.layers();
         OptionalInt blocks = options.gpuBlocks.map(OptionalInt::of)
-                .or(() -> options.kvCacheMemory.map(size -> OptionalInt.of((int) (size.bytes() / blockBytes))))
+                .or(() -> options.kvCacheMemory.map(size -> OptionalInt.of(blocks(size, blockBytes))))
                 .orElse(OptionalInt.empty());
         return new CudaOptions(
                 options.gpu.number(),
@@ -121,16 +119,17 @@ final class CudaBackend {
                 options.maxNumSeqs(),
                 !options.gpu.eager,
                 attentionThreads(options),
-                watchdogNanos(options),
+                (long) (options.hostWatchdog * 1e9),
                 options.gpu.kvChecksums);
     }
 
-    private static long watchdogNanos(ModelOptions options) {
-        if (!(options.hostWatchdog > 0) || options.hostWatchdog > MOST_WATCHDOG) {
-            throw new IllegalArgumentException(
-                    "--host-watchdog " + options.hostWatchdog + " must be a number of seconds from above 0 to " + MOST_WATCHDOG);
+    /** Whatever does not fit into the GPU is refused where its memory is known. */
+    private static int blocks(ByteSize size, long blockBytes) {
+        long blocks = size.bytes() / blockBytes;
+        if (blocks < 1) {
+            throw new ConfigurationException("--kv-cache-memory " + size + " holds no KV block of " + new ByteSize(blockBytes) + "; raise it");
         }
-        return (long) (options.hostWatchdog * 1e9);
+        return (int) Math.min(Integer.MAX_VALUE / ModelShape.BLOCK_TOKENS, blocks);
     }
 
     /** All cores but two, for the engine and the server; none where the host only keeps preempted KV. */

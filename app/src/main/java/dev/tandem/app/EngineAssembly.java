@@ -66,7 +66,8 @@ final class EngineAssembly implements AutoCloseable {
      */
     static EngineAssembly start(
             ModelOptions options, boolean needText, boolean guarded, EngineListener listener, PrintStream log) {
-        options.strategy.chosen(); // a name that is not known ends here
+        options.check();
+        options.gpu.requireDriver();
         Checkpoint checkpoint = open(options);
         Optional<Tokenizer> tokenizer = Optional.empty();
         Owner owner = checkpoint::close;
@@ -120,6 +121,7 @@ final class EngineAssembly implements AutoCloseable {
 
     /** Measures a profile, and keeps it. */
     static Profile profile(ModelOptions options, PrintStream log) {
+        options.check();
         if (options.gpu.chosen() && options.strategy.chosen() == Strategy.GPU_ONLY) {
             options.strategy.strategy = Strategy.APEX.flag();
             log.println("profile: for --strategy apex, which decides by one; gpu-only needs none");
@@ -134,6 +136,8 @@ final class EngineAssembly implements AutoCloseable {
 
     /** An executor without an engine; closing it closes the model. */
     static Backend backend(ModelOptions options, PrintStream log) {
+        options.check();
+        options.gpu.requireDriver();
         Checkpoint checkpoint = open(options);
         try {
             return backend(options, checkpoint, Timeline.OFF, log);
@@ -212,7 +216,7 @@ final class EngineAssembly implements AutoCloseable {
     }
 
     private static void reportContext(ModelOptions options, ModelConfig config, int contextTokens, PrintStream log) {
-        int allowed = Math.min(options.maxModelLen.orElse(config.usableContext()), config.usableContext());
+        int allowed = options.contextTokens(config);
         if (contextTokens < allowed) {
             log.printf(
                     "given up: the KV pool holds %d tokens, so sequences are limited to that instead of %d%n", contextTokens, allowed);

@@ -55,16 +55,16 @@ final class GenerateCommand implements Callable<Integer> {
 
     @Override
     public Integer call() throws InterruptedException {
+        SamplingParams sampling = SamplingParams.builder()
+                .temperature(temperature)
+                .topP(topP)
+                .topK(topK)
+                .maxTokens(maxTokens)
+                .build();
         try (EngineAssembly assembly = EngineAssembly.start(options, true, true, EngineListener.NONE, System.err)) {
             Tokenizer tokenizer = assembly.tokenizer().orElseThrow();
             int[] tokens = promptTokens(tokenizer, assembly.template());
             BlockingQueue<TokenEvent> events = new LinkedBlockingQueue<>();
-            SamplingParams sampling = SamplingParams.builder()
-                    .temperature(temperature)
-                    .topP(topP)
-                    .topK(topK)
-                    .maxTokens(maxTokens)
-                    .build();
             StreamingDetokenizer detokenizer = new StreamingDetokenizer(tokenizer.vocabulary(), true);
             assembly.engine()
                     .submit(new Request("generate", tokens, sampling, 0, TextDecoder.of(detokenizer::append, detokenizer::finish), events::add));

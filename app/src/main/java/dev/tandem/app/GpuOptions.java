@@ -3,12 +3,19 @@ package dev.tandem.app;
 import dev.tandem.cuda.CudaException;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
+import dev.tandem.engine.config.ConfigurationException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Locale;
 import java.util.Optional;
+import java.util.Set;
 import picocli.CommandLine.Option;
 
 /** Which device computes, and how much of it. */
 final class GpuOptions {
+    private static final String AUTO = "auto";
+    private static final String CPU = "cpu";
+
     @Option(
             names = "--device",
             defaultValue = "auto",
@@ -45,12 +52,37 @@ final class GpuOptions {
 
     private Boolean chosen;
 
+    /** @throws ConfigurationException that names the option, its value and the remedy */
+    void check() {
+        if (!device.equalsIgnoreCase(CPU)) {
+            number();
+        }
+        if (!(memoryUtilization > 0 && memoryUtilization <= 1)) {
+            throw new ConfigurationException(
+                    "--gpu-memory-utilization " + memoryUtilization + " is a share of the GPU's memory; it must lie in (0, 1]");
+        }
+        if (multiprocessorLimit < 0) {
+            throw new ConfigurationException("--gpu-sm-limit " + multiprocessorLimit + " must be positive, or 0 for all multiprocessors");
+        }
+        if (!Set.of(AUTO, "system", "fetch").contains(libraries) && !Files.isDirectory(Path.of(libraries))) {
+            throw new ConfigurationException("--cuda-libraries " + libraries + " is not a folder; use auto, system, fetch or a folder");
+        }
+    }
+
+    /** @throws ConfigurationException where the options name a GPU and this machine has no driver for one */
+    void requireDriver() {
+        if (chosen() && CudaLibraries.driver().isEmpty()) {
+            throw new ConfigurationException("--device " + device + " needs NVIDIA's driver, and its library libcuda.so.1 was not found;"
+                    + " install the driver, or use --device cpu (tandem doctor says what was found)");
+        }
+    }
+
     /** Whether a GPU computes; looked up once. */
     boolean chosen() {
         if (chosen == null) {
             chosen = switch (device.toLowerCase(Locale.ROOT)) {
-                case "cpu" -> false;
-                case "auto" -> usable();
+                case CPU -> false;
+                case AUTO -> usable();
                 default -> {
                     number();
                     yield true;
@@ -79,8 +111,8 @@ final class GpuOptions {
     int number() {
         String[] parts = device.split(":");
         boolean valid = parts[0].equalsIgnoreCase("cuda") && (parts.length == 1 || parts.length == 2 && parts[1].matches("\\d{1,3}"));
-        if (!valid && !device.equals("auto")) {
-            throw new IllegalArgumentException("--device '" + device + "' is unknown; use auto, cuda, cuda:NUMBER or cpu");
+        if (!valid && !device.equalsIgnoreCase(AUTO)) {
+            throw new ConfigurationException("--device " + device + " is not known; use auto, cuda, cuda:NUMBER or cpu");
         }
         return parts.length == 2 ? Integer.parseInt(parts[1]) : 0;
     }

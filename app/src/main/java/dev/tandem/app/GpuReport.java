@@ -8,7 +8,6 @@ import dev.tandem.cuda.kernels.KernelCatalogue;
 import java.io.PrintStream;
 import java.util.List;
 import java.util.Locale;
-import java.util.Optional;
 import java.util.function.Consumer;
 
 /** What doctor says of the GPU. */
@@ -16,11 +15,11 @@ final class GpuReport {
     private GpuReport() {}
 
     static void print(PrintStream out) {
-        Optional<CudaDriver> driver = CudaLibraries.driver();
-        if (driver.isEmpty()) {
-            out.println("GPU       none: NVIDIA's driver library libcuda.so.1 was not found; models run on the CPU");
-        } else {
-            device(driver.get(), out);
+        try {
+            CudaLibraries.driver().ifPresentOrElse(driver -> device(driver, out), () -> out.println("GPU       none: NVIDIA's driver library"
+                    + " libcuda.so.1 was not found, so models run on the CPU; with an NVIDIA GPU, install its driver (for CUDA 12.4 or later)"));
+        } catch (CudaException e) {
+            out.println("GPU       cannot be used: " + PrintableText.oneLine(e.getMessage()));
         }
         library(out, "NVRTC", CudaLibraries::nvrtc);
         library(out, "cublasLt", CudaLibraries::cublasLt);
@@ -39,14 +38,12 @@ final class GpuReport {
                 out.println("          given up: bfloat16, which this GPU does not have; use --dtype float16");
             }
             KernelCatalogue.givenUp(device.capability(), device.slice()).forEach(loss -> out.println("          given up: " + loss));
-        } catch (CudaException e) {
-            out.println("GPU       cannot be used: " + e.getMessage());
         }
     }
 
     private static void library(PrintStream out, String name, Consumer<CudaLibraries> find) {
-        CudaLibraries installed = CudaBackend.libraries("system");
         try {
+            CudaLibraries installed = CudaBackend.libraries("system");
             find.accept(installed);
             List<String> found = installed.found();
             out.println("Library   " + found.getLast());

@@ -1,10 +1,11 @@
 package dev.tandem.app;
 
-import java.io.PrintWriter;
-import java.io.StringWriter;
 import java.time.Instant;
 import java.time.ZoneId;
 import java.time.format.DateTimeFormatter;
+import java.util.Collections;
+import java.util.IdentityHashMap;
+import java.util.Set;
 import java.util.logging.ConsoleHandler;
 import java.util.logging.Formatter;
 import java.util.logging.Handler;
@@ -13,32 +14,57 @@ import java.util.logging.LogManager;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 
-/** One line a record, on standard error. */
+/** One line per record on standard error, with date and time; a stack trace follows where there is one. */
 final class Logging {
     private static final DateTimeFormatter TIME =
-            DateTimeFormatter.ofPattern("HH:mm:ss.SSS").withZone(ZoneId.systemDefault());
+            DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss.SSS").withZone(ZoneId.systemDefault());
+    /** The tokenizer library's. Held here: a logger that nobody holds is collected, and its level with it. */
+    private static final Logger TOKENIZERS = Logger.getLogger("ai.djl");
 
     private Logging() {}
 
     static void install() {
         LogManager.getLogManager().reset();
+        Logger root = Logger.getLogger("");
+        root.setLevel(Level.INFO);
         Handler handler = new ConsoleHandler();
-        handler.setLevel(Level.INFO);
-        handler.setFormatter(new Formatter() {
-            @Override
-            public String format(LogRecord record) {
-                String line = TIME.format(Instant.ofEpochMilli(record.getMillis())) + " " + record.getLevel() + " "
-                        + formatMessage(record) + System.lineSeparator();
-                return record.getThrown() == null ? line : line + stackTrace(record.getThrown());
-            }
-        });
-        Logger.getLogger("").addHandler(handler);
-        Logger.getLogger("ai.djl").setLevel(Level.WARNING);
+        handler.setLevel(Level.ALL); // the loggers decide
+        handler.setFormatter(new Lines());
+        root.addHandler(handler);
+        TOKENIZERS.setLevel(Level.WARNING);
     }
 
-    private static String stackTrace(Throwable thrown) {
-        StringWriter text = new StringWriter();
-        thrown.printStackTrace(new PrintWriter(text));
-        return text.toString();
+    /** What clients and files say is escaped, so that no text can pass for a record of its own. */
+    static final class Lines extends Formatter {
+        @Override
+        public String format(LogRecord record) {
+            StringBuilder out = new StringBuilder();
+            out.append(TIME.format(Instant.ofEpochMilli(record.getMillis())))
+                    .append(' ')
+                    .append(record.getLevel().getName())
+                    .append(' ')
+                    .append(PrintableText.escape(formatMessage(record)))
+                    .append('\n');
+            if (record.getThrown() != null) {
+                append(out, "", record.getThrown(), Collections.newSetFromMap(new IdentityHashMap<>()));
+            }
+            return out.toString();
+        }
+
+        private static void append(StringBuilder out, String label, Throwable thrown, Set<Throwable> shown) {
+            out.append(label).append(PrintableText.escape(thrown.toString())).append('\n');
+            if (!shown.add(thrown)) {
+                return; // a circle of causes
+            }
+            for (StackTraceElement frame : thrown.getStackTrace()) {
+                out.append("\tat ").append(frame).append('\n');
+            }
+            for (Throwable suppressed : thrown.getSuppressed()) {
+                append(out, "\tsuppressed: ", suppressed, shown);
+            }
+            if (thrown.getCause() != null) {
+                append(out, "\tcaused by: ", thrown.getCause(), shown);
+            }
+        }
     }
 }

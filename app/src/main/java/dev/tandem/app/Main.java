@@ -1,11 +1,6 @@
 package dev.tandem.app;
 
 import dev.tandem.cpu.KernelWarmUp;
-import dev.tandem.engine.request.RequestException;
-import dev.tandem.fetch.FetchException;
-import dev.tandem.model.ModelException;
-import dev.tandem.text.TokenizerException;
-import dev.tandem.text.jinja.JinjaException;
 import java.util.Set;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -30,9 +25,19 @@ import picocli.CommandLine.Command;
             "  tandem bench throughput           how fast this machine is",
             "  tandem profile                    what the strategies decide by, measured again",
             "  tandem doctor                     what was found on this machine, and what is missing"
+        },
+        exitCodeListHeading = "%nExit status:%n",
+        exitCodeList = {
+            "0:done; a server ended in order",
+            "1:a run or the engine failed after the start; standard error says why",
+            "2:an option, a file or this machine does not allow the start; one line says why and what to do",
+            "70:a mistake in Tandem; please report it"
         })
-public final class Main {
+public final class Main implements Runnable {
     private static final Set<String> RUN_A_MODEL = Set.of("serve", "generate", "bench", "profile");
+
+    @CommandLine.Spec
+    CommandLine.Model.CommandSpec spec;
 
     private Main() {}
 
@@ -42,31 +47,24 @@ public final class Main {
             KernelWarmUp.start();
         }
         Logging.install();
-        int code = commandLine().execute(args);
-        System.exit(code);
+        System.exit(execute(args));
     }
 
-    static CommandLine commandLine() {
-        return new CommandLine(new Main())
-                .setCaseInsensitiveEnumValuesAllowed(true)
-                .setExecutionExceptionHandler(Main::explain);
-    }
-
-    /** Trouble a user can mend is one line; anything else keeps its stack trace. */
-    private static int explain(Exception e, CommandLine command, CommandLine.ParseResult parsed) throws Exception {
-        switch (e) {
-            case ModelException known -> tell(known);
-            case FetchException known -> tell(known);
-            case TokenizerException known -> tell(known);
-            case JinjaException known -> tell(known);
-            case RequestException known -> tell(known);
-            case IllegalArgumentException known -> tell(known);
-            default -> throw e;
+    /** Runs a command and returns the exit status; errors are on standard error. */
+    static int execute(String... args) {
+        try {
+            return new CommandLine(new Main())
+                    .setCaseInsensitiveEnumValuesAllowed(true)
+                    .setParameterExceptionHandler((error, given) -> ErrorReport.of(error, System.err))
+                    .setExecutionExceptionHandler((error, command, parsed) -> ErrorReport.of(error, System.err))
+                    .execute(args);
+        } catch (RuntimeException | Error e) { // an Error passes the handlers
+            return ErrorReport.of(e, System.err);
         }
-        return CommandLine.ExitCode.SOFTWARE;
     }
 
-    private static void tell(RuntimeException e) {
-        System.err.println("tandem: " + e.getMessage());
+    @Override
+    public void run() {
+        throw new CommandLine.ParameterException(spec.commandLine(), "no command is given; the first is tandem serve");
     }
 }

@@ -1,8 +1,12 @@
 package dev.tandem.app;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.model.Checkpoint.LoadFormat;
+import dev.tandem.model.ModelException;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.ModelConfig;
 import java.nio.file.Path;
 import java.util.Optional;
 import picocli.CommandLine.Mixin;
@@ -11,6 +15,12 @@ import picocli.CommandLine.Parameters;
 
 /** What every command that runs a model understands. */
 final class ModelOptions {
+    private static final String AUTO = "auto";
+    /** A typo's worth more than any machine has: each is a thread that spins while a step runs. */
+    private static final int MAX_THREADS = 4096;
+    /** A day: longer is no watchdog. Seconds. */
+    private static final int MAX_WATCHDOG = 86_400;
+
     @Parameters(
             arity = "0..1",
             paramLabel = "MODEL",
@@ -127,8 +137,70 @@ final class ModelOptions {
     static final class PresetConverter implements picocli.CommandLine.ITypeConverter<Preset> {
         @Override
         public Preset convert(String value) {
-            return Preset.of(value);
+            try {
+                return Preset.of(value);
+            } catch (ConfigurationException e) {
+                throw new picocli.CommandLine.TypeConversionException(e.getMessage());
+            }
         }
+    }
+
+    /**
+     * Checks what needs no model, so that a mistake is answered before anything is fetched, loaded or bound.
+     *
+     * @throws ConfigurationException that names the option, its value and the remedy
+     */
+    void check() {
+        if (!dtype.equals(AUTO)) {
+            try {
+                DataType.of(dtype);
+            } catch (ModelException e) {
+                throw new ConfigurationException("--dtype: " + e.getMessage(), e);
+            }
+        }
+        gpu.check();
+        strategy.check(budget(), preemption);
+        atLeast("--max-model-len", 2, maxModelLen); // a token of the prompt and one of the answer
+        atLeast("--max-queued-requests", 1, Optional.of(maxQueuedRequests));
+        atLeast("--num-gpu-blocks-override", 1, gpuBlocks);
+        atLeast("--threads", 1, threads);
+        atMost("--threads", MAX_THREADS, threads);
+        atLeast("--attention-threads", 1, attentionThreads);
+        atMost("--attention-threads", MAX_THREADS, attentionThreads);
+        if (kvCacheMemory.isPresent() && kvCacheMemory.get().bytes() == 0) {
+            throw new ConfigurationException("--kv-cache-memory 0 leaves no KV pool; give it memory, for example 2GiB, or leave it out");
+        }
+        if (!(hostWatchdog > 0 && hostWatchdog <= MAX_WATCHDOG)) {
+            throw new ConfigurationException(
+                    "--host-watchdog " + hostWatchdog + " must be a number of seconds above 0 and at most " + MAX_WATCHDOG);
+        }
+        trace.ifPresent(file -> OutputFile.check("--trace", file));
+    }
+
+    private static void atLeast(String option, int min, Optional<Integer> value) {
+        if (value.isPresent() && value.get() < min) {
+            throw new ConfigurationException(option + " " + value.get() + " is too small; it must be at least " + min);
+        }
+    }
+
+    private static void atMost(String option, int max, Optional<Integer> value) {
+        if (value.isPresent() && value.get() > max) {
+            throw new ConfigurationException(option + " " + value.get() + " is too large; it must be at most " + max);
+        }
+    }
+
+    /**
+     * Longest sequence: --max-model-len, else what the model allows.
+     *
+     * @throws ConfigurationException when the option exceeds the model
+     */
+    int contextTokens(ModelConfig config) {
+        int allowed = config.usableContext();
+        if (maxModelLen.isPresent() && maxModelLen.get() > allowed) {
+            throw new ConfigurationException("--max-model-len " + maxModelLen.get() + " is more than the " + allowed
+                    + " tokens that the model allows; lower it or leave it out");
+        }
+        return maxModelLen.orElse(allowed);
     }
 
     int maxNumSeqs() {

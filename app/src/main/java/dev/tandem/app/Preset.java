@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.fetch.CacheFile;
@@ -49,7 +50,7 @@ enum Preset {
         return Arrays.stream(values())
                 .filter(preset -> preset.flag().equals(flag))
                 .findFirst()
-                .orElseThrow(() -> new IllegalArgumentException("--preset '" + flag + "' is unknown; use "
+                .orElseThrow(() -> new ConfigurationException("--preset " + flag + " is not known; use "
                         + String.join(", ", Arrays.stream(values()).map(Preset::flag).toList())));
     }
 

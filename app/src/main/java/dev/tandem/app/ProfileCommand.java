@@ -31,6 +31,7 @@ final class ProfileCommand implements Callable<Integer> {
 
     @Override
     public Integer call() throws IOException {
+        output.ifPresent(file -> OutputFile.check("--output", file));
         Profile profile = EngineAssembly.profile(options, System.err);
         System.out.print(profile.format());
         if (output.isPresent()) {

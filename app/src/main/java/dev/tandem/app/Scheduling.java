@@ -52,7 +52,8 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
         }
         GpuOnly gpuOnly = new GpuOnly(budget, options.preemption, decided.overtakes(), decided.ridingRows());
         Optional<Guard> guard = guarded
-                ? Optional.of(new Guard(policy, strategy, gpuOnly, predictor, Guard.Limits.DEFAULT))
+                ? Optional.of(new Guard(
+                        policy, strategy, gpuOnly, Strategy.drain(decided, cost), predictor, Guard.Limits.DEFAULT))
                 : Optional.empty();
         policy = new UntilHostLost(guard.map(Policy.class::cast).orElse(policy), gpuOnly);
         Scheduler scheduler =

@@ -1,17 +1,20 @@
 package dev.tandem.app;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.server.TandemServer;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ServedModel;
+import java.net.InetAddress;
+import java.net.UnknownHostException;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.Callable;
-import java.util.concurrent.CountDownLatch;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
+import tools.jackson.databind.ObjectMapper;
 
 /** The OpenAI-compatible server. */
 @Command(
@@ -27,6 +30,7 @@ import picocli.CommandLine.Option;
         })
 final class ServeCommand implements Callable<Integer> {
     private static final int MAX_HEADER_BYTES = 64 << 10;
+    private static final int MAX_PORT = 65_535;
 
     @Mixin
     ModelOptions options;
@@ -61,39 +65,86 @@ final class ServeCommand implements Callable<Integer> {
 
     @Override
     public Integer call() throws InterruptedException {
-        String fixedName = servedModelName.orElse(options.model.isEmpty() ? DefaultModel.NAME : "");
-        DeferredListener listener = new DeferredListener();
-        EngineAssembly assembly = EngineAssembly.start(options, true, true, listener, System.err);
-        String name = fixedName.isEmpty() ? assembly.checkpoint().name() : fixedName;
+        check();
+        TandemServer server = new TandemServer(host, port, limits()); // a port that is taken is known before anything loads
+        Optional<String> key = Optional.ofNullable(apiKey).filter(k -> !k.isBlank());
+        ServerLifetime lifetime;
+        String name;
+        try {
+            warningOfOpenPort(host, key).ifPresent(System.err::println);
+            DeferredListener listener = new DeferredListener();
+            EngineAssembly assembly = EngineAssembly.start(options, true, true, listener, System.err);
+            try {
+                name = name(assembly);
+                serve(server, assembly, listener, name, key);
+                lifetime = new ServerLifetime(server, assembly.engine(), assembly, Duration.ofSeconds(shutdownTimeout), System.err);
+                lifetime.handleSignals();
+            } catch (RuntimeException | Error e) {
+                assembly.close();
+                throw e;
+            }
+        } catch (RuntimeException | Error e) {
+            server.close();
+            throw e;
+        }
+        announce(server, name, key);
+        lifetime.awaitEnd();
+        return ExitCode.FAILED;
+    }
+
+    private void check() {
+        if (port < 0 || port > MAX_PORT) {
+            throw new ConfigurationException("--port " + port + " must lie in [0, " + MAX_PORT + "]; 0 takes a free one");
+        }
+        if (maxBodySize.bytes() < 1 || maxBodySize.bytes() > Integer.MAX_VALUE) {
+            throw new ConfigurationException(
+                    "--max-body-size " + maxBodySize + " must be at least 1 byte and less than 2GiB; the default is 8MiB");
+        }
+        if (shutdownTimeout < 0) {
+            throw new ConfigurationException("--shutdown-timeout " + shutdownTimeout + " must be 0 or more seconds");
+        }
+        options.check();
+        options.gpu.requireDriver();
+    }
+
+    private HttpLimits limits() {
+        return new HttpLimits((int) maxBodySize.bytes(), MAX_HEADER_BYTES);
+    }
+
+    private String name(EngineAssembly assembly) {
+        String fixed = servedModelName.orElse(options.model.isEmpty() ? DefaultModel.NAME : "");
+        return fixed.isEmpty() ? assembly.checkpoint().name() : fixed;
+    }
+
+    private static void serve(
+            TandemServer server, EngineAssembly assembly, DeferredListener listener, String name, Optional<String> key) {
         ServerMetrics metrics = new ServerMetrics(name);
         listener.attach(metrics);
+        assembly.cost().ifPresent(metrics::watch);
+        assembly.guard().ifPresent(metrics::watch);
         ServedModel model = new ServedModel(
                 name,
                 assembly.engine(),
                 assembly.tokenizer().orElseThrow(),
                 assembly.template(),
                 defaults(assembly.checkpoint().defaults()));
-        HttpLimits limits = new HttpLimits((int) Math.min(Integer.MAX_VALUE, maxBodySize.bytes()), MAX_HEADER_BYTES);
-        Optional<String> key = Optional.ofNullable(apiKey).filter(k -> !k.isBlank());
-        TandemServer server;
+        server.serve(key, model, assembly.decisions(), metrics);
+    }
+
+    /** Whoever reaches the port may use the model, and see what others measure. */
+    static Optional<String> warningOfOpenPort(String host, Optional<String> key) {
+        return key.isPresent() || isLoopback(host)
+                ? Optional.empty()
+                : Optional.of("warning: --host " + host + " lets every machine that reaches this one use the model without a key;"
+                        + " set --api-key or the variable TANDEM_API_KEY, or listen on 127.0.0.1");
+    }
+
+    private static boolean isLoopback(String host) {
         try {
-            server = new TandemServer(host, port, limits, key, model, assembly.decisions(), metrics);
-            assembly.cost().ifPresent(metrics::watch);
-            assembly.guard().ifPresent(metrics::watch);
-        } catch (RuntimeException e) {
-            assembly.close();
-            throw e;
+            return InetAddress.getByName(host).isLoopbackAddress();
+        } catch (UnknownHostException e) {
+            return false; // and nothing listens there
         }
-        announce(server, name, key);
-        CountDownLatch stopped = new CountDownLatch(1);
-        Runtime.getRuntime().addShutdownHook(Thread.ofPlatform().name("tandem-shutdown").unstarted(() -> {
-            shutDown(server, assembly);
-            stopped.countDown();
-            // a JVM that ends by a signal reports it as failure; this end is orderly
-            Runtime.getRuntime().halt(0);
-        }));
-        stopped.await();
-        return 0;
     }
 
     private static ServedModel.SamplingDefaults defaults(GenerationDefaults d) {
@@ -106,27 +157,31 @@ final class ServeCommand implements Callable<Integer> {
     }
 
     private void announce(TandemServer server, String name, Optional<String> key) {
-        String address = "http://" + (host.contains(":") ? "[" + host + "]" : host) + ":" + server.port();
-        System.out.println("serving " + name + " on " + address + "; try:");
+        System.out.println("serving " + name + " on " + address(host, server.port()) + "; try:");
         System.out.println();
-        System.out.println("curl " + address + "/v1/chat/completions -H 'Content-Type: application/json'"
-                + (key.isPresent() ? " -H 'Authorization: Bearer '\"$TANDEM_API_KEY\"" : "")
-                + " -d '{\"model\": \"" + name + "\", \"temperature\": 0, \"messages\": [{\"role\": \"user\", \"content\":"
-                + " \"What is the capital of France?\"}]}'");
+        if (key.isPresent() && !key.get().equals(System.getenv("TANDEM_API_KEY"))) {
+            System.out.println("export TANDEM_API_KEY=...  # the --api-key of this server");
+        }
+        // a server on all addresses is asked on one
+        String reachable = host.equals("0.0.0.0") ? "127.0.0.1" : host.equals("::") ? "::1" : host;
+        System.out.println("curl " + address(reachable, server.port()) + "/v1/chat/completions -H 'Content-Type: application/json'"
+                + (key.isPresent() ? " -H \"Authorization: Bearer $TANDEM_API_KEY\"" : "")
+                + " -d '" + shellQuoted("{\"model\": " + jsonString(name) + ", \"temperature\": 0, \"messages\": [{\"role\": \"user\","
+                        + " \"content\": \"What is the capital of France?\"}]}") + "'");
         System.out.println();
         System.out.flush();
     }
 
-    private void shutDown(TandemServer server, EngineAssembly assembly) {
-        System.err.println("shutting down: finishing the requests under way, at most " + shutdownTimeout + " s");
-        try {
-            if (!server.drain(Duration.ofSeconds(shutdownTimeout))) {
-                System.err.println("given up: some requests were still running after " + shutdownTimeout + " s");
-            }
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
-        assembly.close();
-        server.close();
+    private static String address(String host, int port) {
+        return "http://" + (host.contains(":") ? "[" + host + "]" : host) + ":" + port;
+    }
+
+    /** For single quotes of the shell. */
+    private static String shellQuoted(String text) {
+        return text.replace("'", "'\\''");
+    }
+
+    private static String jsonString(String text) {
+        return new ObjectMapper().writeValueAsString(text);
     }
 }

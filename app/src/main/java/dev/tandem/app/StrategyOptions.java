@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
@@ -7,6 +8,7 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TierRules;
 import java.io.PrintStream;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Optional;
 import picocli.CommandLine.Option;
@@ -125,15 +127,32 @@ final class StrategyOptions {
         return canaryRate;
     }
 
-    /** @throws IllegalArgumentException that lists what there is */
+    /** @throws ConfigurationException that names the option, its value and the remedy */
+    void check(Budget budget, Preemption preemption) {
+        chosen();
+        decide(budget, preemption, Strategy.InFlight.UNLIMITED, 0);
+        stageOverheadSeconds();
+        if (maxOvertakes < 0) {
+            throw new ConfigurationException("--max-overtakes " + maxOvertakes + " must be 0 or more");
+        }
+        if (!(canaryRate >= 0 && canaryRate <= 1)) {
+            throw new ConfigurationException("--canary-rate " + canaryRate + " is a share of requests; it must lie in [0, 1]");
+        }
+        if (profile.isPresent() && !Files.isReadable(profile.get())) {
+            throw new ConfigurationException(
+                    "--profile " + profile.get() + " cannot be read; tandem profile --output writes such a file");
+        }
+    }
+
+    /** @throws ConfigurationException that lists what there is */
     Strategy chosen() {
         if (strategy.equals(AUTO)) {
             return settled;
         }
         try {
             return Strategy.of(strategy);
-        } catch (IllegalArgumentException e) {
-            throw new IllegalArgumentException(e.getMessage() + " and " + AUTO, e);
+        } catch (ConfigurationException e) {
+            throw new ConfigurationException(e.getMessage() + " and " + AUTO, e);
         }
     }
 
@@ -177,19 +196,21 @@ final class StrategyOptions {
 
     /** The profile that decides. */
     Profile decidedBy(Profile measured) {
-        if (stageOverhead.isEmpty()) {
-            return measured;
-        }
-        double millis = stageOverhead.get();
-        if (!(millis >= 0) || millis == Double.POSITIVE_INFINITY) {
-            throw new IllegalArgumentException("--stage-overhead " + millis + " must be a number of milliseconds, 0 or more");
-        }
-        return measured.withStageOverhead(millis / 1e3);
+        return stageOverheadSeconds().map(measured::withStageOverhead).orElse(measured);
+    }
+
+    private Optional<Double> stageOverheadSeconds() {
+        return stageOverhead.map(millis -> {
+            if (!(millis >= 0) || millis == Double.POSITIVE_INFINITY) {
+                throw new ConfigurationException("--stage-overhead " + millis + " must be a number of milliseconds, 0 or more");
+            }
+            return millis / 1e3;
+        });
     }
 
     private static long nanos(String flag, double millis) {
         if (!(millis >= 0) || millis == Double.POSITIVE_INFINITY) {
-            throw new IllegalArgumentException(flag + " " + millis + " must be a number of milliseconds, 0 for none");
+            throw new ConfigurationException(flag + " " + millis + " must be a number of milliseconds, 0 for none");
         }
         return (long) (millis * 1e6);
     }

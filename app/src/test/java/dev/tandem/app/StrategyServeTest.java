@@ -175,7 +175,7 @@ class StrategyServeTest {
         ByteArrayOutputStream caught = new ByteArrayOutputStream();
         System.setErr(new PrintStream(caught, true, StandardCharsets.UTF_8));
         try {
-            assertThat(Main.commandLine().execute(arguments.toArray(String[]::new))).isNotZero();
+            assertThat(Main.execute(arguments.toArray(String[]::new))).isNotZero();
         } finally {
             System.setErr(before);
         }

@@ -48,6 +48,7 @@ public final class SimulatedExecutor implements Executor {
     private double cpuFree;
     private double cpuBusy;
     private double busyBefore;
+    private double hostLostAt = Double.POSITIVE_INFINITY;
 
     private static final class Flight {
         final Admission admission;
@@ -69,6 +70,11 @@ public final class SimulatedExecutor implements Executor {
     @Override
     public ExecutorLimits limits() {
         return limits;
+    }
+
+    /** From so many virtual seconds on, every token whose attention the CPU computes is lost. */
+    public void loseHostAt(double seconds) {
+        hostLostAt = seconds;
     }
 
     /** Seconds for which the CPU attended. */
@@ -99,19 +105,42 @@ public final class SimulatedExecutor implements Executor {
             flights.put(admission.sequence(), flight);
             ask(flight, start);
         }
+        List<StepResult.Lost> lost = start >= hostLostAt ? lost(plan) : List.of();
         List<StepResult.Sampled> sampled = new ArrayList<>();
         for (int at = 0; at < limits.layers() && !flights.isEmpty(); at++) {
             board(at, start + at * layer, layer, slots, sampled);
         }
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
-                chunk.sampler().ifPresent(sampler -> sampled.add(new StepResult.Sampled(chunk.sequence(), sampler.chosen(SOME_TOKEN, Optional.empty()))));
+                if (lost.isEmpty() || chunk.reader() != KvReader.CPU_FROM_HOST) {
+                    chunk.sampler().ifPresent(sampler -> sampled.add(
+                            new StepResult.Sampled(chunk.sequence(), sampler.chosen(SOME_TOKEN, Optional.empty()))));
+                }
             }
         }
         clock.advance((long) (seconds * 1e9));
         StepTimes times = new StepTimes(0, 0, 0, (long) ((cpuBusy - busyBefore) * 1e9), 0, 0, 0);
         busyBefore = cpuBusy;
-        results.add(new StepResult(plan.step(), sampled, List.of(), parked, times));
+        results.add(new StepResult(plan.step(), sampled, List.of(), parked, lost, times));
+    }
+
+    /** Every token that needs the CPU's attention, those in flight included. */
+    private List<StepResult.Lost> lost(StepPlan plan) {
+        List<StepResult.Lost> lost = new ArrayList<>();
+        flights.keySet().forEach(key -> lost.add(lost(key)));
+        flights.clear();
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                if (chunk.reader() == KvReader.CPU_FROM_HOST) {
+                    lost.add(lost(chunk.sequence()));
+                }
+            }
+        }
+        return lost;
+    }
+
+    private static StepResult.Lost lost(long sequence) {
+        return new StepResult.Lost(sequence, StepResult.Cause.HOST_ATTENTION, "the simulated host is lost", false);
     }
 
     private int slots(StepPlan plan) {

@@ -30,7 +30,7 @@ public final class SimulatedRun {
     private final SplittableRandom random;
     private int issued;
     private int failed;
-    /** Whether a request that finishes is followed by another. */
+    /** Whether a request that ends is followed by another. */
     private boolean forEver;
 
     public SimulatedRun(
@@ -105,13 +105,18 @@ public final class SimulatedRun {
         queue.offer(List.of(new Request("sim-" + issued + "-" + random.nextLong(), new int[prompt], sampling, 0, TextDecoder.none(), event -> {
             switch (event) {
                 case TokenEvent.Token token -> {}
-                case TokenEvent.Finished finished -> {
-                    if (forEver) {
-                        submit(workload.request(issued++));
-                    }
+                case TokenEvent.Finished finished -> follow();
+                case TokenEvent.Failed reason -> {
+                    failed++;
+                    follow();
                 }
-                case TokenEvent.Failed reason -> failed++;
             }
         })));
+    }
+
+    private void follow() {
+        if (forEver) {
+            submit(workload.request(issued++));
+        }
     }
 }

@@ -2,6 +2,7 @@ package dev.tandem.bench;
 
 import dev.tandem.bench.Workload.Lengths;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
@@ -170,7 +171,7 @@ public final class ThroughputRun {
 
     private void throwIfFailed() {
         if (!failure.get().isEmpty()) {
-            throw new IllegalArgumentException("the run failed: " + failure.get());
+            throw new ExecutorException("the run failed: " + failure.get());
         }
     }
 

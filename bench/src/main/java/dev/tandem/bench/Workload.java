@@ -1,5 +1,6 @@
 package dev.tandem.bench;
 
+import dev.tandem.engine.config.ConfigurationException;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -21,15 +22,15 @@ public record Workload(String name, List<Lengths> lengths) {
     public record Lengths(int prompt, int output) {}
 
     private static final int SAMPLES = 4096;
-    private static final Pattern SYNTHETIC = Pattern.compile("synthetic:(\\d+)/(\\d+)");
-    private static final Pattern OSC = Pattern.compile("osc(?::(\\d+))?");
+    private static final Pattern SYNTHETIC = Pattern.compile("synthetic:(\\d{1,7})/(\\d{1,7})");
+    private static final Pattern OSC = Pattern.compile("osc(?::(\\d{1,7}))?");
     private static final double SPREAD = 0.1;
 
     /**
      * {@code synthetic:IN/OUT} (uniform within 10 %), {@code osc} or {@code osc:MEAN_OUT}, {@code azure-code},
      * {@code azure-conv}, {@code reasoning}.
      *
-     * @throws IllegalArgumentException that lists the names
+     * @throws ConfigurationException that lists the names
      */
     public static Workload parse(String name, long seed) {
         SplittableRandom random = new SplittableRandom(seed);
@@ -46,8 +47,8 @@ public record Workload(String name, List<Lengths> lengths) {
             case "azure-code" -> new Workload(name, read("AzureLLMInferenceTrace_code.csv", 1));
             case "azure-conv" -> new Workload(name, read("AzureLLMInferenceTrace_conv.csv", 1));
             case "reasoning" -> new Workload(name, reasoning(random));
-            default -> throw new IllegalArgumentException("workload '" + name
-                    + "' is not known; known are synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv and reasoning");
+            default -> throw new ConfigurationException("--workload " + name
+                    + " is not known; use synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or reasoning");
         };
     }
 
@@ -70,7 +71,7 @@ public record Workload(String name, List<Lengths> lengths) {
 
     private static List<Lengths> synthetic(int in, int out, SplittableRandom random) {
         if (in < 1 || out < 1) {
-            throw new IllegalArgumentException("synthetic:" + in + "/" + out + ": both lengths must be at least 1");
+            throw new ConfigurationException("--workload synthetic:" + in + "/" + out + ": both lengths must be at least 1");
         }
         List<Lengths> lengths = new ArrayList<>();
         for (int i = 0; i < SAMPLES; i++) {

@@ -117,9 +117,19 @@ public final class CpuExecutor implements Executor {
         return limits;
     }
 
+    /** For tests: both pools hold NaN everywhere; no sequence is in them. */
+    void poisonPools() {
+        stores.values().forEach(KvStore::poison);
+    }
+
     /** Bytes of weights that a decoding step reads. */
     public long weightBytes() {
         return weightBytes;
+    }
+
+    /** One place's KV; for tests that damage it. */
+    KvStore store(Place place) {
+        return stores.get(place);
     }
 
     @Override
@@ -137,12 +147,13 @@ public final class CpuExecutor implements Executor {
             List<Long> parked = flights.park(plan.park());
             int batches = runLayers(plan);
             List<StepResult.Sampled> sampled = new ArrayList<>();
+            List<StepResult.Lost> lost = new ArrayList<>();
             clock.measure(Component.POST_LAYER, () -> {
                 for (int i = 0; i < batches; i++) {
-                    sample(activations[i], sampled);
+                    sample(activations[i], sampled, lost);
                 }
             });
-            results.add(new StepResult(plan.step(), sampled, flights.takeTrace(), parked, clock.take()));
+            results.add(new StepResult(plan.step(), sampled, flights.takeTrace(), parked, lost, clock.take()));
         } finally {
             workers.endStep();
         }
@@ -213,7 +224,7 @@ public final class CpuExecutor implements Executor {
         clock.measure(Component.CPU_ATTENTION, () -> forward.attention(a, layer, Activations.Reading.CPU));
     }
 
-    private void sample(Activations a, List<StepResult.Sampled> sampled) {
+    private void sample(Activations a, List<StepResult.Sampled> sampled, List<StepResult.Lost> lost) {
         List<Chunk> ending = a.chunks.stream().filter(chunk -> chunk.sampler().isPresent()).toList();
         if (ending.isEmpty()) {
             return;
@@ -224,13 +235,29 @@ public final class CpuExecutor implements Executor {
         }
         forward.logits(a, logits);
         Choice[] choices = new Choice[ending.size()];
+        Throwable[] failures = new Throwable[ending.size()];
         workers.run(ending.size(), (index, worker) -> {
             TokenSampler sampler = ending.get(index).sampler().orElseThrow();
-            choices[index] = sampler.choose(logits, index * width, limits.vocabulary(), samplingScratch[worker]);
+            try {
+                choices[index] = sampler.choose(logits, index * width, limits.vocabulary(), samplingScratch[worker]);
+            } catch (RuntimeException | Error e) { // the row's own logits or sampler: the other rows go on
+                failures[index] = e;
+            }
         });
         for (int i = 0; i < choices.length; i++) {
-            sampled.add(new StepResult.Sampled(ending.get(i).sequence(), choices[i]));
+            long sequence = ending.get(i).sequence();
+            if (failures[i] == null) {
+                sampled.add(new StepResult.Sampled(sequence, choices[i]));
+            } else {
+                String message = "the next token cannot be chosen: " + reason(failures[i]);
+                lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, message, false));
+            }
         }
+    }
+
+    /** For a client: what the executor says itself, and of all else the kind. */
+    private static String reason(Throwable failure) {
+        return failure instanceof ExecutorException ? failure.getMessage() : failure.toString();
     }
 
     @Override

@@ -1,5 +1,6 @@
 package dev.tandem.cpu;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.config.DataType;
 
 /**
@@ -18,13 +19,13 @@ public record CpuOptions(
         int gpuBlocks,
         int hostBlocks,
         int maxBatchTokens) {
-    /** @throws IllegalArgumentException that names the flag */
+    /** @throws ConfigurationException that names the flag */
     public CpuOptions {
         if (threads < 1) {
-            throw new IllegalArgumentException("--threads " + threads + " leaves nobody to compute; it must be at least 1");
+            throw new ConfigurationException("--threads " + threads + " leaves nobody to compute; it must be at least 1");
         }
         if (attentionThreads < 1 || attentionThreads > threads) {
-            throw new IllegalArgumentException("--attention-threads " + attentionThreads + " must lie in [1, " + threads
+            throw new ConfigurationException("--attention-threads " + attentionThreads + " must lie in [1, " + threads
                     + "]: they are some of the --threads");
         }
     }

@@ -3,9 +3,10 @@ package dev.tandem.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.TokenLogprobs;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
-import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.GpuOnly;
@@ -13,6 +14,7 @@ import dev.tandem.engine.strategy.Shuffling;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.model.config.DataType;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -24,10 +26,17 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * A request's greedy tokens depend on nothing but the request: not on where its KV is or moves to, on its neighbours,
- * on how its prompt was cut, on preemption, or on how the step was split. Bit for bit, so tokens are compared.
+ * on how its prompt was cut, on preemption, or on how the step was split. Nor do the bits of their log-probabilities.
  */
 class PlacementTest {
     private static final int OUTPUT = 48;
+    private static final int LOGPROBS = 20;
+    private static final SamplingParams SAMPLING = SamplingParams.builder()
+            .temperature(0)
+            .maxTokens(OUTPUT)
+            .ignoreEos(true)
+            .logprobs(LOGPROBS)
+            .build();
     private static final Budget WIDE = new Budget(256, 16, 256);
 
     /** One way of running the same requests. */
@@ -77,15 +86,31 @@ class PlacementTest {
     @ParameterizedTest
     @MethodSource("familiesAndWays")
     void tokensAreThoseOfTheRequestAlone(String family, Way way) {
+        check(family, way, TestModels.executor(family, DataType.BFLOAT16, way.gpuBlocks(), way.hostBlocks(), way.threads()));
+    }
+
+    /** What a failed request leaves in freed blocks reaches no request that gets them next. */
+    @ParameterizedTest
+    @MethodSource("ways")
+    void tokensDoNotDependOnWhatBlocksHeldBefore(Way way) {
+        CpuExecutor executor =
+                TestModels.executor("llama31", DataType.BFLOAT16, way.gpuBlocks(), way.hostBlocks(), way.threads());
+        executor.poisonPools();
+        check("llama31", way, executor);
+    }
+
+    private static void check(String family, Way way, CpuExecutor executor) {
         Map<String, int[]> prompts = prompts();
-        Map<String, List<Integer>> expected = alone(family, prompts);
-        try (EngineHarness engine = new EngineHarness(
-                TestModels.executor(family, DataType.BFLOAT16, way.gpuBlocks(), way.hostBlocks(), way.threads()),
-                way.scheduler().make(way.budget()),
-                way.budget())) {
-            prompts.forEach((id, prompt) -> engine.submit(id, prompt, EngineHarness.greedy(OUTPUT)));
+        Map<String, EngineHarness.Answer> expected = alone(family, prompts);
+        try (EngineHarness engine = new EngineHarness(executor, way.scheduler().make(way.budget()), way.budget())) {
+            prompts.forEach((id, prompt) -> engine.submit(id, prompt, SAMPLING));
             engine.run();
-            prompts.keySet().forEach(id -> assertThat(engine.tokens(id)).as("request %s, %s", id, way).isEqualTo(expected.get(id)));
+            prompts.keySet().forEach(id -> {
+                assertThat(engine.tokens(id)).as("request %s, %s", id, way).isEqualTo(expected.get(id).tokens);
+                assertThat(bits(engine.answers.get(id)))
+                        .as("log-probabilities of request %s, %s", id, way)
+                        .isEqualTo(bits(expected.get(id)));
+            });
             assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
             assertThat(engine.loop.stats().hostBlocksUsed()).isZero();
             if (way.name().startsWith("preempted")) {
@@ -94,17 +119,30 @@ class PlacementTest {
         }
     }
 
-    private static Map<String, List<Integer>> alone(String family, Map<String, int[]> prompts) {
-        Map<String, List<Integer>> tokens = new LinkedHashMap<>();
+    /** Of the chosen token and of the most probable ones, which depend on all logits. */
+    private static List<Integer> bits(EngineHarness.Answer answer) {
+        List<Integer> bits = new ArrayList<>();
+        for (TokenLogprobs logprobs : answer.logprobs) {
+            bits.add(Float.floatToRawIntBits(logprobs.logprob()));
+            for (float top : logprobs.topLogprobs()) {
+                bits.add(Float.floatToRawIntBits(top));
+            }
+        }
+        assertThat(bits).as("log-probabilities").hasSize(OUTPUT * (1 + LOGPROBS));
+        return bits;
+    }
+
+    private static Map<String, EngineHarness.Answer> alone(String family, Map<String, int[]> prompts) {
+        Map<String, EngineHarness.Answer> answers = new LinkedHashMap<>();
         try (EngineHarness engine = EngineHarness.gpuOnly(
                 TestModels.executor(family, DataType.BFLOAT16, 64, 0, 1), WIDE, Preemption.RECOMPUTE)) {
             prompts.forEach((id, prompt) -> {
-                engine.submit(id, prompt, EngineHarness.greedy(OUTPUT));
+                engine.submit(id, prompt, SAMPLING);
                 engine.run();
-                tokens.put(id, engine.tokens(id));
+                answers.put(id, engine.answers.get(id));
             });
         }
-        return tokens;
+        return answers;
     }
 
     private static Map<String, int[]> prompts() {

@@ -2,6 +2,7 @@ package dev.tandem.cuda;
 
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import java.util.List;
 
@@ -51,6 +52,6 @@ record Activations(
 
     @Override
     public void close() {
-        all().forEach(DeviceBuffer::close);
+        Resources.closeAll(all());
     }
 }

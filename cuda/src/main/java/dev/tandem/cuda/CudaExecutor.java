@@ -4,6 +4,7 @@ import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.StepLauncher.Launched;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.KeptChoices;
 import dev.tandem.cuda.kernels.KernelCompiler;
@@ -13,6 +14,7 @@ import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepTimes;
@@ -22,7 +24,7 @@ import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
-import dev.tandem.engine.sample.Choice;
+import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
@@ -62,6 +64,8 @@ public final class CudaExecutor implements Executor {
     private static final int CORES_LEFT = 2;
     /** Compute capability. */
     private static final int LEAST_WITH_BFLOAT16 = 80;
+    /** For the step under way when the executor is closed: a server whose GPU hangs shall be gone within five seconds. */
+    private static final long CLOSE_NANOS = 2_000_000_000L;
     /** Left for graphs and what the driver takes later. */
     private static final long RESERVE_BYTES = 512L << 20;
 
@@ -99,11 +103,27 @@ public final class CudaExecutor implements Executor {
     private final ArrayDeque<Outstanding> outstanding = new ArrayDeque<>();
     private final ArrayDeque<StepResult> finished = new ArrayDeque<>();
     private final MemoryLedger ledger;
+    private StepDeadline deadline = StepDeadline.USUAL;
     private boolean ahead;
     private Thread user;
+    /** What the engine thread waits for, as other threads see it. */
+    private volatile Optional<UnderWay> underWay = Optional.empty();
+    /** For tests. */
+    private boolean poisons;
+    private int poisoned;
 
-    /** @param clock where its events are */
-    private record Outstanding(StepPlan plan, Launched launched, int clock) {}
+    /**
+     * @param clock where its events are
+     * @param limitNanos how long the GPU may take
+     */
+    private record Outstanding(StepPlan plan, Launched launched, int clock, long limitNanos) {}
+
+    /**
+     * A step that is being submitted or runs.
+     *
+     * @param began when the GPU came to it, or its launch began
+     */
+    private record UnderWay(long step, long began, long limitNanos) {}
 
     /**
      * Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's.
@@ -126,7 +146,7 @@ public final class CudaExecutor implements Executor {
         try {
             device = own(new Device(
                     CudaLibraries.driver().orElseThrow(() -> new CudaException("this machine has no NVIDIA driver (libcuda.so.1)")),
-                    options.device(), options.multiprocessorLimit()));
+                    options.device(), options.multiprocessorLimit(), time));
             if (options.type() == DataType.BFLOAT16 && device.capability() < LEAST_WITH_BFLOAT16) {
                 throw new CudaException(device.name() + " has no bfloat16; use --dtype float16");
             }
@@ -145,6 +165,11 @@ public final class CudaExecutor implements Executor {
                     throw new CudaException(why + "; use --strategy gpu-only" + (options.kvChecksums() ? " without --kv-checksums" : ""));
                 });
             }
+            if (hybrid) {
+                blockingLaunches(libraries).ifPresent(why -> {
+                    throw new CudaException(why);
+                });
+            }
             int slots = hybrid ? FlightDeck.MOST_SLOTS : 0;
             forward = own(new CudaForward(
                     device, stream, kernels, products, weights, shape, options.maxBatchTokens() + slots,
@@ -160,7 +185,10 @@ public final class CudaExecutor implements Executor {
                     options.kvChecksums()));
             stream.fill(pools.gpu(), 0);
             forward.pools(pools, gpuBlocks);
-            Optional<FlightDeck> deck = hybrid ? Optional.of(own(new FlightDeck(device, stream, shape, 2 * options.watchdogNanos()))) : Optional.empty();
+            long longestStep = deadline.nanos(options.maxBatchTokens() + slots, false, 0);
+            Optional<FlightDeck> deck = hybrid
+                    ? Optional.of(own(new FlightDeck(device, stream, shape, 2 * options.watchdogNanos(), longestStep)))
+                    : Optional.empty();
             deck.ifPresent(forward::flights);
             layout = new StepLayout(forward.shares());
             timer = own(new StepTimer(device, stream, forward, layout, shape));
@@ -293,6 +321,14 @@ public final class CudaExecutor implements Executor {
         return HostFormat.obstacle(config);
     }
 
+    /** Why the CPU cannot attend in this environment; empty when it can. */
+    static Optional<String> blockingLaunches(CudaLibraries libraries) {
+        return libraries.launchesBlock()
+                ? Optional.of("CUDA_LAUNCH_BLOCKING makes every launch wait for its kernel, and the kernel that carries rows between GPU and CPU"
+                        + " ends only after those launched later: no step would end. Unset it, or use --strategy gpu-only")
+                : Optional.empty();
+    }
+
     /** Where the memory went. */
     public MemoryLedger ledger() {
         return ledger;
@@ -358,19 +394,24 @@ public final class CudaExecutor implements Executor {
             hostRows.ifPresent(rows -> rows.workers().pinEngine());
         }
         List<List<Chunk>> batches = PlanRows.ordered(plan, hostRows.isPresent());
+        long limitNanos = limitNanos(batches, PlanRows.slots(plan));
         try {
             StepLauncher.Way way = launcher.way(batches);
             boolean isShort = plan.swaps().isEmpty() && way == StepLauncher.Way.ONE_GRAPH;
             if (!outstanding.isEmpty() && !(ahead && isShort)) {
                 finished.add(complete(outstanding.poll())); // what it moves, or its logits, are about to be overwritten
             }
+            if (outstanding.isEmpty()) {
+                underWay = Optional.of(new UnderWay(plan.step(), time.nanos(), limitNanos));
+            }
             int slot = clock.begin(stream);
+            poisonNow(batches);
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
             hostRows.ifPresent(rows -> plan.park().forEach(rows.rings()::park));
             StepLauncher.Report report = new StepLauncher.Report(chosen.of(slot).address(), trace.stamps(slot), chosen.logprobs(slot));
             Launched launched = launcher.launch(plan, batches, way, report);
-            outstanding.add(new Outstanding(plan, launched, slot));
+            outstanding.add(new Outstanding(plan, launched, slot, limitNanos));
             clock.end(stream, slot);
             ahead = isShort && launched.isForeseeable() && hostRows.stream().noneMatch(rows -> rows.rings().needsLogits());
         } catch (CudaException e) {
@@ -394,10 +435,37 @@ public final class CudaExecutor implements Executor {
         return complete(outstanding.poll());
     }
 
+    private long limitNanos(List<List<Chunk>> batches, int slots) {
+        int rows = slots;
+        boolean waits = false;
+        for (List<Chunk> chunks : batches) {
+            for (Chunk chunk : chunks) {
+                rows += chunk.rows();
+                waits |= chunk.reader() == KvReader.CPU_FROM_HOST;
+            }
+        }
+        return deadline.nanos(rows, waits, options.watchdogNanos());
+    }
+
+    /** A step that takes suspiciously long; the engine thread gives it up at its deadline, unless it hangs in the driver itself. */
+    @Override
+    public Optional<String> trouble() {
+        return underWay.flatMap(step -> {
+            long taken = time.nanos() - step.began();
+            return taken < StepDeadline.suspiciousNanos(step.limitNanos())
+                    ? Optional.empty()
+                    : Optional.of(String.format(
+                            Locale.ROOT, "step %d has kept the GPU for %.1f s; after %.1f s the GPU counts as hung", step.step(), taken / 1e9,
+                            step.limitNanos() / 1e9));
+        });
+    }
+
     private StepResult complete(Outstanding step) {
         try {
             Launched launched = step.launched();
-            float millis = clock.await(step.clock(), launched.passes() > 0 ? hostRows.orElseThrow()::watch : () -> {});
+            float millis = clock.await(
+                    step.clock(), step.plan().step(), step.limitNanos(), launched.passes() > 0 ? hostRows.orElseThrow()::watch : () -> {});
+            underWay = Optional.ofNullable(outstanding.peek()).map(next -> new UnderWay(next.plan().step(), time.nanos(), next.limitNanos()));
             trace.record(step.clock(), step.plan().step(), launched, millis);
             pools.verify();
             List<StepResult.Sampled> sampled = new ArrayList<>(launched.sampled().size() + launched.slots());
@@ -407,21 +475,76 @@ public final class CudaExecutor implements Executor {
                 MemorySegment landed = chosen.of(step.clock()).asSlice(4L * (launched.firstSlotSample() + launched.slots()));
                 rows.land(
                         landed, launched.slots(), launched.firstSlotSample(),
-                        (sampler, draw, row) -> chosen.choice(sampler, draw, step.clock(), row), sampled, parked);
+                        (sequence, sampler, draw, row) -> choose(sequence, sampler, draw, step.clock(), row, sampled, lost), parked);
                 rows.collect(parked, lost);
                 rows.passed();
             });
             for (int i = 0; i < launched.sampled().size(); i++) {
                 Chunk chunk = launched.sampled().get(i);
                 if (lost.stream().noneMatch(row -> row.sequence() == chunk.sequence())) {
-                    Choice choice = chosen.choice(chunk.sampler().orElseThrow(), launched.draws().get(i), step.clock(), i);
-                    sampled.add(new StepResult.Sampled(chunk.sequence(), choice));
+                    choose(chunk.sequence(), chunk.sampler().orElseThrow(), launched.draws().get(i), step.clock(), i, sampled, lost);
                 }
             }
             StepTimes times = hostRows.map(HostRows::times).orElse(StepTimes.NONE);
             return new StepResult(step.plan().step(), sampled, List.of(), parked, lost, times);
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
+        }
+    }
+
+    /** Takes a row's token. Whatever is wrong with the row's logits or its sampler concerns its sequence alone. */
+    private void choose(
+            long sequence, TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int row, List<StepResult.Sampled> sampled,
+            List<StepResult.Lost> lost) {
+        try {
+            sampled.add(new StepResult.Sampled(sequence, chosen.choice(sampler, draw, slot, row)));
+        } catch (CudaException e) {
+            throw e; // the GPU's failure, not the row's
+        } catch (ExecutorException e) {
+            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, e.getMessage(), false));
+        } catch (RuntimeException e) {
+            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "choosing its token failed: " + e, false));
+        }
+    }
+
+    /** For tests: how long steps may take from now on. */
+    void deadline(StepDeadline limit) {
+        deadline = limit;
+    }
+
+    /** For tests: no step ends any more, until the host gives up its rows or the courier's patience is over. */
+    void hang() {
+        device.makeCurrent();
+        forward.hang(stream);
+    }
+
+    /** For tests: every block of both pools holds NaN; no sequence is in them. */
+    void poisonPools() {
+        device.makeCurrent();
+        stream.fill(pools.gpu(), -1);
+        stream.synchronise();
+        pools.poisonHost();
+    }
+
+    /** For tests: KV of the next row that decodes on the GPU becomes NaN before its step. */
+    void poisonNextRow() {
+        poisons = true;
+    }
+
+    /** For tests: how many rows have been poisoned. */
+    int poisonedRows() {
+        return poisoned;
+    }
+
+    private void poisonNow(List<List<Chunk>> batches) {
+        for (List<Chunk> chunks : poisons ? batches : List.<List<Chunk>>of()) {
+            for (Chunk chunk : chunks) {
+                if (poisons && chunk.reader() == KvReader.GPU_FROM_GPU && chunk.rows() == 1 && chunk.start() > 0) {
+                    pools.poison(stream, chunk.blocks()[0]);
+                    poisons = false;
+                    poisoned++;
+                }
+            }
         }
     }
 
@@ -445,22 +568,31 @@ public final class CudaExecutor implements Executor {
         return chosen.logits(index);
     }
 
+    /**
+     * Ends within some seconds whatever the GPU does: while it hangs nothing can be freed, for that waits for it.
+     */
     @Override
     public void close() {
         device.makeCurrent();
-        if (!outstanding.isEmpty()) {
-            endSteps();
+        hostRows.ifPresent(HostRows::abandon);
+        if (endSteps()) {
+            closeOwned();
+        } else {
+            hostRows.ifPresent(HostRows::close);
+            System.getLogger(CudaExecutor.class.getName()).log(
+                    System.Logger.Level.WARNING,
+                    "the GPU does not answer, so its memory is not freed; the end of the process frees it. If it outlives the process, reset the GPU");
         }
-        closeOwned();
         checkpoint.close();
     }
 
-    /** Nothing is freed that a step under way uses. */
-    private void endSteps() {
+    /** Waits for the step under way, for nothing is freed that it uses; returns whether it ended. */
+    private boolean endSteps() {
         try {
-            stream.synchronise();
+            return stream.runsOut(CLOSE_NANOS);
         } catch (CudaException e) {
             notFreed(e);
+            return true;
         }
     }
 
@@ -474,17 +606,18 @@ public final class CudaExecutor implements Executor {
             owned.pop();
             rows.close();
             if (!rows.workers().ended()) {
-                return; // a stalled worker may still use what would be freed; the process's end frees it
+                System.getLogger(CudaExecutor.class.getName()).log(
+                        System.Logger.Level.WARNING,
+                        "an attention worker is stalled and may still use the KV pools, so nothing is freed; the end of the process frees it");
+                return;
             }
         }
-        while (!owned.isEmpty()) {
-            try {
-                owned.pop().close();
-            } catch (RuntimeException e) {
-                notFreed(e);
-            } catch (Exception e) {
-                throw new IllegalStateException(e);
-            }
+        List<AutoCloseable> all = List.copyOf(owned);
+        owned.clear();
+        try {
+            Resources.closeAll(all);
+        } catch (RuntimeException e) {
+            notFreed(e);
         }
     }
 }

@@ -5,6 +5,7 @@ import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Event;
 import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.PinnedBuffer;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.MatrixProducts;
@@ -266,6 +267,11 @@ final class CudaForward implements AutoCloseable {
         project(stream, pass, 0, 0, 0);
     }
 
+    /** For tests: what is enqueued later does not run, for a courier stays that nobody ends. */
+    void hang(Stream stream) {
+        kernels.courier.launch(stream, 1, 1, flights);
+    }
+
     /** Whether a courier runs beside a step of one batch: own products leave room for a block, cublasLt's may want whole multiprocessors. */
     boolean sendsCourier(Extent extent) {
         return extent.slots() > 0 && extent.hostRows() == 0 && extent.has(Part.ATTENTION) && !linear.finishes(extent.rows());
@@ -497,13 +503,9 @@ final class CudaForward implements AutoCloseable {
 
     @Override
     public void close() {
-        linear.close();
-        choice.close();
-        link.close();
-        left.close();
-        carried.close();
-        first.close();
-        second.ifPresent(Activations::close);
-        buffers.forEach(DeviceBuffer::close);
+        List<AutoCloseable> all = new ArrayList<>(List.of(linear, choice, link, left, carried, first));
+        second.ifPresent(all::add);
+        all.addAll(buffers);
+        Resources.closeAll(all);
     }
 }

@@ -1,5 +1,6 @@
 package dev.tandem.cuda;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.config.DataType;
 import java.util.OptionalInt;
 
@@ -30,16 +31,16 @@ public record CudaOptions(
         int attentionThreads,
         long watchdogNanos,
         boolean kvChecksums) {
-    /** @throws IllegalArgumentException that names the flag */
+    /** @throws ConfigurationException that names the flag */
     public CudaOptions {
         if (!(memoryUtilization > 0 && memoryUtilization <= 1)) {
-            throw new IllegalArgumentException("--gpu-memory-utilization " + memoryUtilization + " must lie in (0, 1]");
+            throw new ConfigurationException("--gpu-memory-utilization " + memoryUtilization + " must lie in (0, 1]");
         }
         if (multiprocessorLimit < 0) {
-            throw new IllegalArgumentException("--gpu-sm-limit " + multiprocessorLimit + " must be positive, or 0 for all");
+            throw new ConfigurationException("--gpu-sm-limit " + multiprocessorLimit + " must be positive, or 0 for all");
         }
         if (maxSequences > maxBatchTokens) {
-            throw new IllegalArgumentException("--max-num-seqs " + maxSequences + " is more than --max-num-batched-tokens "
+            throw new ConfigurationException("--max-num-seqs " + maxSequences + " is more than --max-num-batched-tokens "
                     + maxBatchTokens + ": every running sequence takes one token of a step");
         }
     }

@@ -3,6 +3,7 @@ package dev.tandem.cuda;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.engine.config.ConfigurationException;
 
 /**
  * Times steps of an executor that does not serve yet. KV of the GPU pool is overwritten.
@@ -46,7 +47,7 @@ public final class CudaTimings {
     /** Times decode steps in which the end of a prompt rides. */
     public StepTimer.StepTime timeRiding(int rows, int riding, int context, int slots, int repeats) {
         if (riding > context || rows + riding + slots > decodeInputs.rowCapacity()) {
-            throw new IllegalArgumentException(riding + " tokens of a prompt of " + context + " beside " + rows + " rows and " + slots
+            throw new ConfigurationException(riding + " tokens of a prompt of " + context + " beside " + rows + " rows and " + slots
                     + " slots do not fit into a step of " + decodeInputs.rowCapacity() + " rows; lower --riding or --batch");
         }
         device.makeCurrent();

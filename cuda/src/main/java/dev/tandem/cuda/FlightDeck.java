@@ -5,6 +5,7 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.model.config.ModelConfig;
 import java.lang.foreign.MemorySegment;
@@ -37,8 +38,11 @@ final class FlightDeck implements AutoCloseable {
     private final DeviceBuffer structure;
     private final FlightRings rings;
 
-    /** @param patienceNanos how long a step waits for a row's attention in a layer before it gives up */
-    FlightDeck(Device device, Stream stream, ModelShape shape, long patienceNanos) {
+    /**
+     * @param patienceNanos how long a step waits for a row's attention in a layer before it gives up
+     * @param stepNanos how long a step takes at most: then its courier gives up
+     */
+    FlightDeck(Device device, Stream stream, ModelShape shape, long patienceNanos, long stepNanos) {
         ModelConfig config = shape.config();
         int layers = config.layers();
         int half = shape.type().bytes();
@@ -76,7 +80,7 @@ final class FlightDeck implements AutoCloseable {
             incoming.address(), departures.address(), arrivals.address(), counters.address(), counters.address() + 8L * layers,
             counters.address() + 16L * layers, taskRing.address(), readyRing.address(), sent.address(), results.address(), MOST - 1,
             stamps.address(), asked.address(), answered.address(), answered.address() + 8L * MOST, waits.address(),
-            patienceNanos, sentWarps.address()
+            patienceNanos, sentWarps.address(), stepNanos
         };
         try (PinnedBuffer staging = device.pinned(8L * addresses.length, "addresses")) {
             MemorySegment.copy(addresses, 0, staging.memory(), JAVA_LONG, 0, addresses.length);
@@ -119,14 +123,6 @@ final class FlightDeck implements AutoCloseable {
 
     @Override
     public void close() {
-        for (AutoCloseable buffer : owned) {
-            try {
-                buffer.close();
-            } catch (RuntimeException e) {
-                throw e;
-            } catch (Exception e) {
-                throw new IllegalStateException(e);
-            }
-        }
+        Resources.closeAll(owned);
     }
 }

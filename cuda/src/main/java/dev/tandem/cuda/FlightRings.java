@@ -43,6 +43,8 @@ final class FlightRings {
     private static final int NO_ADJUSTMENTS = -1;
     /** Where {@link Memory#answered} says so, in bytes. */
     private static final long GIVEN_UP = (long) MOST * Long.BYTES;
+    /** What it is then, when a courier says so; prelude.cu. */
+    private static final long COURIER = 2;
 
     /** A row whose attention threw. */
     record Failure(Flight flight, Throwable cause) {}
@@ -159,9 +161,14 @@ final class FlightRings {
         LONG.setRelease(memory.answered(), GIVEN_UP, 1L);
     }
 
-    /** Whether steps no longer wait; one that has waited for too long says so itself. */
+    /** Whether steps no longer wait; one that has waited for too long says so itself, and so does a courier. */
     boolean hasGivenUp() {
         return (long) LONG.getAcquire(memory.answered(), GIVEN_UP) != 0;
+    }
+
+    /** Whether a courier has: its step did not end. */
+    boolean courierGaveUp() {
+        return (long) LONG.getAcquire(memory.answered(), GIVEN_UP) == COURIER;
     }
 
     Collection<Flight> all() {

@@ -1,8 +1,14 @@
 package dev.tandem.cuda;
 
 import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.DeviceWait;
 import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.engine.execute.ExecutorException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
 
 /**
  * When steps begin and end on the GPU, and how long it worked in them and waited between them.
@@ -12,11 +18,10 @@ import dev.tandem.cuda.device.Stream;
 final class GpuClock implements AutoCloseable {
     /** Steps whose events are kept: those outstanding and the one before. */
     static final int RING = 4;
-    /** A fraction of a millisecond. */
-    private static final int SPINS = 256;
     /** A longer gap is the engine at rest. */
     private static final float REST_MILLIS = 20;
 
+    private final DeviceWait waits;
     private final Event[] begins = new Event[RING];
     private final Event[] ends = new Event[RING];
     private long steps;
@@ -25,6 +30,7 @@ final class GpuClock implements AutoCloseable {
     private volatile double idleMillis;
 
     GpuClock(Device device) {
+        waits = device.waits();
         for (int i = 0; i < RING; i++) {
             begins[i] = device.event();
             ends[i] = device.event();
@@ -43,16 +49,19 @@ final class GpuClock implements AutoCloseable {
     }
 
     /**
-     * Spins until the step has run: nothing wakes the engine thread sooner. Returns its milliseconds.
+     * Waits until the step has run. Returns its milliseconds.
      *
+     * @param step its number, for messages
+     * @param limitNanos how long it may take from now on
      * @param meanwhile is run now and then
+     * @throws ExecutorException when it does not end in time
      */
-    float await(int slot, Runnable meanwhile) {
-        for (int spins = 1; !ends[slot].reached(); spins++) {
-            if (spins % SPINS == 0) {
-                meanwhile.run();
-            }
-            Thread.onSpinWait();
+    float await(int slot, long step, long limitNanos, Runnable meanwhile) {
+        if (!waits.until(ends[slot]::reached, limitNanos, meanwhile)) {
+            throw new ExecutorException(String.format(
+                    Locale.ROOT,
+                    "the GPU did not finish step %d within %.1f s: it hangs. Look for Xid lines in the kernel log (dmesg), then restart the server",
+                    step, limitNanos / 1e9));
         }
         float millis = ends[slot].millisecondsSince(begins[slot]);
         busyMillis += millis;
@@ -73,9 +82,8 @@ final class GpuClock implements AutoCloseable {
 
     @Override
     public void close() {
-        for (int i = 0; i < RING; i++) {
-            begins[i].close();
-            ends[i].close();
-        }
+        List<AutoCloseable> all = new ArrayList<>(List.of(begins));
+        all.addAll(List.of(ends));
+        Resources.closeAll(all);
     }
 }

@@ -5,7 +5,6 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepTimes;
-import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.TokenSampler;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
@@ -22,6 +21,7 @@ import java.util.Set;
 final class HostRows implements AutoCloseable {
     /** The workers are well, so their tasks have not reached them. */
     static final String IN_VAIN = "a step waited in vain for its rows' attention on the CPU, for longer than twice --host-watchdog";
+    static final String STEP_HANGS = "a step did not end, so nothing carries rows between GPU and CPU any more";
 
     private final FlightRings rings;
     private final FlightWorkers workers;
@@ -30,9 +30,9 @@ final class HostRows implements AutoCloseable {
     /** Why a step was told not to wait: its host rows have no results. */
     private Optional<String> gaveUp = Optional.empty();
 
-    /** How the executor takes a sampled row's token. */
+    /** Takes a sampled row's token, or notes that its sequence is lost. */
     interface Chooser {
-        Choice choose(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int sampledRow);
+        void choose(long sequence, TokenSampler sampler, Optional<TokenSampler.Draw> draw, int sampledRow);
     }
 
     HostRows(FlightRings rings, FlightWorkers workers) {
@@ -78,7 +78,7 @@ final class HostRows implements AutoCloseable {
 
     private Optional<String> trouble() {
         if (gaveUp.isEmpty()) {
-            gaveUp = workers.check().or(() -> rings.hasGivenUp() ? Optional.of(IN_VAIN) : Optional.empty());
+            gaveUp = workers.check().or(() -> rings.hasGivenUp() ? Optional.of(rings.courierGaveUp() ? STEP_HANGS : IN_VAIN) : Optional.empty());
         }
         return gaveUp;
     }
@@ -95,7 +95,7 @@ final class HostRows implements AutoCloseable {
      * @param landed [slots] flights or -1, as the step reported
      * @param firstSample sampled row of the first slot
      */
-    void land(MemorySegment landed, int slots, int firstSample, Chooser chooser, List<StepResult.Sampled> sampled, List<Long> parked) {
+    void land(MemorySegment landed, int slots, int firstSample, Chooser chooser, List<Long> parked) {
         for (int slot = 0; slot < slots; slot++) {
             int index = landed.getAtIndex(JAVA_INT, slot);
             Flight flight = index < 0 ? null : rings.flight(index);
@@ -105,8 +105,7 @@ final class HostRows implements AutoCloseable {
             if (flight.parked) {
                 parked.add(flight.sequence());
             } else {
-                Choice choice = chooser.choose(flight.admission.sampler(), flight.draw, firstSample + slot);
-                sampled.add(new StepResult.Sampled(flight.sequence(), choice));
+                chooser.choose(flight.sequence(), flight.admission.sampler(), flight.draw, firstSample + slot);
             }
             rings.end(flight);
         }
@@ -145,12 +144,17 @@ final class HostRows implements AutoCloseable {
         });
     }
 
-    /** How long the workers were busy since the last call. */
+    /** How long the workers were busy since the last call. The GPU's parts of a step are not timed: that would lengthen the step. */
     StepTimes times() {
         long busy = workers.busyNanos();
         long since = busy - busyBefore;
         busyBefore = busy;
         return new StepTimes(0, 0, 0, since, 0, 0, 0);
+    }
+
+    /** Nobody waits for the CPU, or carries anything to it, from now on: the GPU's kernels that do end. */
+    void abandon() {
+        rings.giveUp();
     }
 
     @Override

@@ -5,6 +5,7 @@ import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Event;
 import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.PinnedBuffer;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.engine.batch.Chunk;
@@ -13,6 +14,8 @@ import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 
@@ -30,6 +33,8 @@ final class KvPools implements AutoCloseable {
     /** Layers that move at a time: the first layer of a step waits for so much. */
     private static final int LAYERS_AT_ONCE = 2;
     private static final long WORD = 4;
+    /** All bits set: NaN in both types. */
+    private static final int NAN = -1;
     /** Random words that repeat. */
     private static final int PATTERNS = 1021;
     /** Thread blocks that copy: two fill the link, and products that want whole multiprocessors get none where one copies. */
@@ -136,6 +141,16 @@ final class KvPools implements AutoCloseable {
                 MemorySegment.copy(source, 0, host.memory(), offset + at, Math.min(source.byteSize(), hostBlockBytes - at));
             }
         });
+    }
+
+    /** For tests: a block of the first layer holds NaN, as if its sequence's hidden state had overflowed. */
+    void poison(Stream stream, int block) {
+        stream.fill(gpu, block * shape.blockBytes(), shape.blockBytes(), NAN);
+    }
+
+    /** For tests: every host block holds NaN. */
+    void poisonHost() {
+        host.memory().fill((byte) NAN);
     }
 
     /** Before a step's moves; those of the step before have run. */
@@ -248,15 +263,8 @@ final class KvPools implements AutoCloseable {
 
     @Override
     public void close() {
-        swapping.close();
-        landings.close();
-        gpu.close();
-        host.close();
-        outs.close();
-        ins.close();
-        planned.close();
-        for (Event event : swapped) {
-            event.close();
-        }
+        List<AutoCloseable> all = new ArrayList<>(List.of(swapping, landings, gpu, host, outs, ins, planned));
+        all.addAll(List.of(swapped));
+        Resources.closeAll(all);
     }
 }

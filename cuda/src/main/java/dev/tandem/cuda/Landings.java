@@ -4,10 +4,13 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Event;
 import dev.tandem.cuda.device.Kernel;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.engine.batch.Chunk;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
 
 /**
  * Prompts whose KV lands on the host. Their layers are written to staging for two layers; each leaves for the host before the
@@ -208,17 +211,9 @@ final class Landings implements AutoCloseable {
 
     @Override
     public void close() {
-        out.close();
-        back.close();
-        landed.close();
-        attended.close();
-        outgoing.close();
-        incoming.close();
-        leaving.close();
-        returning.close();
-        for (int i = 0; i < STAGES; i++) {
-            free[i].close();
-            returned[i].close();
-        }
+        List<AutoCloseable> all = new ArrayList<>(List.of(out, back, landed, attended, outgoing, incoming, leaving, returning));
+        all.addAll(List.of(free));
+        all.addAll(List.of(returned));
+        Resources.closeAll(all);
     }
 }

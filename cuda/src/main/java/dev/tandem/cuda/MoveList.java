@@ -5,8 +5,11 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Optional;
 
 /**
@@ -121,8 +124,8 @@ final class MoveList implements AutoCloseable {
 
     @Override
     public void close() {
-        sums.ifPresent(MoveSums::close);
-        device.close();
-        pinned.close();
+        List<AutoCloseable> all = new ArrayList<>(List.of(device, pinned));
+        sums.ifPresent(all::add);
+        Resources.closeAll(all);
     }
 }

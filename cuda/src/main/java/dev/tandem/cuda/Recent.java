@@ -1,6 +1,8 @@
 package dev.tandem.cuda;
 
+import dev.tandem.cuda.device.Resources;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
 import java.util.function.Function;
@@ -27,6 +29,11 @@ final class Recent<K, V> {
         this.end = end;
     }
 
+    boolean has(K key) {
+        return kept.containsKey(key);
+    }
+
+    /** When {@code make} throws, nothing is kept of the key. */
     V get(K key, Function<K, V> make) {
         V found = kept.get(key);
         if (found != null) {
@@ -45,7 +52,8 @@ final class Recent<K, V> {
 
     /** Frees all; none is in use. */
     void clear() {
-        kept.values().forEach(end);
+        List<AutoCloseable> all = kept.values().stream().map(value -> (AutoCloseable) () -> end.accept(value)).toList();
         kept.clear();
+        Resources.closeAll(all);
     }
 }

@@ -4,10 +4,12 @@ import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.CudaForward.Pass;
 import dev.tandem.cuda.KvPools.Moving;
 import dev.tandem.cuda.device.Graph;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * Steps of few rows as CUDA graphs: one for each bucket of row counts. Those of decode steps are captured at the start, those
@@ -58,6 +60,8 @@ final class Replays implements AutoCloseable {
     private final Recent<Key, List<Graph>> layers;
     private final Recent<Waiting, Graph> waiting;
     private final Recent<Waiting, Count> shapes;
+    private final GraphFallback fallback = new GraphFallback(
+            text -> System.getLogger(Replays.class.getName()).log(System.Logger.Level.WARNING, text));
 
     /** @param inputs of every step that is replayed */
     Replays(Stream stream, CudaForward forward, StepBuffer inputs, KvPools pools, ModelShape shape) {
@@ -67,7 +71,7 @@ final class Replays implements AutoCloseable {
         this.pools = pools;
         this.shape = shape;
         this.graphs = new Recent<>(MOST_STEPS, stream::synchronise, Graph::close);
-        this.layers = new Recent<>(MOST_LANDING_STEPS, stream::synchronise, some -> some.forEach(Graph::close));
+        this.layers = new Recent<>(MOST_LANDING_STEPS, stream::synchronise, Resources::closeAll);
         this.waiting = new Recent<>(MOST_WAITING_STEPS, stream::synchronise, Graph::close);
         this.shapes = new Recent<>(MOST_SHAPES, () -> {}, count -> {});
     }
@@ -103,7 +107,7 @@ final class Replays implements AutoCloseable {
     }
 
     void launch(Key key) {
-        stream.launch(graph(key));
+        graph(key).ifPresentOrElse(stream::launch, () -> run(List.of(new Pass(inputs, extent(key)))));
     }
 
     /**
@@ -112,7 +116,13 @@ final class Replays implements AutoCloseable {
      */
     void launchLanding(Key key) {
         List<Pass> passes = List.of(new Pass(inputs, extent(key)));
-        List<Graph> middle = layers.get(new Key(key.rows(), key.sampled(), key.tiles(), key.slots(), Moving.NOTHING), this::captureLayers);
+        Optional<List<Graph>> graphs = fallback.find(
+                layers, new Key(key.rows(), key.sampled(), key.tiles(), key.slots(), Moving.NOTHING), this::captureLayers);
+        if (graphs.isEmpty()) {
+            run(passes);
+            return;
+        }
+        List<Graph> middle = graphs.get();
         pools.begin(stream);
         boolean courier = forward.begin(stream, passes);
         forward.projectFirst(stream, passes.getFirst());
@@ -135,8 +145,8 @@ final class Replays implements AutoCloseable {
                 int layer = i;
                 captured.add(stream.capture(() -> forward.layer(stream, pass, layer, courier)));
             }
-        } catch (RuntimeException e) {
-            captured.forEach(Graph::close);
+        } catch (RuntimeException | Error e) {
+            Resources.closeAll(captured);
             throw e;
         }
         return captured;
@@ -147,8 +157,11 @@ final class Replays implements AutoCloseable {
         if (passes.stream().allMatch(pass -> mayRepeat(pass.extent()))) {
             Waiting shape = new Waiting(passes.stream().map(pass -> pass.extent().alike()).toList(), pools.moving());
             if (++shapes.get(shape, any -> new Count()).steps >= REPEATS) {
-                stream.launch(waiting.get(shape, wanted -> stream.capture(() -> run(alike(passes)))));
-                return;
+                Optional<Graph> graph = fallback.find(waiting, shape, wanted -> stream.capture(() -> run(alike(passes))));
+                if (graph.isPresent()) {
+                    stream.launch(graph.get());
+                    return;
+                }
             }
         }
         run(passes);
@@ -180,14 +193,12 @@ final class Replays implements AutoCloseable {
     }
 
     /** Made, when there is none, of what the step at hand moves. */
-    private Graph graph(Key wanted) {
-        return graphs.get(wanted, key -> stream.capture(() -> run(List.of(new Pass(inputs, extent(key))))));
+    private Optional<Graph> graph(Key wanted) {
+        return fallback.find(graphs, wanted, key -> stream.capture(() -> run(List.of(new Pass(inputs, extent(key))))));
     }
 
     @Override
     public void close() {
-        graphs.clear();
-        layers.clear();
-        waiting.clear();
+        Resources.closeAll(graphs::clear, layers::clear, waiting::clear);
     }
 }

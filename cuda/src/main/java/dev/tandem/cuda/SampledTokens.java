@@ -6,11 +6,13 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.SamplingScratch;
 import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.model.config.DataType;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.Optional;
@@ -22,6 +24,9 @@ import java.util.Optional;
  * <p>Owned by: engine thread.
  */
 final class SampledTokens implements AutoCloseable {
+    static final String NOT_FINITE = "the model produced logits that are NaN or infinite";
+    private static final String OVERFLOW = "; values beyond 65,504 overflow in float16: --dtype bfloat16 has room for them";
+
     private final Stream stream;
     /** [sampled rows, padded vocabulary] of the last step. */
     private final DeviceBuffer logits;
@@ -59,12 +64,12 @@ final class SampledTokens implements AutoCloseable {
      * The token of a sampled row.
      *
      * @param draw how the GPU chose it; empty when the engine does, which a step that ran since makes impossible
-     * @throws ExecutorException when the logits are not numbers
+     * @throws ExecutorException when the row's logits are NaN or infinite, which concerns its sequence alone
      */
     Choice choice(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index) {
         int token = of(slot).getAtIndex(JAVA_INT, index);
         if (token < 0) {
-            throw new ExecutorException("the model produced logits that are not numbers (NaN)");
+            throw new ExecutorException(NOT_FINITE + (shape.type() == DataType.FLOAT16 ? OVERFLOW : ""));
         }
         if (draw.isPresent()) {
             return sampler.chosen(token, logprobs.read(slot, index, draw.get().logprobs()));
@@ -87,8 +92,6 @@ final class SampledTokens implements AutoCloseable {
 
     @Override
     public void close() {
-        tokens.close();
-        logprobs.close();
-        row.close();
+        Resources.closeAll(tokens, logprobs, row);
     }
 }

@@ -7,6 +7,7 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.engine.sample.Adjustments;
 import dev.tandem.engine.sample.TokenSampler;
@@ -365,7 +366,6 @@ final class StepBuffer implements AutoCloseable {
 
     @Override
     public void close() {
-        device.close();
-        pinned.close();
+        Resources.closeAll(device, pinned);
     }
 }

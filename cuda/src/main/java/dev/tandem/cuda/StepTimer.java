@@ -6,7 +6,9 @@ import dev.tandem.cuda.CudaForward.Pass;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Event;
 import dev.tandem.cuda.device.Graph;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.engine.config.ConfigurationException;
 import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.List;
@@ -108,7 +110,7 @@ public final class StepTimer implements AutoCloseable {
     private int decodes(StepBuffer inputs, int rows, int context, int gpuBlocks) {
         int blocks = (context - 1) / ModelShape.BLOCK_TOKENS + 1;
         if (rows > inputs.rowCapacity() || (long) rows * blocks > gpuBlocks) {
-            throw new IllegalArgumentException(rows + " rows of " + context + " tokens need " + (long) rows * blocks
+            throw new ConfigurationException(rows + " rows of " + context + " tokens need " + (long) rows * blocks
                     + " KV blocks of " + gpuBlocks + " and a step of " + inputs.rowCapacity()
                     + " rows; raise --max-num-seqs or lower --batch");
         }
@@ -131,7 +133,7 @@ public final class StepTimer implements AutoCloseable {
 
     private void fillPrompt(StepBuffer inputs, int tokens, int gpuBlocks) {
         if (tokens > inputs.rowCapacity() || tokens > gpuBlocks * ModelShape.BLOCK_TOKENS) {
-            throw new IllegalArgumentException("a prompt of " + tokens + " tokens does not fit into a step of "
+            throw new ConfigurationException("a prompt of " + tokens + " tokens does not fit into a step of "
                     + inputs.rowCapacity() + " rows and " + gpuBlocks + " KV blocks");
         }
         inputs.clear();
@@ -295,7 +297,6 @@ public final class StepTimer implements AutoCloseable {
 
     @Override
     public void close() {
-        begin.close();
-        end.close();
+        Resources.closeAll(begin, end);
     }
 }

@@ -2,6 +2,7 @@ package dev.tandem.cuda;
 
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
 import java.util.ArrayList;
@@ -102,6 +103,6 @@ final class TokenChoice implements AutoCloseable {
 
     @Override
     public void close() {
-        buffers.forEach(DeviceBuffer::close);
+        Resources.closeAll(buffers);
     }
 }

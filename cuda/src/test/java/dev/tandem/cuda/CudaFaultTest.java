@@ -5,15 +5,20 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
+import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.model.config.DataType;
 import java.util.List;
 import java.util.Optional;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What is said when the GPU refuses. */
 @Tag("gpu")
@@ -66,6 +71,49 @@ class CudaFaultTest {
                     .isInstanceOf(ExecutorException.class)
                     .hasMessageContaining("CPU_FROM_HOST");
         }
+    }
+
+    /** Whether the next step has been submitted when the row's NaN is seen depends on graphs. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void aRowOfNaNIsLostAndItsNeighboursGoOn(boolean graphs) {
+        CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 200, graphs);
+        try (EngineHarness engine = EngineHarness.gpuOnly(executor, new Budget(256, 64, 64), Preemption.SWAP)) {
+            engine.failuresExpected = true;
+            for (int i = 0; i < 20; i++) {
+                engine.submit("r" + i, new int[] {5, 9, 200, 31, i}, EngineHarness.greedy(40));
+            }
+            for (int i = 0; i < 5; i++) {
+                engine.step();
+            }
+            executor.poisonNextRow();
+            engine.run();
+            assertThat(executor.poisonedRows()).isEqualTo(1);
+            List<EngineHarness.Answer> failed = engine.answers.values().stream().filter(answer -> answer.failure != null).toList();
+            assertThat(failed).singleElement().satisfies(answer -> assertThat(answer.failure)
+                    .contains(SampledTokens.NOT_FINITE)
+                    .contains("--dtype bfloat16"));
+            assertThat(engine.answers.values()).filteredOn(answer -> answer.failure == null).allSatisfy(
+                    answer -> assertThat(answer.tokens).hasSize(40));
+            assertThat(engine.loop.stats().hostLost()).isEmpty();
+            assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
+        }
+    }
+
+    @Test
+    void aStepThatHangsEndsTheExecutorAndEverythingIsFreedOnceItDoesNot() {
+        CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 8, true, 2, 10_000);
+        executor.deadline(new StepDeadline(400_000_000L, 0));
+        assertThat(executor.trouble()).isEmpty();
+        executor.hang();
+        Chunk chunk = new Chunk(1, 0, new int[] {5}, new int[] {0}, KvReader.GPU_FROM_GPU, Optional.of(CudaModelTest.greedy(new int[] {5})));
+        executor.submit(StepPlan.unified(7, List.of(), List.of(chunk)));
+        assertThatThrownBy(executor::poll)
+                .isInstanceOf(ExecutorException.class)
+                .hasMessageContaining("did not finish step 7 within 0.4 s");
+        assertThat(executor.trouble().orElseThrow()).contains("step 7 has kept the GPU for").contains("counts as hung");
+        executor.close(); // ends the courier that the step waits for
+        assertThat(executor.device().open()).isEmpty();
     }
 
     @Test

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.clock.Clock;
@@ -74,9 +75,14 @@ class CudaModelTest {
     }
 
     static CudaExecutor executor(String family, CudaOptions options, UnaryOperator<PagedDecodeAttention> attention) {
+        return executor(family, options, GpuRig.compiler(), attention);
+    }
+
+    static CudaExecutor executor(
+            String family, CudaOptions options, KernelCompiler compiler, UnaryOperator<PagedDecodeAttention> attention) {
         Checkpoint checkpoint = Checkpoint.open(FAMILIES.resolve(family), LoadFormat.AUTO, 0);
         return new CudaExecutor(
-                checkpoint, options, GpuRig.libraries(), GpuRig.compiler(), Clock.system(), Timeline.OFF, attention);
+                checkpoint, options, GpuRig.libraries(), compiler, Clock.system(), Timeline.OFF, attention);
     }
 
     record Golden(int[] prompt, int[] greedy, float[] logits) {
@@ -137,6 +143,7 @@ class CudaModelTest {
         int[] prompt = golden.prompt();
         int[] blocks = {5, 0, 3, 7, 1, 6};
         try (CudaExecutor executor = executor(family, type, 8, true)) {
+            executor.poisonPools();
             double whole = error(run(executor, 1, prompt, 0, prompt.length, blocks), golden, prompt.length - 1);
             assertThat(whole).as("%s %s, the prompt at once", family, type).isLessThan(bound(type));
             int half = prompt.length / 2;
@@ -153,6 +160,7 @@ class CudaModelTest {
         }
     }
 
+    /** Blocks hold NaN before they are granted, as if requests that failed had left them. */
     @ParameterizedTest
     @MethodSource("familiesAndTypes")
     void greedyTokensMatchTransformersAmongNeighbours(String family, DataType type) throws IOException {
@@ -162,7 +170,9 @@ class CudaModelTest {
         Budget[] budgets = {new Budget(256, 100, 256), new Budget(120, 100, 7)};
         for (Budget budget : budgets) {
             for (int gpuBlocks : new int[] {400, 40}) {
-                try (EngineHarness engine = EngineHarness.gpuOnly(executor(family, type, gpuBlocks, gpuBlocks == 400), budget, Preemption.SWAP)) {
+                CudaExecutor executor = executor(family, type, gpuBlocks, gpuBlocks == 400);
+                executor.poisonPools();
+                try (EngineHarness engine = EngineHarness.gpuOnly(executor, budget, Preemption.SWAP)) {
                     for (int i = 0; i < 80; i++) {
                         int[] prompt = i % 20 == 0 ? golden.prompt() : random.ints(1 + random.nextInt(60), 3, 301).toArray();
                         engine.submit("r" + i, prompt, EngineHarness.greedy(golden.greedy().length));

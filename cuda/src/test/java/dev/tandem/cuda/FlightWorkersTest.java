@@ -432,6 +432,20 @@ class FlightWorkersTest {
     }
 
     @Test
+    void aCourierWhoseStepHangsLosesTheRowsInFlight() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostRows rows = new HostRows(rig.rings, rig.workers);
+            Flight flight = rows.admit(List.of(Rig.row(1, 0, 0))).getFirst();
+            // as the courier does, after its patience
+            rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * FlightRings.MOST, 2);
+            List<StepResult.Lost> lost = new ArrayList<>();
+            rows.collect(new ArrayList<>(), lost);
+            assertThat(lost).containsExactly(new StepResult.Lost(
+                    flight.sequence(), StepResult.Cause.HOST_ATTENTION, HostRows.STEP_HANGS, false));
+        }
+    }
+
+    @Test
     void rowsOfAPlanThatWasMadeBeforeAnybodyKnewAreLostToo() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
             HostRows rows = new HostRows(rig.rings, rig.workers);

@@ -32,11 +32,15 @@ final class GpuRig implements AutoCloseable {
     private final List<AutoCloseable> buffers = new ArrayList<>();
 
     GpuRig(ModelShape shape, long seed) {
+        this(shape, seed, compiler());
+    }
+
+    GpuRig(ModelShape shape, long seed, KernelCompiler compiler) {
         this.shape = shape;
         this.random = new SplittableRandom(seed);
         this.device = new Device(CudaLibraries.driver().orElseThrow(), 0, 0);
         this.stream = device.stream("test");
-        this.kernels = new Kernels(device, shape, compiler());
+        this.kernels = new Kernels(device, shape, compiler);
     }
 
     static CudaLibraries libraries() {

@@ -25,8 +25,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
- * Random load with aborts, ends that nobody foresees, and workers that pause, die, stall or throw, under strategies that change:
- * nothing hangs, leaks, or changes a text. {@code -Dtandem.soak.seconds=N} for longer than the usual ten seconds, {@code -Dtandem.soak.seed=N} for a seed that failed.
+ * Random load with aborts, ends that nobody foresees, workers that pause, die, stall or throw, and rows whose KV becomes NaN, under strategies that
+ * change: nothing hangs, leaks, or changes the text of another. {@code -Dtandem.soak.seconds=N} for longer than the usual ten seconds, {@code -Dtandem.soak.seed=N} for a seed that failed.
  */
 @Tag("gpu")
 @Timeout(1500)
@@ -38,6 +38,8 @@ class HybridSoakTest {
     private static final int MOST_HOST_BLOCKS = (LONGEST + MOST_TOKENS - 1) / HostFormat.BLOCK_TOKENS + 1;
     /** Log-probabilities of the best two tokens that lie further apart than placements can make them differ. */
     private static final double SURE = 0.05;
+    /** In a round with NaN, a row in so many steps. */
+    private static final int STEPS_PER_POISON = 30;
     private static final Budget BUDGET = new Budget(200, 80, 200);
 
     /** @param sure tokens before the first that might be another elsewhere */
@@ -72,12 +74,14 @@ class HybridSoakTest {
         assertThat(texts.stream().mapToInt(Text::sure).sum()).as("tokens that are sure").isGreaterThan(TEXTS * 10);
         int rounds = 0;
         Map<Fault, Integer> faults = new EnumMap<>(Fault.class);
+        int poisoned = 0;
         for (; System.nanoTime() < end; rounds++) {
             Fault fault = random.nextInt(3) == 0 ? Fault.values()[random.nextInt(Fault.values().length)] : Fault.NONE;
             faults.merge(fault, 1, Integer::sum);
-            round(seed, seed + rounds, texts, random, fault);
+            poisoned += round(seed, seed + rounds, texts, random, fault, random.nextInt(3) == 0);
         }
-        System.out.printf("soak, seed %d: %d rounds of %d requests, by what befell a worker: %s%n", seed, rounds, REQUESTS, faults);
+        System.out.printf(
+                "soak, seed %d: %d rounds of %d requests, by what befell a worker: %s; rows of NaN: %d%n", seed, rounds, REQUESTS, faults, poisoned);
     }
 
     /** What a GPU alone answers. */
@@ -111,7 +115,11 @@ class HybridSoakTest {
         return SamplingParams.builder().temperature(0).maxTokens(tokens).ignoreEos(true);
     }
 
-    private static void round(long seed, long roundSeed, List<Text> texts, SplittableRandom random, Fault fault) {
+    /**
+     * @param poisons whether KV becomes NaN now and then
+     * @return how many rows it became for
+     */
+    private static int round(long seed, long roundSeed, List<Text> texts, SplittableRandom random, Fault fault, boolean poisons) {
         List<MoodyAttention> attention = new ArrayList<>();
         int pauses = 50 + random.nextInt(1000);
         CudaExecutor executor = CudaModelTest.executor(
@@ -127,15 +135,18 @@ class HybridSoakTest {
         Policy policy = new UntilHostLost(new ChangingStrategies(BUDGET, roundSeed), new GpuOnly(BUDGET, Preemption.SWAP));
         int faultAt = random.nextInt(300);
         List<Asked> asked = new ArrayList<>();
-        String round = "seed " + seed + ", round seed " + roundSeed + ", " + fault;
+        String round = "seed " + seed + ", round seed " + roundSeed + ", " + fault + (poisons ? " with NaN" : "");
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), BUDGET)) {
-            engine.failuresExpected = fault != Fault.NONE;
+            engine.failuresExpected = fault != Fault.NONE || poisons;
             for (int step = 0; asked.size() < REQUESTS || !engine.loop.isIdle(); step++) {
                 while (asked.size() < REQUESTS && random.nextInt(3) > 0) {
                     submit(engine, "r" + asked.size(), texts.get(random.nextInt(TEXTS)), random, asked);
                 }
                 if (!asked.isEmpty() && random.nextInt(20) == 0) {
                     engine.cancel("r" + random.nextInt(asked.size()));
+                }
+                if (poisons && random.nextInt(STEPS_PER_POISON) == 0) {
+                    executor.poisonNextRow();
                 }
                 if (step == faultAt) {
                     begin(fault, executor, attention, 2 + random.nextInt(LONGEST));
@@ -146,10 +157,16 @@ class HybridSoakTest {
             int held = (int) attention.stream().filter(moody -> moody.stuck.getCount() == 0).count();
             assertThat(engine.loop.stats().hostBlocksUsed()).as("host blocks, %s", round).isBetween(0, held * MOST_HOST_BLOCKS);
             assertThat(engine.loop.stats().gpuBlocksUsed()).as("GPU blocks, %s", round).isZero();
+            int lost = 0;
             for (int i = 0; i < REQUESTS; i++) {
-                check(engine.answers.get("r" + i), asked.get(i), fault, round + ", r" + i);
+                EngineHarness.Answer answer = engine.answers.get("r" + i);
+                boolean isNaN = answer.failure != null && answer.failure.contains(SampledTokens.NOT_FINITE);
+                lost += isNaN ? 1 : 0;
+                check(answer, asked.get(i), isNaN, fault, round + ", r" + i);
             }
+            assertThat(lost).as("requests of NaN, %s", round).isLessThanOrEqualTo(executor.poisonedRows());
             attention.forEach(moody -> moody.release.countDown());
+            return executor.poisonedRows();
         }
     }
 
@@ -175,9 +192,12 @@ class HybridSoakTest {
         asked.add(new Asked(text, most));
     }
 
-    private static void check(EngineHarness.Answer answer, Asked asked, Fault fault, String who) {
+    /** @param isNaN whether it failed for the NaN of its own KV */
+    private static void check(EngineHarness.Answer answer, Asked asked, boolean isNaN, Fault fault, String who) {
         Text text = asked.text();
-        if (answer.failure != null) {
+        if (isNaN) {
+            assertThat(answer.usage).as("%s is told once", who).isNull();
+        } else if (answer.failure != null) {
             boolean inVain = fault == Fault.STALL && answer.failure.equals(HostRows.IN_VAIN);
             assertThat(answer.failure).as(who).contains(inVain ? new String[] {HostRows.IN_VAIN} : fault.messages);
         } else {

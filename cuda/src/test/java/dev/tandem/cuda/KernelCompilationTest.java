@@ -105,6 +105,23 @@ class KernelCompilationTest {
         }
     }
 
+    static Stream<Integer> firstCapabilities() {
+        return FIRST.stream().sorted();
+    }
+
+    /** For {@link DelayedKernelTest}: delays may cost registers, not meaning. */
+    @ParameterizedTest
+    @MethodSource("firstCapabilities")
+    void kernelsWithDelaysCompile(int capability) {
+        KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache).withDelays(1);
+        ModelShape shape = KernelCatalogue.models(KernelCatalogue.types(capability).getFirst()).get(2);
+        KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability)).stream()
+                .filter(unit -> Set.of("rows", "decode", "prefill", "prefill_groups", "sample", "flights").contains(unit.source()))
+                .forEach(unit -> assertThat(compiler.compile(unit.source(), capability, unit.defines()).cubin())
+                        .as("%s for %d", unit.source(), capability)
+                        .isNotEmpty());
+    }
+
     /** Heads of 256 need more registers in attention than there are. */
     private static int allowed(String kernel, Unit unit) {
         return kernel.endsWith("_attention") && unit.defines().contains("-DHEAD_WIDTH=256") ? 2000 : 0;

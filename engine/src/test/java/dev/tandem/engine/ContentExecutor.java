@@ -27,6 +27,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Queue;
 import java.util.Set;
+import java.util.function.Consumer;
 import java.util.function.LongPredicate;
 import java.util.stream.Stream;
 
@@ -62,6 +63,8 @@ public final class ContentExecutor implements Executor {
     public final List<StepResult> history = new ArrayList<>();
     /** Whether plans that touch GPU blocks alone let the next come before their result. */
     public boolean runsAhead;
+    /** Told of each plan while it is computed: time may pass. */
+    public Consumer<StepPlan> computing = plan -> {};
     /** Whether plans resume rows in flight. */
     public boolean resumes = true;
 
@@ -104,6 +107,7 @@ public final class ContentExecutor implements Executor {
     public void submit(StepPlan plan) {
         fail(results.size() == MAX_OUTSTANDING, "a plan too many is outstanding");
         plans.add(plan);
+        computing.accept(plan);
         chunks(plan).filter(chunk -> chunk.sampler().isPresent()).forEach(chunk -> known(chunk.sequence(), chunk.start() + chunk.rows() - 1, chunk.tokens()[chunk.rows() - 1]));
         plan.admissions().forEach(admission -> known(admission.sequence(), admission.position(), admission.token()));
         check(plan);

@@ -40,8 +40,9 @@ public final class EngineHarness implements AutoCloseable {
     private final Executor executor;
     /** Whether requests may fail. */
     public boolean failuresExpected;
+    private String unexpected = "";
     private final AdmissionQueue queue;
-    private final VirtualClock clock = new VirtualClock();
+    public final VirtualClock clock = new VirtualClock();
     public final EngineLoop loop;
     public final Map<String, Answer> answers = new LinkedHashMap<>();
 
@@ -72,7 +73,7 @@ public final class EngineHarness implements AutoCloseable {
                 case TokenEvent.Failed failed -> {
                     answer.failure = failed.message();
                     if (!failuresExpected) {
-                        throw new AssertionError(failed.message());
+                        unexpected = failed.message(); // thrown here, it would end this request alone
                     }
                 }
             }
@@ -85,6 +86,9 @@ public final class EngineHarness implements AutoCloseable {
 
     public boolean step() {
         boolean worked = loop.step();
+        if (!unexpected.isEmpty()) {
+            throw new AssertionError(unexpected);
+        }
         loop.checkIntegrity();
         clock.advance(1_000_000);
         return worked;

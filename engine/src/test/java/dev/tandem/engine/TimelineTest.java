@@ -29,6 +29,40 @@ class TimelineTest {
     }
 
     @Test
+    void anEventWhoseSlotTheNextOneTakesIsLeftOut() throws IOException {
+        Timeline timeline = new Timeline(7); // eight slots
+        Timeline.Lane lane = timeline.lane("GPU");
+        for (int step = 0; step < 7; step++) {
+            lane.add(Kind.GPU_STEP, step, step, step);
+        }
+        // while the first is written, as many follow as leave the second's slot to the next one
+        StringBuilder text = new StringBuilder();
+        Appendable out = new Appendable() {
+            @Override
+            public Appendable append(CharSequence part) {
+                text.append(part);
+                if (part.toString().contains("\"step\":0}")) {
+                    lane.add(Kind.GPU_STEP, 7, 7, 7);
+                    lane.add(Kind.GPU_STEP, 8, 8, 8);
+                }
+                return this;
+            }
+
+            @Override
+            public Appendable append(CharSequence part, int from, int to) {
+                return append(part.subSequence(from, to));
+            }
+
+            @Override
+            public Appendable append(char part) {
+                return append(String.valueOf(part));
+            }
+        };
+        timeline.write(out);
+        assertThat(text).contains("\"step\":0}").doesNotContain("\"step\":1}").contains("\"step\":2}");
+    }
+
+    @Test
     void whatIsOffKeepsNothing() throws IOException {
         Timeline.OFF.lane("GPU").add(Kind.PLAN, 1, 2, 3);
         StringBuilder text = new StringBuilder();

@@ -10,10 +10,16 @@ import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.SamplingScratch;
 import dev.tandem.engine.sample.TokenSampler;
+import java.util.Collections;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.Set;
-import java.util.List;
+import java.util.function.Consumer;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 class TokenSamplerTest {
@@ -60,7 +66,7 @@ class TokenSamplerTest {
 
     @Test
     void narrowingKeepsTheBest() {
-        int[] two = histogram(SamplingParams.builder().temperature(5).topK(2), 500);
+        int[] two = histogram(SamplingParams.builder().temperature(2).topK(2), 500);
         assertThat(two[1] + two[2]).isEqualTo(500);
         assertThat(two[2]).isPositive();
         int[] nucleus = histogram(SamplingParams.builder().temperature(1).topP(0.6), 300);
@@ -101,9 +107,67 @@ class TokenSamplerTest {
     }
 
     @Test
-    void logitsThatAreNoNumbersFailTheStep() {
-        assertThatThrownBy(() -> choose(sampler(SamplingParams.builder()), 1, Float.NaN, 2))
-                .isInstanceOf(ExecutorException.class);
+    void logitsThatAllowNoChoiceAreRefused() {
+        for (double temperature : new double[] {0, 1}) {
+            SamplingParams.Builder params = SamplingParams.builder().temperature(temperature);
+            assertThatThrownBy(() -> choose(sampler(params), 1, Float.NaN, 2))
+                    .isInstanceOf(ExecutorException.class).hasMessageContaining("NaN");
+            assertThatThrownBy(() -> choose(sampler(params), 1, Float.POSITIVE_INFINITY, 2))
+                    .isInstanceOf(ExecutorException.class).hasMessageContaining("infinite logit for token 1");
+            assertThatThrownBy(() -> choose(sampler(params.minTokens(1).stopTokenIds(Set.of(0, 1, 2, 3))), LOGITS))
+                    .isInstanceOf(ExecutorException.class).hasMessageContaining("no token may be chosen");
+        }
+    }
+
+    @Test
+    void parametersBeyondTheirBoundsAreRefusedOrClampedAsInVllm() {
+        SamplingParams tiny = SamplingParams.builder().temperature(1e-300).topK(-1).logitBias(Map.of(1, 1e30f, 2, -101f)).seed(-1).build();
+        assertThat(tiny.temperature()).isEqualTo(0.01);
+        assertThat(tiny.topK()).isZero();
+        assertThat(tiny.logitBias()).isEqualTo(Map.of(1, 100f, 2, -100f));
+        assertThat(tiny.seed()).isEmpty();
+        assertThat(SamplingParams.builder().temperature(0).build().greedy()).isTrue();
+        assertThat(SamplingParams.builder().minTokens(5).maxTokens(OptionalInt.empty()).build().maxTokens()).isEmpty();
+        refused("temperature", b -> b.temperature(2.1));
+        refused("temperature", b -> b.temperature(-1e-9));
+        refused("top_k", b -> b.topK(-2));
+        refused("top_p", b -> b.topP(1.0001));
+        refused("min_p", b -> b.minP(-0.1));
+        refused("repetition_penalty", b -> b.repetitionPenalty(1e-40));
+        refused("repetition_penalty", b -> b.repetitionPenalty(1e39));
+        refused("frequency_penalty", b -> b.frequencyPenalty(2.1));
+        refused("min_tokens", b -> b.minTokens(-1));
+        refused("min_tokens", b -> b.minTokens(17));
+        refused("max_tokens", b -> b.maxTokens(0));
+        refused("logit_bias", b -> b.logitBias(Map.of(1, Float.NaN)));
+        refused("logit_bias", b -> b.logitBias(ids(1025).collect(Collectors.toMap(id -> id, id -> 1f))));
+        refused("stop_token_ids", b -> b.stopTokenIds(ids(129).collect(Collectors.toSet())));
+        refused("stop", b -> b.stop(Collections.nCopies(17, "x")));
+        refused("stop", b -> b.stop(List.of("x".repeat(1025))));
+        refused("stop", b -> b.stop(List.of("")));
+        refused("top_logprobs", b -> b.logprobs(21));
+        for (double value : new double[] {Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY}) {
+            refused("temperature", b -> b.temperature(value));
+            refused("top_p", b -> b.topP(value));
+            refused("min_p", b -> b.minP(value));
+            refused("repetition_penalty", b -> b.repetitionPenalty(value));
+            refused("presence_penalty", b -> b.presencePenalty(value));
+            refused("frequency_penalty", b -> b.frequencyPenalty(value));
+        }
+    }
+
+    private static Stream<Integer> ids(int count) {
+        return IntStream.range(0, count).boxed();
+    }
+
+    private static void refused(String parameter, Consumer<SamplingParams.Builder> wrong) {
+        SamplingParams.Builder params = SamplingParams.builder();
+        wrong.accept(params);
+        assertThatThrownBy(params::build).isInstanceOfSatisfying(RequestException.class, e -> {
+            assertThat(e.category()).isEqualTo(RequestException.Category.BAD_REQUEST);
+            assertThat(e.parameter()).isEqualTo(parameter);
+            assertThat(e).hasMessageContaining(parameter.replace('_', ' ').split(" ")[0]);
+        });
     }
 
     @Test

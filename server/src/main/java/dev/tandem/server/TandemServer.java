@@ -11,40 +11,43 @@ import java.time.Duration;
 import java.time.InstantSource;
 import java.util.Optional;
 
-/** One model behind one port. Closing it closes the connections; the engine stays the caller's. */
+/**
+ * One port, and one model behind it once that is loaded. Closing it closes the connections; the engine stays the caller's.
+ */
 public final class TandemServer implements AutoCloseable {
     private static final String VERSION = "0.1.0";
 
+    private final LoadingRouter router = new LoadingRouter();
     private final HttpServer http;
-    private final ServedModel model;
 
     /**
+     * Listens from now on, and answers 503 until {@link #serve}.
+     *
+     * @throws dev.tandem.server.http.ListenException when the port cannot be had
+     */
+    public TandemServer(String host, int port, HttpLimits limits) {
+        this.http = new HttpServer(host, port, limits, router, ApiErrors::body);
+    }
+
+    /**
+     * Serves the model from now on.
+     *
      * @param decisions of the engine's scheduler, for /debug/steps
      * @param metrics already listening to the engine
-     * @throws IllegalArgumentException when the port cannot be had
      */
-    public TandemServer(
-            String host,
-            int port,
-            HttpLimits limits,
-            Optional<String> apiKey,
-            ServedModel model,
-            DecisionLog decisions,
-            ServerMetrics metrics) {
-        this.model = model;
+    public void serve(Optional<String> apiKey, ServedModel model, DecisionLog decisions, ServerMetrics metrics) {
         metrics.watch(
                 model.engine()::stats, model.engine()::waiting, model.engine().limits().blockTokens());
-        OpenAiApi api = new OpenAiApi(model, decisions, metrics, apiKey, VERSION, InstantSource.system());
-        this.http = new HttpServer(host, port, limits, api, ApiErrors::body);
+        router.loaded(new OpenAiApi(model, decisions, metrics, apiKey, VERSION, InstantSource.system()));
     }
 
     public int port() {
         return http.port();
     }
 
-    /** Refuses new requests and waits for those under way; false when some did not end in time. */
-    public boolean drain(Duration limit) throws InterruptedException {
-        return model.engine().drain(limit);
+    /** Waits until every request under way has its whole answer; false when some do not after the time. */
+    public boolean awaitAnswers(Duration limit) throws InterruptedException {
+        return router.awaitAnswers(limit);
     }
 
     @Override

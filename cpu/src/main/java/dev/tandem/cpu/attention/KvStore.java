@@ -104,6 +104,11 @@ public final class KvStore {
         }
     }
 
+    /** For tests: every value of every block becomes NaN, as if a request that failed had written all of them. */
+    public void poison() {
+        data.fill((byte) 0xff);
+    }
+
     /** Copies whole blocks of all layers to another store of the same shape. */
     public void copyTo(KvStore target, int[] from, int[] to) {
         for (int layer = 0; layer < layers; layer++) {

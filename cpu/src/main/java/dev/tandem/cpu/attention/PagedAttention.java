@@ -1,6 +1,7 @@
 package dev.tandem.cpu.attention;
 
 import dev.tandem.cpu.simd.Lanes;
+import dev.tandem.cpu.simd.PowerOfTwo;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.cpu.simd.TileKernel;
 import dev.tandem.cpu.simd.Unpack;
@@ -55,7 +56,7 @@ public final class PagedAttention {
         int headDim = store.headDim();
         int rows = tokens * group;
         int context = position + tokens;
-        int padded = Lanes.padded(Math.max(context, KvStore.BLOCK_TOKENS));
+        int padded = Lanes.padded(Math.ceilDiv(context, KvStore.BLOCK_TOKENS) * KvStore.BLOCK_TOKENS);
         float[] scores = scratch.scores(rows * padded);
         copyQueries(q, qo, qs, tokens, group, headDim, scratch.queries);
         Arrays.fill(scores, 0, rows * padded, 0);
@@ -76,9 +77,9 @@ public final class PagedAttention {
         }
     }
 
-    /** Queries scaled by 1 / sqrt(headDim), one row a (token, head). */
+    /** Queries scaled by log2(e) / sqrt(headDim), for powers of two; one row per (token, head). */
     private static void copyQueries(float[] q, int qo, int qs, int tokens, int group, int headDim, float[] to) {
-        float scale = (float) (1 / Math.sqrt(headDim));
+        float scale = (float) (PowerOfTwo.LOG2_E / Math.sqrt(headDim));
         for (int token = 0; token < tokens; token++) {
             for (int i = 0; i < group * headDim; i++) {
                 to[token * group * headDim + i] = q[qo + token * qs + i] * scale;
@@ -119,7 +120,7 @@ public final class PagedAttention {
         return wide + 4L * slot;
     }
 
-    /** Outputs += exponentials · V, block by block. */
+    /** Outputs += powers · V, block by block. */
     private static void weigh(
             KvStore store, int layer, int kvHead, int[] blocks, int context, int rows, int padded, AttentionScratch scratch) {
         int headDim = store.headDim();

@@ -1,5 +1,6 @@
 package dev.tandem.cpu.decode;
 
+import dev.tandem.cpu.simd.PowerOfTwo;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -9,7 +10,6 @@ import java.lang.foreign.ValueLayout;
 final class AmxDecodeAttention implements PagedDecodeAttention {
     /** Rows of a tile. */
     private static final int MOST_GROUP = 16;
-    private static final double LOG2_E = 1.4426950408889634;
     private static final int TASK_BYTES = 104;
     private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
 
@@ -68,7 +68,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
         task.set(ValueLayout.JAVA_INT, 32, heads / format.kvHeads());
         task.set(ValueLayout.JAVA_INT, 36, format.headDim());
         task.set(ValueLayout.JAVA_INT, 40, keyDims);
-        task.set(ValueLayout.JAVA_FLOAT, 44, (float) (LOG2_E / Math.sqrt(format.headDim())));
+        task.set(ValueLayout.JAVA_FLOAT, 44, (float) (PowerOfTwo.LOG2_E / Math.sqrt(format.headDim())));
         task.set(ValueLayout.JAVA_LONG, 48, w.max().address());
         task.set(ValueLayout.JAVA_LONG, 56, w.sum().address());
         task.set(ValueLayout.JAVA_LONG, 64, w.weighted().address());

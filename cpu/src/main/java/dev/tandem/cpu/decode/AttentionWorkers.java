@@ -2,6 +2,7 @@ package dev.tandem.cpu.decode;
 
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cpu.topology.ThreadAffinity;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.execute.ExecutorException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -70,7 +71,7 @@ public final class AttentionWorkers implements AutoCloseable {
      */
     public AttentionWorkers(PagedDecodeAttention attention, int threads, boolean pin, int leave, int capacity, int longest) {
         if (threads < 1) {
-            throw new IllegalArgumentException("--attention-threads " + threads + " leaves nobody to attend; at least 1");
+            throw new ConfigurationException("--attention-threads " + threads + " leaves nobody to attend; at least 1");
         }
         this.attention = attention;
         int size = Integer.highestOneBit(Math.max(2, capacity) * 2 - 1);

@@ -1,6 +1,7 @@
 package dev.tandem.cpu.decode;
 
 import dev.tandem.cpu.simd.Unpack;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -30,7 +31,7 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
 
     public BlockFormat {
         if (kvHeads < 1 || headDim < 16 || headDim % 16 != 0 || headDim > 256) {
-            throw new IllegalArgumentException("host KV blocks of " + kvHeads + " heads of " + headDim
+            throw new ConfigurationException("host KV blocks of " + kvHeads + " heads of " + headDim
                     + ": the head size must be a multiple of 16 from 16 to 256");
         }
     }

@@ -3,6 +3,7 @@ package dev.tandem.cpu.decode;
 import dev.tandem.cpu.simd.DecodeKernel;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.OnlineSoftmax;
+import dev.tandem.cpu.simd.PowerOfTwo;
 import dev.tandem.cpu.simd.Prefetch;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.model.config.DataType;
@@ -11,7 +12,6 @@ import java.util.Arrays;
 
 /** {@link PagedDecodeAttention} with the Vector API, block by block with all heads of a block: one stream of reads. */
 public final class VectorDecodeAttention implements PagedDecodeAttention {
-    private static final double LOG2_E = 1.4426950408889634;
     /** Weights of fp16 values are this much larger in powers of two, so that their products stay normal numbers. */
     private static final int HALF_WEIGHT_EXPONENT = 96;
     private static final int APART = Lanes.APART;
@@ -117,7 +117,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
 
     private void packQueries(long q, Working w) {
         int headDim = format.headDim();
-        float scale = (float) (LOG2_E / Math.sqrt(headDim)) * (half ? 0x1p112f : 1);
+        float scale = (float) (PowerOfTwo.LOG2_E / Math.sqrt(headDim)) * (half ? 0x1p112f : 1);
         int to = 0;
         for (int kvHead = 0; kvHead < format.kvHeads(); kvHead++) {
             for (int head = 0; head < group; ) {

@@ -6,7 +6,6 @@ import jdk.incubator.vector.VectorOperators;
 /** Softmax block by block, in powers of two: e^x is 2^(x log2 e), and the factor is in the query. */
 public final class OnlineSoftmax {
     private static final int BLOCK = 64;
-    private static final float ROUND = 0x1.8p23f;
     /** Smaller weights would not change a sum. */
     private static final float LEAST_POWER = -80;
     /** Sums of weights stay far from overflow, and what was summed so far is seldom rescaled. */
@@ -33,8 +32,7 @@ public final class OnlineSoftmax {
     }
 
     /**
-     * Scores to weights {@code 2^(s - reference + exponent)}; 0 beyond {@code tokens}. Polynomial of degree 5 on [-0.5, 0.5],
-     * relative error below 3e-7.
+     * Scores to weights {@code 2^(s - reference + exponent)}; 0 beyond {@code tokens}; relative error below 3e-7.
      *
      * @param sums [a vector] from {@code lo}: the weights are added, lane by lane
      */
@@ -42,15 +40,9 @@ public final class OnlineSoftmax {
         FloatVector sum = FloatVector.fromArray(Lanes.F, sums, lo);
         for (int i = 0; i < BLOCK; i += Lanes.COUNT) {
             FloatVector x = FloatVector.fromArray(Lanes.F, s, so + i).sub(reference).max(LEAST_POWER);
-            FloatVector shifted = x.add(ROUND);
-            FloatVector f = x.sub(shifted.sub(ROUND));
-            FloatVector p = FloatVector.broadcast(Lanes.F, 1.3333558e-3f);
-            p = p.fma(f, FloatVector.broadcast(Lanes.F, 9.6181291e-3f));
-            p = p.fma(f, FloatVector.broadcast(Lanes.F, 5.5504109e-2f));
-            p = p.fma(f, FloatVector.broadcast(Lanes.F, 2.4022651e-1f));
-            p = p.fma(f, FloatVector.broadcast(Lanes.F, 6.9314718e-1f));
-            p = p.fma(f, FloatVector.broadcast(Lanes.F, 1));
-            FloatVector power = p.reinterpretAsInts()
+            FloatVector shifted = x.add(PowerOfTwo.ROUND);
+            FloatVector fraction = PowerOfTwo.ofFraction(x.sub(shifted.sub(PowerOfTwo.ROUND)));
+            FloatVector power = fraction.reinterpretAsInts()
                     .add(shifted.reinterpretAsInts().lanewise(VectorOperators.LSHL, 23))
                     .add(exponent << 23)
                     .reinterpretAsFloats();

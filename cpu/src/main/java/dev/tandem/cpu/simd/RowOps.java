@@ -4,20 +4,71 @@ import dev.tandem.model.config.DataType;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.VectorMask;
 import jdk.incubator.vector.VectorOperators;
+import jdk.incubator.vector.VectorShuffle;
 
-/** Element-wise and row-wise operations on fp32 activations. */
+/**
+ * Element-wise and row-wise operations on fp32 activations. Their results are the same bits whether the code is
+ * interpreted or compiled, and at every vector width.
+ */
 public final class RowOps {
+    private static final float LOG2_E = (float) PowerOfTwo.LOG2_E;
+
+    /**
+     * Partial sums that a sum across lanes begins with, at every width: those of one vector of 512 bits. The value at
+     * index i is added to partial sum i mod 16.
+     */
+    private static final int PARTIAL_SUMS = 16;
+
+    private static final VectorShuffle<Float> NEXT_8 = next(8);
+    private static final VectorShuffle<Float> NEXT_4 = next(4);
+    private static final VectorShuffle<Float> NEXT_2 = next(2);
+    private static final VectorShuffle<Float> NEXT_1 = next(1);
+
     private RowOps() {}
+
+    /** Lane i of the result comes from lane i + distance, around the end. */
+    private static VectorShuffle<Float> next(int distance) {
+        return VectorShuffle.iota(Lanes.F, distance, 1, true);
+    }
+
+    /**
+     * The sum of 16 partial sums in one order at every width: those 8 apart, then 4, 2 and 1. {@code reduceLanes(ADD)}
+     * leaves the order open, and interpreted and compiled code differ.
+     *
+     * @param a partial sums from 0 on; {@code b} those that follow where a vector has 8 lanes or fewer, {@code c} and
+     *     {@code d} where it has 4; unused otherwise
+     */
+    private static float sum(FloatVector a, FloatVector b, FloatVector c, FloatVector d) {
+        FloatVector sum = switch (Lanes.COUNT) {
+            case 16 -> a.add(a.rearrange(NEXT_8));
+            case 8 -> a.add(b);
+            default -> a.add(c).add(b.add(d));
+        };
+        if (Lanes.COUNT >= 8) {
+            sum = sum.add(sum.rearrange(NEXT_4));
+        }
+        sum = sum.add(sum.rearrange(NEXT_2));
+        return sum.add(sum.rearrange(NEXT_1)).lane(0);
+    }
 
     /** {@code out = x / sqrt(mean(x²) + epsilon) · weight} over {@code size} values. */
     public static void rmsNorm(float[] x, int xo, float[] weight, float epsilon, int size, float[] out, int oo) {
-        FloatVector sum = FloatVector.zero(Lanes.F);
+        FloatVector a = FloatVector.zero(Lanes.F);
+        FloatVector b = a;
+        FloatVector c = a;
+        FloatVector d = a;
         int i = 0;
-        for (; i + Lanes.COUNT <= size; i += Lanes.COUNT) {
-            FloatVector v = FloatVector.fromArray(Lanes.F, x, xo + i);
-            sum = v.fma(v, sum);
+        for (; i + PARTIAL_SUMS <= size; i += PARTIAL_SUMS) {
+            a = addSquare(x, xo + i, a);
+            if (Lanes.COUNT <= 8) {
+                b = addSquare(x, xo + i + Lanes.COUNT, b);
+            }
+            if (Lanes.COUNT <= 4) {
+                c = addSquare(x, xo + i + 2 * Lanes.COUNT, c);
+                d = addSquare(x, xo + i + 3 * Lanes.COUNT, d);
+            }
         }
-        float squares = sum.reduceLanes(VectorOperators.ADD);
+        float squares = sum(a, b, c, d);
         for (; i < size; i++) {
             squares = Math.fma(x[xo + i], x[xo + i], squares);
         }
@@ -33,12 +84,17 @@ public final class RowOps {
         }
     }
 
+    private static FloatVector addSquare(float[] x, int at, FloatVector sum) {
+        FloatVector v = FloatVector.fromArray(Lanes.F, x, at);
+        return v.fma(v, sum);
+    }
+
     /** {@code gate = gate · sigmoid(gate) · up} over {@code size} values. */
     public static void swiGlu(float[] gate, int go, float[] up, int uo, int size, float[] out, int oo) {
         for (int i = 0; i < size; i += Lanes.COUNT) {
             VectorMask<Float> mask = Lanes.F.indexInRange(i, size);
             FloatVector g = FloatVector.fromArray(Lanes.F, gate, go + i, mask);
-            FloatVector denominator = g.neg().lanewise(VectorOperators.EXP).add(1f);
+            FloatVector denominator = PowerOfTwo.of(g.mul(-LOG2_E)).add(1f);
             FloatVector u = FloatVector.fromArray(Lanes.F, up, uo + i, mask);
             g.div(denominator).mul(u).intoArray(out, oo + i, mask);
         }
@@ -63,9 +119,10 @@ public final class RowOps {
     }
 
     /**
-     * Replaces the first {@code size} scores by exp(score − max) and those up to the next {@code padded} by 0.
+     * Replaces the first {@code size} scores by 2^(score − max) and those up to the next {@code padded} by 0.
      *
-     * @return the sum of the exponentials
+     * @param padded a multiple of 16
+     * @return the sum of the powers
      */
     public static float softmax(float[] scores, int so, int size, int padded) {
         for (int i = size; i < padded; i++) {
@@ -76,13 +133,28 @@ public final class RowOps {
             most = most.max(FloatVector.fromArray(Lanes.F, scores, so + i));
         }
         float max = most.reduceLanes(VectorOperators.MAX);
-        FloatVector sum = FloatVector.zero(Lanes.F);
-        for (int i = 0; i < padded; i += Lanes.COUNT) {
-            FloatVector e = FloatVector.fromArray(Lanes.F, scores, so + i).sub(max).lanewise(VectorOperators.EXP);
-            e.intoArray(scores, so + i);
-            sum = sum.add(e);
+        FloatVector a = FloatVector.zero(Lanes.F);
+        FloatVector b = a;
+        FloatVector c = a;
+        FloatVector d = a;
+        for (int i = 0; i < padded; i += PARTIAL_SUMS) {
+            a = a.add(weigh(scores, so + i, max));
+            if (Lanes.COUNT <= 8) {
+                b = b.add(weigh(scores, so + i + Lanes.COUNT, max));
+            }
+            if (Lanes.COUNT <= 4) {
+                c = c.add(weigh(scores, so + i + 2 * Lanes.COUNT, max));
+                d = d.add(weigh(scores, so + i + 3 * Lanes.COUNT, max));
+            }
         }
-        return sum.reduceLanes(VectorOperators.ADD);
+        return sum(a, b, c, d);
+    }
+
+    /** Replaces a vector of scores by its powers, and returns them. */
+    private static FloatVector weigh(float[] scores, int at, float max) {
+        FloatVector power = PowerOfTwo.ofNegative(FloatVector.fromArray(Lanes.F, scores, at).sub(max));
+        power.intoArray(scores, at);
+        return power;
     }
 
     /**

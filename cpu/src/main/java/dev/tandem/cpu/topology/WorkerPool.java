@@ -1,5 +1,6 @@
 package dev.tandem.cpu.topology;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.execute.ExecutorException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
@@ -39,7 +40,7 @@ public final class WorkerPool implements AutoCloseable {
     /** @param size workers, the caller included */
     public WorkerPool(int size, boolean pinned) {
         if (size < 1) {
-            throw new IllegalArgumentException("a pool of " + size + " threads; --threads must be at least 1");
+            throw new ConfigurationException("a pool of " + size + " threads; --threads must be at least 1");
         }
         this.cores = ThreadAffinity.allowed().stream().toArray();
         this.pinned = pinned && size <= cores.length;

@@ -81,21 +81,44 @@ class RowOpsTest {
     @ParameterizedTest
     @ValueSource(ints = {1, 16, 17, 33, 500})
     void softmaxIgnoresWhatLiesBeyond(int size) {
-        int padded = Lanes.padded(size);
+        int padded = Lanes.padded(Math.ceilDiv(size, 16) * 16);
         float[] scores = Arrays.copyOf(random(size, size), padded);
         Arrays.fill(scores, size, padded, Float.NaN);
         float[] before = scores.clone();
         float sum = RowOps.softmax(scores, 0, size, padded);
         double total = 0;
         for (int i = 0; i < size; i++) {
-            total += Math.exp(before[i]);
+            total += Math.pow(2, before[i]);
         }
         for (int i = 0; i < size; i++) {
-            assertThat((double) scores[i] / sum).isCloseTo(Math.exp(before[i]) / total, offset(1e-6));
+            assertThat((double) scores[i] / sum).isCloseTo(Math.pow(2, before[i]) / total, offset(1e-6));
         }
         for (int i = size; i < padded; i++) {
             assertThat(scores[i]).isZero();
         }
+    }
+
+    @Test
+    void notANumberStaysSoInPowers() {
+        for (int bits : new int[] {0x7FC00000, 0x7FC00001, 0x7FFFFFFF, 0xFFC00000}) {
+            float[] scores = new float[32];
+            scores[5] = Float.intBitsToFloat(bits);
+            assertThat(RowOps.softmax(scores, 0, 20, 32)).as("%x", bits).isNaN();
+            float[] gate = {Float.intBitsToFloat(bits), 1};
+            RowOps.swiGlu(gate, 0, new float[] {1, 1}, 0, 2, gate, 0);
+            assertThat(gate[0]).as("%x", bits).isNaN();
+            assertThat(gate[1]).isCloseTo(0.731059f, offset(1e-6f));
+        }
+    }
+
+    @Test
+    void weightsOfScoresFarBelowTheLargestAreZero() {
+        float[] scores = new float[32];
+        scores[1] = -127;
+        scores[2] = -1e6f;
+        scores[3] = Float.NEGATIVE_INFINITY;
+        assertThat(RowOps.softmax(scores, 0, 4, 32)).isEqualTo(1);
+        assertThat(Arrays.copyOf(scores, 4)).containsExactly(1, 0, 0, 0);
     }
 
     @Test

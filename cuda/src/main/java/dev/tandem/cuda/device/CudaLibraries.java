@@ -99,6 +99,12 @@ public final class CudaLibraries {
         return List.copyOf(found);
     }
 
+    /** Whether the environment has every launch wait for its kernel, as CUDA offers for debugging. */
+    public boolean launchesBlock() {
+        String value = environment.getOrDefault("CUDA_LAUNCH_BLOCKING", "");
+        return !value.isEmpty() && !value.equals("0");
+    }
+
     /** Empty on a machine without NVIDIA's driver. */
     public static Optional<CudaDriver> driver() {
         return DRIVER_NAMES.stream()

@@ -6,6 +6,7 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import dev.tandem.cuda.CudaException;
 import dev.tandem.cuda.ffi.CudaDriver;
+import dev.tandem.engine.clock.Clock;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
@@ -46,6 +47,7 @@ public final class Device implements AutoCloseable {
     private final int multiprocessors;
     private final int sharedMemory;
     private final double bandwidth;
+    private final DeviceWait waits;
     private final MemorySegment context;
     private final MemorySegment green;
     private final List<String> open = new ArrayList<>();
@@ -54,7 +56,13 @@ public final class Device implements AutoCloseable {
 
     /** @param multiprocessorLimit at most so many are used; 0 for all */
     public Device(CudaDriver driver, int number, int multiprocessorLimit) {
+        this(driver, number, multiprocessorLimit, Clock.system());
+    }
+
+    /** @param clock tells how long the host has waited for the GPU */
+    public Device(CudaDriver driver, int number, int multiprocessorLimit, Clock clock) {
         this.driver = driver;
+        this.waits = new DeviceWait(clock);
         try (Arena arena = Arena.ofConfined()) {
             driver.cuInit.call(0);
             requireDriver(driver, arena);
@@ -128,6 +136,11 @@ public final class Device implements AutoCloseable {
 
     CudaDriver driver() {
         return driver;
+    }
+
+    /** How a host thread waits for this device. */
+    public DeviceWait waits() {
+        return waits;
     }
 
     public String name() {

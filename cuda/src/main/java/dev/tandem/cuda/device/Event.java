@@ -9,7 +9,7 @@ import java.lang.foreign.MemorySegment;
 /** A point in a stream, with its time. */
 public final class Event implements AutoCloseable {
     /** {@code CUDA_ERROR_NOT_READY}. */
-    private static final int NOT_READY = 600;
+    static final int NOT_READY = 600;
 
     private final Device device;
     private final MemorySegment handle;

@@ -10,6 +10,8 @@ import java.lang.foreign.MemorySegment;
 public final class Stream implements AutoCloseable {
     /** {@code CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}. */
     private static final int THREAD_LOCAL = 1;
+    /** Much longer than all that is enqueued between two waits at the start: a profile's repetitions of a long prompt on a small GPU. */
+    private static final long LIMIT_NANOS = 120_000_000_000L;
 
     private final Device device;
     private final MemorySegment handle;
@@ -38,21 +40,44 @@ public final class Stream implements AutoCloseable {
 
     /** Fills with a 32-bit value. */
     public void fill(DeviceBuffer buffer, int value) {
-        device.driver().cuMemsetD32Async.call(buffer.address(), value, buffer.bytes() / 4, handle);
+        fill(buffer, 0, buffer.bytes(), value);
     }
 
-    /** Blocks until everything enqueued has run. */
+    /** Likewise a part, in bytes. */
+    public void fill(DeviceBuffer buffer, long offset, long bytes, int value) {
+        device.driver().cuMemsetD32Async.call(buffer.address() + offset, value, bytes / 4, handle);
+    }
+
+    /**
+     * Blocks until everything enqueued has run.
+     *
+     * @throws CudaException when it has not run within {@link #LIMIT_NANOS}, or a kernel failed
+     */
     public void synchronise() {
-        int code = device.driver().cuStreamSynchronize.code(handle);
-        if (code != 0) {
-            throw failed("cuStreamSynchronize", code);
+        if (!runsOut(LIMIT_NANOS)) {
+            throw new CudaException("the GPU did not finish what is on stream '" + label + "' within " + LIMIT_NANOS / 1_000_000_000
+                    + " s: it hangs. Look for Xid lines in the kernel log (dmesg), then restart the process");
         }
     }
 
-    private CudaException failed(String function, int code) {
-        return new CudaException(
-                function + " on stream '" + label + "' failed with code " + code
-                        + ": a kernel before it failed; the GPU context cannot be used any more", code);
+    /**
+     * Waits for everything enqueued to run.
+     *
+     * @return false when that takes longer than {@code limitNanos}
+     * @throws CudaException when a kernel failed
+     */
+    public boolean runsOut(long limitNanos) {
+        return device.waits().until(this::isIdle, limitNanos, () -> {});
+    }
+
+    private boolean isIdle() {
+        int code = device.driver().cuStreamQuery.code(handle);
+        if (code != 0 && code != Event.NOT_READY) {
+            throw new CudaException(
+                    "cuStreamQuery of stream '" + label + "' failed with code " + code
+                            + ": a kernel before it failed; the GPU context cannot be used any more", code);
+        }
+        return code == 0;
     }
 
     public void record(Event event) {
@@ -64,26 +89,42 @@ public final class Stream implements AutoCloseable {
         device.driver().cuStreamWaitEvent.call(handle, event.handle(), 0);
     }
 
-    /** What {@code work} enqueues here becomes a graph instead of running. */
+    /**
+     * What {@code work} enqueues here becomes a graph instead of running. Whatever is thrown, the stream is not left capturing and no graph is left behind.
+     *
+     * @throws CudaException when the driver makes no graph of it, for lack of memory for example; what {@code work} throws
+     */
     public Graph capture(Runnable work) {
         try (Arena arena = Arena.ofConfined()) {
             device.driver().cuStreamBeginCapture.call(handle, THREAD_LOCAL);
             MemorySegment graph = arena.allocate(ADDRESS);
             try {
                 work.run();
-            } catch (RuntimeException e) {
-                device.driver().cuStreamEndCapture.code(handle, graph);
+            } catch (RuntimeException | Error e) {
+                abandon(graph);
                 throw e;
             }
-            device.driver().cuStreamEndCapture.call(handle, graph);
-            MemorySegment executable = arena.allocate(ADDRESS);
-            MemorySegment captured = graph.get(ADDRESS, 0);
             try {
-                device.driver().cuGraphInstantiateWithFlags.call(executable, captured, 0L);
+                device.driver().cuStreamEndCapture.call(handle, graph);
+                MemorySegment executable = arena.allocate(ADDRESS);
+                device.driver().cuGraphInstantiateWithFlags.call(executable, graph.get(ADDRESS, 0), 0L);
+                return new Graph(device, executable.get(ADDRESS, 0));
             } finally {
-                device.driver().cuGraphDestroy.call(captured);
+                destroy(graph);
             }
-            return new Graph(device, executable.get(ADDRESS, 0));
+        }
+    }
+
+    /** Ends a capture that came to nothing; the driver may answer that it was invalid. */
+    private void abandon(MemorySegment graph) {
+        device.driver().cuStreamEndCapture.code(handle, graph);
+        destroy(graph);
+    }
+
+    private void destroy(MemorySegment graph) {
+        MemorySegment captured = graph.get(ADDRESS, 0);
+        if (captured.address() != 0) {
+            device.driver().cuGraphDestroy.call(captured);
         }
     }
 

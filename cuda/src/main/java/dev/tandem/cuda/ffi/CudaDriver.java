@@ -35,7 +35,7 @@ public final class CudaDriver {
     public final NativeFunction cuMemsetD32Async;
     public final NativeFunction cuStreamCreateWithPriority;
     public final NativeFunction cuStreamDestroy;
-    public final NativeFunction cuStreamSynchronize;
+    public final NativeFunction cuStreamQuery;
     public final NativeFunction cuStreamWaitEvent;
     public final NativeFunction cuStreamBeginCapture;
     public final NativeFunction cuStreamEndCapture;
@@ -94,7 +94,7 @@ public final class CudaDriver {
         cuMemsetD32Async = function("cuMemsetD32Async", JAVA_LONG, JAVA_INT, JAVA_LONG, ADDRESS);
         cuStreamCreateWithPriority = function("cuStreamCreateWithPriority", ADDRESS, JAVA_INT, JAVA_INT);
         cuStreamDestroy = function("cuStreamDestroy_v2", ADDRESS);
-        cuStreamSynchronize = function("cuStreamSynchronize", ADDRESS);
+        cuStreamQuery = function("cuStreamQuery", ADDRESS);
         cuStreamWaitEvent = function("cuStreamWaitEvent", ADDRESS, ADDRESS, JAVA_INT);
         cuStreamBeginCapture = function("cuStreamBeginCapture_v2", ADDRESS, JAVA_INT);
         cuStreamEndCapture = function("cuStreamEndCapture", ADDRESS, ADDRESS);

@@ -48,12 +48,28 @@ public final class KernelCompiler {
 
     private final Supplier<Nvrtc> nvrtc;
     private final Path cache;
+    private final List<String> variant;
     private final AtomicInteger compiled = new AtomicInteger();
 
     /** @param nvrtc asked for when something is not in the cache */
     public KernelCompiler(Supplier<Nvrtc> nvrtc, Path cache) {
+        this(nvrtc, cache, List.of());
+    }
+
+    private KernelCompiler(Supplier<Nvrtc> nvrtc, Path cache, List<String> variant) {
         this.nvrtc = nvrtc;
         this.cache = cache;
+        this.variant = variant;
+    }
+
+    /**
+     * A compiler of kernels that sleep at random around everything that another thread block, another kernel or the CPU waits for: whoever relies on luck
+     * fails with them. Its cache is its own: nothing that is measured with them is kept for others.
+     *
+     * @param seed of when and for how long
+     */
+    public KernelCompiler withDelays(int seed) {
+        return new KernelCompiler(nvrtc, cache.resolve("delays-" + seed), List.of("-DSTRESS_DELAY=" + seed));
     }
 
     /** Where compiled kernels are kept. */
@@ -115,6 +131,7 @@ public final class KernelCompiler {
         String text = text(source);
         List<String> options = new ArrayList<>(List.of(architecture(capability)));
         options.addAll(defines);
+        options.addAll(variant);
         Path file = cache.resolve(HexFormat.of().formatHex(hash((text + options).getBytes(StandardCharsets.UTF_8))) + ".cubin");
         return find(file).orElseGet(() -> {
             byte[] cubin = compile(source, text, options).cubin();
@@ -128,6 +145,7 @@ public final class KernelCompiler {
         List<String> options =
                 new ArrayList<>(List.of(architecture(capability), "--ptxas-options=-v"));
         options.addAll(defines);
+        options.addAll(variant);
         return compile(source, text(source), options);
     }
 

@@ -4,6 +4,7 @@ import dev.tandem.cuda.ModelShape;
 import dev.tandem.cuda.device.CudaModule;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Kernel;
+import dev.tandem.cuda.device.Resources;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -247,6 +248,6 @@ public final class Kernels implements AutoCloseable {
 
     @Override
     public void close() {
-        modules.forEach(CudaModule::close);
+        Resources.closeAll(modules);
     }
 }

@@ -10,11 +10,13 @@ import dev.tandem.cuda.CudaException;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.ffi.CublasLt;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -222,15 +224,17 @@ public final class MatrixProducts implements AutoCloseable {
 
     @Override
     public void close() {
+        List<AutoCloseable> all = new ArrayList<>();
         for (Plan plan : plans.values()) {
-            library.cublasLtMatmulDescDestroy.call(plan.description().product());
-            library.cublasLtMatrixLayoutDestroy.call(plan.description().a());
-            library.cublasLtMatrixLayoutDestroy.call(plan.description().b());
-            library.cublasLtMatrixLayoutDestroy.call(plan.description().c());
+            all.add(() -> library.cublasLtMatmulDescDestroy.call(plan.description().product()));
+            all.add(() -> library.cublasLtMatrixLayoutDestroy.call(plan.description().a()));
+            all.add(() -> library.cublasLtMatrixLayoutDestroy.call(plan.description().b()));
+            all.add(() -> library.cublasLtMatrixLayoutDestroy.call(plan.description().c()));
         }
-        library.cublasLtMatmulPreferenceDestroy.call(preference);
-        library.cublasLtDestroy.call(handle);
-        workspace.close();
-        arena.close();
+        all.add(() -> library.cublasLtMatmulPreferenceDestroy.call(preference));
+        all.add(() -> library.cublasLtDestroy.call(handle));
+        all.add(workspace);
+        all.add(arena::close);
+        Resources.closeAll(all);
     }
 }

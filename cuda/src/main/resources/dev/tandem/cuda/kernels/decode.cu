@@ -13,6 +13,9 @@ struct Sequence { int firstUnit, length, table, blocks; };
 
 #define QUADS (GROUP * HEAD_WIDTH / 4)
 #define PARTS_AT_ONCE 8
+// Looks for parts that do not come, each a round trip to the second-level cache or more: after ten seconds at the earliest the kernel fails.
+// Going on without a part would be a wrong token; waiting for ever would be a GPU that nobody can stop.
+#define MOST_LOOKS (1 << 24)
 // Of a part that has not been left yet, and again once it has been taken.
 #define NOT_THERE 0xffffffffu
 
@@ -73,7 +76,9 @@ __device__ __forceinline__ Sum overWarps(const float (*merged)[GROUP][HEAD_WIDTH
 }
 
 __device__ __forceinline__ void leave(float4 *parts, float2 *norms, size_t at, const Sum &sum) {
+    stressDelay();
     store4(parts + at, there(sum.of.x), there(sum.of.y), there(sum.of.z), there(sum.of.w));
+    stressDelay();
     store2(norms + at, there(sum.maximum), there(sum.weights));
 }
 
@@ -83,8 +88,10 @@ __device__ __forceinline__ void take(float4 *parts, float2 *norms, size_t at, in
     for (int from = 0; from < count; from += PARTS_AT_ONCE) {
         float4 values[PARTS_AT_ONCE];
         float2 sums[PARTS_AT_ONCE];
+        int looks = 0;
         bool all;
         do {
+            if (++looks > MOST_LOOKS) __trap();
             all = true;
 #pragma unroll
             for (int s = 0; s < PARTS_AT_ONCE; s++) {
@@ -93,6 +100,7 @@ __device__ __forceinline__ void take(float4 *parts, float2 *norms, size_t at, in
                 all &= load2(norms + at + (size_t)(from + s) * QUADS, sums[s]);
             }
         } while (!all);
+        stressDelay();
 #pragma unroll
         for (int s = 0; s < PARTS_AT_ONCE; s++) {
             if (from + s >= count) continue;
@@ -124,6 +132,7 @@ __device__ __noinline__ void exchange(Flights *flights, int layer, int slots, in
     }
     int leaves = slotted(flights, layer, thread);
     if (leaves < 0) return;
+    stressDelay();
     __threadfence();
     wide number = atomicAdd(flights->departed, 1ull);
     *(volatile wide *)&flights->departures[number & flights->ringMask] = (number + 1) << 24 | (wide)layer << 16 | leaves;

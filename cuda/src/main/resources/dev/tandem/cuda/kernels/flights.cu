@@ -1,20 +1,31 @@
 #define COURIER_WARPS 8
 #define FEW_ROWS 8
 
+// Looks without a find after which the courier asks whether it should go on: some milliseconds.
+#define LOOKS 512
+
 // Carries rows in flight beside a step's kernels. One thread block, until the last layer's attention, which the embedding and
 // that layer mark. So few registers that two blocks of decode attention have room beside it.
+// A step that hangs, or whose next launch failed, never marks it: then the courier ends when the host gives up, or after its patience, and says so.
 extern "C" __global__ void __launch_bounds__(COURIER_WARPS * 32, 3) courier(Flights *flights) {
     wide *counters = flights->departed;
-    wide sent = counters[1], received = counters[2];
-    for (;;) {
-        bool ends = __syncthreads_or(*(volatile wide *)(counters + 3) != 0);
+    wide sent = counters[1], received = counters[2], began = nanos();
+    bool stops = false;
+    for (int looks = 1;; looks++) {
+        bool ends = __syncthreads_or(stops || *(volatile wide *)(counters + 3) != 0);
         // one thread looks, now and then: all of them looking over the link slow every kernel beside this one
         bool any = threadIdx.x == 0 && (flights->ready[received & flights->ringMask] >> 24 == received + 1
             || *(volatile wide *)&flights->departures[sent & flights->ringMask] >> 24 == sent + 1);
         any = __syncthreads_or(any);
         if (any) carryRows<COURIER_WARPS>(flights, sent, received);
         if (ends) break;
-        if (!any) __nanosleep(4000);
+        if (any) continue;
+        if (threadIdx.x == 0 && looks % LOOKS == 0) {
+            if (nanos() - began > flights->courierPatience) *flights->givenUp = 2;
+            stops = *flights->givenUp != 0;
+        }
+        stressDelay();
+        __nanosleep(4000);
     }
     if (threadIdx.x == 0) {
         counters[1] = sent;
@@ -31,6 +42,7 @@ extern "C" __global__ void __launch_bounds__(128) depart(const int *header, cons
     uint4 *to = (uint4 *)(flights->sent + (size_t)flight * EIGHTS * 8);
 #pragma unroll 4
     for (int i = threadIdx.x; i < EIGHTS; i += 128) to[i] = __ldcg(from + i);
+    stressDelay();
     __threadfence_system();
     __syncthreads();
     if (threadIdx.x == 0) ask(flights, rows, blockIdx.x, flight, layer);
@@ -70,6 +82,7 @@ extern "C" __global__ void __launch_bounds__(128) collect(const int *header, con
     if (rows->count > FEW_ROWS) dependencyWait();
     for (int i = blockIdx.x; i < rows->count; i += blocks) {
         int row = rows->first + i, flight = hostFlight(slots[row]);
+        stressDelay();
         if (threadIdx.x == 0) awaitAnswer(flights, flight, rows->base + (wide)layer * rows->all + rows->offset + i + 1);
         __syncthreads();
         const uint4 *from = (const uint4 *)(flights->results + (size_t)flight * HEADS * HEAD_DIM);

@@ -6,6 +6,8 @@
 //   INTERMEDIATE, VOCABULARY (rows of the output head; VOCABULARY_REAL of them are tokens)
 // All matrices are row-major. A KV block holds BLOCK_TOKENS tokens of every KV head of one layer:
 //   [KV_HEADS] { K [tokens][HEAD_WIDTH], V [token pairs][HEAD_WIDTH][2] }
+// V of tokens that are not written yet is zero: attention multiplies it by a weight of zero, and 0 * NaN is NaN. Whoever writes a block
+// sees to it: rope_store and move_in. K of such tokens may be anything: their scores are replaced, not multiplied.
 #define BLOCK_TOKENS 16
 #define QKV_WIDTH ((HEADS + 2 * KV_HEADS) * HEAD_WIDTH)
 #define KV_TILE (BLOCK_TOKENS * HEAD_WIDTH)
@@ -15,6 +17,19 @@
 typedef unsigned short half16;
 typedef unsigned int word;
 typedef unsigned long long wide;
+
+// For stress tests, with -DSTRESS_DELAY=seed: before and after whatever another block, kernel or the CPU waits for, a warp in four sleeps for
+// up to 32 microseconds. Nothing otherwise.
+#ifdef STRESS_DELAY
+__device__ __forceinline__ void stressDelay() {
+    wide x = ((wide)clock64() ^ (wide)STRESS_DELAY << 32) + blockIdx.x * 0x9e3779b97f4a7c15ull + threadIdx.x / 32 * 0x94d049bb133111ebull;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x ^= x >> 31;
+    if ((x & 3) == 0) __nanosleep((word)(x >> 40) & 0x7fff);
+}
+#else
+#define stressDelay()
+#endif
 
 #if BF16
 __device__ __forceinline__ float widen(half16 v) { return __uint_as_float((word)v << 16); }
@@ -98,11 +113,13 @@ __device__ __forceinline__ void dependencyWait() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+    stressDelay();
 }
 __device__ __forceinline__ void dependentsLaunch() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+    stressDelay();
 }
 
 // of a step's header: thread blocks of prompts' attention where decode attention is next, and how many share a tile
@@ -176,10 +193,11 @@ struct Flights {
     // pinned host memory, of rows that pass all layers in their step: `rope_store` or `depart` asks for their attention, `collect` waits for it
     volatile wide *asked;     // ring of (number + 1) << 24 | layer << 16 | flight
     volatile wide *answered;  // [flights] number + 1 of the last answer
-    volatile int *givenUp;    // not 0: nobody answers any more
+    volatile int *givenUp;    // not 0: nobody answers any more; who says so: 1 the host or `collect`, 2 the courier
     wide *waits;              // [2 sub-batches][layers][2] when `collect` began to wait, and when all was there
     wide patience;            // nanoseconds that `collect` waits for a row
     int *sentWarps;           // [flights] warps of `rope_store` that have sent their part of a row
+    wide courierPatience;     // nanoseconds that `courier` stays for its step to end
 };
 
 // Host rows of a sub-batch, as its header says: `count` rows from `first` on. Their tasks of a layer are numbered from
@@ -203,8 +221,19 @@ __device__ __forceinline__ int slotted(const Flights *flights, int layer, int sl
     return flights->slotMaps[layer * MOST_SLOTS + slot];
 }
 
+// Between reading a flag and reading what it announces, where the CPU or another kernel has written both: the reader of the flag calls it
+// before the barrier that lets other threads read.
+__device__ __forceinline__ void acquireSystem() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+__device__ __forceinline__ void acquireDevice() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
 // The link between GPU and host for rows in flight: sends what has departed with a task each, and brings results that are
 // ready. Nobody waits for it.
+//   flag         written by                                     read by           between flag and data
+//   ready        a worker: results, then setRelease             carryRows         acquireSystem, then the barrier
+//   tasks        sendRow: sent, then __threadfence_system       a worker          getAcquire
+//   departures   exchange: after rope_store wrote outgoing      carryRows         acquireSystem, then the barrier
+//   arrivals     bringRow: incoming, then __threadfence         choosePassengers  acquireDevice, then the kernel's end
+//   answered     a worker: results, then setRelease             collect           ld.acquire.sys, then the barrier
 #define AHEAD 8
 
 __device__ __forceinline__ void sendRow(Flights *flights, wide number, wide departure) {
@@ -214,6 +243,7 @@ __device__ __forceinline__ void sendRow(Flights *flights, wide number, wide depa
     uint4 *to = (uint4 *)(flights->sent + (size_t)(departure & 0xffff) * EIGHTS * 8);
 #pragma unroll 4
     for (int i = lane; i < EIGHTS; i += 32) to[i] = __ldcg(from + i);
+    stressDelay();
     __threadfence_system();
     __syncwarp();
     if (lane == 0) flights->tasks[number & flights->ringMask] = (number + 1) << 24 | departure;
@@ -238,6 +268,7 @@ __device__ __forceinline__ void bringRow(Flights *flights, int layer, int flight
             if (at < EIGHTS) to[at] = v[i];
         }
     }
+    stressDelay();
     __threadfence();
     __syncwarp();
     if (lane == 0) {
@@ -261,8 +292,9 @@ template <int WARPS_HERE> __device__ __forceinline__ int carryRows(Flights *flig
     if (departing >> 24 != sent + threadIdx.x + 1) atomicMin(&leaving, (int)threadIdx.x);
     entries[threadIdx.x] = entry;
     departures[threadIdx.x] = departing & 0xffffff;
+    stressDelay();
+    acquireSystem();
     __syncthreads();
-    __threadfence();
     for (int i = warp; i < coming + leaving; i += WARPS_HERE) {
         if (i < coming) bringRow(flights, (int)(entries[i] >> 16 & 0xff), (int)(entries[i] & 0xffff));
         else sendRow(flights, sent + i - coming, departures[i - coming]);

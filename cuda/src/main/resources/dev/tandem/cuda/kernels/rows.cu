@@ -184,6 +184,7 @@ extern "C" __global__ void __launch_bounds__(128) close_up(float *residual, half
 // a warp: the next entries of the layer's ring, in order, take the slots
 __device__ __noinline__ void choosePassengers(const Flights *flights, int layer, int slots) {
     int lane = threadIdx.x % 32;
+    stressDelay();
     wide taken = flights->boarded[layer];
     int boarded = 0;
     bool more = true;
@@ -197,6 +198,7 @@ __device__ __noinline__ void choosePassengers(const Flights *flights, int layer,
         boarded += min(run, slots - from);
         more = run == 32;
     }
+    acquireDevice(); // the next kernels read what the entries announce
     if (lane == 0) flights->boarded[layer] = taken + boarded;
 }
 
@@ -268,6 +270,7 @@ template <int EVEN, int ODD> __device__ __forceinline__ void storeTokens(half16 
 __device__ __forceinline__ void warpSent(const Flights *flights, const HostRows *rows, int row, int flight, int layer, int thread) {
     const int THREADS = (HEADS + 2 * KV_HEADS) * HEAD_LANES, WARPS = (THREADS + 31) / 32;
     int inWarp = min(32, THREADS - thread / 32 * 32);
+    stressDelay();
     __threadfence_system();
     __syncwarp(inWarp == 32 ? ~0u : (1u << inWarp) - 1);
     if (thread % 32 || atomicAdd(flights->sentWarps + flight, 1) < WARPS - 1) return;
@@ -280,6 +283,7 @@ __device__ __forceinline__ void warpSent(const Flights *flights, const HostRows 
 // q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere); blocks
 // from poolBlocks on are staging, stagingShift blocks further. q, k and v of rows in flight go to `flights`; so do those of rows
 // that the CPU attends to within the step (slot < -1). V of two tokens lies by turns: where the next row is of the second, a thread stores both.
+// V of a block's tokens that are not written yet becomes zero, whatever a freed block held before: attention multiplies it by zero.
 // HEAD_LANES threads a head; grid (rows, heads * HEAD_LANES / 128), with slots a row of blocks more, which chooses who boards at this layer.
 extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows, const half16 *product,
         const float *bias, const float *queryNorm, const float *keyNorm, float epsilon, const float2 *angles,
@@ -297,11 +301,21 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
     int column = head * HEAD_WIDTH + lane * ROTATED, slot = flight >= 0 ? -1 : slots[row];
     Pair mine = {}, next = {};
     if (real) mine = projected(partials, splits, partialRows, product, bias, row, column);
-    bool together = false;
+    bool together = false, clears = false;
     if (!isQuery && !isKey && slot >= 0) {
-        if (slot % 2 && row > 0 && slots[row - 1] == slot - 1) return;
-        together = slot % 2 == 0 && row + 1 < min(partialRows, firstSlot) && slots[row + 1] == slot + 1;
+        bool continues = row > 0 && slots[row - 1] == slot - 1;
+        if (slot % 2 && continues) return;
+        int ordinaryRows = min(partialRows, firstSlot), end = slot + 1, endRow = row + 1;
+        together = slot % 2 == 0 && endRow < ordinaryRows && slots[endRow] == end;
         if (together && real) next = projected(partials, splits, partialRows, product, bias, row + 1, column);
+        // the launch's last token of a block clears V behind it; a single token finds it clear unless it begins the block
+        if (together) {
+            end++;
+            endRow++;
+            clears = end % BLOCK_TOKENS && !(endRow < ordinaryRows && slots[endRow] == end);
+        } else {
+            clears = slot % BLOCK_TOKENS == 0 || slot % 2 == 0 && continues;
+        }
     }
     const float *norm = isQuery ? queryNorm : isKey ? keyNorm : nullptr;
     if (norm) {
@@ -347,9 +361,12 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
     half16 *tile = blocks + ((size_t)block * KV_HEADS + (head - HEADS) % KV_HEADS) * 2 * KV_TILE;
     half16 *pair = tile + KV_TILE + token / 2 * HEAD_WIDTH * 2;
     if (isKey) storeHead(tile + token * HEAD_WIDTH, lane, HEAD_WIDTH, mine);
-    else if (together) storeTokens<1, 1>(pair, lane, mine, next);
+    else if (together || clears) storeTokens<1, 1>(pair, lane, mine, next);
     else if (token % 2) storeTokens<0, 1>(pair, lane, mine, mine);
     else storeTokens<1, 0>(pair, lane, mine, mine);
+    if (!clears) return;
+#pragma unroll 1
+    for (int after = token / 2 + 1; after < BLOCK_TOKENS / 2; after++) storeTokens<1, 1>(tile + KV_TILE + after * HEAD_WIDTH * 2, lane, Pair(), Pair());
 }
 
 // out[row][i] = silu(gate) * up of a product [rows][2 INTERMEDIATE]; eight values a thread
@@ -442,7 +459,7 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *
     }
 }
 
-// the other way
+// The other way. V of tokens that are not there becomes zero in the blocks of those that are: it is zero in the host block, too.
 extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, const word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
     int count = moves->count;
     const uint4 zero = make_uint4(0, 0, 0, 0);
@@ -463,7 +480,7 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, co
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            if (2 * part.valuePair(i) < tokens) *(uint4 *)(target + part.gpuValues(i)) = v[i];
+            if (2 * part.valuePair(i) / BLOCK_TOKENS * BLOCK_TOKENS < tokens) *(uint4 *)(target + part.gpuValues(i)) = v[i];
         }
     }
 }

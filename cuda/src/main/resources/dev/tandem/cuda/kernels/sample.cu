@@ -26,7 +26,7 @@ __device__ __forceinline__ wide blockBest(wide v) {
     return v;
 }
 
-// tokens[row] = the lowest id among the largest logits, -1 when a logit is not a number; grid (rows, PARTS)
+// tokens[row] = the lowest id among the largest logits, -1 when a logit is NaN or infinite; grid (rows, PARTS)
 extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wide *parts, int *finished, int *tokens) {
     dependencyWait();
     int row = blockIdx.x, part = blockIdx.y;
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wi
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             if (i * 4 + j < VOCABULARY_REAL) {
-                broken |= x[j] != x[j];
+                broken |= !(fabsf(x[j]) < INFINITE);
                 best = better(best, candidate(x[j], i * 4 + j));
             }
         }
@@ -50,6 +50,7 @@ extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wi
     broken = __syncthreads_or(broken);
     if (threadIdx.x == 0) {
         parts[(size_t)row * PARTS + part] = broken ? ~0ull : best;
+        stressDelay();
         __threadfence();
         if (atomicAdd(&finished[row], 1) == PARTS - 1) {
             finished[row] = 0;

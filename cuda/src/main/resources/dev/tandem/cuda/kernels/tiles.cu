@@ -139,6 +139,7 @@ __device__ __forceinline__ bool merge(const Share &share, int kvHead, int splits
     int pair = share.tile * KV_HEADS + kvHead;
     float *first = parts + (size_t)pair * splits * PART;
     leavePart(first + share.part * PART, sums, maximum, total);
+    stressDelay();
     __threadfence();
     attendersMeet();
     if (threadIdx.x == 0) {

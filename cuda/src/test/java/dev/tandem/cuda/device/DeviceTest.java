@@ -14,7 +14,7 @@ class DeviceTest {
     @Test
     void everythingIsAskedOfTheHandleThatTheDriverGives() {
         try (Device device = new Device(fake.driver(), 0, 0)) {
-            assertThat(device.name()).isEqualTo("Fake GPU");
+            assertThat(device.name()).isEqualTo("fake");
             assertThat(device.capability()).isEqualTo(90);
             assertThat(device.multiprocessors()).isEqualTo(132);
             assertThat(device.bandwidth()).isCloseTo(4_022_784, within(1.0));

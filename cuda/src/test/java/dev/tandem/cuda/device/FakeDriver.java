@@ -12,175 +12,157 @@ import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
-import java.lang.reflect.Method;
+import java.lang.invoke.MethodType;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
-/**
- * A libcuda of one GPU, written in Java: each public method whose name begins with {@code cu} is a function of it. Functions that it lacks are
- * missing, as from an old driver. It remembers which kernels were loaded and launched.
- *
- * <p>Owned by: the test's thread.
- */
+/** A CUDA driver without a GPU: it answers with the codes and values that a test sets and remembers what was called. */
 public final class FakeDriver {
+    private static final int HANDLE = 4096;
     /** The handle of GPU 0: another number, so that one is not taken for the other. */
-    public static final int HANDLE = 7;
-    private static final int OK = 0;
+    private static final int DEVICE = 7;
     private static final int INVALID_VALUE = 1;
     private static final int INVALID_DEVICE = 101;
-    private static final int NOT_FOUND = 500;
-    private static final int STATIC_SHARED_SIZE = 1;
 
-    /** What a kernel declares. */
-    public record Function(int staticShared, int... parameterBytes) {}
+    /** What a kernel declares: static shared memory, and its parameters. */
+    public record Declared(int staticShared, int... parameterBytes) {}
 
-    public int version = 13_000;
-    public String name = "Fake GPU";
-    /** {@code CUdevice_attribute}: multiprocessors, clock, bus width, capability 9.0, and the shared memory that a block may ask for. */
-    public final Map<Integer, Integer> attributes = new HashMap<>(Map.of(16, 132, 36, 2_619_000, 37, 6144, 75, 9, 76, 0, 97, 227 << 10));
-    public final Map<String, Function> functions = new HashMap<>();
-    /** Names of kernels, behind "load " or "launch ". */
-    public final List<String> log = new ArrayList<>();
-    private final List<String> names = new ArrayList<>();
-    private final Arena arena = Arena.ofAuto();
-
-    /** The functions of this library as the driver's bindings. */
-    public CudaDriver driver() {
-        return new CudaDriver(symbol -> Arrays.stream(FakeDriver.class.getDeclaredMethods())
-                .filter(method -> method.getName().equals(symbol.replaceFirst("_v2$", "")))
-                .findFirst()
-                .map(this::stub));
+    /** What one function does with its arguments; its status code. */
+    private interface Answer {
+        int to(Object[] arguments);
     }
 
-    private MemorySegment stub(Method method) {
+    /** The same for a function that succeeds. */
+    private interface Body {
+        void run(Object[] arguments);
+    }
+
+    private final Arena arena = Arena.ofAuto();
+    private final Map<String, MemorySegment> functions = new HashMap<>();
+    /** Status codes of functions that are to fail, by name. */
+    public final Map<String, Integer> codes = new HashMap<>();
+    /** Names of the functions called, in order. */
+    public final List<String> calls = new ArrayList<>();
+    /** CUDA version of the driver. */
+    public int version = 13_000;
+    public String name = "fake";
+    /**
+     * {@code CUdevice_attribute}: multiprocessors, memory clock and bus width, compute capability 9.0, and the shared memory that a block may ask for.
+     */
+    public final Map<Integer, Integer> attributes = new HashMap<>(Map.of(16, 132, 36, 2_619_000, 37, 6144, 75, 9, 76, 0, 97, 227 << 10));
+    /** The kernels of all modules, by name. */
+    public final Map<String, Declared> kernels = new HashMap<>();
+    /** Names of kernels, behind "load " or "launch ". */
+    public final List<String> log = new ArrayList<>();
+    private final List<String> handles = new ArrayList<>();
+
+    public FakeDriver() {
+        define("cuInit", arguments -> {}, JAVA_INT);
+        define("cuDriverGetVersion", arguments -> memory(arguments[0], 4).set(JAVA_INT, 0, version), ADDRESS);
+        define("cuDeviceGetCount", out(1), ADDRESS);
+        define("cuDeviceGet", out(DEVICE), ADDRESS, JAVA_INT);
+        ofDevice("cuDeviceGetName", 2, arguments -> memory(arguments[0], 256).setString(0, name), ADDRESS, JAVA_INT, JAVA_INT);
+        ofDevice(
+                "cuDeviceGetAttribute", 2,
+                arguments -> memory(arguments[0], 4).set(JAVA_INT, 0, attributes.getOrDefault((int) arguments[1], 9)), ADDRESS, JAVA_INT, JAVA_INT);
+        ofDevice("cuDevicePrimaryCtxRetain", 1, handle(), ADDRESS, JAVA_INT);
+        ofDevice("cuDevicePrimaryCtxRelease_v2", 0, arguments -> {}, JAVA_INT);
+        define("cuCtxSetCurrent", arguments -> {}, ADDRESS);
+        define("cuStreamCreateWithPriority", handle(), ADDRESS, JAVA_INT, JAVA_INT);
+        define("cuStreamDestroy_v2", arguments -> {}, ADDRESS);
+        define("cuStreamQuery", arguments -> {}, ADDRESS);
+        define("cuStreamBeginCapture_v2", arguments -> {}, ADDRESS, JAVA_INT);
+        define("cuStreamEndCapture", arguments -> memory(arguments[1], 8).set(JAVA_LONG, 0, HANDLE), ADDRESS, ADDRESS);
+        define("cuGraphInstantiateWithFlags", handle(), ADDRESS, ADDRESS, JAVA_LONG);
+        define("cuGraphDestroy", arguments -> {}, ADDRESS);
+        define("cuGraphExecDestroy", arguments -> {}, ADDRESS);
+        define("cuModuleLoadData", handle(), ADDRESS, ADDRESS);
+        define("cuModuleUnload", arguments -> {}, ADDRESS);
+        define("cuModuleGetFunction", arguments -> {
+            handles.add(memory(arguments[2], 256).getString(0));
+            memory(arguments[0], 8).set(JAVA_LONG, 0, handles.size());
+        }, ADDRESS, ADDRESS, ADDRESS);
+        define("cuFuncLoad", arguments -> log.add("load " + kernel(arguments[0])), ADDRESS);
+        answer("cuFuncGetParamInfo", this::parameter, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS);
+        define(
+                "cuFuncGetAttribute", arguments -> memory(arguments[0], 4).set(JAVA_INT, 0, kernels.get(kernel(arguments[2])).staticShared()), ADDRESS,
+                JAVA_INT, ADDRESS);
+        define("cuFuncSetAttribute", arguments -> {}, ADDRESS, JAVA_INT, JAVA_INT);
+        define(
+                "cuLaunchKernel", arguments -> log.add("launch " + kernel(arguments[0])), ADDRESS, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT,
+                JAVA_INT, JAVA_INT, ADDRESS, ADDRESS, ADDRESS);
+        define("cuGetErrorName", arguments -> memory(arguments[1], 8).set(ADDRESS, 0, arena.allocateFrom("CUDA_ERROR_FAKE")), JAVA_INT, ADDRESS);
+    }
+
+    /** The driver as the code under test sees it. */
+    public CudaDriver driver() {
+        return new CudaDriver(name -> Optional.ofNullable(functions.get(name)));
+    }
+
+    private static Body out(int value) {
+        return arguments -> memory(arguments[0], 4).set(JAVA_INT, 0, value);
+    }
+
+    private static Body handle() {
+        return arguments -> memory(arguments[0], 8).set(JAVA_LONG, 0, HANDLE);
+    }
+
+    private static MemorySegment memory(Object address, long bytes) {
+        return ((MemorySegment) address).reinterpret(bytes);
+    }
+
+    private String kernel(Object handle) {
+        return handles.get((int) ((MemorySegment) handle).address() - 1);
+    }
+
+    private int parameter(Object[] arguments) {
+        int[] bytes = kernels.get(kernel(arguments[0])).parameterBytes();
+        long index = (long) arguments[1];
+        if (index >= bytes.length) {
+            return INVALID_VALUE;
+        }
+        memory(arguments[3], 8).set(JAVA_LONG, 0, bytes[(int) index]);
+        return 0;
+    }
+
+    /** @param device which of the arguments must be the GPU's handle */
+    private void ofDevice(String name, int device, Body body, MemoryLayout... arguments) {
+        answer(name, values -> {
+            if ((int) values[device] != DEVICE) {
+                return INVALID_DEVICE;
+            }
+            body.run(values);
+            return 0;
+        }, arguments);
+    }
+
+    private void define(String name, Body body, MemoryLayout... arguments) {
+        answer(name, values -> {
+            body.run(values);
+            return 0;
+        }, arguments);
+    }
+
+    private void answer(String name, Answer body, MemoryLayout... arguments) {
+        FunctionDescriptor descriptor = FunctionDescriptor.of(JAVA_INT, arguments);
         try {
-            MethodHandle handle = MethodHandles.lookup().unreflect(method).bindTo(this);
-            MemoryLayout[] arguments = Arrays.stream(method.getParameterTypes()).map(FakeDriver::layout).toArray(MemoryLayout[]::new);
-            return Linker.nativeLinker().upcallStub(handle, FunctionDescriptor.of(JAVA_INT, arguments), arena);
-        } catch (IllegalAccessException e) {
+            MethodHandle call = MethodHandles.lookup()
+                    .findVirtual(FakeDriver.class, "call", MethodType.methodType(int.class, String.class, Answer.class, Object[].class));
+            MethodHandle bound = MethodHandles.insertArguments(call, 0, this, name, body)
+                    .asCollector(Object[].class, arguments.length)
+                    .asType(descriptor.toMethodType());
+            functions.put(name, Linker.nativeLinker().upcallStub(bound, descriptor, arena));
+        } catch (ReflectiveOperationException e) {
             throw new IllegalStateException(e);
         }
     }
 
-    private static MemoryLayout layout(Class<?> type) {
-        return type == int.class ? JAVA_INT : type == long.class ? JAVA_LONG : ADDRESS;
-    }
-
-    private static MemorySegment out(MemorySegment pointer) {
-        return pointer.reinterpret(Long.BYTES);
-    }
-
-    private Optional<String> function(MemorySegment handle) {
-        long index = handle.address() - 1;
-        return index >= 0 && index < names.size() ? Optional.of(names.get((int) index)) : Optional.empty();
-    }
-
-    public int cuGetErrorName(int code, MemorySegment name) {
-        name.reinterpret(Long.BYTES).set(ADDRESS, 0, arena.allocateFrom("CUDA_ERROR_" + code));
-        return OK;
-    }
-
-    public int cuInit(int flags) {
-        return flags == 0 ? OK : INVALID_VALUE;
-    }
-
-    public int cuDriverGetVersion(MemorySegment answer) {
-        out(answer).set(JAVA_INT, 0, version);
-        return OK;
-    }
-
-    public int cuDeviceGetCount(MemorySegment answer) {
-        out(answer).set(JAVA_INT, 0, 1);
-        return OK;
-    }
-
-    public int cuDeviceGet(MemorySegment answer, int number) {
-        out(answer).set(JAVA_INT, 0, HANDLE);
-        return number == 0 ? OK : INVALID_DEVICE;
-    }
-
-    public int cuDeviceGetName(MemorySegment answer, int length, int device) {
-        answer.reinterpret(length).setString(0, name);
-        return device == HANDLE ? OK : INVALID_DEVICE;
-    }
-
-    public int cuDeviceGetAttribute(MemorySegment answer, int attribute, int device) {
-        out(answer).set(JAVA_INT, 0, attributes.getOrDefault(attribute, 0));
-        return device == HANDLE ? OK : INVALID_DEVICE;
-    }
-
-    public int cuDevicePrimaryCtxRetain(MemorySegment answer, int device) {
-        out(answer).set(JAVA_LONG, 0, 1);
-        return device == HANDLE ? OK : INVALID_DEVICE;
-    }
-
-    public int cuDevicePrimaryCtxRelease(int device) {
-        return device == HANDLE ? OK : INVALID_DEVICE;
-    }
-
-    public int cuCtxSetCurrent(MemorySegment context) {
-        return context.address() == 1 ? OK : INVALID_VALUE;
-    }
-
-    public int cuStreamCreateWithPriority(MemorySegment answer, int flags, int priority) {
-        out(answer).set(JAVA_LONG, 0, 1);
-        return OK;
-    }
-
-    public int cuStreamDestroy(MemorySegment stream) {
-        return OK;
-    }
-
-    public int cuModuleLoadData(MemorySegment answer, MemorySegment image) {
-        out(answer).set(JAVA_LONG, 0, 1);
-        return OK;
-    }
-
-    public int cuModuleUnload(MemorySegment module) {
-        return OK;
-    }
-
-    public int cuModuleGetFunction(MemorySegment answer, MemorySegment module, MemorySegment name) {
-        String wanted = name.reinterpret(256).getString(0);
-        if (!functions.containsKey(wanted)) {
-            return NOT_FOUND;
-        }
-        names.add(wanted);
-        out(answer).set(JAVA_LONG, 0, names.size());
-        return OK;
-    }
-
-    public int cuFuncLoad(MemorySegment handle) {
-        function(handle).ifPresent(kernel -> log.add("load " + kernel));
-        return function(handle).isPresent() ? OK : INVALID_VALUE;
-    }
-
-    public int cuFuncGetParamInfo(MemorySegment handle, long index, MemorySegment offset, MemorySegment size) {
-        int[] bytes = functions.get(function(handle).orElseThrow()).parameterBytes();
-        if (index >= bytes.length) {
-            return INVALID_VALUE;
-        }
-        out(size).set(JAVA_LONG, 0, bytes[(int) index]);
-        return OK;
-    }
-
-    public int cuFuncGetAttribute(MemorySegment answer, int attribute, MemorySegment handle) {
-        out(answer).set(JAVA_INT, 0, functions.get(function(handle).orElseThrow()).staticShared());
-        return attribute == STATIC_SHARED_SIZE ? OK : INVALID_VALUE;
-    }
-
-    public int cuFuncSetAttribute(MemorySegment handle, int attribute, int value) {
-        return OK;
-    }
-
-    public int cuLaunchKernel(
-            MemorySegment handle, int gridX, int gridY, int gridZ, int blockX, int blockY, int blockZ, int sharedBytes, MemorySegment stream,
-            MemorySegment arguments, MemorySegment extra) {
-        function(handle).ifPresent(kernel -> log.add("launch " + kernel));
-        return OK;
+    private int call(String name, Answer body, Object[] arguments) {
+        calls.add(name);
+        int code = codes.getOrDefault(name, 0);
+        return code == 0 ? body.to(arguments) : code;
     }
 }

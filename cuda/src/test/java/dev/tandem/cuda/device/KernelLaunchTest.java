@@ -14,7 +14,7 @@ class KernelLaunchTest {
     private final CudaModule module = device.module(new byte[16], "test kernels");
 
     private Kernel kernel(int... parameterBytes) {
-        fake.functions.put("scale", new FakeDriver.Function(0, parameterBytes));
+        fake.kernels.put("scale", new FakeDriver.Declared(0, parameterBytes));
         return module.kernel("scale", 256, 0);
     }
 
@@ -54,7 +54,7 @@ class KernelLaunchTest {
     void sharedMemoryBeyondTheGpusIsRefusedWhenTheKernelIsLoaded() {
         fake.attributes.put(97, 64 << 10);
         Device small = new Device(fake.driver(), 0, 0);
-        fake.functions.put("prefill", new FakeDriver.Function(16));
+        fake.kernels.put("prefill", new FakeDriver.Declared(16));
         try (CudaModule kernels = small.module(new byte[16], "kernels")) {
             assertThatThrownBy(() -> kernels.kernel("prefill", 256, 64 << 10))
                     .isInstanceOf(CudaException.class)

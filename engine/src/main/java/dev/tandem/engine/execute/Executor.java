@@ -2,6 +2,7 @@ package dev.tandem.engine.execute;
 
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
+import java.util.Optional;
 
 /**
  * Runs step plans in the order they are submitted. At most {@link #MAX_OUTSTANDING} are outstanding, so that the next
@@ -33,6 +34,11 @@ public interface Executor extends AutoCloseable {
 
     /** Waits for the oldest outstanding plan. */
     StepResult poll();
+
+    /** What is wrong with the device at the moment, a step that takes far too long for example; empty while nothing is. Any thread. */
+    default Optional<String> trouble() {
+        return Optional.empty();
+    }
 
     /** Frees everything, device and host memory and threads included. */
     @Override

@@ -1,6 +1,7 @@
 package dev.tandem.engine.loop;
 
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.observe.EngineListener;
@@ -14,8 +15,11 @@ import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.stream.IntStream;
 
@@ -26,6 +30,10 @@ import java.util.stream.IntStream;
  */
 public final class Engine implements AutoCloseable {
     private static final Logger LOG = System.getLogger(Engine.class.getName());
+    private static final Health SERVING = new Health.Serving();
+    private static final String SHUT_DOWN = "it was shut down";
+    /** Between two plans where requests are live and nothing can be computed, which only time or a command may change. */
+    private static final long EMPTY_PLAN_NANOS = 1_000_000;
 
     /** Whether requests are served, and why not. */
     public sealed interface Health {
@@ -46,9 +54,11 @@ public final class Engine implements AutoCloseable {
     private final Canary canary;
     private final Executor executor;
     private final Thread thread;
-    private final CountDownLatch ended = new CountDownLatch(1);
+    private final CompletableFuture<Health.Dead> ended = new CompletableFuture<>();
+    private final CountDownLatch closed = new CountDownLatch(1);
     private volatile boolean stopping;
-    private volatile Health health = new Health.Serving();
+    /** Serving, then perhaps draining, then dead. */
+    private final AtomicReference<Health> health = new AtomicReference<>(SERVING);
 
     /** Takes ownership of the executor. */
     public Engine(EngineConfig config, Scheduler scheduler, Executor executor, Clock clock, EngineListener listener) {
@@ -65,7 +75,7 @@ public final class Engine implements AutoCloseable {
     private static void checkPools(EngineConfig config, ExecutorLimits limits) {
         int needed = (config.contextTokens() + limits.blockTokens() - 1) / limits.blockTokens();
         if (needed > limits.gpuBlocks()) {
-            throw new IllegalArgumentException("a sequence of " + config.contextTokens() + " tokens needs " + needed
+            throw new ConfigurationException("a sequence of " + config.contextTokens() + " tokens needs " + needed
                     + " KV blocks of " + limits.blockTokens() + " tokens but the GPU pool has " + limits.gpuBlocks()
                     + "; give it more memory or lower --max-model-len");
         }
@@ -94,8 +104,18 @@ public final class Engine implements AutoCloseable {
     }
 
     public Health health() {
+        Health now = health.get();
         String hostLost = loop.stats().hostLost();
-        return health instanceof Health.Serving && !hostLost.isEmpty() ? new Health.Degraded(hostLost) : health;
+        return now instanceof Health.Serving && !hostLost.isEmpty() ? new Health.Degraded(hostLost) : now;
+    }
+
+    /**
+     * Completed once, when the engine has ended, be it because it failed or because it was shut down: every request has been
+     * told, and the executor is not yet closed, for a device that hangs may never close. Dependents run on a thread of
+     * their own and may end the process.
+     */
+    public CompletionStage<Health.Dead> whenEnded() {
+        return ended.minimalCompletionStage();
     }
 
     /**
@@ -105,7 +125,7 @@ public final class Engine implements AutoCloseable {
      */
     public void submit(List<Request> requests) {
         requests.forEach(this::check);
-        if (health instanceof Health.Dead dead) {
+        if (health.get() instanceof Health.Dead dead) {
             throw RequestException.of(RequestException.Category.UNAVAILABLE, "the engine has stopped: " + dead.reason());
         }
         arrivals.offer(canary.watch(requests));
@@ -124,6 +144,9 @@ public final class Engine implements AutoCloseable {
 
     /** Ends a request at the next step, wherever it stands. */
     public void cancel(String requestId) {
+        if (health.get() instanceof Health.Dead) {
+            return; // nobody would take the command, and all requests have ended
+        }
         arrivals.cancel(requestId);
         LockSupport.unpark(thread);
     }
@@ -149,53 +172,77 @@ public final class Engine implements AutoCloseable {
     }
 
     private void run() {
+        String reason = SHUT_DOWN;
         try {
             while (!stopping) {
                 if (!loop.step() && !arrivals.hasCommands() && !stopping) {
-                    if (arrivals.isClosed() && loop.isIdle()) {
+                    if (!loop.isIdle()) {
+                        LockSupport.parkNanos(this, EMPTY_PLAN_NANOS);
+                    } else if (arrivals.isClosed()) {
                         break;
+                    } else {
+                        LockSupport.park(this);
                     }
-                    LockSupport.park(this);
                 }
             }
-            health = new Health.Dead("it was shut down");
         } catch (RuntimeException | Error e) {
             LOG.log(Level.ERROR, "The engine stopped", e);
-            health = new Health.Dead(e.getMessage() == null ? e.toString() : e.getMessage());
+            reason = e.getMessage() == null ? e.toString() : e.getMessage();
         } finally {
-            arrivals.close();
-            loop.failAll(health instanceof Health.Dead dead ? dead.reason() : "the engine has stopped");
-            try {
-                executor.close();
-            } finally {
-                ended.countDown();
-            }
+            end(reason);
         }
     }
 
-    /** Refuses new requests and waits for those under way; false when they did not end in time. */
-    public boolean drain(Duration limit) throws InterruptedException {
-        if (health instanceof Health.Serving) {
-            health = new Health.Draining();
+    /** Tells everybody, then closes the executor; neither keeps the other from happening. */
+    private void end(String reason) {
+        Health.Dead dead = new Health.Dead(reason);
+        health.set(dead);
+        arrivals.close();
+        try {
+            loop.failAll(reason);
+        } catch (RuntimeException | Error e) {
+            LOG.log(Level.ERROR, "not every request could be told that the engine has stopped", e);
         }
+        ended.completeAsync(() -> dead, task -> Thread.ofPlatform().daemon().name("engine-ended").start(task));
+        try {
+            executor.close();
+        } catch (RuntimeException | Error e) {
+            LOG.log(Level.ERROR, "the executor could not be closed; what it holds is freed when the process ends", e);
+        } finally {
+            closed.countDown();
+        }
+    }
+
+    /**
+     * Refuses new requests and waits for those under way; false when they did not end in time. Not for the engine thread,
+     * and so not for event sinks.
+     */
+    public boolean drain(Duration limit) throws InterruptedException {
+        if (Thread.currentThread() == thread) {
+            throw new IllegalStateException("an event sink cannot wait for the engine thread, which calls it; drain on another thread");
+        }
+        health.compareAndSet(SERVING, new Health.Draining());
         arrivals.close();
         LockSupport.unpark(thread);
-        return ended.await(limit.toNanos(), TimeUnit.NANOSECONDS);
+        return closed.await(limit.toNanos(), TimeUnit.NANOSECONDS);
     }
 
+    /** Ends the engine thread after its current step and waits for that; an event sink, which runs on it, does not wait. */
     @Override
     public void close() {
         stopping = true;
         arrivals.close();
         if (thread.getState() == Thread.State.NEW) {
-            executor.close();
+            if (closed.getCount() > 0) {
+                end(SHUT_DOWN);
+            }
             return;
         }
         LockSupport.unpark(thread);
         boolean interrupted = false;
-        while (true) {
+        while (Thread.currentThread() != thread) {
             try {
-                thread.join(); // not only ended: nothing of it is left
+                thread.join(); // not only closed: nothing of it is left
                 break;
             } catch (InterruptedException e) {
                 interrupted = true;

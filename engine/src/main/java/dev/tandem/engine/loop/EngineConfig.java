@@ -1,5 +1,6 @@
 package dev.tandem.engine.loop;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.schedule.Budget;
 import java.util.Set;
 
@@ -19,7 +20,7 @@ public record EngineConfig(
 
     public EngineConfig {
         if (!(canaryRate >= 0 && canaryRate <= 1)) {
-            throw new IllegalArgumentException("--canary-rate is " + canaryRate + "; it is a share of requests and lies in [0, 1]");
+            throw new ConfigurationException("--canary-rate is " + canaryRate + "; it is a share of requests and lies in [0, 1]");
         }
     }
 }

@@ -11,9 +11,11 @@ import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.EngineStats;
+import dev.tandem.engine.observe.IsolatedListener;
 import dev.tandem.engine.observe.StepRecord;
 import dev.tandem.engine.queue.AdmissionQueue;
 import dev.tandem.engine.queue.EngineCommand;
+import dev.tandem.engine.queue.WaitingQueue;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestState;
@@ -22,11 +24,14 @@ import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.SplittableRandom;
 
 /**
@@ -35,6 +40,14 @@ import java.util.SplittableRandom;
  * <p>Owned by: engine thread.
  */
 public final class EngineLoop {
+    private static final Logger LOG = System.getLogger(EngineLoop.class.getName());
+    /**
+     * Plans in a row that hold nothing, while sequences are live and no step is under way, before the first of them is given
+     * up. No step changes the state then, and only time or a command might; the engine thread plans again every
+     * millisecond, so that a policy which waits for a moment has a second.
+     */
+    private static final int MAX_EMPTY_PLANS = 1000;
+
     private final EngineConfig config;
     private final AdmissionQueue arrivals;
     private final Scheduler scheduler;
@@ -56,6 +69,9 @@ public final class EngineLoop {
     /** When the last result came. */
     private long settled = Long.MIN_VALUE;
     private String hostLost = "";
+    private int emptyPlans;
+    /** Set when the executor is gone: blocks are not accounted for any more. */
+    private boolean abandoned;
     private volatile EngineStats stats;
 
     /**
@@ -78,9 +94,24 @@ public final class EngineLoop {
         this.scheduler = scheduler;
         this.executor = executor;
         this.clock = clock;
-        this.listener = listener;
+        this.listener = new IsolatedListener(listener);
         var limits = executor.limits();
-        this.telling = new Telling(listener, this::finish);
+        this.telling = new Telling(this.listener, new Telling.Ending() {
+            @Override
+            public void finish(Sequence sequence, FinishReason reason, String text, String stopReason, long now) {
+                EngineLoop.this.finish(sequence, reason, text, stopReason, now);
+            }
+
+            @Override
+            public void fail(Sequence sequence, String message) {
+                EngineLoop.this.fail(sequence, message);
+            }
+
+            @Override
+            public boolean hasEnded(Sequence sequence) {
+                return byRequest.get(sequence.request().id()) != sequence;
+            }
+        });
         this.state = new SchedulerState(new KvCache(limits.blockTokens(), limits.hostBlockTokens(), limits.gpuBlocks(), limits.hostBlocks()));
         this.seeds = new SplittableRandom(config.seed());
         this.stats = snapshot();
@@ -105,9 +136,26 @@ public final class EngineLoop {
             underWay.removeFirst();
         } else {
             telling.tell();
+            giveUpWhatCannotBeScheduled();
         }
         stats = snapshot();
         return computes;
+    }
+
+    /** No step is under way and none can be planned: such a state does not change, so its requests must not wait for ever. */
+    private void giveUpWhatCannotBeScheduled() {
+        if (state.isIdle() || arrivals.hasCommands()) {
+            emptyPlans = 0;
+        } else if (++emptyPlans >= MAX_EMPTY_PLANS) {
+            emptyPlans = 0;
+            Sequence first = state.live().stream().min(WaitingQueue.ORDER).orElseThrow();
+            var gpu = state.kv().pool(Place.GPU);
+            String message = "the request of " + first.length() + " tokens cannot be scheduled: it needs "
+                    + state.kv().blocksFor(Place.GPU, first.length()) + " KV blocks, and of the GPU pool's " + gpu.size()
+                    + " blocks " + gpu.free() + " are free; send a shorter one, or restart the server";
+            LOG.log(Level.ERROR, "{0} plans in a row were empty, so request {1} ends: {2}", MAX_EMPTY_PLANS, first, message);
+            fail(first, message); // only the first: the next plan may have room for the others
+        }
     }
 
     private boolean submit() {
@@ -117,6 +165,7 @@ public final class EngineLoop {
         if (plan.isEmpty()) {
             return false;
         }
+        emptyPlans = 0;
         markStarted(plan, started);
         if (executor.computesInSubmit()) {
             telling.tell();
@@ -144,8 +193,8 @@ public final class EngineLoop {
             exposed = false;
             commit(step.plan());
         }
-        settleFlights(result);
-        failLost(result);
+        settleFlights(step.plan(), result);
+        failLost(step.plan(), result);
         emit(result, executed);
         if (!exposed) {
             leaving.forEach(state::remove);
@@ -169,9 +218,10 @@ public final class EngineLoop {
         return state.isIdle() && !arrivals.hasCommands() && telling.isEmpty() && underWay.isEmpty();
     }
 
+    /** Takes the commands that are there now; a sink that submits when it hears of a failure cannot hold up the step. */
     private void drain() {
-        for (EngineCommand command = arrivals.poll(); command != null; command = arrivals.poll()) {
-            switch (command) {
+        for (int left = arrivals.commands(); left > 0; left--) {
+            switch (arrivals.poll()) {
                 case EngineCommand.Submit submit -> accept(submit.request(), submit.arrivedNanos());
                 case EngineCommand.Cancel cancel -> {
                     telling.tell();
@@ -186,17 +236,39 @@ public final class EngineLoop {
 
     private void accept(Request request, long arrivedNanos) {
         if (byRequest.containsKey(request.id())) {
-            arrivals.left();
-            request.sink().on(new TokenEvent.Failed("request id " + request.id() + " is already in use"));
+            refuse(request, "request id " + request.id() + " is already in use");
             return;
         }
-        TokenSampler sampler =
-                new TokenSampler(request.sampling(), request.prompt(), config.endTokens(), seeds.nextLong());
-        int limit = Math.min(config.contextTokens(), request.prompt().length + request.sampling().maxTokens());
-        Sequence sequence = new Sequence(nextKey++, request, arrivedNanos, limit, sampler);
+        int room = config.contextTokens() - request.prompt().length;
+        int limit = request.prompt().length + Math.min(room, request.sampling().maxTokens().orElse(room));
+        Sequence sequence;
+        try {
+            TokenSampler sampler =
+                    new TokenSampler(request.sampling(), request.prompt(), config.endTokens(), seeds.nextLong());
+            sequence = new Sequence(nextKey++, request, arrivedNanos, limit, sampler);
+        } catch (RuntimeException | Error e) { // what it needs is more than there is: memory, for one
+            LOG.log(Level.WARNING, "request " + request.id() + " cannot be accepted", e);
+            refuse(request, "the request cannot be accepted: " + e);
+            return;
+        }
         byRequest.put(request.id(), sequence);
         byKey.put(sequence.key(), sequence);
         state.waiting().add(sequence);
+    }
+
+    private void refuse(Request request, String message) {
+        arrivals.left();
+        listener.failed(request);
+        tellEnd(request, new TokenEvent.Failed(message));
+    }
+
+    /** The last event of a request; a sink that throws on it can be told nothing more. */
+    private static void tellEnd(Request request, TokenEvent end) {
+        try {
+            request.sink().on(end);
+        } catch (RuntimeException | Error e) {
+            LOG.log(Level.WARNING, "the event sink of request " + request.id() + " failed on its last event", e);
+        }
     }
 
     private void markStarted(StepPlan plan, long now) {
@@ -245,12 +317,12 @@ public final class EngineLoop {
     }
 
     /** Rows in flight that were sampled or parked are the engine's again. */
-    private void settleFlights(StepResult result) {
+    private void settleFlights(StepPlan plan, StepResult result) {
         for (long key : result.parked()) {
             state.land(key);
         }
         for (StepResult.Sampled sampled : result.sampled()) {
-            if (landed(sampled.sequence())) {
+            if (leftFlight(plan, sampled.sequence())) {
                 Sequence sequence = state.land(sampled.sequence());
                 if (sequence != null) {
                     sequence.advance(1);
@@ -260,28 +332,60 @@ public final class EngineLoop {
         }
     }
 
-    /** A row that flies may do so since the step after: then its token is one that was awaited. */
-    private boolean landed(long key) {
+    /**
+     * Whether the step had the sequence in flight. One that flies may do so only since the next step, which was planned
+     * ahead: then this step computed it as a chunk, and its token is one that was awaited.
+     */
+    private boolean leftFlight(StepPlan plan, long key) {
+        if (!state.flies(key)) {
+            return false;
+        }
         Sequence sequence = byKey.get(key);
-        return state.flies(key) && (sequence == null || sequence.known() == sequence.length());
+        if (sequence != null) {
+            return sequence.known() == sequence.length();
+        }
+        // it has ended meanwhile, and awaits nothing
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                if (chunk.sequence() == key) {
+                    return false;
+                }
+            }
+        }
+        return true;
     }
 
-    /** Requests of sequences that cannot go on end with the reason. */
-    private void failLost(StepResult result) {
+    /**
+     * Requests of sequences that cannot go on end with the reason. A sequence may have ended before, for a step that was
+     * planned ahead computes it once more.
+     */
+    private void failLost(StepPlan plan, StepResult result) {
         for (StepResult.Lost lost : result.lost()) {
             if (lost.cause() == StepResult.Cause.HOST_ATTENTION) {
                 hostLost = lost.message();
             }
-            Sequence sequence = state.lose(lost.sequence(), lost.stillInUse());
-            if (sequence == null) {
-                continue; // cancelled or ended before
+            telling.tell(); // of the tokens before
+            Sequence sequence = byKey.get(lost.sequence());
+            if (leftFlight(plan, lost.sequence())) {
+                state.lose(lost.sequence(), lost.stillInUse());
+                if (sequence != null) {
+                    sequence.state(new RequestState.Finished(FinishReason.ABORT)); // and nothing is left to free
+                }
+            } else if (lost.stillInUse()) {
+                holder(lost.sequence()).ifPresent(state::quarantine);
             }
-            telling.tell();
-            sequence.state(new RequestState.Finished(FinishReason.ABORT));
-            forget(sequence);
-            sequence.request().sink().on(new TokenEvent.Failed(lost.message()));
-            listener.failed(sequence.request());
+            if (sequence != null) {
+                fail(sequence, lost.message());
+            }
         }
+    }
+
+    /** The live sequence, or one that has ended and whose blocks a running step may touch. */
+    private Optional<Sequence> holder(long key) {
+        Sequence sequence = byKey.get(key);
+        return sequence != null
+                ? Optional.of(sequence)
+                : leaving.stream().filter(candidate -> candidate.key() == key).findFirst();
     }
 
     /**
@@ -327,6 +431,9 @@ public final class EngineLoop {
             return;
         }
         sequence.state(new RequestState.Finished(reason));
+        if (abandoned) {
+            return;
+        }
         if (exposed) {
             leaving.add(sequence);
         } else {
@@ -335,45 +442,51 @@ public final class EngineLoop {
     }
 
     private void finish(Sequence sequence, FinishReason reason, String text, String stopReason, long now) {
-        if (byKey.containsKey(sequence.key())) {
-            release(sequence, reason, now);
+        if (!end(sequence, reason)) {
+            return;
         }
-        forget(sequence);
         var usage = sequence.usage(now);
         // counted before the client is told: who was told may look at the counters
         listener.finished(sequence.request(), reason, usage);
-        sequence.request().sink().on(new TokenEvent.Finished(reason, text, stopReason, usage));
+        tellEnd(sequence.request(), new TokenEvent.Finished(reason, text, stopReason, usage));
     }
 
-    private void forget(Sequence sequence) {
-        byRequest.remove(sequence.request().id());
-        byKey.remove(sequence.key());
+    /** The request ends with an error; the others go on. */
+    private void fail(Sequence sequence, String message) {
+        if (end(sequence, FinishReason.ABORT)) {
+            listener.failed(sequence.request());
+            tellEnd(sequence.request(), new TokenEvent.Failed(message));
+        }
+    }
+
+    /** Forgets the request. False when it has ended before: each request hears of one end. */
+    private boolean end(Sequence sequence, FinishReason reason) {
+        if (!byRequest.remove(sequence.request().id(), sequence)) {
+            return false;
+        }
+        if (byKey.containsKey(sequence.key())) {
+            release(sequence, reason, clock.nanos());
+        }
         telling.forget(sequence);
+        return true;
     }
 
-    /** Ends every request, those still in the admission queue included: the executor is gone. */
+    /**
+     * Ends every request, those still in the admission queue included: the executor is gone. Whatever one client's
+     * callbacks do, the next client is told.
+     */
     void failAll(String message) {
+        abandoned = true;
         telling.tell();
         for (EngineCommand command = arrivals.poll(); command != null; command = arrivals.poll()) {
             if (command instanceof EngineCommand.Submit submit) {
-                arrivals.left();
-                submit.request().sink().on(new TokenEvent.Failed(message));
-                listener.failed(submit.request());
+                refuse(submit.request(), message);
             }
         }
-        for (Sequence sequence : List.copyOf(byKey.values())) {
-            if (sequence.scheduledAt(0)) {
-                arrivals.left();
-            }
-            leave(sequence, FinishReason.ABORT);
-            forget(sequence);
-            sequence.request().sink().on(new TokenEvent.Failed(message));
-            listener.failed(sequence.request());
-        }
-        leaving.forEach(state::remove);
+        List.copyOf(byRequest.values()).forEach(sequence -> fail(sequence, message));
         leaving.clear();
         underWay.clear();
-        state.abandonFlights();
+        state.abandon();
         stats = snapshot();
     }
 

@@ -2,31 +2,48 @@ package dev.tandem.engine.loop;
 
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.sample.Choice;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
 import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Queue;
 
 /**
  * What clients have not heard of yet: tokens that the engine has settled, in order. Telling decodes text, and text may end a request.
+ * So may a callback of the request that throws: then the request fails, and the other requests are told as ever.
  *
  * <p>Owned by: engine thread.
  */
 final class Telling {
+    private static final Logger LOG = System.getLogger(Telling.class.getName());
+
     private final EngineListener listener;
     private final Ending ending;
     private final Map<Long, Long> lastTokenNanos = new HashMap<>();
     private final Queue<Untold> untold = new ArrayDeque<>();
 
-    private record Untold(Sequence sequence, Choice choice, boolean end, boolean fromHost, long now) {}
+    /** @param mayStop whether its text may complete a stop string: not before the request's minimum of tokens */
+    private record Untold(Sequence sequence, Choice choice, boolean end, boolean mayStop, boolean fromHost, long now) {}
 
-    /** Ends a request whose last token has been told. */
+    /** Ends requests. */
     interface Ending {
+        /** Its last token has been told. */
         void finish(Sequence sequence, FinishReason reason, String text, String stopReason, long now);
+
+        /** One of its callbacks threw. */
+        void fail(Sequence sequence, String message);
+
+        /** Whether its client has been told of the end. */
+        boolean hasEnded(Sequence sequence);
     }
+
+    private record End(FinishReason reason, String text, String stopReason) {}
 
     Telling(EngineListener listener, Ending ending) {
         this.listener = listener;
@@ -38,11 +55,14 @@ final class Telling {
     }
 
     /**
+     * Takes the sequence's newest token.
+     *
      * @param end whether the token ends the request
      * @param now when it was sampled
      */
     void add(Sequence sequence, Choice choice, boolean end, boolean fromHost, long now) {
-        untold.add(new Untold(sequence, choice, end, fromHost, now));
+        boolean mayStop = sequence.outputLength() > sequence.request().sampling().minTokens();
+        untold.add(new Untold(sequence, choice, end, mayStop, fromHost, now));
     }
 
     void forget(Sequence sequence) {
@@ -52,13 +72,34 @@ final class Telling {
     /** Tells clients of the tokens that they have not heard of. */
     void tell() {
         for (Untold token = untold.poll(); token != null; token = untold.poll()) {
-            Sequence sequence = token.sequence();
-            measure(sequence, token.now());
-            String decoded = token.end() ? "" : sequence.request().decoder().append(token.choice().token());
-            String text = sequence.stopMatcher().append(decoded);
-            sequence.request().sink().on(new TokenEvent.Token(token.choice().token(), text, token.choice().logprobs(), token.fromHost()));
-            endIfDone(sequence, token.choice().token(), token.end(), token.now());
+            if (!ending.hasEnded(token.sequence())) {
+                tell(token);
+            }
         }
+    }
+
+    private void tell(Untold token) {
+        Sequence sequence = token.sequence();
+        Request request = sequence.request();
+        int id = token.choice().token();
+        measure(sequence, token.now());
+        Optional<End> end;
+        String callback = "text decoder";
+        try {
+            boolean hidden = token.end() && !request.sampling().includeStop();
+            String decoded = hidden ? "" : request.decoder().append(id);
+            callback = "stop string matcher";
+            String text = sequence.stopMatcher().append(decoded, token.mayStop());
+            callback = "event sink";
+            request.sink().on(new TokenEvent.Token(id, text, token.choice().logprobs(), token.fromHost()));
+            callback = "text decoder";
+            end = end(token);
+        } catch (RuntimeException | Error e) {
+            LOG.log(Level.WARNING, "the " + callback + " of request " + request.id() + " failed, which ends the request", e);
+            ending.fail(sequence, "the request's " + callback + " failed: " + e + "; only this request has ended");
+            return;
+        }
+        end.ifPresent(e -> ending.finish(sequence, e.reason(), e.text(), e.stopReason(), token.now()));
     }
 
     private void measure(Sequence sequence, long now) {
@@ -70,22 +111,29 @@ final class Telling {
         }
     }
 
-    private void endIfDone(Sequence sequence, int token, boolean end, long now) {
-        if (end) {
-            boolean asked = sequence.request().sampling().stopTokenIds().contains(token);
-            ending.finish(sequence, FinishReason.STOP, releaseRest(sequence), asked ? Integer.toString(token) : "", now);
-        } else if (!sequence.stopMatcher().matched().isEmpty()) {
-            ending.finish(sequence, FinishReason.STOP, "", sequence.stopMatcher().matched(), now);
-        } else if (sequence.known() >= sequence.limit()) {
-            String rest = releaseRest(sequence);
-            String matched = sequence.stopMatcher().matched();
-            ending.finish(sequence, matched.isEmpty() ? FinishReason.LENGTH : FinishReason.STOP, rest, matched, now);
+    /** What the token ends, which takes the rest of the text from the decoder. */
+    private static Optional<End> end(Untold token) {
+        Sequence sequence = token.sequence();
+        String matched = sequence.stopMatcher().matched();
+        if (token.end()) {
+            int id = token.choice().token();
+            boolean asked = sequence.request().sampling().stopTokenIds().contains(id);
+            return Optional.of(new End(FinishReason.STOP, releaseRest(sequence, token), asked ? Integer.toString(id) : ""));
         }
+        if (!matched.isEmpty()) {
+            return Optional.of(new End(FinishReason.STOP, "", matched));
+        }
+        if (sequence.known() < sequence.limit()) {
+            return Optional.empty();
+        }
+        String rest = releaseRest(sequence, token);
+        matched = sequence.stopMatcher().matched();
+        return Optional.of(new End(matched.isEmpty() ? FinishReason.LENGTH : FinishReason.STOP, rest, matched));
     }
 
     /** The decoder's rest may itself complete a stop string. */
-    private static String releaseRest(Sequence sequence) {
-        String rest = sequence.stopMatcher().append(sequence.request().decoder().finish());
+    private static String releaseRest(Sequence sequence, Untold last) {
+        String rest = sequence.stopMatcher().append(sequence.request().decoder().finish(), last.mayStop());
         return rest + sequence.stopMatcher().finish();
     }
 }

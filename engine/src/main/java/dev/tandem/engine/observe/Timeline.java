@@ -1,6 +1,7 @@
 package dev.tandem.engine.observe;
 
 import java.io.IOException;
+import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -34,11 +35,14 @@ public final class Timeline {
     public static final Timeline OFF = new Timeline(0);
 
     private final int capacity;
+    /** Slots of a lane: a power of two, of which one may be being written. */
+    private final int slots;
     private final List<Lane> lanes = new CopyOnWriteArrayList<>();
 
     /** @param capacity events a lane keeps; 0 for none */
     public Timeline(int capacity) {
-        this.capacity = capacity == 0 ? 0 : Integer.highestOneBit(2 * capacity - 1);
+        this.capacity = capacity;
+        this.slots = capacity == 0 ? 0 : Integer.highestOneBit(2 * capacity);
     }
 
     /** One row of the picture. */
@@ -50,11 +54,11 @@ public final class Timeline {
         private final long[] numbers;
         private volatile long count;
 
-        private Lane(String name, int capacity) {
+        private Lane(String name, int slots) {
             this.name = name;
-            this.mask = capacity - 1;
-            this.kinds = new Kind[capacity];
-            this.numbers = new long[3 * capacity];
+            this.mask = slots - 1;
+            this.kinds = new Kind[slots];
+            this.numbers = new long[3 * slots];
         }
 
         /** Both times in nanoseconds of the engine's clock. */
@@ -63,6 +67,7 @@ public final class Timeline {
                 return;
             }
             int at = (int) (count & mask);
+            VarHandle.storeStoreFence(); // whoever sees a part of this event sees that the one before was counted
             kinds[at] = kind;
             numbers[3 * at] = begin;
             numbers[3 * at + 1] = end;
@@ -72,7 +77,7 @@ public final class Timeline {
     }
 
     public Lane lane(String name) {
-        Lane lane = new Lane(name, capacity);
+        Lane lane = new Lane(name, slots);
         if (capacity > 0) {
             lanes.add(lane);
         }
@@ -106,8 +111,9 @@ public final class Timeline {
             long begin = lane.numbers[3 * at];
             long end = lane.numbers[3 * at + 1];
             long detail = lane.numbers[3 * at + 2];
-            if (lane.count - event > capacity) {
-                continue; // overwritten while it was read
+            VarHandle.loadLoadFence();
+            if (lane.count - event >= slots) {
+                continue; // the next event takes its slot, and may have begun to
             }
             out.append(String.format(
                     Locale.ROOT, ",%n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{%s}}",

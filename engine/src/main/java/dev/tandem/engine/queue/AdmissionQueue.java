@@ -70,6 +70,11 @@ public final class AdmissionQueue {
         return !commands.isEmpty();
     }
 
+    /** Messages that are there now; counts them one by one. */
+    public int commands() {
+        return commands.size();
+    }
+
     /** The next message, or null when there is none. Engine thread only. */
     public EngineCommand poll() {
         return commands.poll();

@@ -35,6 +35,8 @@ public final class Sequence {
     private boolean nextFromHost;
     private long placedNanos;
     private int lengthWhenPlaced;
+    /** Whether its prompt is computed where the KV is: its time there counts from its next token on. */
+    private boolean prefillsWherePlaced;
 
     /**
      * @param key unique number, ascending with arrival
@@ -128,6 +130,9 @@ public final class Sequence {
             awaitToken();
         }
         tokens[length - awaited--] = token;
+        if (prefillsWherePlaced) {
+            placedAt(nanos);
+        }
     }
 
     /** The step under way samples the next token: it counts, though nobody knows it. */
@@ -189,13 +194,15 @@ public final class Sequence {
     public void placedAt(long nanos) {
         placedNanos = nanos;
         lengthWhenPlaced = length;
+        prefillsWherePlaced = computed == 0;
     }
 
+    /** When its KV came to the place where it is, or, of a prompt that was computed there, its next token. */
     public long placedNanos() {
         return placedNanos;
     }
 
-    /** Tokens generated since the KV came to the place where it is. */
+    /** Tokens generated since {@link #placedNanos}. */
     public int tokensSincePlaced() {
         return length - lengthWhenPlaced;
     }

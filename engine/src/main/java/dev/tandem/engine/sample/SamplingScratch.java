@@ -8,9 +8,13 @@ import java.util.Arrays;
  * <p>Owned by: the thread that samples.
  */
 public final class SamplingScratch {
+    /** Weights are added up in units of 2^-32. */
+    private static final float UNITS = 4294967296f;
+    private static final int[] SHIFTS = {21, 10, 0};
+
     private float[] weights = new float[0];
     private float[] copy = new float[0];
-    private long[] keys = new long[0];
+    private final long[] totals = new long[1 << 11];
     private double logSumExp;
 
     float[] weights(int size) {
@@ -36,29 +40,57 @@ public final class SamplingScratch {
         logSumExp = value;
     }
 
+    /** Ascending keys are ascending values; -0 comes before +0. */
+    static int key(float value) {
+        int bits = Float.floatToRawIntBits(value);
+        return bits ^ ((bits >> 31) & Integer.MAX_VALUE);
+    }
+
+    /** The key of the {@code count}-th largest value. */
+    int topK(float[] values, int offset, int size, int count) {
+        return threshold(values, offset, size, null, count);
+    }
+
+    /** The key at which the mass of the weights over descending values reaches {@code mass}; the last of all where it does not. */
+    int topP(float[] values, int offset, int size, float[] weights, double mass) {
+        return threshold(values, offset, size, weights, mass * UNITS);
+    }
+
     /**
-     * Ids by descending weight, ties by ascending id; weights are not negative. Only those that can matter are
-     * sorted: with {@code most} > 0 the best {@code most}, else all of weight above 0.
+     * The key at which the running total over descending keys reaches {@code wanted}: radix selection by histograms of 11,
+     * 11 and 10 bits, as in the kernel. Sums are of integers, so that they do not depend on their order.
+     *
+     * @param weights counted in units of 2^-32; null counts each value as 1
      */
-    int[] sortedByWeight(float[] values, int size, int most) {
-        if (most > 0) {
-            return largest(values, 0, size, most);
-        }
-        if (keys.length < size) {
-            keys = new long[size];
-        }
-        int count = 0;
-        for (int i = 0; i < size; i++) {
-            if (values[i] > 0) {
-                keys[count++] = key(values[i], i);
+    private int threshold(float[] values, int offset, int size, float[] weights, double wanted) {
+        int prefix = 0;
+        double need = wanted;
+        for (int shift : SHIFTS) {
+            int bits = shift == 0 ? 10 : 11;
+            Arrays.fill(totals, 0);
+            for (int i = 0; i < size; i++) {
+                int key = key(values[offset + i]) ^ Integer.MIN_VALUE; // unsigned
+                if (shift + bits == 32 || key >>> shift + bits == prefix) {
+                    totals[key >>> shift & (1 << bits) - 1] += weights == null ? 1 : (long) (weights[i] * UNITS);
+                }
             }
+            double before = 0;
+            int chosen = 0;
+            double beforeChosen = 0;
+            for (int bin = (1 << bits) - 1; bin >= 0; bin--) {
+                if (totals[bin] > 0) {
+                    chosen = bin; // in the end the lowest that holds anything, where rounding leaves a rest
+                    beforeChosen = before;
+                    before += totals[bin];
+                    if (before >= need) {
+                        break;
+                    }
+                }
+            }
+            prefix = prefix << bits | chosen;
+            need -= beforeChosen;
         }
-        Arrays.sort(keys, 0, count);
-        int[] order = new int[count];
-        for (int i = 0; i < count; i++) {
-            order[i] = (int) keys[i];
-        }
-        return order;
+        return prefix ^ Integer.MIN_VALUE;
     }
 
     /** Ids of the {@code most} largest values, best first, ties by ascending id: a bounded heap of the best so far. */
@@ -86,9 +118,7 @@ public final class SamplingScratch {
 
     /** Ascending keys are descending values, then ascending ids. */
     private static long key(float value, int id) {
-        int bits = Float.floatToIntBits(value);
-        int ascending = bits ^ ((bits >> 31) & Integer.MAX_VALUE);
-        return ((long) ~ascending << 32) | id;
+        return ((long) ~key(value) << 32) | id;
     }
 
     private static void siftUp(long[] heap, int at) {

@@ -11,11 +11,18 @@ import java.util.SplittableRandom;
 /**
  * Chooses one sequence's next tokens. Holds what the choice depends on besides the logits: the random stream, the
  * tokens seen, the number produced. Order as in vLLM: log-probabilities of the raw logits; bias and penalties;
- * temperature; top-k, top-p, min-p; draw.
+ * temperature; min-p, top-k, then top-p of what top-k left; one draw.
+ *
+ * <p>A draw takes one random number per token and walks the kept tokens in ascending order of ids. Tokens as probable as
+ * the last one that top-k or top-p keeps are kept, too. The GPU's kernel (sample.cu) does the same, so a seeded answer
+ * depends neither on the device that samples nor on the log-probabilities that are reported.
  *
  * <p>Owned by: see the package; never two threads at once.
  */
 public final class TokenSampler {
+    /** Exponents below this give weight 0 in single precision: half of the smallest float is exp(-103.97). */
+    private static final float NO_WEIGHT = -104;
+
     private final SamplingParams params;
     private final SplittableRandom random;
     private final boolean penalised;
@@ -73,10 +80,14 @@ public final class TokenSampler {
         if (adjusted && (params.logprobs() >= 0 || adjustments.count() > most)) {
             return Optional.empty();
         }
-        double uniform = params.greedy() ? 0 : random.nextDouble();
         return Optional.of(new Draw(
-                params.greedy() ? 0 : params.temperature(), params.topK(), params.topP(), params.minP(), uniform, params.logprobs(), adjusted,
+                params.temperature(), params.topK(), params.topP(), params.minP(), uniform(), params.logprobs(), adjusted,
                 !penalised && produced >= params.minTokens()));
+    }
+
+    /** In [0, 1) and exact in single precision, which devices compute in; 1 would lie beyond every token. */
+    private float uniform() {
+        return params.greedy() ? 0 : (random.nextInt() >>> 8) * 0x1p-24f;
     }
 
     /** What is done to the next logits first; as they are now. */
@@ -105,7 +116,7 @@ public final class TokenSampler {
 
     /**
      * @param logits one row of at least {@code vocabulary} values from {@code offset}; overwritten
-     * @throws ExecutorException when the best logit is not a number
+     * @throws ExecutorException when a logit is NaN, or the best one is infinite: there is nothing to choose
      */
     public Choice choose(float[] logits, int offset, int vocabulary, SamplingScratch scratch) {
         Optional<TokenLogprobs> raw = params.logprobs() < 0
@@ -123,7 +134,11 @@ public final class TokenSampler {
                 (float) (original[token] - scratch.logSumExp()), r.topTokens(), r.topLogprobs())));
     }
 
-    /** The lowest id among the largest logits. */
+    /**
+     * The lowest id among the largest logits.
+     *
+     * @throws ExecutorException when a logit is NaN, or the largest is infinite
+     */
     static int argmax(float[] logits, int offset, int vocabulary) {
         int best = 0;
         float max = Float.NEGATIVE_INFINITY;
@@ -131,7 +146,7 @@ public final class TokenSampler {
         for (int i = 0; i < vocabulary; i++) {
             float value = logits[offset + i];
             broken |= value != value;
-            if (value > max) {
+            if (value >= max && Float.compare(value, max) > 0) { // -0 comes before +0, as in the kernel
                 max = value;
                 best = i;
             }
@@ -139,74 +154,58 @@ public final class TokenSampler {
         if (broken) {
             throw new ExecutorException("the model produced logits that are not numbers (NaN)");
         }
+        if (max == Float.POSITIVE_INFINITY) {
+            throw new ExecutorException("the model produced an infinite logit for token " + best);
+        }
+        if (max == Float.NEGATIVE_INFINITY) {
+            throw new ExecutorException("no token may be chosen: all " + vocabulary + " logits are -infinity");
+        }
         return best;
     }
 
     private int draw(float[] logits, int offset, int vocabulary, SamplingScratch scratch) {
-        int best = argmax(logits, offset, vocabulary);
-        float inverse = (float) (1 / params.temperature());
-        float max = logits[offset + best];
+        float max = logits[offset + argmax(logits, offset, vocabulary)];
+        float inverse = 1 / (float) params.temperature();
+        float minP = (float) params.minP();
         float[] weights = scratch.weights(vocabulary);
-        double total = 0;
         for (int i = 0; i < vocabulary; i++) {
-            float weight = (float) Math.exp((logits[offset + i] - max) * inverse);
-            weights[i] = weight;
-            total += weight;
+            float exponent = (logits[offset + i] - max) * inverse;
+            float weight = exponent < NO_WEIGHT ? 0 : (float) Math.exp(exponent);
+            weights[i] = weight < minP ? 0 : weight; // relative to the best token's, which is 1
         }
-        if (params.minP() > 0) {
-            total = dropBelow(weights, vocabulary, (float) params.minP());
+        if (params.topK() > 0 && params.topK() < vocabulary) {
+            keepFrom(scratch.topK(logits, offset, vocabulary, params.topK()), logits, offset, weights, vocabulary);
         }
-        boolean narrow = params.topK() > 0 && params.topK() < vocabulary || params.topP() < 1;
-        return narrow
-                ? drawFromBest(weights, vocabulary, total, scratch)
-                : drawFromAll(weights, vocabulary, total, best);
+        double total = sum(weights, vocabulary);
+        if ((float) params.topP() < 1) {
+            double wanted = total * (float) params.topP();
+            keepFrom(scratch.topP(logits, offset, vocabulary, weights, wanted), logits, offset, weights, vocabulary);
+            total = sum(weights, vocabulary);
+        }
+        double target = uniform() * total;
+        double before = 0;
+        int token = -1;
+        while (before <= target) { // ends: all weights together are the total, and the target is less
+            before += weights[++token];
+        }
+        return token;
     }
 
-    /** Weights are relative to the best token's, which is 1: min-p compares with them directly. */
-    private static double dropBelow(float[] weights, int vocabulary, float threshold) {
-        double total = 0;
+    /** Tokens below the key have no weight any more. */
+    private static void keepFrom(int key, float[] logits, int offset, float[] weights, int vocabulary) {
         for (int i = 0; i < vocabulary; i++) {
-            if (weights[i] < threshold) {
+            if (SamplingScratch.key(logits[offset + i]) < key) {
                 weights[i] = 0;
             }
-            total += weights[i];
         }
-        return total;
     }
 
-    private int drawFromAll(float[] weights, int vocabulary, double total, int fallback) {
-        double target = random.nextDouble() * total;
+    private static double sum(float[] weights, int vocabulary) {
+        double sum = 0;
         for (int i = 0; i < vocabulary; i++) {
-            target -= weights[i];
-            if (target < 0) {
-                return i;
-            }
+            sum += weights[i];
         }
-        return fallback;
-    }
-
-    private int drawFromBest(float[] weights, int vocabulary, double total, SamplingScratch scratch) {
-        int[] order = scratch.sortedByWeight(weights, vocabulary, params.topK());
-        int limit = params.topK() > 0 ? Math.min(params.topK(), order.length) : order.length;
-        double kept = 0;
-        for (int i = 0; i < limit; i++) {
-            kept += weights[order[i]];
-        }
-        // top-p is taken of what top-k left, as in vLLM
-        double wanted = params.topP() * (params.topK() > 0 ? kept : total);
-        int count = 0;
-        double mass = 0;
-        while (count < limit && (count == 0 || mass < wanted)) {
-            mass += weights[order[count++]];
-        }
-        double target = random.nextDouble() * mass;
-        for (int i = 0; i < count; i++) {
-            target -= weights[order[i]];
-            if (target < 0) {
-                return order[i];
-            }
-        }
-        return order[0];
+        return sum;
     }
 
     private TokenLogprobs rawLogprobs(float[] logits, int offset, int vocabulary, SamplingScratch scratch) {

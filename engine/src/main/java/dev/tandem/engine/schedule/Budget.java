@@ -1,5 +1,7 @@
 package dev.tandem.engine.schedule;
 
+import dev.tandem.engine.config.ConfigurationException;
+
 /**
  * What one step may hold.
  *
@@ -10,9 +12,9 @@ package dev.tandem.engine.schedule;
 public record Budget(int maxBatchTokens, int maxSequences, int maxChunkTokens) {
     public Budget {
         if (maxSequences < 1 || maxChunkTokens < 1 || maxBatchTokens < maxSequences) {
-            throw new IllegalArgumentException(
-                    "a budget of " + maxBatchTokens + " batch tokens, " + maxSequences + " sequences and " + maxChunkTokens
-                            + " chunk tokens: each must be positive and --max-num-batched-tokens at least --max-num-seqs");
+            throw new ConfigurationException(
+                    "--max-num-batched-tokens " + maxBatchTokens + ", --max-num-seqs " + maxSequences + " and --max-prefill-chunk "
+                            + maxChunkTokens + ": each must be at least 1, and --max-num-batched-tokens at least --max-num-seqs");
         }
     }
 }

@@ -3,6 +3,7 @@ package dev.tandem.engine.schedule;
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.queue.WaitingQueue;
+import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import java.util.ArrayList;
@@ -75,6 +76,11 @@ public final class SchedulerState {
         now = nanos;
     }
 
+    /** Steps that were planned so far. */
+    public long steps() {
+        return steps;
+    }
+
     public long nextStep() {
         return steps++;
     }
@@ -96,7 +102,7 @@ public final class SchedulerState {
         scheduled = count;
     }
 
-    /** Tokens that a sequence puts out: a mean of those that have ended, mostly of the last few dozen. */
+    /** Tokens that a sequence puts out: a mean of those that have ended by themselves, mostly of the last few dozen. */
     public double meanOutput() {
         return meanOutput;
     }
@@ -142,27 +148,29 @@ public final class SchedulerState {
     }
 
     /**
-     * A row cannot go on, in flight or in the step that computed it.
+     * The executor has let go of a row in flight because it cannot go on.
      *
      * @param stillInUse whether its blocks may yet be written
      * @return the sequence, or null when it had been cancelled
      */
     public Sequence lose(long key, boolean stillInUse) {
-        Sequence flying = inFlight.remove(key);
-        Sequence sequence = flying != null
-                ? flying
-                : host.stream().filter(candidate -> candidate.key() == key).findFirst().orElse(null);
+        Sequence sequence = inFlight.remove(key);
         if (sequence == null) {
-            throw new IllegalStateException("sequence " + key + " is neither in flight nor on the host");
+            throw new IllegalStateException("sequence " + key + " is not in flight");
         }
-        host.remove(sequence);
         park.remove(key);
         if (stillInUse) {
-            kv.quarantine(sequence);
+            quarantine(sequence);
         } else {
             kv.release(sequence);
         }
         return sequence.state() instanceof RequestState.Finished ? null : sequence;
+    }
+
+    /** The sequence's blocks may yet be written, so nobody is granted them again. It holds none from here on. */
+    public void quarantine(Sequence sequence) {
+        kv.quarantine(sequence);
+        sequence.restart();
     }
 
     /** Whether the sequence is between layers. */
@@ -195,9 +203,11 @@ public final class SchedulerState {
             return;
         }
         if (sequence.outputLength() > 0) {
+            ended++;
+        }
+        if (sequence.outputLength() > 0 && !isAborted(sequence)) {
             meanOutput += NEWEST * (sequence.outputLength() - meanOutput);
             outputs.ended(sequence.outputLength());
-            ended++;
         }
         waiting.remove(sequence);
         gpu.remove(sequence);
@@ -205,9 +215,17 @@ public final class SchedulerState {
         kv.release(sequence);
     }
 
-    /** The executor is gone: nothing is in flight any more. */
-    public void abandonFlights() {
-        inFlight.values().forEach(kv::release);
+    /** How long an aborted sequence was says nothing about how long others become. */
+    private static boolean isAborted(Sequence sequence) {
+        return sequence.state() instanceof RequestState.Finished(FinishReason reason) && reason == FinishReason.ABORT;
+    }
+
+    /** The executor is gone: no sequence is left, and all blocks are free that are not quarantined. */
+    public void abandon() {
+        live().forEach(kv::release);
+        List.copyOf(waiting.view()).forEach(waiting::remove);
+        gpu.clear();
+        host.clear();
         inFlight.clear();
         park.clear();
     }

@@ -53,6 +53,7 @@ public final class StepDraft {
     private long admittedTokens;
     private int slots;
     private Shape shape = Shape.GPU_ONLY;
+    private boolean notesRotation;
 
     public StepDraft(SchedulerState state, Budget budget) {
         this.state = state;
@@ -241,6 +242,15 @@ public final class StepDraft {
         evict(out, true);
         bringIn(in);
         add(0, in, 1, reader);
+    }
+
+    /** Notes that this draft was the occasion to rotate sequences between the tiers, whether any did or not. */
+    public void noteRotation() {
+        notesRotation = true;
+    }
+
+    public boolean notesRotation() {
+        return notesRotation;
     }
 
     /** Starts a waiting sequence; all of its known tokens get blocks where the reader expects them. */

@@ -25,6 +25,7 @@ record Apex(
     /** How much more the pipeline must promise before rows in flight land for it: meanwhile the CPU has less and less to do. */
     private static final double CLEARLY = 1.05;
 
+    /** The pipeline's tier rules are async overlap's, and are told once. */
     @Override
     public void completed(StepDraft draft, double achieved) {
         async.completed(draft, achieved);

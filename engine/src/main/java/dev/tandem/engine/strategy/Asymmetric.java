@@ -19,4 +19,9 @@ record Asymmetric(String name, Pipeline pipeline) implements Policy {
                 draft.load(1).cpuRows());
         return draft;
     }
+
+    @Override
+    public void completed(StepDraft draft, double achieved) {
+        pipeline.completed(draft);
+    }
 }

@@ -39,8 +39,7 @@ final class AsyncOverlap implements Policy {
     private final boolean cohort;
     private final InFlight limits;
     private final int ridingRows;
-    /** Seconds the GPU needs for the last draft without host rows, and for the mean step that was made of one. */
-    private double lastStep;
+    /** Seconds that the GPU needs for the mean step without its tokens in flight. */
     private double meanStep;
 
     /**
@@ -65,7 +64,6 @@ final class AsyncOverlap implements Policy {
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = gpuSide(state);
         admit(draft);
-        lastStep = predictor.gpuOnly(draft.load(0));
         int flying = state.inFlight().size() + draft.admissions().size();
         draft.shape(flying > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
         why.because(
@@ -80,36 +78,40 @@ final class AsyncOverlap implements Policy {
         StepDraft draft = gpuSide(state);
         draft.slots(bucket(evenly(state.inFlight().size())));
         draft.shape(Shape.ASYNC);
-        lastStep = predictor.gpuOnly(draft.load(0));
         return draft;
     }
 
     @Override
     public void completed(StepDraft draft, double achieved) {
-        meanStep += (meanStep == 0 ? 1 : NEWEST) * (lastStep - meanStep);
+        rules.completed(draft);
+        meanStep += (meanStep == 0 ? 1 : NEWEST) * (predictor.gpuOnly(draft.load(0)) - meanStep);
     }
 
     private StepDraft gpuSide(SchedulerState state) {
         StepDraft draft = new StepDraft(state, budget);
-        GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(s));
+        GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s));
         int hostRows = state.host().size() + state.inFlight().size();
         long hostTokens = hostTokens(state);
         if (!kept.evicted()) {
             rules.rotate(draft);
-            if (state.waiting().isEmpty() || !cpuKeepsUp(draft, hostRows, hostTokens)) {
+            if (state.waiting().isEmpty() || rules.missesTargets() || !cpuKeepsUp(draft, hostRows, hostTokens)) {
                 GpuTier.swapIn(draft);
             }
         }
         Prefills prefills = new Prefills(
                 chunked, true,
-                sequence -> rules.mayLiveOnHost(sequence) && cpuKeepsUp(draft, hostRows + 1, hostTokens + sequence.length()),
+                sequence -> rules.mayLiveOnHost(draft, sequence) && cpuKeepsUp(draft, hostRows + 1, hostTokens + sequence.length()),
                 ridingRows);
         // long steps would leave the CPU without work: each row in flight has one layer's for it in a step
-        int slots = state.inFlight().isEmpty() ? 0 : bucket(evenly(state.inFlight().size()));
-        int mostRows = prefills.mostRows(draft, kept.unfinished(), slots, landable(draft, hostRows, hostTokens));
+        int mostRows = prefills.mostRows(draft, kept.unfinished(), slots(state), landable(draft, hostRows, hostTokens));
         prefills.resume(draft, kept.unfinished(), mostRows);
         prefills.start(draft, draft.gpuSequences() + hostRows, 0, mostRows);
         return draft;
+    }
+
+    /** Slots of a layer for the tokens that are in flight now. */
+    int slots(SchedulerState state) {
+        return state.inFlight().isEmpty() ? 0 : bucket(evenly(state.inFlight().size()));
     }
 
     /**
@@ -166,7 +168,7 @@ final class AsyncOverlap implements Policy {
         return predictor.cost().layers() * predictor.cost().linear(1);
     }
 
-    /** Admits host rows to layer 0, those that deserve it most first. */
+    /** Admits host rows to layer 0, those that have waited longest first. */
     void admit(StepDraft draft) {
         SchedulerState state = draft.state();
         int flying = state.inFlight().size();
@@ -175,6 +177,7 @@ final class AsyncOverlap implements Policy {
             return;
         }
         List<Sequence> queue = HostTier.decodable(draft);
+        queue.sort(HostTier.WAITED_LONGEST);
         int wanted = cohort ? queue.size() : share(queue.size() + flying);
         int most = Math.min(Math.min(wanted, limits.slotsPerLayer()), limits.most() - flying);
         long tokens = 0;

@@ -7,8 +7,6 @@ import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.StepPredictor.Work;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
-import java.util.ArrayDeque;
-import java.util.Queue;
 
 /**
  * {@code apex}'s rules or async overlap alone, whichever was measured to do more. The rules weigh single steps; what a tier full of rows in
@@ -35,10 +33,8 @@ final class Contest implements Policy {
     private static final double CLEARLY = 1.02;
     /** A host that has so many times the rows that it had still fills. */
     private static final double FILLS = 1.03;
-    /** Drafts of which steps may be under way. */
-    private static final int UNDER_WAY = 4;
 
-    private enum Phase {
+    enum Phase {
         RESTING,
         MEASURING,
         SETTLING,
@@ -52,7 +48,7 @@ final class Contest implements Policy {
     private final Limits limits;
     private final Throughput incumbent;
     private final Throughput challenger;
-    private final Queue<Counted> drafts = new ArrayDeque<>();
+    private final PendingDrafts<Drafted> drafts = new PendingDrafts<>();
     private Phase phase = Phase.RESTING;
     private int left;
     private int pause;
@@ -61,7 +57,12 @@ final class Contest implements Policy {
     /** Until no row is in flight, after the rules' turn has come. */
     private boolean lands;
 
-    private record Counted(StepDraft draft, Work work, double aToken) {}
+    /**
+     * What is counted of a draft once its step has completed.
+     *
+     * @param nobodyFlew whether no token was in flight when it was drafted
+     */
+    private record Drafted(StepDraft draft, boolean offloads, boolean nobodyFlew, Work work, double aToken) {}
 
     /**
      * @param rules told of all steps; {@code overlap} and {@code landing} are the rules' own
@@ -81,30 +82,28 @@ final class Contest implements Policy {
 
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
-        lands &= !state.inFlight().isEmpty();
-        StepDraft draft = (lands ? landing : overlaps ? overlap : rules).draft(state, why);
-        if (draft.offloads()) {
-            if (drafts.size() == UNDER_WAY) {
-                drafts.remove();
-            }
-            drafts.add(new Counted(draft, predictor.work(draft), predictor.aToken(draft.load(0))));
-        }
+        boolean nobodyFlies = state.inFlight().isEmpty();
+        Policy turn = lands && !nobodyFlies ? landing : overlaps ? overlap : rules;
+        StepDraft draft = turn.draft(state, why);
+        boolean offloads = draft.offloads();
+        drafts.add(draft, new Drafted(
+                draft, offloads, nobodyFlies, offloads ? predictor.work(draft) : new Work(0, 0),
+                offloads ? predictor.aToken(draft.load(0)) : 0));
         return draft;
     }
 
     @Override
     public void completed(StepDraft draft, double achieved) {
         rules.completed(draft, achieved);
-        if (achieved > 0 && drafts.stream().anyMatch(counted -> counted.draft() == draft)) {
-            Counted step = drafts.remove();
-            while (step.draft() != draft) {
-                step = drafts.remove();
+        drafts.completed(draft).ifPresent(step -> {
+            lands &= !step.nobodyFlew();
+            if (step.offloads() && achieved > 0) {
+                count(step, achieved);
             }
-            count(step, achieved);
-        }
+        });
     }
 
-    private void count(Counted step, double achieved) {
+    private void count(Drafted step, double achieved) {
         switch (phase) {
             case MEASURING -> incumbent.add(step.work(), step.aToken(), achieved);
             case SETTLING, TRYING -> challenger.add(step.work(), step.aToken(), achieved);
@@ -147,6 +146,10 @@ final class Contest implements Policy {
         } else {
             challenger.clear();
         }
+    }
+
+    Phase phase() {
+        return phase;
     }
 
     private void change() {

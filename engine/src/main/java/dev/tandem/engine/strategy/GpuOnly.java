@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Policy;
@@ -20,7 +21,7 @@ import dev.tandem.engine.schedule.StepDraft;
 public record GpuOnly(Budget budget, Preemption preemption, int overtakes, int ridingRows) implements Policy {
     public GpuOnly {
         if (overtakes < 0) {
-            throw new IllegalArgumentException("--max-overtakes " + overtakes + " must be 0 or more");
+            throw new ConfigurationException("--max-overtakes " + overtakes + " must be 0 or more");
         }
     }
 

@@ -9,10 +9,8 @@ import dev.tandem.engine.strategy.Potential.Kind;
 import dev.tandem.engine.strategy.StepPredictor.Work;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
-import java.util.ArrayDeque;
 import java.util.List;
 import java.util.Optional;
-import java.util.Queue;
 
 /**
  * Never worse than GPU-only: offloading must prove its gain, predicted before each step and measured after. A gain
@@ -26,7 +24,8 @@ import java.util.Queue;
  * asks for it, once GPU-only has been measured over a window of such steps: offloading would do other steps, and what GPU-only would do
  * in their place is not what it does when left alone, nor in the burst with which a server starts. It goes on until it has clearly lost over a
  * window of steps against what GPU-only was measured to do, or by little over two, beyond what windows before had gained; it is then switched off, four
- * times as long with each clear loss. When the work has changed since that measurement, so that a token costs another price, GPU-only is measured again.
+ * times as long with each clear loss. First the host drains: its sequences go on there while prompts start on the GPU alone. A step in which the
+ * strategy does not use the host is GPU-only's own. When the work has changed since that measurement, so that a token costs another price, GPU-only is measured again.
  *
  * <p>Owned by: engine thread; {@link #isOffloading()} and {@link #losses()} may be read by any.
  */
@@ -60,13 +59,19 @@ public final class Guard implements Policy {
     private static final double MOST_CREDIT = 0.25;
     /** A window takes at most so many times as long as GPU-only's: steps full of prompts may take a second each. */
     private static final double LONGEST = 2;
+    private static final Work NO_WORK = new Work(0, 0);
 
     private final Policy strategy;
     private final Policy gpuOnly;
+    private final Policy drain;
+    /** Whether the strategy has no use for the host while the GPU has room for everybody. */
+    private final boolean gpuFirst;
     private final StepPredictor predictor;
     private final Limits limits;
     private volatile boolean offloading;
     private volatile int losses;
+    /** From the end of offloading until the host is empty. */
+    private boolean draining;
     private int votes;
     private long pausedFor;
     private int pause;
@@ -77,7 +82,6 @@ public final class Guard implements Policy {
     private final Throughput alone;
     private boolean growing;
     private final Filling filling;
-    private int hostRows;
     /** What offloading has gained so far, in windows of GPU-only, at most {@link #MOST_CREDIT}. */
     private double credit;
     /** Whether the last window judged was lost by little. */
@@ -87,25 +91,51 @@ public final class Guard implements Policy {
     private int burstSteps;
     private double meanGain;
     private long predictions;
-    /** Drafts of steps under way, and those that no step was made of. */
-    private final Queue<Counted> drafts = new ArrayDeque<>();
-    private double aToken;
+    private final PendingDrafts<Drafted> drafts = new PendingDrafts<>();
+
+    private enum Mode {
+        OPEN,
+        PAUSED,
+        DRAINING
+    }
 
     /**
-     * What a step made of a draft counts for.
+     * A draft, and what changes once a step that was made of it has completed.
      *
-     * @param where nowhere unless offloading is wanted
+     * @param where its throughput counts; nowhere unless offloading is wanted, or might be
      * @param aToken seconds of GPU-only for a token, as things were
+     * @param hostRows on the host when it was drafted
+     * @param offer present where the strategy would offload
      */
-    private record Counted(StepDraft draft, Optional<Throughput> where, Work work, double aToken, boolean growing) {}
+    private record Drafted(
+            StepDraft draft, Mode mode, Optional<Throughput> where, Work work, double aToken, int hostRows, boolean growing,
+            Optional<Offer> offer) {
+        boolean leavesHostEmpty() {
+            return hostRows == 0 && !draft.offloads();
+        }
+    }
+
+    /**
+     * What the strategy offers with a step.
+     *
+     * @param gain predicted, of this step over GPU-only's
+     * @param enough whether as much is expected as is wanted
+     * @param begins whether offloading begins with the step
+     * @param inBurst whether the step is one of the first burst
+     * @param burstEnds requests that will have ended when the burst has
+     */
+    private record Offer(double gain, boolean enough, boolean begins, boolean inBurst, long burstEnds) {}
 
     /**
      * @param kind of the strategy: what its steps may be
+     * @param drain follows the strategy when it is given up, until the host is empty
      * @param predictor for this executor, swaps included
      */
-    public Guard(Policy strategy, Strategy kind, Policy gpuOnly, StepPredictor predictor, Limits limits) {
+    public Guard(Policy strategy, Strategy kind, Policy gpuOnly, Policy drain, StepPredictor predictor, Limits limits) {
         this.strategy = strategy;
         this.gpuOnly = gpuOnly;
+        this.drain = drain;
+        this.gpuFirst = !kind.allHost();
         this.predictor = predictor;
         this.limits = limits;
         this.pause = limits.pause();
@@ -123,72 +153,107 @@ public final class Guard implements Policy {
 
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
-        Counted next = pausedFor > 0 ? paused(state, why) : offered(state, why);
-        drafts.add(next);
+        Drafted next = drafted(state, why);
+        drafts.add(next.draft(), next);
         return next.draft();
     }
 
-    private Counted offered(SchedulerState state, Decision why) {
+    private Drafted drafted(SchedulerState state, Decision why) {
+        if (draining && hostRows(state) > 0) {
+            return uncounted(drain.draft(state, why), Mode.DRAINING);
+        }
+        return pausedFor > 0 ? paused(state, why) : offered(state, why);
+    }
+
+    private static int hostRows(SchedulerState state) {
+        return state.host().size() + state.inFlight().size();
+    }
+
+    private Drafted offered(SchedulerState state, Decision why) {
+        StepDraft plain = gpuOnly.draft(state, why);
+        if (gpuFirst && hasRoomForAll(plain)) {
+            return uncounted(plain, Mode.OPEN);
+        }
         StepDraft offload = strategy.draft(state, why);
         if (!offload.offloads()) {
-            return uncounted(offload);
+            if (offloading && hostRows(state) > 0) {
+                return counted(offload, Mode.OPEN, window, predictor.aToken(offload.load(0)));
+            }
+            why.because("guard: the strategy leaves the host alone, so gpu-only");
+            return burstEnds < 0 || isInBurst(state, burstEnds) ? uncounted(plain, Mode.OPEN) : gpuOnlys(plain, Mode.OPEN);
         }
-        StepDraft plain = gpuOnly.draft(state, new Decision());
-        aToken = predictor.aToken(plain.load(0));
-        double offloadRate = rate(offload, why);
-        double plainRate = rate(plain, why);
         if (plain.load(0).rows() == 0) {
-            return uncounted(offload);
+            return uncounted(offload, Mode.OPEN);
         }
+        return decided(plain, offload, why);
+    }
+
+    /** The strategy would offload: that must gain enough for long enough, and is counted from then on. */
+    private Drafted decided(StepDraft plain, StepDraft offload, Decision why) {
+        SchedulerState state = plain.state();
+        double aToken = predictor.aToken(plain.load(0));
+        double offloadRate = rate(offload, aToken, why);
+        double gain = offloadRate / rate(plain, aToken, why) - 1;
         Potential.Outlook outlook = outlook(plain);
-        hostRows = state.host().size() + state.inFlight().size();
-        growing = hostRows < GROWN * outlook.rows();
-        double gain = meanGain(offloadRate, plainRate);
-        if (growing) {
-            gain = Math.max(gain, outlook.gain());
-            predictions = 0; // of a host that is filling they say little about one that is full
-        }
+        boolean grows = hostRows(state) < GROWN * outlook.rows();
+        double expected = grows ? Math.max(meanGainWith(gain), outlook.gain()) : meanGainWith(gain);
         double wanted = limits.margin() + limits.errorWeight() * predictor.cost().error();
-        vote(gain >= wanted);
-        if (!offloading) {
-            why.because("guard: gain %.1f %% of at least %.1f %%, so gpu-only", gain * 100, wanted * 100);
-            return isInBurst(state) ? uncounted(plain) : counted(plain, alone);
+        boolean enough = expected >= wanted;
+        boolean begins = !offloading && enough && votes + 1 >= limits.votes() && alone.isComplete();
+        boolean goes = offloading || begins;
+        long ends = burstEnds < 0 ? state.ended() + state.gpu().size() : burstEnds;
+        boolean inBurst = !goes && isInBurst(state, ends);
+        if (!goes) {
+            why.because("guard: gain %.1f %% of at least %.1f %%, so gpu-only", expected * 100, wanted * 100);
         }
-        return counted(offload, window);
+        StepDraft draft = goes ? offload : plain;
+        Optional<Throughput> where = inBurst ? Optional.empty() : Optional.of(goes ? window : alone);
+        Offer offer = new Offer(gain, enough, begins, inBurst, goes ? burstEnds : ends);
+        Work work = inBurst ? NO_WORK : predictor.work(draft);
+        return new Drafted(draft, Mode.OPEN, where, work, aToken, hostRows(state), grows, Optional.of(offer));
     }
 
-    /** At first all prompts are computed at once and nothing ends: what GPU-only does then is not what it does later. */
-    private boolean isInBurst(SchedulerState state) {
-        if (burstEnds < 0) {
-            burstEnds = state.ended() + state.gpu().size();
-        }
-        return state.ended() < burstEnds && ++burstSteps <= limits.burst() * limits.window();
+    /** Nobody waits, nobody is on the host, and nobody has to leave the GPU. */
+    private static boolean hasRoomForAll(StepDraft plain) {
+        SchedulerState state = plain.state();
+        return state.waiting().isEmpty() && hostRows(state) == 0 && plain.drops().isEmpty() && plain.outs().isEmpty();
     }
 
-    private Counted paused(SchedulerState state, Decision why) {
-        pausedFor--;
+    /**
+     * At first all prompts are computed at once and nothing ends: what GPU-only does then is not what it does later.
+     *
+     * @param ends requests that will have ended when the burst has
+     */
+    private boolean isInBurst(SchedulerState state, long ends) {
+        return state.ended() < ends && burstSteps < limits.burst() * limits.window();
+    }
+
+    private Drafted paused(SchedulerState state, Decision why) {
         StepDraft plain = gpuOnly.draft(state, new Decision());
         why.because("guard: offloading lost, so gpu-only for %d more steps", pausedFor);
-        if (state.waiting().isEmpty() && state.host().isEmpty()) {
-            return uncounted(plain);
+        return gpuOnlys(plain, Mode.PAUSED);
+    }
+
+    /** GPU-only's own step, which counts while requests are short of KV. */
+    private Drafted gpuOnlys(StepDraft plain, Mode mode) {
+        if (plain.state().waiting().isEmpty() && plain.state().host().isEmpty()) {
+            return uncounted(plain, mode);
         }
-        aToken = predictor.aToken(plain.load(0));
-        return counted(plain, alone);
+        return counted(plain, mode, alone, predictor.aToken(plain.load(0)));
     }
 
-    private static Counted uncounted(StepDraft draft) {
-        return new Counted(draft, Optional.empty(), new Work(0, 0), 0, false);
+    private Drafted uncounted(StepDraft draft, Mode mode) {
+        return new Drafted(draft, mode, Optional.empty(), NO_WORK, 0, hostRows(draft.state()), growing, Optional.empty());
     }
 
-    private Counted counted(StepDraft draft, Throughput where) {
-        return new Counted(draft, Optional.of(where), predictor.work(draft), aToken, growing);
+    private Drafted counted(StepDraft draft, Mode mode, Throughput where, double aToken) {
+        return new Drafted(
+                draft, mode, Optional.of(where), predictor.work(draft), aToken, hostRows(draft.state()), growing, Optional.empty());
     }
 
     /** Steps differ: some land prompts, some do not. */
-    private double meanGain(double offloadRate, double plainRate) {
-        double gain = offloadRate / plainRate - 1;
-        meanGain += (gain - meanGain) / Math.min(++predictions, limits.window());
-        return meanGain;
+    private double meanGainWith(double gain) {
+        return meanGain + (gain - meanGain) / Math.min(predictions + 1, limits.window());
     }
 
     private Potential.Outlook outlook(StepDraft plain) {
@@ -200,7 +265,7 @@ public final class Guard implements Policy {
         return best;
     }
 
-    private double rate(StepDraft draft, Decision why) {
+    private double rate(StepDraft draft, double aToken, Decision why) {
         double seconds = predictor.of(draft);
         double worth = predictor.work(draft).worth(aToken);
         int rows = draft.totalRows();
@@ -209,12 +274,36 @@ public final class Guard implements Policy {
         return seconds > 0 ? worth / seconds : 0;
     }
 
+    @Override
+    public void completed(StepDraft draft, double achieved) {
+        strategy.completed(draft, achieved);
+        drain.completed(draft, achieved);
+        drafts.completed(draft).ifPresent(step -> completed(step, achieved));
+    }
+
+    private void completed(Drafted step, double achieved) {
+        if (step.mode() == Mode.PAUSED && pausedFor > 0) {
+            pausedFor--;
+        }
+        draining &= !step.leavesHostEmpty();
+        step.offer().ifPresent(offer -> learn(offer, step.growing()));
+        if (achieved > 0) {
+            step.where().ifPresent(where -> count(where, step, achieved));
+        }
+    }
+
     /** Offloading begins by prediction; only what was measured ends it. */
-    private void vote(boolean gains) {
-        votes = offloading || !gains ? 0 : votes + 1;
-        if (votes >= limits.votes() && alone.isComplete()) {
+    private void learn(Offer offer, boolean grows) {
+        meanGain = meanGainWith(offer.gain());
+        predictions = grows ? 0 : predictions + 1; // of a host that is filling they say little about one that is full
+        growing = grows;
+        burstEnds = burstEnds < 0 ? offer.burstEnds() : burstEnds;
+        burstSteps += offer.inBurst() ? 1 : 0;
+        votes = offloading || !offer.enough() ? 0 : votes + 1;
+        if (offer.begins() && !offloading) {
             votes = 0;
             offloading = true;
+            draining = false;
             doubtful = false;
             credit = 0;
             filling.begin(LONGEST * alone.horizonSeconds());
@@ -222,25 +311,12 @@ public final class Guard implements Policy {
         }
     }
 
-    @Override
-    public void completed(StepDraft draft, double achieved) {
-        strategy.completed(draft, achieved);
-        Counted step = drafts.remove();
-        while (step.draft() != draft) {
-            step = drafts.remove();
-        }
-        Counted done = step;
-        if (achieved > 0) {
-            done.where().ifPresent(where -> count(where, done, achieved));
-        }
-    }
-
-    private void count(Throughput where, Counted step, double achieved) {
+    private void count(Throughput where, Drafted step, double achieved) {
         if (where == window && !offloading) {
             return; // drafted before a window was lost
         }
         if (where == window && step.growing() && filling.lasts()) {
-            boolean ended = filling.add(step.work(), step.aToken(), achieved, hostRows);
+            boolean ended = filling.add(step.work(), step.aToken(), achieved, step.hostRows());
             if (ended && filling.window().isHopelessBeside(alone)) {
                 lose(filling.window().share(alone));
             }
@@ -256,7 +332,7 @@ public final class Guard implements Policy {
     private void judge() {
         double price = alone.price();
         if (Math.max(window.price() / price, price / window.price()) > COMPARABLE) {
-            offloading = false;
+            stop();
             alone.clear();
             LOG.log(Level.INFO, "a token costs {0} ms instead of {1} now: GPU-only is measured again", 1e3 * window.price(), 1e3 * price);
             return;
@@ -279,14 +355,19 @@ public final class Guard implements Policy {
     private void lose(double share) {
         rest(share < NEARLY ? LONGER : 1);
         losses++;
-        offloading = false;
-        votes = 0;
+        stop();
         LOG.log(
                 Level.WARNING,
                 "offloading did in a second, over {0} steps, what GPU-only does in {1} s: GPU-only for {2} steps",
                 limits.window(),
                 share,
                 pausedFor);
+    }
+
+    private void stop() {
+        offloading = false;
+        draining = true;
+        votes = 0;
     }
 
     private void rest(int longer) {

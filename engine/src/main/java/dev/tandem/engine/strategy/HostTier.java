@@ -7,11 +7,19 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.schedule.StepDraft.Row;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.Iterator;
 import java.util.List;
 
 /** Steps on the host's side that the policies share. */
 final class HostTier {
+    /**
+     * In order of arrival those that came last would have no token for as long as the others live; so the CPU's share of a step goes to
+     * those that have waited longest for one.
+     */
+    static final Comparator<Sequence> WAITED_LONGEST =
+            Comparator.comparingInt((Sequence sequence) -> sequence.request().priority()).thenComparingLong(Sequence::lastTokenNanos);
+
     private HostTier() {}
 
     /** Room for a new sequence's tokens, a block for each host row to grow by, and for what all will hold at most as far as can be foreseen. */

@@ -21,6 +21,14 @@ final class Lingering implements Policy {
     private final Policy neo;
     /** Steps in which the rules wanted async overlap, since they last had a pipeline. */
     private int refused = PATIENCE;
+    /** How {@link #refused} changes once a draft's step has completed. */
+    private final PendingDrafts<Choice> drafts = new PendingDrafts<>();
+
+    private enum Choice {
+        PIPELINE,
+        REFUSED,
+        OTHER
+    }
 
     Lingering(Policy rules, Policy neo) {
         this.rules = rules;
@@ -30,20 +38,23 @@ final class Lingering implements Policy {
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = rules.draft(state, why);
-        if (draft.shape() == Shape.PIPELINE) {
-            refused = 0;
-        }
         if (draft.shape() != Shape.ASYNC || refused >= PATIENCE || !state.inFlight().isEmpty()) {
+            drafts.add(draft, draft.shape() == Shape.PIPELINE ? Choice.PIPELINE : Choice.OTHER);
             return draft;
         }
-        refused++;
         StepDraft stays = neo.draft(state, why);
-        why.because("apex: the pipeline is left after %d steps, of which this is number %d; %s", PATIENCE, refused, why.reason());
+        why.because("apex: the pipeline is left after %d steps, of which this is number %d; %s", PATIENCE, refused + 1, why.reason());
+        drafts.add(stays, Choice.REFUSED);
         return stays;
     }
 
     @Override
     public void completed(StepDraft draft, double achieved) {
         rules.completed(draft, achieved);
+        drafts.completed(draft).ifPresent(choice -> refused = switch (choice) {
+            case PIPELINE -> 0;
+            case REFUSED -> refused + 1;
+            case OTHER -> refused;
+        });
     }
 }

@@ -42,4 +42,9 @@ record Neo(Pipeline pipeline, StepPredictor predictor) implements Policy {
         }
         return draft;
     }
+
+    @Override
+    public void completed(StepDraft draft, double achieved) {
+        pipeline.completed(draft);
+    }
 }

@@ -10,7 +10,6 @@ import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.schedule.StepDraft.Row;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.Comparator;
 import java.util.List;
 
 /**
@@ -30,15 +29,12 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
      * full of prompts.
      */
     private static final int HOST_SHARE = 8;
-    /**
-     * In order of arrival those that came last would have no token for as long as the others live; so the CPU's share of a step goes to
-     * those who have waited longest for one. FastDecode+ keeps the order of arrival.
-     */
-    private static final Comparator<Sequence> WAITED_LONGEST =
-            Comparator.comparingInt((Sequence sequence) -> sequence.request().priority()).thenComparingLong(Sequence::lastTokenNanos);
-
     StepDraft draft(SchedulerState state) {
         return draft(state, List.of());
+    }
+
+    void completed(StepDraft draft) {
+        rules.completed(draft);
     }
 
     /** As if all rows in flight had landed: to be weighed, not to be carried out. */
@@ -51,8 +47,8 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
         StepDraft draft = gpuKv ? gpuSide(state, state.host().size() + more.size()) : AllHost.prefills(state, budget, chunked);
         List<Sequence> queue = HostTier.decodable(draft);
         queue.addAll(more);
-        if (gpuKv) {
-            queue.sort(WAITED_LONGEST);
+        if (gpuKv) { // FastDecode+ keeps the order of arrival
+            queue.sort(HostTier.WAITED_LONGEST);
         }
         List<Sequence> left = cpuDecodes(draft, queue);
         reducePrefills(draft);
@@ -71,12 +67,12 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
      */
     private StepDraft gpuSide(SchedulerState state, int hostRows) {
         StepDraft draft = new StepDraft(state, budget);
-        GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(s));
+        GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s));
         if (!kept.evicted()) {
             rules.rotate(draft);
             GpuTier.swapIn(draft);
         }
-        Prefills prefills = new Prefills(chunked, true, rules::mayLiveOnHost);
+        Prefills prefills = new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(draft, sequence));
         int all = budget.maxBatchTokens();
         int mostRows = chunked ? all - Math.min(hostRows, all / HOST_SHARE) : all;
         prefills.resume(draft, kept.unfinished(), mostRows);

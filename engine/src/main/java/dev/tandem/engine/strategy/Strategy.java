@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.schedule.Budget;
@@ -36,12 +37,12 @@ public enum Strategy {
         return allHost;
     }
 
-    /** @throws IllegalArgumentException that lists the strategies */
+    /** @throws ConfigurationException that lists the strategies */
     public static Strategy of(String flag) {
         return Arrays.stream(values())
                 .filter(strategy -> strategy.flag.equals(flag))
                 .findFirst()
-                .orElseThrow(() -> new IllegalArgumentException("--strategy " + flag + " is not known; known are "
+                .orElseThrow(() -> new ConfigurationException("--strategy " + flag + " is not known; known are "
                         + Arrays.stream(values()).map(Strategy::flag).collect(Collectors.joining(", "))));
     }
 
@@ -88,7 +89,7 @@ public enum Strategy {
 
         public Options {
             if (!(apexLeastCpuRatio >= 0)) {
-                throw new IllegalArgumentException(
+                throw new ConfigurationException(
                         "--apex-least-cpu-ratio " + apexLeastCpuRatio + " must be 0 or more");
             }
         }
@@ -97,23 +98,28 @@ public enum Strategy {
     /**
      * Checks that every sequence up to {@code contextTokens} fits where the strategy wants it.
      *
-     * @throws IllegalArgumentException that names the pool and the remedy
+     * @throws ConfigurationException that names the pool and the remedy
      */
     public void check(ExecutorLimits limits, int contextTokens) {
         int needed = (contextTokens + limits.hostBlockTokens() - 1) / limits.hostBlockTokens();
         if (allHost && needed > limits.hostBlocks()) {
-            throw new IllegalArgumentException("--strategy " + flag + " keeps all KV on the host: a sequence of " + contextTokens
+            throw new ConfigurationException("--strategy " + flag + " keeps all KV on the host: a sequence of " + contextTokens
                     + " tokens needs " + needed + " blocks there and the host pool has " + limits.hostBlocks()
                     + "; raise --host-kv or lower --max-model-len");
         }
         if (this != GPU_ONLY && limits.hostBlocks() == 0) {
-            throw new IllegalArgumentException(
+            throw new ConfigurationException(
                     "--strategy " + flag + " needs host KV and the host pool has no block; raise --host-kv");
         }
     }
 
     /** @param cost of this machine; may be null where the strategy does not predict */
     public Policy policy(Options options, CostModel cost) {
+        return policy(options, cost, Contest.Limits.DEFAULT);
+    }
+
+    /** @param contest when apex's rules and async overlap are measured against each other */
+    Policy policy(Options options, CostModel cost, Contest.Limits contest) {
         Budget budget = options.budget();
         GpuOnly gpuOnly = new GpuOnly(budget, options.preemption());
         return switch (this) {
@@ -124,12 +130,19 @@ public enum Strategy {
             case ASYMMETRIC -> new Asymmetric(flag, pipeline(options, cost, true));
             case ASYNC_OVERLAP -> async(options, cost, false);
             case NEO -> neo(options, cost);
-            case APEX -> apex(options, cost, gpuOnly);
+            case APEX -> apex(options, cost, gpuOnly, contest);
         };
     }
 
+    /** What follows a strategy that is given up, until the host is empty. */
+    public static Policy drain(Options options, CostModel cost) {
+        AsyncOverlap overlap = new AsyncOverlap(
+                options.budget(), paper(cost), TierRules.neutral(), true, false, options.inFlight(), options.ridingRows());
+        return new HostDrain(options.budget(), overlap, options.overtakes(), options.ridingRows());
+    }
+
     /** As in the paper where its host rows move together; else its rules must prove themselves against async overlap alone. */
-    private static Policy apex(Options options, CostModel cost, GpuOnly gpuOnly) {
+    private static Policy apex(Options options, CostModel cost, GpuOnly gpuOnly, Contest.Limits contest) {
         AsyncOverlap async = async(options, cost, options.apexCohort());
         Policy rules = new Apex(
                 options.budget(), paper(cost), pipeline(options, cost, true), async, gpuOnly, options.apexLeastCpuRatio(),
@@ -138,7 +151,7 @@ public enum Strategy {
             return rules;
         }
         Policy lingering = new Lingering(rules, neo(options, cost));
-        return new Contest(lingering, async, async::landing, paper(cost), Contest.Limits.DEFAULT);
+        return new Contest(lingering, async, async::landing, paper(cost), contest);
     }
 
     private static Neo neo(Options options, CostModel cost) {

@@ -1,5 +1,6 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.kv.Place;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.request.LatencyTargets;
@@ -7,6 +8,7 @@ import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 import java.util.Collection;
+import java.util.List;
 
 /**
  * Who may be on the slow tier, and for how long: latency targets keep requests off the host, and requests rotate
@@ -16,17 +18,25 @@ import java.util.Collection;
  * <p>Owned by: engine thread.
  */
 public final class TierRules {
-    /** Time per token is averaged over the tiers once in so many steps. */
+    /** Steps between two looks at the host's time per token, and between two attempts at a rotation: either scans a tier. */
     private static final int REFRESH = 32;
     /** Tokens from which a sequence's own time per token means something. */
     private static final int SOME = 4;
+    /**
+     * Steps without a host token after which what was measured is no longer believed: some minutes. A probe holds one sequence on the
+     * host for a few tokens, some hundred steps; were it much more frequent, that would show in throughput.
+     */
+    private static final int PROBE_AFTER = 16_384;
 
     private final LatencyTargets server;
     private final int rotateAfter;
     private final double mostSlowdown;
-    private double gpuPerToken;
+    private final int refresh;
     private double hostPerToken;
-    private int untilRefresh;
+    private boolean missesTargets;
+    private int sinceMeasured;
+    private int untilLook;
+    private int sinceRotation;
 
     /**
      * @param server targets of requests that bring none
@@ -34,13 +44,20 @@ public final class TierRules {
      * @param mostSlowdown times the GPU's time per token beyond which a host sequence is due at once; 0 never
      */
     public TierRules(LatencyTargets server, int rotateAfter, double mostSlowdown) {
+        this(server, rotateAfter, mostSlowdown, REFRESH);
+    }
+
+    /** @param refresh steps between two looks, and between two rotations */
+    TierRules(LatencyTargets server, int rotateAfter, double mostSlowdown, int refresh) {
         if (rotateAfter < 0 || !(mostSlowdown >= 0)) {
-            throw new IllegalArgumentException("--rotate-after " + rotateAfter + " and --max-host-slowdown " + mostSlowdown
+            throw new ConfigurationException("--rotate-after " + rotateAfter + " and --max-host-slowdown " + mostSlowdown
                     + " must not be negative; 0 turns them off");
         }
         this.server = server;
         this.rotateAfter = rotateAfter;
         this.mostSlowdown = mostSlowdown;
+        this.refresh = refresh;
+        this.sinceRotation = refresh;
     }
 
     /** As in the papers. */
@@ -48,10 +65,29 @@ public final class TierRules {
         return new TierRules(LatencyTargets.NONE, 0, 0);
     }
 
-    /** Whether the host is as fast as the sequence wants; nobody knows before the first host row. */
-    boolean mayLiveOnHost(Sequence sequence) {
-        long target = sequence.request().targets().or(server).perTokenNanos();
-        return target == 0 || hostPerToken <= target;
+    /**
+     * Whether the host is as fast as the sequence wants. While that is unknown, or was measured long ago, the host takes one sequence
+     * with a target, by which it is measured.
+     */
+    boolean mayLiveOnHost(StepDraft draft, Sequence sequence) {
+        long target = target(sequence);
+        return target == 0 || hostPerToken > 0 && hostPerToken <= target || probes(draft);
+    }
+
+    private long target(Sequence sequence) {
+        return sequence.request().targets().or(server).perTokenNanos();
+    }
+
+    private boolean probes(StepDraft draft) {
+        SchedulerState state = draft.state();
+        return (hostPerToken == 0 || sinceMeasured >= PROBE_AFTER)
+                && state.host().isEmpty() && state.inFlight().isEmpty()
+                && draft.outs().isEmpty() && draft.load(0).landingTokens() == 0;
+    }
+
+    /** Whether a sequence on the host gets its tokens later than it wants, as of the last look. */
+    boolean missesTargets() {
+        return missesTargets;
     }
 
     /** Whether more than half of the time to its first token is gone. */
@@ -62,15 +98,13 @@ public final class TierRules {
 
     /** Lets one host sequence that is due change places with the GPU sequence that was there longest. */
     void rotate(StepDraft draft) {
-        if (untilRefresh-- > 0) {
+        if (sinceRotation < refresh) {
             return;
         }
-        untilRefresh = REFRESH;
+        draft.noteRotation();
         SchedulerState state = draft.state();
-        gpuPerToken = mean(state.gpu(), state.now(), gpuPerToken);
-        hostPerToken = mean(state.host(), state.now(), hostPerToken);
         Sequence due = mostDue(state);
-        Sequence host = due == null ? null : longestOnGpu(state);
+        Sequence host = due == null ? null : longestOnGpu(draft);
         if (host == null || !fits(draft, due, host)) {
             return;
         }
@@ -81,21 +115,48 @@ public final class TierRules {
         draft.replace(index, host, due, KvReader.GPU_FROM_GPU);
     }
 
-    private static double mean(Collection<Sequence> sequences, long now, double otherwise) {
+    /** Counts a step that was made of a draft, whoever made the draft. */
+    void completed(StepDraft draft) {
+        sinceRotation = draft.notesRotation() ? 0 : sinceRotation + 1;
+        if (untilLook-- == 0) {
+            untilLook = refresh - 1;
+            look(draft.state());
+        }
+    }
+
+    /** Tokens that are on their way count with the time that they have taken so far. */
+    private void look(SchedulerState state) {
+        double perToken = mean(List.of(state.host(), state.inFlight()), state.now());
+        sinceMeasured = perToken > 0 ? 0 : Math.min(PROBE_AFTER, sinceMeasured + refresh);
+        hostPerToken = perToken > 0 ? perToken : hostPerToken;
+        missesTargets = false;
+        for (Sequence sequence : state.host()) {
+            missesTargets |= target(sequence) > 0 && hostPerToken > target(sequence);
+        }
+        for (Sequence sequence : state.inFlight()) {
+            missesTargets |= target(sequence) > 0 && hostPerToken > target(sequence);
+        }
+    }
+
+    /** Nanoseconds per token that sequences have got since they are where they are; 0 as long as all have few. */
+    private static double mean(List<Collection<Sequence>> tiers, long now) {
         double nanos = 0;
         long tokens = 0;
-        for (Sequence sequence : sequences) {
-            if (sequence.tokensSincePlaced() >= SOME) {
-                nanos += now - sequence.placedNanos();
-                tokens += sequence.tokensSincePlaced();
+        for (Collection<Sequence> tier : tiers) {
+            for (Sequence sequence : tier) {
+                if (sequence.tokensSincePlaced() >= SOME) {
+                    nanos += now - sequence.placedNanos();
+                    tokens += sequence.tokensSincePlaced();
+                }
             }
         }
-        return tokens == 0 ? otherwise : nanos / tokens;
+        return tokens == 0 ? 0 : nanos / tokens;
     }
 
     private Sequence mostDue(SchedulerState state) {
         Sequence most = null;
         double longest = 0;
+        double gpuPerToken = mostSlowdown > 0 ? mean(List.of(state.gpu()), state.now()) : 0;
         for (Sequence sequence : state.host()) {
             if (sequence.remaining() > 1) {
                 continue;
@@ -103,7 +164,7 @@ public final class TierRules {
             double waited = state.now() - sequence.placedNanos();
             int tokens = sequence.tokensSincePlaced();
             boolean tokensUp = rotateAfter > 0 && tokens >= rotateAfter;
-            boolean tooSlow = mostSlowdown > 0 && gpuPerToken > 0 && waited > mostSlowdown * gpuPerToken * Math.max(tokens, SOME);
+            boolean tooSlow = gpuPerToken > 0 && waited > mostSlowdown * gpuPerToken * Math.max(tokens, SOME);
             if ((tokensUp || tooSlow) && waited > longest) {
                 longest = waited;
                 most = sequence;
@@ -112,10 +173,10 @@ public final class TierRules {
         return most;
     }
 
-    private Sequence longestOnGpu(SchedulerState state) {
+    private Sequence longestOnGpu(StepDraft draft) {
         Sequence most = null;
-        for (Sequence sequence : state.gpu()) {
-            boolean candidate = sequence.remaining() == 1 && sequence.tokensSincePlaced() >= SOME && mayLiveOnHost(sequence);
+        for (Sequence sequence : draft.state().gpu()) {
+            boolean candidate = sequence.remaining() == 1 && sequence.tokensSincePlaced() >= SOME && mayLiveOnHost(draft, sequence);
             if (candidate && (most == null || sequence.tokensSincePlaced() > most.tokensSincePlaced())) {
                 most = sequence;
             }

@@ -57,7 +57,7 @@ class CanaryTest {
         Request own = again.getFirst();
         assertThat(own.prompt()).containsExactly(5, 6, 7, 11);
         assertThat(own.sampling().logitBias()).isEqualTo(Map.of(12, 100f));
-        assertThat(own.sampling().maxTokens()).isEqualTo(1);
+        assertThat(own.sampling().maxTokens()).hasValue(1);
         own.sink().on(token(12, -1.25, false));
         assertThat(differences).singleElement().satisfies(difference -> assertThat(difference).isCloseTo(0.25, within(1e-6)));
     }

@@ -6,6 +6,7 @@ import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
@@ -19,6 +20,7 @@ import org.junit.jupiter.api.Test;
 class GuardTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
     private static final Guard.Limits LIMITS = new Guard.Limits(0.2, 1, 3, 4, 5, 30, 2, 0);
+    private static final GpuOnly GPU_ONLY = new GpuOnly(BUDGET, Preemption.SWAP);
     /** Steps in which GPU-only is measured before anything else. */
     private static final int FIRST = LIMITS.window();
 
@@ -34,6 +36,16 @@ class GuardTest {
         guard = guard(true);
     }
 
+    /** A step with an empty host, by which draining ends, then {@code steps} less one with the two host sequences. */
+    private List<Shape> afterDraining(int steps) {
+        List.copyOf(scene.state.host()).forEach(scene.state::remove);
+        List<Shape> shapes = run(1, 1);
+        scene.host(20);
+        scene.host(20);
+        shapes.addAll(run(steps - 1, 1));
+        return shapes;
+    }
+
     private Guard guard(boolean overlaps) {
         return guard(overlaps, LIMITS);
     }
@@ -43,7 +55,8 @@ class GuardTest {
         return new Guard(
                 Strategy.ASYNC_OVERLAP.policy(options, cost),
                 Strategy.ASYNC_OVERLAP,
-                new GpuOnly(BUDGET, Preemption.SWAP),
+                GPU_ONLY,
+                GPU_ONLY,
                 new StepPredictor(cost, overlaps, 0),
                 limits);
     }
@@ -79,7 +92,7 @@ class GuardTest {
     @Test
     void thenItBeginsAfterSomeVotes() {
         run(FIRST + 4, 3);
-        assertThat(run(5, 1)).as("a pause").containsOnly(Shape.GPU_ONLY);
+        assertThat(afterDraining(5)).as("a pause").containsOnly(Shape.GPU_ONLY);
         assertThat(run(4, 1)).containsExactly(Shape.GPU_ONLY, Shape.GPU_ONLY, Shape.ASYNC, Shape.ASYNC);
     }
 
@@ -101,7 +114,7 @@ class GuardTest {
         // tokens are several times as dear, and offloading ten times as slow: no loss that counts, for who knows what GPU-only does now
         run(2, 10);
         assertThat(guard.isOffloading()).isFalse();
-        assertThat(run(FIRST, 1)).containsOnly(Shape.GPU_ONLY);
+        assertThat(afterDraining(1 + FIRST)).containsOnly(Shape.GPU_ONLY);
         assertThat(run(2, 1)).as("without a pause").containsOnly(Shape.ASYNC);
     }
 
@@ -121,7 +134,6 @@ class GuardTest {
         Guard filling = guard(true);
         run(filling, empty, FIRST, 1);
         StepDraft draft = filling.draft(empty.state, new Decision());
-        assertThat(filling.isOffloading()).isTrue();
         assertThat(draft.load(0).landingTokens()).as("prompts land, which brings nothing yet").isPositive();
     }
 
@@ -175,13 +187,13 @@ class GuardTest {
         List<Shape> shapes = run(FIRST + 4, 3);
         assertThat(shapes.subList(FIRST, FIRST + 4)).containsOnly(Shape.ASYNC);
         assertThat(guard.isOffloading()).isFalse();
-        assertThat(run(5, 1)).as("a pause of 5").containsOnly(Shape.GPU_ONLY);
+        assertThat(afterDraining(5)).as("a pause of 5").containsOnly(Shape.GPU_ONLY);
         run(2 + 4, 3);
-        assertThat(run(20, 1)).as("then of 20").containsOnly(Shape.GPU_ONLY);
+        assertThat(afterDraining(20)).as("then of 20").containsOnly(Shape.GPU_ONLY);
         run(2 + 4, 3);
-        assertThat(run(30, 1)).as("then of 30, the longest").containsOnly(Shape.GPU_ONLY);
+        assertThat(afterDraining(30)).as("then of 30, the longest").containsOnly(Shape.GPU_ONLY);
         run(2 + 4, 3);
-        assertThat(run(30, 1)).containsOnly(Shape.GPU_ONLY);
+        assertThat(afterDraining(30)).containsOnly(Shape.GPU_ONLY);
         assertThat(run(3, 1)).as("and it is tried again").contains(Shape.ASYNC);
     }
 
@@ -194,7 +206,7 @@ class GuardTest {
             assertThat(guard.isOffloading()).as("after one window").isTrue();
             run(4, 2.02);
             assertThat(guard.isOffloading()).as("after two").isFalse();
-            assertThat(run(5, 1)).as("a pause of 5").containsOnly(Shape.GPU_ONLY);
+            assertThat(afterDraining(5)).as("a pause of 5").containsOnly(Shape.GPU_ONLY);
             assertThat(run(2, 1)).as("two votes").containsOnly(Shape.GPU_ONLY);
         }
         assertThat(run(4, 2.02)).as("and it is tried again").containsOnly(Shape.ASYNC);
@@ -210,6 +222,73 @@ class GuardTest {
         assertThat(guard.isOffloading()).as("a window of 0.8 after one of 2: 0.25 less 0.2").isTrue();
         run(4, 2.5);
         assertThat(guard.isOffloading()).as("another").isFalse();
+    }
+
+    /** Around a strategy that leaves the host alone unless it is told to use it. */
+    private Guard around(Policy gpuOnly, boolean[] uses) {
+        var options = Strategy.Options.of(BUDGET);
+        Policy async = Strategy.ASYNC_OVERLAP.policy(options, cost);
+        Policy idle = (state, why) -> {
+            StepDraft draft = uses[0] ? async.draft(state, why) : new StepDraft(state, BUDGET);
+            why.because("the strategy");
+            return draft;
+        };
+        return new Guard(idle, Strategy.ASYNC_OVERLAP, gpuOnly, GPU_ONLY, new StepPredictor(cost, true, 0), LIMITS);
+    }
+
+    @Test
+    void whereTheStrategyLeavesTheHostAloneTheStepIsGpuOnlys() {
+        Scene full = new Scene(6, 0, BUDGET).limit(60);
+        full.gpu(9);
+        full.waiting(40);
+        full.waiting(8); // overtakes
+        Policy bypassing = new GpuOnly(BUDGET, Preemption.SWAP, 4, 0);
+        Guard judge = around(bypassing, new boolean[] {false});
+        Decision why = new Decision();
+        assertThat(Scene.text(judge.draft(full.state, why))).isEqualTo(full.draft(bypassing)).isEqualTo("[r0 r2+8]");
+        assertThat(why.reason()).isEqualTo("guard: the strategy leaves the host alone, so gpu-only");
+    }
+
+    @Test
+    void stepsInWhichTheStrategyLeavesTheHostAloneMeasureGpuOnly() {
+        Scene filling = emptyHost();
+        boolean[] uses = {true};
+        Guard judge = around(GPU_ONLY, uses);
+        assertThat(run(judge, filling, LIMITS.votes() - 1, 1)).containsOnly(Shape.GPU_ONLY);
+        uses[0] = false;
+        run(judge, filling, FIRST - LIMITS.votes() + 1, 1);
+        assertThat(judge.isOffloading()).isFalse();
+        uses[0] = true;
+        run(judge, filling, 1, 1);
+        assertThat(judge.isOffloading()).as("gpu-only was measured over %d steps", FIRST).isTrue();
+    }
+
+    @Test
+    void whileOffloadingTheStrategysOwnStepsCountWhetherTheyUseTheHostOrNot() {
+        boolean[] uses = {true};
+        Guard judge = around(GPU_ONLY, uses);
+        run(judge, scene, FIRST + 1, 1);
+        assertThat(judge.isOffloading()).isTrue();
+        uses[0] = false;
+        Decision why = new Decision();
+        assertThat(Scene.text(judge.draft(scene.state, why))).as("the host has sequences, so the step is the strategy's").isEmpty();
+        assertThat(why.reason()).isEqualTo("the strategy");
+    }
+
+    @Test
+    void draftsOfWhichNoStepIsMadeDoNotCount() {
+        for (int i = 0; i < 100; i++) {
+            guard.draft(scene.state, new Decision());
+        }
+        assertThat(run(FIRST, 1)).containsOnly(Shape.GPU_ONLY);
+        assertThat(run(4, 3)).containsOnly(Shape.ASYNC);
+        assertThat(guard.isOffloading()).isFalse();
+        for (int i = 0; i < 100; i++) {
+            guard.draft(scene.state, new Decision());
+        }
+        assertThat(afterDraining(5)).as("a pause of 5").containsOnly(Shape.GPU_ONLY);
+        assertThat(run(2, 1)).as("two votes").containsOnly(Shape.GPU_ONLY);
+        assertThat(run(1, 1)).containsOnly(Shape.ASYNC);
     }
 
     @Test
@@ -239,10 +318,11 @@ class GuardTest {
     @Test
     void aWindowThatWinsForgetsTheLosses() {
         run(FIRST + 4, 3);
-        run(5 + 2 + 4, 1);
+        afterDraining(5);
+        run(2 + 4, 1);
         assertThat(guard.isOffloading()).isTrue();
         run(4, 3);
-        assertThat(run(5, 1)).containsOnly(Shape.GPU_ONLY);
+        assertThat(afterDraining(5)).containsOnly(Shape.GPU_ONLY);
         assertThat(run(3, 1)).as("the pause is 5 again").contains(Shape.ASYNC);
     }
 

@@ -29,7 +29,13 @@ class LingeringTest {
     }
 
     private Shape step() {
-        return policy.draft(scene.state, new Decision()).shape();
+        return step(new Decision()).shape();
+    }
+
+    private StepDraft step(Decision why) {
+        StepDraft draft = policy.draft(scene.state, why);
+        policy.completed(draft, 1);
+        return draft;
     }
 
     private void pipeline() {
@@ -48,7 +54,7 @@ class LingeringTest {
         pipeline();
         for (int i = 1; i <= Lingering.PATIENCE; i++) {
             Decision why = new Decision();
-            assertThat(policy.draft(scene.state, why)).as("step %d", i).isSameAs(neos);
+            assertThat(step(why)).as("step %d", i).isSameAs(neos);
             assertThat(why.reason()).endsWith("number " + i + "; as neo has it");
         }
         assertThat(step()).isEqualTo(Shape.ASYNC);
@@ -78,6 +84,22 @@ class LingeringTest {
             assertThat(step()).isEqualTo(Shape.GPU_ONLY);
         }
         assertThat(step()).isEqualTo(Shape.ASYNC);
+    }
+
+    @Test
+    void stepsOfWhichNothingWasMadeDoNotCount() {
+        pipeline();
+        for (int i = 0; i < 3 * Lingering.PATIENCE; i++) {
+            policy.draft(scene.state, new Decision());
+        }
+        for (int i = 1; i <= Lingering.PATIENCE; i++) {
+            assertThat(step()).as("step %d", i).isEqualTo(Shape.GPU_ONLY);
+        }
+        assertThat(step()).isEqualTo(Shape.ASYNC);
+        wanted = Shape.PIPELINE;
+        policy.draft(scene.state, new Decision());
+        wanted = Shape.ASYNC;
+        assertThat(step()).as("after a pipeline of which nothing was made").isEqualTo(Shape.ASYNC);
     }
 
     @Test

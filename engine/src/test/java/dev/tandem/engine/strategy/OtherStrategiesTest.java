@@ -243,7 +243,7 @@ class OtherStrategiesTest {
             host.append(0, 0);
         }
         measured.state.now(1000);
-        rules.rotate(new StepDraft(measured.state, BUDGET));
+        rules.completed(new StepDraft(measured.state, BUDGET));
         assertThat(rules.hostPerToken()).isEqualTo(250);
         assertThat(slow.draft(ruled(Strategy.ASYMMETRIC, rules))).isEqualTo("r1 dropped [r0]");
     }

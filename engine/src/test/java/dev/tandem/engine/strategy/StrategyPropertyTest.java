@@ -1,10 +1,10 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.strategy.Strategy.InFlight;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.cost.CostModel;
@@ -19,19 +19,25 @@ import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.Strategy.InFlight;
+import dev.tandem.engine.strategy.Coverage.Seen;
 import java.util.ArrayList;
+import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.stream.LongStream;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
@@ -43,9 +49,14 @@ import org.junit.jupiter.params.provider.MethodSource;
  */
 class StrategyPropertyTest {
     private static final int SCHEDULES = Integer.getInteger("tandem.schedules", 60);
+    private static final Map<Strategy, Coverage> COVERAGE = new EnumMap<>(Strategy.class);
 
     static Stream<Arguments> cases() {
         return cases(SCHEDULES);
+    }
+
+    static Stream<Arguments> someCases() {
+        return cases(20);
     }
 
     static Stream<Arguments> fewCases() {
@@ -63,6 +74,41 @@ class StrategyPropertyTest {
         Run run = new Run(strategy, seed);
         run.drive();
         run.checkAnswers();
+        run.checkPlans();
+        COVERAGE.computeIfAbsent(strategy, key -> new Coverage()).add(run.coverage);
+    }
+
+    /** A sample of full size that meets less than this tests less than it claims. */
+    @AfterAll
+    static void theSampleMeetsEverything() {
+        if (SCHEDULES >= 60 && COVERAGE.values().stream().mapToInt(Coverage::runs).sum() >= SCHEDULES * Strategy.values().length) {
+            COVERAGE.forEach((strategy, coverage) -> coverage.check(strategy));
+        }
+    }
+
+    @ParameterizedTest(name = "{0}, seed {1}")
+    @MethodSource("someCases")
+    void draftsOfWhichNoStepIsMadeChangeNothing(Strategy strategy, long seed) {
+        Run once = new Run(strategy, seed);
+        once.drive();
+        Run thrice = new Run(strategy, seed, null, 3);
+        thrice.drive();
+        assertThat(thrice.executor.plans.stream().map(StrategyPropertyTest::text).toList())
+                .isEqualTo(once.executor.plans.stream().map(StrategyPropertyTest::text).toList());
+    }
+
+    private static String text(StepPlan plan) {
+        StringBuilder text = new StringBuilder().append(plan.step());
+        plan.swaps().forEach(swap -> text.append(" r").append(swap.sequence()).append('>').append(swap.to()));
+        plan.subBatches().forEach(batch -> {
+            text.append(" [");
+            batch.chunks().forEach(chunk -> text.append(" r").append(chunk.sequence()).append('@').append(chunk.start()).append('+')
+                    .append(chunk.rows()).append(chunk.reader()));
+            text.append(']');
+        });
+        plan.admissions().forEach(admission -> text.append(" admit r").append(admission.sequence()));
+        return text.append(' ').append(plan.slotsPerLayer()).append(" slots, park ").append(plan.park()).append(", resume ")
+                .append(plan.resume()).toString();
     }
 
     @ParameterizedTest(name = "{0}, seed {1}")
@@ -79,10 +125,39 @@ class StrategyPropertyTest {
         return results.stream().map(Object::toString).toList();
     }
 
-    /** Checks what a pipeline's draft claims: NEO's two slack conditions, worked out anew from its rows, or that the GPU waits for something. */
-    private record Claims(Strategy strategy, Policy policy, CostModel cost, boolean hidesAll) implements Policy {
+    /** Drafts each step several times, and keeps the last. */
+    private record Redrafting(Policy policy, int times) implements Policy {
         @Override
         public StepDraft draft(SchedulerState state, Decision why) {
+            StepDraft first = policy.draft(state, why);
+            StepDraft last = first;
+            for (int i = 1; i < times; i++) {
+                last = policy.draft(state, why);
+                assertThat(describe(last)).isEqualTo(describe(first));
+            }
+            return last;
+        }
+
+        private static String describe(StepDraft draft) {
+            return draft.shape() + ", " + draft.slots() + " slots: " + Scene.text(draft);
+        }
+
+        @Override
+        public void completed(StepDraft draft, double achieved) {
+            policy.completed(draft, achieved);
+        }
+
+        @Override
+        public void hostLost(String why) {
+            policy.hostLost(why);
+        }
+    }
+
+    /** Checks what a pipeline's draft claims: NEO's two slack conditions, worked out anew from its rows, or that the GPU waits for something. */
+    private record Claims(Strategy strategy, Policy policy, CostModel cost, boolean hidesAll, Coverage coverage) implements Policy {
+        @Override
+        public StepDraft draft(SchedulerState state, Decision why) {
+            coverage.note(Seen.BYPASSED, state.waiting().view().stream().anyMatch(waiting -> waiting.overtaken() > 0));
             StepDraft draft = policy.draft(state, why);
             if (draft.shape() == Shape.PIPELINE && strategy != Strategy.SYMMETRIC) {
                 double window1 = cost.linear(rows(draft, 0));
@@ -99,6 +174,16 @@ class StrategyPropertyTest {
                 }
             }
             return draft;
+        }
+
+        @Override
+        public void completed(StepDraft draft, double achieved) {
+            policy.completed(draft, achieved);
+        }
+
+        @Override
+        public void hostLost(String why) {
+            policy.hostLost(why);
         }
 
         /** Without the CPU row that came last, which is the last of either batch, fewer requests a second. */
@@ -157,13 +242,23 @@ class StrategyPropertyTest {
         final Map<String, Integer> wanted = new HashMap<>();
         final Map<String, Integer> prompts = new HashMap<>();
         final Set<String> aborted = new HashSet<>();
+        final Strategy strategy;
+        final Coverage coverage = new Coverage();
+        final DecisionLog log = new DecisionLog(4);
+        Optional<Guard> guard = Optional.empty();
+        Policy chosen;
         boolean resumes;
 
         Run(Strategy strategy, long seed) {
-            this(strategy, seed, null);
+            this(strategy, seed, null, 1);
         }
 
         Run(Strategy strategy, long seed, Readiness recorded) {
+            this(strategy, seed, recorded, 1);
+        }
+
+        Run(Strategy strategy, long seed, Readiness recorded, int drafts) {
+            this.strategy = strategy;
             random = new SplittableRandom(seed);
             int context = 16 + random.nextInt(40);
             int gpu = (context + 3) / 4 + random.nextInt(random.nextBoolean() ? 3 : 20);
@@ -178,7 +273,7 @@ class StrategyPropertyTest {
             };
             executor = new ContentExecutor(
                     2 + random.nextInt(3), gpu, hostBlock, host, budget.maxBatchTokens(), context, recorded == null ? readiness : recorded);
-            engine = new EngineHarness(executor, scheduler(strategy, budget, seed), budget);
+            engine = new EngineHarness(executor, scheduler(budget, seed, drafts), budget);
             executor.runsAhead = new SplittableRandom(seed + 5).nextInt(3) > 0;
             executor.resumes = resumes;
             if (random.nextInt(4) == 0) {
@@ -186,27 +281,45 @@ class StrategyPropertyTest {
                 executor.losing = key -> losses.nextInt(40) == 0;
                 engine.failuresExpected = true;
             }
+            // steps that use the host are worth it, or not
+            double slower = List.of(0.3, 1.0, 4.0).get(new SplittableRandom(seed + 17).nextInt(3));
+            executor.computing = plan -> engine.clock.advance((long) (1e5 * (1 + plan.rows() / 50.0) * (usesHost(plan) ? slower : 1)));
         }
 
-        private Scheduler scheduler(Strategy strategy, Budget budget, long seed) {
+        private static boolean usesHost(StepPlan plan) {
+            return plan.slotsPerLayer() > 0
+                    || chunks(plan).anyMatch(chunk -> chunk.reader() != KvReader.GPU_FROM_GPU);
+        }
+
+        private static Stream<Chunk> chunks(StepPlan plan) {
+            return plan.subBatches().stream().flatMap(batch -> batch.chunks().stream());
+        }
+
+        private Scheduler scheduler(Budget budget, long seed, int drafts) {
             // the CPU from hopeless to better than the GPU
             CostModel cost = TestProfile.withCpu(Math.pow(10, random.nextInt(4) - 1));
             TierRules rules = random.nextBoolean()
                     ? TierRules.neutral()
-                    : new TierRules(new LatencyTargets(3_000_000, 2_000_000), 3, 2);
+                    : new TierRules(
+                            new SplittableRandom(seed + 21).nextBoolean() ? LatencyTargets.NONE : new LatencyTargets(3_000_000, 2_000_000),
+                            3, 2, 4);
             InFlight flights = random.nextBoolean() ? InFlight.UNLIMITED : new InFlight(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
             resumes = flights.finish();
             boolean hidesAll = new SplittableRandom(seed + 13).nextInt(3) > 0;
             var options = new Strategy.Options(
                     budget, Preemption.values()[random.nextInt(2)], rules, random.nextBoolean(), hidesAll, random.nextInt(3),
                     random.nextBoolean(), random.nextInt(4), flights, random.nextInt(40));
-            Policy policy = new Claims(strategy, strategy.policy(options, cost), cost, hidesAll || strategy == Strategy.FASTDECODE_PLUS);
+            chosen = strategy.policy(options, cost, new Contest.Limits(4, 4, 8, 32));
+            Policy policy = new Claims(
+                    strategy, chosen, cost, hidesAll || strategy == Strategy.FASTDECODE_PLUS, coverage);
             StepPredictor predictor = new StepPredictor(cost, true, 8);
             if (random.nextInt(3) == 0) {
-                policy = new Guard(
-                        policy, strategy, new GpuOnly(budget, options.preemption(), options.overtakes(), options.ridingRows()), predictor, new Guard.Limits(0.01, 0, 2, 8, 4, 64, 3, 1));
+                guard = Optional.of(new Guard(
+                        policy, strategy, new GpuOnly(budget, options.preemption(), options.overtakes(), options.ridingRows()),
+                        Strategy.drain(options, cost), predictor, new Guard.Limits(0.01, 0, 2, 8, 4, 64, 3, 1)));
+                policy = guard.get();
             }
-            return new PolicyScheduler(policy, predictor::of, new Calibrator(cost, 8), new DecisionLog(4));
+            return new PolicyScheduler(drafts > 1 ? new Redrafting(policy, drafts) : policy, predictor::of, new Calibrator(cost, 8), log);
         }
 
         void drive() {
@@ -224,8 +337,10 @@ class StrategyPropertyTest {
                     }
                 }
                 engine.step();
+                coverage.step(executor, log, engine.loop.stats(), guard, chosen);
                 assertThat(executor.plans.size()).as("the engine does not come to an end").isLessThan(20_000);
             }
+            coverage.end(engine.answers.values());
         }
 
         private void submit(String id, List<String> live) {
@@ -261,8 +376,28 @@ class StrategyPropertyTest {
                 }
             });
             assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed()).isZero();
-            assertThat(executor.plans).allMatch(plan -> plan.subBatches().size() <= 2);
             assertThat(executor.plans.stream().map(StepPlan::step)).doesNotHaveDuplicates();
+        }
+
+        /** What a strategy is by its definition. Under a guard, steps are gpu-only's and those of the drain as well. */
+        void checkPlans() {
+            boolean pipelines = switch (strategy) {
+                case GPU_ONLY, SIMPLE_OFFLOAD, ASYNC_OVERLAP -> false;
+                case SYMMETRIC, FASTDECODE_PLUS, ASYMMETRIC, NEO, APEX -> true;
+            };
+            boolean overlaps = strategy == Strategy.ASYNC_OVERLAP || strategy == Strategy.APEX;
+            boolean cpuRows = strategy != Strategy.GPU_ONLY && strategy != Strategy.ASYNC_OVERLAP;
+            for (StepPlan plan : executor.plans) {
+                assertThat(plan.subBatches().size()).as("%s", plan).isLessThanOrEqualTo(pipelines ? 2 : 1);
+                assertThat(plan.admissions().isEmpty() || overlaps || guard.isPresent()).as("admissions of %s", plan).isTrue();
+                assertThat(cpuRows || chunks(plan).noneMatch(chunk -> chunk.reader() == KvReader.CPU_FROM_HOST))
+                        .as("who reads the KV of %s", plan)
+                        .isTrue();
+                assertThat(!strategy.allHost() || guard.isPresent()
+                                || chunks(plan).noneMatch(chunk -> chunk.decodes() && chunk.reader() == KvReader.GPU_FROM_GPU))
+                        .as("GPU decodes of %s", plan)
+                        .isTrue();
+            }
         }
     }
 }

@@ -31,7 +31,10 @@ public final class HttpServer implements AutoCloseable {
     private final ChannelGroup connections = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
     private final Channel listener;
 
-    /** @param port 0 takes a free one */
+    /**
+     * @param port 0 takes a free one
+     * @throws ListenException when it cannot listen there
+     */
     public HttpServer(String host, int port, HttpLimits limits, Router router, ErrorBody errors) {
         try {
             listener = new ServerBootstrap()
@@ -44,10 +47,9 @@ public final class HttpServer implements AutoCloseable {
                     .bind(host, port)
                     .syncUninterruptibly()
                     .channel();
-        } catch (RuntimeException e) {
+        } catch (Exception e) { // Netty throws the system's checked exceptions undeclared
             loops.shutdownGracefully(0, 1, TimeUnit.SECONDS);
-            throw new IllegalArgumentException(
-                    "cannot listen on " + host + ":" + port + ": " + e.getMessage() + "; choose another --port", e);
+            throw ListenException.of(host, port, e);
         }
     }
 

@@ -1,0 +1,97 @@
+package dev.tandem.app;
+
+import dev.tandem.cuda.CudaException;
+import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.cost.ProfileException;
+import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.request.RequestException;
+import dev.tandem.fetch.FetchException;
+import dev.tandem.model.ModelException;
+import dev.tandem.server.http.ListenException;
+import dev.tandem.text.TokenizerException;
+import dev.tandem.text.jinja.JinjaException;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.io.UncheckedIOException;
+import java.nio.file.AccessDeniedException;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.NotDirectoryException;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import picocli.CommandLine;
+import picocli.CommandLine.ParameterException;
+
+/**
+ * How a command that cannot go on says so. What the user can mend is one line with the remedy; a mistake in Tandem is one line
+ * that says so, then the stack trace.
+ */
+final class ErrorReport {
+    private ErrorReport() {}
+
+    /** Prints the error and returns the exit status. */
+    static int of(Throwable error, PrintStream out) {
+        return switch (error) {
+            case ParameterException wrong -> line(out, usage(wrong), ExitCode.CANNOT_START);
+            case ConfigurationException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
+            case ModelException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
+            case FetchException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
+            case TokenizerException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
+            case JinjaException wrong -> line(out, "the model's chat template is wrong: " + wrong.getMessage(), ExitCode.CANNOT_START);
+            case RequestException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
+            case ProfileException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
+            case ListenException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
+            case CudaException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
+            case ExecutorException failed -> line(out, failed.getMessage(), ExitCode.FAILED);
+            case UncheckedIOException wrong -> line(out, file(wrong.getCause()), ExitCode.CANNOT_START);
+            case IOException wrong -> line(out, file(wrong), ExitCode.CANNOT_START);
+            case OutOfMemoryError full -> line(out, memory(full), ExitCode.CANNOT_START);
+            default -> bug(error, out);
+        };
+    }
+
+    private static int line(PrintStream out, String message, int code) {
+        out.println("tandem: " + PrintableText.oneLine(message));
+        return code;
+    }
+
+    private static int bug(Throwable error, PrintStream out) {
+        line(out, "this is a mistake in Tandem, not in what you asked for; please report it with these lines: " + error, ExitCode.BUG);
+        error.printStackTrace(out);
+        return ExitCode.BUG;
+    }
+
+    /** One line instead of the whole usage. */
+    private static String usage(ParameterException wrong) {
+        String problem = PrintableText.oneLine(wrong.getMessage());
+        if (wrong.getArgSpec() != null && wrong.getArgSpec().typeInfo().isEnum() && wrong.getValue() != null) {
+            List<String> known = wrong.getArgSpec().typeInfo().getEnumConstantNames().stream()
+                    .map(name -> name.toLowerCase(Locale.ROOT).replace('_', '-'))
+                    .toList();
+            problem = name(wrong) + " " + wrong.getValue() + " is not known; use " + String.join(" or ", known);
+        }
+        return problem + "; see " + wrong.getCommandLine().getCommandSpec().qualifiedName() + " --help";
+    }
+
+    private static String name(ParameterException wrong) {
+        return wrong.getArgSpec() instanceof CommandLine.Model.OptionSpec option ? option.longestName() : wrong.getArgSpec().paramLabel();
+    }
+
+    private static String file(IOException wrong) {
+        return switch (wrong) {
+            case NoSuchFileException missing -> missing.getFile() + " does not exist; check the path";
+            case AccessDeniedException denied ->
+                denied.getFile() + " may not be read or written by this user; change its rights or choose another path";
+            case NotDirectoryException other -> other.getFile() + " is not a directory; choose another path";
+            case FileAlreadyExistsException other -> other.getFile() + " exists and is not a directory; choose another path";
+            default -> "a file could not be read or written: " + wrong.getMessage() + "; check the path, its rights and the space left";
+        };
+    }
+
+    private static String memory(OutOfMemoryError full) {
+        return "not enough memory: " + full.getMessage() + "; stop other programs, choose a smaller model, or lower "
+                + String.join(", ", Arrays.asList("--kv-cache-memory", "--host-kv", "--max-num-batched-tokens"))
+                + (String.valueOf(full.getMessage()).contains("heap") ? "; TANDEM_JAVA_OPTIONS=-Xmx8g gives Java's heap 8 GiB" : "");
+    }
+}

@@ -1,0 +1,131 @@
+package dev.tandem.app;
+
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.batch.StepTimes;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.loop.Engine;
+import dev.tandem.engine.loop.EngineConfig;
+import dev.tandem.engine.sample.Choice;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.DecisionLog;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.server.TandemServer;
+import dev.tandem.server.http.HttpLimits;
+import dev.tandem.server.metrics.ServerMetrics;
+import dev.tandem.server.openai.ServedModel;
+import dev.tandem.text.HuggingFaceTokenizer;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.List;
+import java.util.Optional;
+import java.util.Queue;
+import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+
+/** A server as a process of its own, whose executor fails as it is told. Arguments: a folder for a tokenizer, a {@link Fault}. */
+final class FailingServer {
+    /** Steps before the fault, so that a client is in the middle of its answer. */
+    private static final int STEPS = 3;
+
+    enum Fault {
+        /** The device fails in the fourth step. */
+        DIES,
+        /** It fails, and cannot be closed. */
+        DIES_AND_HANGS,
+        /** The fourth step never ends. */
+        STEP_HANGS
+    }
+
+    private FailingServer() {}
+
+    public static void main(String[] args) throws InterruptedException {
+        Logging.install();
+        HuggingFaceTokenizer tokenizer = HuggingFaceTokenizer.open(DummyModel.write(Path.of(args[0])));
+        Budget budget = new Budget(64, 8, 64);
+        EngineConfig config = new EngineConfig(budget, Set.of(2), DummyModel.CONTEXT, 16, 0);
+        ServerMetrics metrics = new ServerMetrics("dummy");
+        Engine engine = new Engine(
+                        config,
+                        PolicyScheduler.of(new GpuOnly(budget, Preemption.RECOMPUTE)),
+                        new FailingExecutor(Fault.valueOf(args[1])),
+                        Clock.system(),
+                        metrics)
+                .start();
+        TandemServer server = new TandemServer("127.0.0.1", 0, new HttpLimits(1 << 20, 1 << 14));
+        server.serve(
+                Optional.empty(),
+                new ServedModel("dummy", engine, tokenizer, Optional.empty(), ServedModel.SamplingDefaults.NEUTRAL),
+                new DecisionLog(10),
+                metrics);
+        ServerLifetime lifetime = new ServerLifetime(server, engine, engine, Duration.ofMinutes(10), System.err);
+        lifetime.handleSignals();
+        System.out.println("on http://127.0.0.1:" + server.port());
+        lifetime.awaitEnd();
+    }
+
+    /**
+     * Every sequence's next token is 5.
+     *
+     * <p>Owned by: engine thread.
+     */
+    private static final class FailingExecutor implements Executor {
+        private final Fault fault;
+        private final Queue<StepPlan> plans = new ArrayDeque<>();
+        private int steps;
+
+        FailingExecutor(Fault fault) {
+            this.fault = fault;
+        }
+
+        @Override
+        public ExecutorLimits limits() {
+            return new ExecutorLimits(320, DummyModel.CONTEXT, 16, 16, 64, 0, 64, 1, 256, false, 0, 0, false, 0);
+        }
+
+        @Override
+        public void submit(StepPlan plan) {
+            plans.add(plan);
+        }
+
+        @Override
+        public StepResult poll() {
+            StepPlan plan = plans.remove();
+            if (steps++ == STEPS) {
+                switch (fault) {
+                    case DIES, DIES_AND_HANGS -> throw new ExecutorException("the device\nhas failed");
+                    case STEP_HANGS -> waitForEver();
+                }
+            }
+            List<StepResult.Sampled> sampled = plan.subBatches().stream()
+                    .flatMap(batch -> batch.chunks().stream())
+                    .filter(chunk -> chunk.sampler().isPresent())
+                    .map(chunk -> new StepResult.Sampled(chunk.sequence(), new Choice(5, Optional.empty())))
+                    .toList();
+            return new StepResult(plan.step(), sampled, List.of(), List.of(), StepTimes.NONE);
+        }
+
+        @Override
+        public void close() {
+            if (fault == Fault.DIES_AND_HANGS) {
+                waitForEver();
+            }
+        }
+
+        private static void waitForEver() {
+            while (true) {
+                try {
+                    new CountDownLatch(1).await();
+                } catch (InterruptedException e) {
+                    Thread.currentThread().interrupt();
+                }
+            }
+        }
+    }
+}

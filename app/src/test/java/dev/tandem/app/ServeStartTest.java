@@ -1,0 +1,51 @@
+package dev.tandem.app;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** What {@code serve} prints once it listens. */
+@Timeout(value = 2, unit = TimeUnit.MINUTES)
+class ServeStartTest {
+    private static final String KEY = "it's a $ecret";
+
+    @TempDir
+    Path folder;
+
+    @Test
+    void thePrintedCurlLineWorksWithAKeyAndDoesNotShowIt() throws IOException, InterruptedException {
+        String model = DummyModel.write(folder.resolve("dummy's model")).toString();
+        try (TestServer server = new TestServer(model, "--load-format", "dummy", "--device", "cpu", "--api-key", KEY)) {
+            assertThat(server.curl).doesNotContain("ecret");
+            ProcessBuilder shell = new ProcessBuilder("bash", "-c", server.curl + " -s -w '%{http_code}'");
+            shell.environment().put("TANDEM_API_KEY", KEY);
+            Process curl = shell.start();
+            String answer = new String(curl.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            assertThat(curl.waitFor()).as(answer).isZero();
+            assertThat(answer).contains("choices").endsWith("200");
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"0.0.0.0", "::", "192.0.2.7"})
+    void aPortThatOthersReachWithoutAKeyIsWarnedOf(String host) {
+        assertThat(ServeCommand.warningOfOpenPort(host, Optional.empty()))
+                .hasValueSatisfying(warning -> assertThat(warning).contains("--host " + host).contains("--api-key"));
+        assertThat(ServeCommand.warningOfOpenPort(host, Optional.of("secret"))).isEmpty();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"127.0.0.1", "localhost", "::1", "127.8.8.8"})
+    void loopbackNeedsNoWarning(String host) {
+        assertThat(ServeCommand.warningOfOpenPort(host, Optional.empty())).isEmpty();
+    }
+}

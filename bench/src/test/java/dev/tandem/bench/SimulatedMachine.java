@@ -1,0 +1,167 @@
+package dev.tandem.bench;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.loop.EngineConfig;
+import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.DecisionLog;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.Calibrator;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.Guard;
+import dev.tandem.engine.strategy.RidingRows;
+import dev.tandem.engine.strategy.StepPredictor;
+import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.TierRules;
+import dev.tandem.engine.strategy.UntilHostLost;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.Set;
+
+/** Pools and limits of the presets of {@code bench}. */
+enum SimulatedMachine {
+    T4_CLASS("t4-class", 54, 60, 524_288, 832, 64, 256, 100),
+    T4_TIGHT("t4-tight", 54, 44, 524_288, 832, 64, 256, 100),
+    /** Its host reads KV at 136 GB/s, the other at 122. */
+    T4_TIGHT_FASTER_HOST("t4-tight-faster-host", 54, 44, 524_288, 832, 64, 256, 100),
+    /** Prompts come in waves of minutes. */
+    A10G_CLASS("a10g-class", 1650, 72, 131_072, 20_480, 256, 512, 1000),
+    H200_TIGHT("h200", 1650, 36, 131_072, 20_480, 256, 256, 100),
+    /** The same when cublasLt computed the products of steps in which prompts ride, and riding gained gpu-only less. */
+    H200_TIGHT_LIBRARY("h200-library", 1650, 36, 131_072, 20_480, 256, 256, 100);
+
+    /** What may keep requests off the host tier. */
+    enum Host {
+        USABLE,
+        /** A pool of two blocks, 128 tokens, in which few requests fit. */
+        TINY_POOL,
+        /** A target of 20 ms per token on every request, less than any host tier reaches. */
+        STRICT_TARGET,
+        /** Every token whose attention the CPU computes is lost. */
+        LOST
+    }
+
+    private static final long GIB = 1L << 30;
+    private static final int WARM_UP_SECONDS = 400;
+    private static final long STRICT_NANOS = 20_000_000;
+
+    final Profile profile;
+    final int gpuBlocks;
+    final long hostBytes;
+    final long tokenBytes;
+    final int batchTokens;
+    final int sequences;
+    final int hostSequences;
+    final int seconds;
+
+    SimulatedMachine(
+            String profile, int gpuBlocks, int hostGib, long tokenBytes, int batchTokens, int sequences, int hostSequences,
+            int seconds) {
+        try {
+            Path file = Path.of("../docs/results/profiles", profile + ".txt");
+            this.profile = Profile.parse(Files.readString(file), file.toString());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        this.gpuBlocks = gpuBlocks;
+        this.hostBytes = hostGib * GIB;
+        this.tokenBytes = tokenBytes;
+        this.batchTokens = batchTokens;
+        this.sequences = sequences;
+        this.hostSequences = hostSequences;
+        this.seconds = seconds;
+    }
+
+    /** Output tokens a second in a steady window. */
+    double rate(Strategy strategy, String workload, boolean guarded) {
+        return rate(strategy, workload, guarded, 1, seconds);
+    }
+
+    /** @param slower steps with rows in flight take so many times as long as anybody predicts */
+    double rate(Strategy strategy, String workload, boolean guarded, double slower, int seconds) {
+        Workload work = Workload.parse(workload, 0);
+        Map<String, Object> result =
+                run(strategy, work, guarded, slower, Host.USABLE).steady(concurrency(strategy, work, Host.USABLE), WARM_UP_SECONDS, seconds);
+        assertThat(result.get("failed")).isEqualTo(0);
+        return rate(result);
+    }
+
+    /** Output tokens per second of a guarded strategy in a steady window, with a host tier that may not be used. */
+    double guardedRate(Strategy strategy, String workload, Host host, int seconds) {
+        Workload work = Workload.parse(workload, 0);
+        return rate(run(strategy, work, true, 1, host).steady(concurrency(strategy, work, host), WARM_UP_SECONDS, seconds));
+    }
+
+    /** Output tokens a second until the last of some requests has ended. */
+    double wholeRate(Strategy strategy, String workload, int requests) {
+        Map<String, Object> result = run(strategy, Workload.parse(workload, 0), false, 1, Host.USABLE).whole(requests);
+        assertThat(result.get("failed")).isEqualTo(0);
+        return rate(result);
+    }
+
+    private Profile withHostLoad(double load) {
+        String text = profile.format().replaceFirst("host-load .*", "host-load " + load);
+        return Profile.parse(text, profile.name());
+    }
+
+    private static double rate(Map<String, Object> result) {
+        return ((Number) result.get("output_tokens_per_second")).doubleValue();
+    }
+
+    private int hostBlocks(Strategy strategy, Host host) {
+        if (strategy == Strategy.GPU_ONLY) {
+            return 0;
+        }
+        return host == Host.TINY_POOL ? 2 : (int) (hostBytes / (64 * tokenBytes));
+    }
+
+    /** Requests that keep both pools full. */
+    private int concurrency(Strategy strategy, Workload work, Host host) {
+        double held = (16.0 * gpuBlocks + 64.0 * hostBlocks(strategy, host)) / work.meanTokensHeld();
+        return (int) Math.min(budget(strategy).maxSequences(), Math.ceil(held) + 2);
+    }
+
+    private Budget budget(Strategy strategy) {
+        return new Budget(batchTokens, sequences + (strategy == Strategy.GPU_ONLY ? 0 : hostSequences), batchTokens);
+    }
+
+    private SimulatedRun run(Strategy strategy, Workload work, boolean guarded, double slower, Host host) {
+        boolean hybrid = strategy != Strategy.GPU_ONLY;
+        CostModel cost = new CostModel(profile);
+        int riding = RidingRows.of(cost::linear, Integer.MAX_VALUE);
+        ExecutorLimits limits = new ExecutorLimits(
+                32_000, 131_072, 16, 64, gpuBlocks, hostBlocks(strategy, host), batchTokens, profile.layers(), tokenBytes, hybrid,
+                hybrid ? 64 : 0, hybrid ? 1024 : 0, false, riding);
+        Budget budget = budget(strategy);
+        TierRules rules = new TierRules(new LatencyTargets(0, host == Host.STRICT_TARGET ? STRICT_NANOS : 0), 256, 0);
+        var options = new Strategy.Options(
+                budget, Preemption.RECOMPUTE, rules, true, false, 0, false, 8, Strategy.InFlight.of(limits), riding);
+        Policy policy = strategy.policy(options, cost);
+        StepPredictor predictor = new StepPredictor(cost, true, tokenBytes);
+        GpuOnly gpuOnly = new GpuOnly(budget, Preemption.RECOMPUTE, 8, riding);
+        Policy decider = guarded
+                ? new Guard(policy, strategy, gpuOnly, Strategy.drain(options, cost), predictor, Guard.Limits.DEFAULT)
+                : policy;
+        Policy untilLost = new UntilHostLost(decider, gpuOnly);
+        PolicyScheduler scheduler =
+                new PolicyScheduler(untilLost, predictor::of, new Calibrator(cost, tokenBytes), new DecisionLog(1));
+        VirtualClock clock = new VirtualClock();
+        CostModel machine = new CostModel(slower == 1 ? profile : withHostLoad(slower * profile.hostLoad()));
+        SimulatedExecutor executor = new SimulatedExecutor(limits, machine, clock);
+        if (host == Host.LOST) {
+            executor.loseHostAt(0);
+        }
+        EngineConfig config = new EngineConfig(budget, Set.of(), 16 * gpuBlocks, Integer.MAX_VALUE, 0);
+        return new SimulatedRun(config, scheduler, executor, clock, work);
+    }
+}

@@ -1,0 +1,111 @@
+package dev.tandem.cpu;
+
+import dev.tandem.cpu.attention.KvStore;
+import dev.tandem.cpu.simd.MatrixPacker;
+import dev.tandem.cpu.topology.WorkerPool;
+import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.SubBatch;
+import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.model.Checkpoint;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.ModelConfig;
+import java.lang.foreign.Arena;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.EnumMap;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.stream.IntStream;
+
+/**
+ * Logits of every position of one prompt, computed in a given way. As a program it prints their digest after so many
+ * rounds, so that a test can compare Java virtual machines.
+ *
+ * @param neighbours rows of other sequences that share each pass
+ */
+record Logits(String family, DataType type, int threads, int chunk, KvReader reader, int neighbours) {
+    static final int PROMPT = 23;
+    private static final int BLOCKS = 64;
+    /** Enough calls of every kernel for the last tier of compilation, whose threshold is 15,000 loops and calls. */
+    static final int COMPILING_ROUNDS = 150;
+
+    /** The arguments: family, type, rounds. Prints the digest of the first round and of the last. */
+    public static void main(String[] arguments) {
+        Logits logits = new Logits(arguments[0], DataType.valueOf(arguments[1]), 1, PROMPT, KvReader.GPU_FROM_GPU, 0);
+        int rounds = Integer.parseInt(arguments[2]);
+        int first = 0;
+        int last = 0;
+        for (int round = 0; round < rounds; round++) {
+            last = Arrays.hashCode(bits(logits.compute()));
+            first = round == 0 ? last : first;
+        }
+        System.out.println(first + " " + last);
+    }
+
+    static int[] bits(float[] values) {
+        return IntStream.range(0, values.length).map(i -> Float.floatToRawIntBits(values[i])).toArray();
+    }
+
+    private static int[] tokens(int seed, int count) {
+        return new SplittableRandom(seed).ints(count, 3, 301).toArray();
+    }
+
+    /** [positions, vocabulary] */
+    float[] compute() {
+        try (Checkpoint checkpoint = TestModels.open(family);
+                WorkerPool workers = new WorkerPool(threads, false);
+                Arena arena = Arena.ofShared()) {
+            ModelConfig config = checkpoint.config();
+            EnumMap<Place, KvStore> stores = new EnumMap<>(Place.class);
+            for (Place place : Place.values()) {
+                stores.put(place, new KvStore(
+                        place, BLOCKS, config.layers(), config.kvHeads(), config.headDim(), type, arena));
+            }
+            MatrixPacker packer = new MatrixPacker(arena, (count, body) -> IntStream.range(0, count).forEach(body));
+            LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
+            LlamaForward forward = new LlamaForward(config, weights, stores, workers, threads, arena);
+            Activations a = new Activations(config);
+            int[] prompt = tokens(7, PROMPT);
+            float[] all = new float[PROMPT * config.vocabulary()];
+            for (int start = 0; start < PROMPT; start += chunk) {
+                int end = Math.min(PROMPT, start + chunk);
+                a.load(batch(prompt, start, end), forward.tileTokens(), 0);
+                forward.embed(a);
+                for (int layer = 0; layer < config.layers(); layer++) {
+                    forward.preProjection(a, layer);
+                    for (Activations.Reading reading : Activations.Reading.values()) {
+                        forward.attention(a, layer, reading);
+                    }
+                    forward.postProjection(a, layer);
+                }
+                float[] logits = new float[a.rows * forward.logitsWidth()];
+                forward.logits(a, logits);
+                for (int row = 0; row < end - start; row++) {
+                    System.arraycopy(logits, (neighbours + row) * forward.logitsWidth(),
+                            all, (start + row) * config.vocabulary(), config.vocabulary());
+                }
+            }
+            return all;
+        }
+    }
+
+    /** Neighbours come first, so that the rows under test stand elsewhere in their groups. */
+    private SubBatch batch(int[] prompt, int start, int end) {
+        List<Chunk> chunks = new ArrayList<>();
+        for (int i = 0; i < neighbours; i++) {
+            int[] blocks = {20 + i};
+            chunks.add(new Chunk(100 + i, 0, tokens(i, 1), blocks, KvReader.GPU_FROM_GPU, Optional.empty()));
+        }
+        Optional<TokenSampler> sampler = end - start == 1 && start > 0
+                ? Optional.of(new TokenSampler(EngineHarness.greedy(1), prompt, Set.of(), 1))
+                : Optional.empty();
+        int[] blocks = {9, 2};
+        chunks.add(new Chunk(1, start, Arrays.copyOfRange(prompt, start, end), blocks, reader, sampler));
+        return new SubBatch(chunks);
+    }
+}

@@ -1,0 +1,86 @@
+package dev.tandem.cpu;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.cpu.simd.Lanes;
+import dev.tandem.engine.batch.KvReader;
+import dev.tandem.model.config.DataType;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.Stream;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/**
+ * The bits of a request's logits depend on nothing but the request and the model: not on the compiler, the batch, the
+ * threads, the place of its KV or the vector width.
+ */
+class LogitsBitsTest {
+    static Stream<Arguments> familiesAndTypes() {
+        return Stream.of("llama31", "qwen3", "qwen2").flatMap(
+                family -> Stream.of(DataType.values()).map(type -> Arguments.of(family, type)));
+    }
+
+    /** Each family and type once: an interpreted run takes seconds. */
+    static Stream<Arguments> someFamiliesAndTypes() {
+        return Stream.of(
+                Arguments.of("llama31", DataType.BFLOAT16),
+                Arguments.of("qwen3", DataType.FLOAT32),
+                Arguments.of("qwen2", DataType.FLOAT16));
+    }
+
+    @ParameterizedTest
+    @MethodSource("familiesAndTypes")
+    void threadsChunksPlacesAndNeighboursChangeNoBit(String family, DataType type) {
+        int[] expected = Logits.bits(
+                new Logits(family, type, 1, Logits.PROMPT, KvReader.GPU_FROM_GPU, 0).compute());
+        for (int threads : new int[] {1, 3}) {
+            for (int chunk : new int[] {1, 7, 16, Logits.PROMPT}) {
+                for (KvReader reader : KvReader.values()) {
+                    for (int neighbours : new int[] {0, 1, 9}) {
+                        Logits way = new Logits(family, type, threads, chunk, reader, neighbours);
+                        assertThat(Logits.bits(way.compute())).as("%s", way).isEqualTo(expected);
+                    }
+                }
+            }
+        }
+    }
+
+    /** The digest is that of the first round and of the last, when all kernels are compiled. */
+    @ParameterizedTest
+    @MethodSource("someFamiliesAndTypes")
+    void interpretedAndCompiledCodeGiveTheSameBits(String family, DataType type) throws Exception {
+        String interpreted = digest(Lanes.bits(), "1", family, type, "-Xint");
+        String firstTier = digest(Lanes.bits(), "3", family, type, "-XX:TieredStopAtLevel=1", "-Xbatch");
+        String compiled = digest(Lanes.bits(), "" + Logits.COMPILING_ROUNDS, family, type, "-Xbatch");
+        assertThat(compiled).isEqualTo(interpreted);
+        assertThat(firstTier).isEqualTo(interpreted);
+    }
+
+    @ParameterizedTest
+    @MethodSource("someFamiliesAndTypes")
+    void everyVectorWidthGivesTheSameBits(String family, DataType type) throws Exception {
+        String narrow = digest(128, "1", family, type);
+        assertThat(digest(256, "1", family, type)).isEqualTo(narrow);
+        assertThat(digest(512, "1", family, type)).isEqualTo(narrow);
+    }
+
+    private static String digest(int bits, String rounds, String family, DataType type, String... options)
+            throws IOException, InterruptedException {
+        List<String> command = new ArrayList<>();
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.addAll(List.of("--add-modules", "jdk.incubator.vector", "--enable-native-access=ALL-UNNAMED"));
+        command.add("-Dtandem.vector.bits=" + bits);
+        command.addAll(List.of(options));
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), Logits.class.getName()));
+        command.addAll(List.of(family, type.name(), rounds));
+        Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
+        String printed = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8).strip();
+        assertThat(process.waitFor()).as("%s printed %s", command, printed).isZero();
+        return printed;
+    }
+}

@@ -1,0 +1,38 @@
+package dev.tandem.cuda.device;
+
+import java.util.Arrays;
+import java.util.Collection;
+
+/** Several resources that are closed together. */
+public final class Resources {
+    private Resources() {}
+
+    /**
+     * Closes all of them in order: one that fails does not keep the next ones open.
+     *
+     * @throws RuntimeException the first failure, with the others as suppressed exceptions
+     */
+    public static void closeAll(Collection<? extends AutoCloseable> resources) {
+        RuntimeException first = null;
+        for (AutoCloseable resource : resources) {
+            try {
+                resource.close();
+            } catch (Exception e) {
+                RuntimeException failure = e instanceof RuntimeException unchecked ? unchecked : new IllegalStateException(e);
+                if (first == null) {
+                    first = failure;
+                } else {
+                    first.addSuppressed(failure);
+                }
+            }
+        }
+        if (first != null) {
+            throw first;
+        }
+    }
+
+    /** Likewise. */
+    public static void closeAll(AutoCloseable... resources) {
+        closeAll(Arrays.asList(resources));
+    }
+}

@@ -1,0 +1,73 @@
+package dev.tandem.cuda;
+
+import dev.tandem.cuda.kernels.KernelCompiler;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.TierRules;
+import dev.tandem.model.config.DataType;
+import java.io.IOException;
+import java.util.function.UnaryOperator;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/**
+ * Kernels that sleep at random wherever another thread block, another kernel or the CPU waits for them: partial results of attention, work that
+ * kernels of one step hand to each other, rows that cross the link. Results are as without, and nothing hangs.
+ * {@code -Dtandem.delays.seeds=N} for more than two seeds.
+ */
+@Tag("gpu")
+@Timeout(300)
+class DelayedKernelTest {
+    private static IntStream seeds() {
+        return IntStream.rangeClosed(1, Integer.getInteger("tandem.delays.seeds", 2));
+    }
+
+    private static KernelCompiler delayed(int seed) {
+        return GpuRig.compiler().withDelays(seed);
+    }
+
+    static Stream<Arguments> shapes() {
+        return AttentionKernelTest.shapes().limit(3).flatMap(shape -> seeds().mapToObj(seed -> Arguments.of(shape, seed)));
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void partialResultsOfDecodeAttentionMeet(ModelShape shape, int seed) {
+        AttentionKernelTest.decodeAttention(shape, delayed(seed));
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void partialResultsOfPromptAttentionMeet(ModelShape shape, int seed) {
+        AttentionKernelTest.prefillAttention(shape, delayed(seed));
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void attentionOfPromptsAndDecodesBesideEachOther(ModelShape shape, int seed) {
+        AttentionKernelTest.promptsBesideDecodes(shape, delayed(seed));
+    }
+
+    static Stream<Arguments> strategies() {
+        return Stream.of(Strategy.SIMPLE_OFFLOAD, Strategy.ASYMMETRIC, Strategy.ASYNC_OVERLAP)
+                .flatMap(strategy -> seeds().mapToObj(seed -> Arguments.of(strategy, seed)));
+    }
+
+    /** Steps that wait for the CPU, two sub-batches, and rows in flight with their courier. */
+    @ParameterizedTest
+    @MethodSource("strategies")
+    void wholeStepsWithHostRows(Strategy strategy, int seed) throws IOException {
+        Budget budget = new Budget(200, 100, 200);
+        Policy policy = strategy.policy(HybridModelTest.options(budget, TierRules.neutral()), TestProfile.withCpu(100));
+        CudaExecutor executor = CudaModelTest.executor(
+                "llama31", CudaModelTest.options(DataType.FLOAT16, 60, true, 3, 10_000), delayed(seed), UnaryOperator.identity());
+        HybridModelTest.greedyTokensMatch(strategy.flag() + ", delays of seed " + seed, policy, budget, executor);
+    }
+}

@@ -1,0 +1,86 @@
+package dev.tandem.engine.loop;
+
+import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.batch.StepTimes;
+import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.sample.Choice;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Queue;
+
+/** Samples one token for everybody, until it is told to lose sequences or to fail. */
+final class FakeExecutor implements Executor {
+    static final int TOKEN = 7;
+
+    private final Queue<StepPlan> plans = new ArrayDeque<>();
+    final List<StepPlan> submitted = new ArrayList<>();
+    /** Sequences that are lost whenever a step samples them. */
+    final Map<Long, StepResult.Lost> losing = new HashMap<>();
+    boolean runsAhead;
+    volatile boolean broken;
+    volatile boolean closed;
+    RuntimeException onClose;
+    Runnable beforeClose = () -> {};
+
+    /** From now on the sequence's token cannot be chosen. */
+    void lose(long sequence, boolean stillInUse) {
+        losing.put(sequence, new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "its logits are NaN", stillInUse));
+    }
+
+    @Override
+    public ExecutorLimits limits() {
+        return new ExecutorLimits(100, 64, 16, 16, 8, 8, 64, 1, 1, false, 0, 0, false, 0);
+    }
+
+    @Override
+    public boolean runsAhead() {
+        return runsAhead;
+    }
+
+    @Override
+    public void submit(StepPlan plan) {
+        plans.add(plan);
+        submitted.add(plan);
+    }
+
+    @Override
+    public StepResult poll() {
+        if (broken) {
+            throw new ExecutorException("the device is gone");
+        }
+        StepPlan plan = plans.remove();
+        List<StepResult.Sampled> sampled = new ArrayList<>();
+        List<StepResult.Lost> lost = new ArrayList<>();
+        plan.subBatches().stream().flatMap(batch -> batch.chunks().stream()).filter(chunk -> chunk.sampler().isPresent()).forEach(chunk -> {
+            StepResult.Lost loss = losing.get(chunk.sequence());
+            if (loss == null) {
+                sampled.add(new StepResult.Sampled(chunk.sequence(), new Choice(TOKEN, Optional.empty())));
+            } else {
+                lost.add(loss);
+            }
+        });
+        return new StepResult(plan.step(), sampled, List.of(), List.of(), lost, StepTimes.NONE);
+    }
+
+    /** Sequences that the last plan computes. */
+    List<Long> computing() {
+        return submitted.getLast().subBatches().stream().flatMap(batch -> batch.chunks().stream()).map(Chunk::sequence).toList();
+    }
+
+    @Override
+    public void close() {
+        beforeClose.run();
+        closed = true;
+        if (onClose != null) {
+            throw onClose;
+        }
+    }
+}

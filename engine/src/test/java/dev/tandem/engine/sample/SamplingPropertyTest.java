@@ -1,0 +1,249 @@
+package dev.tandem.engine.sample;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.request.SamplingParams;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.TreeSet;
+import org.junit.jupiter.api.Test;
+
+/** The CPU's sampler against the kernel's algorithm, over all sampling parameters and their extremes. */
+class SamplingPropertyTest {
+    private static final long SEED = 3_020_261_124L;
+    private static final int REQUESTS = 4_000;
+    private static final int TOKENS = 4;
+
+    @Test
+    void theCpuDrawsWhatTheKernelDraws() {
+        Set<String> seen = new TreeSet<>();
+        for (long request = 0; request < REQUESTS; request++) {
+            RandomSampling random = new RandomSampling(SEED + request);
+            int vocabulary = random.vocabulary();
+            SamplingParams params = random.params(vocabulary);
+            int[] prompt = random.prompt(vocabulary);
+            Set<Integer> ends = Set.of(0);
+            TokenSampler ours = new TokenSampler(params, prompt, ends, 3);
+            // the same stream of random numbers, which a device is given
+            TokenSampler device = new TokenSampler(params.withLogprobs(-1), prompt, ends, 3);
+            List<Integer> output = new ArrayList<>();
+            for (int token = 0; token < TOKENS; token++) {
+                float[] logits = random.logits(vocabulary);
+                float[] adjusted = adjusted(logits, params, prompt, output, ends);
+                TokenSampler.Draw draw = device.draw(Integer.MAX_VALUE).orElseThrow();
+                String what = "seed " + (SEED + request) + ", token " + token + ", " + params + ", " + Arrays.toString(adjusted);
+                if (!drawable(logits, adjusted)) {
+                    seen.add("refused");
+                    assertThatThrownBy(() -> choose(ours, logits)).as(what).isInstanceOf(ExecutorException.class);
+                    break;
+                }
+                int expected = SamplingReference.token(adjusted, SamplingReference.Parameters.of(draw));
+                assertThat(choose(ours, logits)).as(what).isEqualTo(expected);
+                assertThat(draw.uniform()).as(what).isEqualTo((float) draw.uniform()).isBetween(0.0, 1 - 0x1p-24);
+                device.chosen(expected, Optional.empty());
+                output.add(expected);
+                seen.add(draw.greedy() ? "greedy" : "drawn");
+                if (params.topK() > 0 && params.topP() < 1 && params.minP() > 0) {
+                    seen.add("all three");
+                }
+                if (params.minTokens() > token) {
+                    seen.add("ends forbidden");
+                }
+            }
+        }
+        assertThat(seen).containsExactly("all three", "drawn", "ends forbidden", "greedy", "refused");
+    }
+
+    private static int choose(TokenSampler sampler, float[] logits) {
+        float[] row = new float[logits.length + 3];
+        System.arraycopy(logits, 0, row, 3, logits.length);
+        return sampler.choose(row, 3, logits.length, new SamplingScratch()).token();
+    }
+
+    /** Every logit a number below infinity, and one left that may be chosen. */
+    private static boolean drawable(float[] logits, float[] adjusted) {
+        boolean some = false;
+        for (int i = 0; i < logits.length; i++) {
+            if (Float.isNaN(adjusted[i]) || adjusted[i] == Float.POSITIVE_INFINITY || logits[i] == Float.POSITIVE_INFINITY) {
+                return false;
+            }
+            some |= adjusted[i] > Float.NEGATIVE_INFINITY;
+        }
+        return some;
+    }
+
+    /** Bias, penalties and forbidden ends, from the whole history. */
+    private static float[] adjusted(
+            float[] logits, SamplingParams params, int[] prompt, List<Integer> output, Set<Integer> ends) {
+        Map<Integer, Integer> times = new HashMap<>();
+        output.forEach(token -> times.merge(token, 1, Integer::sum));
+        Set<Integer> seen = new HashSet<>(output);
+        Arrays.stream(prompt).forEach(seen::add);
+        boolean penalised = params.repetitionPenalty() != 1 || params.presencePenalty() != 0 || params.frequencyPenalty() != 0;
+        float[] adjusted = new float[logits.length];
+        for (int id = 0; id < logits.length; id++) {
+            boolean end = ends.contains(id) || params.stopTokenIds().contains(id);
+            boolean named = params.logitBias().containsKey(id)
+                    || params.repetitionPenalty() != 1 && seen.contains(id)
+                    || penalised && times.containsKey(id)
+                    || end && params.minTokens() > 0;
+            if (!named) {
+                adjusted[id] = logits[id]; // a sum with 0 would turn -0 into +0
+                continue;
+            }
+            float logit = logits[id] + params.logitBias().getOrDefault(id, 0f);
+            if (seen.contains(id)) {
+                float repetition = (float) params.repetitionPenalty();
+                logit = logit > 0 ? logit / repetition : logit * repetition;
+            }
+            if (times.containsKey(id)) {
+                logit -= (float) params.presencePenalty() + (float) params.frequencyPenalty() * times.get(id);
+            }
+            boolean forbidden = end && output.size() < params.minTokens();
+            adjusted[id] = forbidden ? logit - Float.POSITIVE_INFINITY : logit;
+        }
+        return adjusted;
+    }
+
+    @Test
+    void aSeededAnswerDoesNotDependOnWhatIsReported() {
+        for (long seed = SEED; seed < SEED + 200; seed++) {
+            RandomSampling random = new RandomSampling(seed);
+            SamplingParams params = random.drawn();
+            List<float[]> steps = new ArrayList<>();
+            for (int token = 0; token < 30; token++) {
+                steps.add(random.ordinary(500));
+            }
+            List<Integer> plain = tokens(params, steps);
+            assertThat(tokens(params.withLogprobs(20), steps)).as("seed %d, with logprobs", seed).isEqualTo(plain);
+            assertThat(tokens(params.withLogprobs(0), steps)).as("seed %d, watched by a canary", seed).isEqualTo(plain);
+            assertThat(tokens(random.withPenaltiesThatDoNothing(params), steps)).as("seed %d, penalties", seed).isEqualTo(plain);
+            SplittableRandom chance = new SplittableRandom(seed);
+            TokenSampler mixed = new TokenSampler(params, new int[] {1}, Set.of(0), 7);
+            List<Integer> byEither = new ArrayList<>();
+            for (float[] logits : steps) {
+                if (chance.nextBoolean()) {
+                    TokenSampler.Draw draw = mixed.draw(Integer.MAX_VALUE).orElseThrow();
+                    int token = SamplingReference.token(logits, SamplingReference.Parameters.of(draw));
+                    byEither.add(mixed.chosen(token, Optional.empty()).token());
+                } else {
+                    byEither.add(choose(mixed, logits));
+                }
+            }
+            assertThat(byEither).as("seed %d, on either device", seed).isEqualTo(plain);
+        }
+    }
+
+    private static List<Integer> tokens(SamplingParams params, List<float[]> steps) {
+        TokenSampler sampler = new TokenSampler(params, new int[] {1}, Set.of(0), 7);
+        return steps.stream().map(logits -> choose(sampler, logits)).toList();
+    }
+
+    /** Requests as nobody would send them, and logits as no model should have them. */
+    static final class RandomSampling {
+        private final SplittableRandom random;
+
+        RandomSampling(long seed) {
+            this.random = new SplittableRandom(seed);
+        }
+
+        int vocabulary() {
+            return pick(1, 2, 3, 5, 17, 300, 2100);
+        }
+
+        private int pick(int... values) {
+            return values[random.nextInt(values.length)];
+        }
+
+        private double pick(double... values) {
+            return values[random.nextInt(values.length)];
+        }
+
+        int[] prompt(int vocabulary) {
+            return random.ints(1 + random.nextInt(20), 0, vocabulary).toArray();
+        }
+
+        SamplingParams params(int vocabulary) {
+            SamplingParams.Builder params = SamplingParams.builder().maxTokens(pick(4, 100, Integer.MAX_VALUE))
+                    .temperature(pick(0, -0.0, Double.MIN_VALUE, 1e-300, 1e-39, 2e-39, 0.01, 0.3, 1, 1.7, 2))
+                    .topK(pick(-1, 0, 1, 2, 40, vocabulary, Integer.MAX_VALUE))
+                    .topP(pick(Double.MIN_VALUE, 1e-46, 1e-7, 0.1, 0.9, 0.999999, 1 - 1e-9, Math.nextDown(1.0), 1, 1))
+                    .minP(pick(0, 0, Double.MIN_VALUE, 1e-46, 0.05, 0.5, Math.nextDown(1.0), 1))
+                    .repetitionPenalty(pick(0.01, 0.5, 1, 1, Math.nextUp(1.0), 1.2, 100))
+                    .presencePenalty(pick(-2, 0, 0, Double.MIN_VALUE, 2))
+                    .frequencyPenalty(pick(-2, 0, 0, -1e-300, 2))
+                    .logprobs(pick(-1, 0, 20))
+                    .minTokens(pick(0, 0, 1, 3))
+                    .ignoreEos(random.nextBoolean());
+            if (random.nextBoolean()) {
+                params.seed(random.nextLong());
+            }
+            Map<Integer, Float> bias = new HashMap<>();
+            for (int i = random.nextInt(3); i > 0; i--) {
+                bias.put(random.nextInt(vocabulary), (float) pick(-1e30, -100, -Float.MIN_VALUE, 0, 3, 100, 1e30));
+            }
+            Set<Integer> stops = new HashSet<>();
+            for (int i = pick(0, 0, 1, 3, 100); i > 0; i--) {
+                stops.add(random.nextInt(vocabulary));
+            }
+            return params.logitBias(bias).stopTokenIds(stops).build();
+        }
+
+        /** Nothing that changes logits. */
+        SamplingParams drawn() {
+            return SamplingParams.builder().maxTokens(100).seed(random.nextLong())
+                    .temperature(pick(0.5, 1, 2)).topK(pick(0, 5, 40)).topP(pick(0.5, 0.9, 1)).minP(pick(0, 0.05)).build();
+        }
+
+        SamplingParams withPenaltiesThatDoNothing(SamplingParams params) {
+            return SamplingParams.builder().maxTokens(100).seed(params.seed().orElseThrow())
+                    .temperature(params.temperature()).topK(params.topK()).topP(params.topP()).minP(params.minP())
+                    .repetitionPenalty(1 + 1e-12).presencePenalty(1e-300).frequencyPenalty(-1e-300)
+                    .logitBias(Map.of(3, 0f)).build();
+        }
+
+        float[] ordinary(int vocabulary) {
+            float[] logits = new float[vocabulary];
+            for (int i = 0; i < vocabulary; i++) {
+                logits[i] = (float) (random.nextDouble() * 12 - 6);
+            }
+            return logits;
+        }
+
+        float[] logits(int vocabulary) {
+            float[] logits = new float[vocabulary];
+            int kind = random.nextInt(12);
+            for (int i = 0; i < vocabulary; i++) {
+                double value = random.nextDouble() * 20 - 10;
+                logits[i] = switch (kind) {
+                    case 0 -> random.nextInt(4); // ties
+                    case 1 -> 0; // nothing but ties
+                    case 2 -> random.nextBoolean() ? -0f : 0f;
+                    case 3 -> random.nextInt(3) > 0 ? Float.NEGATIVE_INFINITY : (float) value; // masked
+                    case 4 -> (float) (value * 1e37);
+                    case 5 -> (float) (value * 1e-38);
+                    case 6 -> (float) (value / 1e3); // nearly flat
+                    case 7 -> (float) Math.scalb(value, random.nextInt(-120, 100));
+                    default -> (float) value;
+                };
+            }
+            switch (random.nextInt(40)) {
+                case 0 -> logits[random.nextInt(vocabulary)] = Float.NaN;
+                case 1 -> logits[random.nextInt(vocabulary)] = Float.POSITIVE_INFINITY;
+                case 2 -> Arrays.fill(logits, Float.NEGATIVE_INFINITY);
+                case 3 -> logits[random.nextInt(vocabulary)] = Float.MAX_VALUE;
+                default -> {}
+            }
+            return logits;
+        }
+    }
+}

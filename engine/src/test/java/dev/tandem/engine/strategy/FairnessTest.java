@@ -1,0 +1,69 @@
+package dev.tandem.engine.strategy;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.ContentExecutor;
+import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.execute.Readiness;
+import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
+import java.util.SplittableRandom;
+import java.util.stream.IntStream;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** Requests come without end, and more than there is KV for: nobody waits for ever, whatever comes later. */
+class FairnessTest {
+    private static final Budget BUDGET = new Budget(64, 24, 64);
+    private static final int REQUESTS = 400;
+    /** Requests that are there at a time. */
+    private static final int LIVE = 30;
+    private static final int CONTEXT = 60;
+    /** Later requests that may come before one has ended, of which LIVE are there with it; 68 is the most that any strategy needs. */
+    private static final int PATIENCE = 80;
+    /** Steps without a token for a sequence that has had one; 73 where it is preempted and computed again, else 22. */
+    private static final int GAP = 100;
+
+    private final ContentExecutor executor =
+            new ContentExecutor(3, 40, 60, 64, CONTEXT, Readiness.random(7));
+
+    @ParameterizedTest
+    @EnumSource(Strategy.class)
+    void everyRequestEndsWhileOthersKeepComing(Strategy strategy) {
+        TierRules rules = new TierRules(LatencyTargets.NONE, 8, 0, 4);
+        var options = new Strategy.Options(
+                BUDGET, Preemption.RECOMPUTE, rules, true, false, 0, false, 8, Strategy.InFlight.UNLIMITED, 16);
+        PolicyScheduler scheduler = PolicyScheduler.of(strategy.policy(options, TestProfile.withCpu(10)));
+        SplittableRandom random = new SplittableRandom(11);
+        try (EngineHarness engine = new EngineHarness(executor, scheduler, BUDGET)) {
+            int submitted = 0;
+            int[] tokens = new int[REQUESTS];
+            int[] since = new int[REQUESTS];
+            for (int step = 0; submitted < REQUESTS; step++) {
+                int from = submitted;
+                long live = IntStream.range(0, from).filter(i -> engine.answers.get("r" + i).reason == null).count();
+                for (long count = live; count < LIVE && submitted < REQUESTS; count++) {
+                    int prompt = random.nextInt(8) == 0 ? 40 : 1 + random.nextInt(10);
+                    engine.submit("r" + submitted++, new int[prompt], EngineHarness.greedy(1 + random.nextInt(CONTEXT - prompt)));
+                }
+                engine.step();
+                for (int i = 0; i < submitted; i++) {
+                    EngineHarness.Answer answer = engine.answers.get("r" + i);
+                    int got = answer.tokens.size();
+                    if (answer.reason != null || got == 0 || got != tokens[i]) {
+                        since[i] = step;
+                    }
+                    tokens[i] = got;
+                    assertThat(step - since[i]).as("steps without a token for r%d", i).isLessThan(GAP);
+                    assertThat(answer.reason != null || submitted - i < PATIENCE)
+                            .as("r%d still waits, or runs, after %d later requests have come: %d tokens", i, submitted - i, got)
+                            .isTrue();
+                }
+            }
+            engine.run();
+            engine.answers.forEach((id, answer) -> assertThat(answer.reason).as(id).isNotNull());
+        }
+    }
+}

@@ -1,0 +1,68 @@
+package dev.tandem.server;
+
+import dev.tandem.server.http.Exchange;
+import dev.tandem.server.http.Router;
+import dev.tandem.server.openai.ApiErrors;
+import java.time.Duration;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+
+/**
+ * Answers 503 until the model is loaded, then passes requests on and counts those under way. Load balancers take the 503 of
+ * /health for "not ready yet".
+ *
+ * <p>Owned by: any thread; the lock guards the count.
+ */
+final class LoadingRouter implements Router {
+    private static final String RETRY_AFTER_SECONDS = "5";
+
+    private final ReentrantLock lock = new ReentrantLock();
+    private final Condition fewer = lock.newCondition();
+    private volatile Router loaded;
+    private int underWay;
+
+    /** Requests are the router's from now on. */
+    void loaded(Router router) {
+        loaded = router;
+    }
+
+    @Override
+    public void serve(Exchange exchange) throws InterruptedException {
+        Router router = loaded;
+        if (router == null) {
+            exchange.responseHeader("Retry-After", RETRY_AFTER_SECONDS);
+            exchange.respond(503, "application/json", ApiErrors.body(503, "the model is loading; try again in a few seconds"));
+            return;
+        }
+        count(1);
+        try {
+            router.serve(exchange);
+        } finally {
+            count(-1);
+        }
+    }
+
+    private void count(int change) {
+        lock.lock();
+        try {
+            underWay += change;
+            fewer.signalAll();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Waits until no request is under way; false when some still are after the time. */
+    boolean awaitAnswers(Duration limit) throws InterruptedException {
+        lock.lock();
+        try {
+            long left = limit.toNanos();
+            while (underWay > 0 && left > 0) {
+                left = fewer.awaitNanos(left);
+            }
+            return underWay == 0;
+        } finally {
+            lock.unlock();
+        }
+    }
+}
