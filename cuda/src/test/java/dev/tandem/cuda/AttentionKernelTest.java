@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.RopeFrequencies;
@@ -40,13 +41,16 @@ class AttentionKernelTest {
         return Stream.concat(shapes(), Stream.of(GpuRig.shape(3, 3, 100, 320, 352, 301, DataType.BFLOAT16)));
     }
 
-    /** Partial sums, and finished products with bias and with norms of heads. Slots: alone and odd, none, alone and even, then a prompt that begins with an odd one. */
+    /**
+     * Partial sums, and finished products with bias and with norms of heads. Slots: alone and odd, none, alone and even, a prompt that begins with an
+     * odd one, another, and a token that begins a block.
+     */
     @ParameterizedTest
     @MethodSource("rotated")
     void rotationAndStore(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
-            int[] slots = {17, -1, 62, 29, 30, 31, 32, 33, 34, 51, 52};
-            int[] positions = {0, 77, 1023, 13, 14, 15, 16, 17, 18, 3, 4};
+            int[] slots = {17, -1, 78, 29, 30, 31, 32, 33, 34, 51, 52, 96};
+            int[] positions = {0, 77, 1023, 13, 14, 15, 16, 17, 18, 3, 4, 32};
             int rows = slots.length;
             float[] frequencies = RopeFrequencies.of(shape.config());
             DeviceBuffer angles = rig.poisoned(4L * rows * shape.config().headDim());
@@ -82,8 +86,8 @@ class AttentionKernelTest {
         int rows = positions.length;
         int hidden = shape.hidden();
         // one that was chosen before, one that is known, one that was no number; others
-        int[] given = {-2, 0, -3, 1, 2, 3, 4, 5, 6, 7, 8};
-        int[] tokens = {9, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
+        int[] given = {-2, 0, -3, 1, 2, 3, 4, 5, 6, 7, 8, 1};
+        int[] tokens = {9, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1};
         DeviceBuffer table = rig.putHalves(rig.halves(10 * hidden, 1));
         DeviceBuffer residual = rig.poisoned(4L * rows * hidden);
         rig.kernels.embed.launch(
@@ -104,7 +108,7 @@ class AttentionKernelTest {
             int kvHeads = shape.config().kvHeads();
             int dim = shape.config().headDim();
             int width = shape.headWidth();
-            int blocks = 4;
+            int blocks = 7;
             DeviceBuffer queries = rig.poisoned(2L * rows * shape.queries());
             DeviceBuffer cache = rig.poisoned(blocks * shape.blockBytes());
             rig.kernels.ropeStore.launch(
@@ -113,6 +117,9 @@ class AttentionKernelTest {
                     Integer.MAX_VALUE, 0L, 0, Integer.MAX_VALUE, 0L);
             float[] q = rig.halves(queries, rows * shape.queries());
             float[] kv = rig.halves(cache, (int) (blocks * shape.blockBytes() / 2));
+            checkClear(kv, 35, 48);
+            checkClear(kv, 53, 64);
+            checkClear(kv, 97, 112);
             for (int row = 0; row < rows; row++) {
                 for (int head = 0; head < heads + 2 * kvHeads; head++) {
                     int slot = slots[row];
@@ -135,6 +142,17 @@ class AttentionKernelTest {
                             .isLessThan(KernelTest.rounding(shape));
                     for (int d = dim; d < width; d++) {
                         assertThat(actual[d]).as("padding").isZero();
+                    }
+                }
+            }
+        }
+
+        /** V of tokens that are not written is zero behind the last that was, whatever the block held before. */
+        private void checkClear(float[] kv, int firstSlot, int endSlot) {
+            for (int slot = firstSlot; slot < endSlot; slot++) {
+                for (int head = 0; head < shape.config().kvHeads(); head++) {
+                    for (int d = 0; d < shape.headWidth(); d++) {
+                        assertThat(kv[valueAt(shape, slot / 16, head, slot % 16, d)]).as("V of slot %d, head %d", slot, head).isZero();
                     }
                 }
             }
@@ -166,7 +184,7 @@ class AttentionKernelTest {
     }
 
     /** A pool of random KV, and sequences that own blocks of it in random order. */
-    private record Pool(ModelShape shape, float[] values, int[][] tables) {
+    record Pool(ModelShape shape, float[] values, int[][] tables) {
         static Pool of(GpuRig rig, int... lengths) {
             int blocks = Arrays.stream(lengths).map(length -> (length + 15) / 16).sum() + 3;
             int[] order = IntStream.range(0, blocks).toArray();
@@ -209,7 +227,7 @@ class AttentionKernelTest {
         }
     }
 
-    private static float[] queries(GpuRig rig, int rows) {
+    static float[] queries(GpuRig rig, int rows) {
         float[] q = rig.halves(rows * rig.shape.queries(), 2);
         for (int i = 0; i < q.length; i++) {
             q[i] = i % rig.shape.headWidth() < rig.shape.config().headDim() ? q[i] : 0;
@@ -217,7 +235,7 @@ class AttentionKernelTest {
         return q;
     }
 
-    private static void check(GpuRig rig, Pool pool, float[] q, float[] actual, int row, int sequence, int tokens) {
+    static void check(GpuRig rig, Pool pool, float[] q, float[] actual, int row, int sequence, int tokens) {
         ModelShape shape = rig.shape;
         int dim = shape.config().headDim();
         for (int head = 0; head < shape.config().heads(); head++) {
@@ -234,9 +252,13 @@ class AttentionKernelTest {
     @ParameterizedTest
     @MethodSource("shapes")
     void decodeAttention(ModelShape shape) {
+        decodeAttention(shape, GpuRig.compiler());
+    }
+
+    static void decodeAttention(ModelShape shape, KernelCompiler compiler) {
         int[] lengths = {1, 15, 16, 17, 64, 65, 300, 777};
         for (int sharing : new int[] {1, 7, 100, 396}) {
-            try (GpuRig rig = new GpuRig(shape, SEED)) {
+            try (GpuRig rig = new GpuRig(shape, SEED, compiler)) {
                 Pool pool = Pool.of(rig, lengths);
                 float[] q = queries(rig, lengths.length);
                 try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1000, 0, "test")) {
@@ -276,7 +298,11 @@ class AttentionKernelTest {
     @ParameterizedTest
     @MethodSource("shapes")
     void prefillAttention(ModelShape shape) {
-        try (GpuRig rig = new GpuRig(shape, SEED)) {
+        prefillAttention(shape, GpuRig.compiler());
+    }
+
+    static void prefillAttention(ModelShape shape, KernelCompiler compiler) {
+        try (GpuRig rig = new GpuRig(shape, SEED, compiler)) {
             int[] starts = {0, 0, 37, 130, 517};
             int[] counts = {1, 75, 64, 33, 3};
             int[] lengths = IntStream.range(0, 5).map(i -> starts[i] + counts[i]).toArray();
@@ -320,13 +346,17 @@ class AttentionKernelTest {
     @ParameterizedTest
     @MethodSource("shapes")
     void promptsBesideDecodes(ModelShape shape) {
+        promptsBesideDecodes(shape, GpuRig.compiler());
+    }
+
+    static void promptsBesideDecodes(ModelShape shape, KernelCompiler compiler) {
         for (double bandwidth : new double[] {1000, 4_800_000}) {
-            promptsBesideDecodes(shape, bandwidth);
+            promptsBesideDecodes(shape, compiler, bandwidth);
         }
     }
 
-    private static void promptsBesideDecodes(ModelShape shape, double bandwidth) {
-        try (GpuRig rig = new GpuRig(shape, SEED)) {
+    private static void promptsBesideDecodes(ModelShape shape, KernelCompiler compiler, double bandwidth) {
+        try (GpuRig rig = new GpuRig(shape, SEED, compiler)) {
             assumeTrue(rig.kernels.promptsLeaveRoom(), "the kernel for all GPUs leaves none");
             int[] lengths = {1, 77, 1300, 16, 75, 550};
             int decodes = 4;
