@@ -3,7 +3,6 @@ package dev.tandem.app;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.server.TandemServer;
-import dev.tandem.server.http.HttpLimits;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -50,12 +49,14 @@ class ServerLifetimeTest {
                             fault.name())
                     .start();
             errors = process.errorReader(StandardCharsets.UTF_8);
-            BufferedReader out = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
+            BufferedReader out = new BufferedReader(new InputStreamReader(process.getInputStream(),
+                    StandardCharsets.UTF_8));
             address = out.readLine().substring("on ".length());
         }
 
         CompletableFuture<HttpResponse<String>> ask(boolean stream) {
-            String body = "{\"prompt\": \"w7 w8\", \"max_tokens\": 100, \"ignore_eos\": true, \"stream\": " + stream + "}";
+            String body = "{\"prompt\": \"w7 w8\", \"max_tokens\": 100, \"ignore_eos\": true, \"stream\": " + stream
+                    + "}";
             HttpRequest request = HttpRequest.newBuilder(URI.create(address + "/v1/completions"))
                     .header("Content-Type", "application/json")
                     .POST(HttpRequest.BodyPublishers.ofString(body))
@@ -120,7 +121,8 @@ class ServerLifetimeTest {
         boolean positive = false;
         while (!positive) {
             String text = server.http
-                    .send(HttpRequest.newBuilder(URI.create(server.address + "/metrics")).build(), HttpResponse.BodyHandlers.ofString())
+                    .send(HttpRequest.newBuilder(URI.create(server.address + "/metrics")).build(),
+                    HttpResponse.BodyHandlers.ofString())
                     .body();
             positive = text.lines()
                     .filter(line -> line.startsWith(series + "{"))
@@ -131,7 +133,7 @@ class ServerLifetimeTest {
     @ParameterizedTest
     @EnumSource(LoadingPath.class)
     void untilTheModelIsLoadedEveryRequestIsAnsweredWith503(LoadingPath path) throws Exception {
-        try (TandemServer server = new TandemServer("127.0.0.1", 0, new HttpLimits(1 << 20, 1 << 14));
+        try (TandemServer server = FailingServer.listen();
                 HttpClient http = HttpClient.newHttpClient()) {
             HttpRequest request = HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + server.port() + path.path))
                     .header("Content-Type", "application/json")
