@@ -1,10 +1,12 @@
 package dev.tandem.app;
 
 import dev.tandem.cpu.probe.MachineProbe;
+import dev.tandem.cpu.topology.NumaInterleaving;
 import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.CudaOptions;
 import dev.tandem.cuda.ModelShape;
 import dev.tandem.cuda.device.CudaLibraries;
+import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.kernels.KernelCatalogue;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.clock.Clock;
@@ -17,6 +19,8 @@ import dev.tandem.fetch.WheelSource;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.gguf.GgufWeights;
+import dev.tandem.model.weights.ElementType;
 import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.Locale;
@@ -37,8 +41,10 @@ final class CudaBackend {
                 throw new ConfigurationException(why + "; use --strategy gpu-only");
             });
         }
+        boolean quantised = checkpoint.weights() instanceof GgufWeights gguf
+                && gguf.matrixTypes().stream().anyMatch(ElementType::quantised);
         CudaLibraries libraries = libraries(options.gpu.libraries);
-        KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels"));
+        KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels").resolve("cuda" + libraries.release()));
         CudaExecutor executor = new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system(), timeline);
         ExecutorLimits limits = executor.limits();
         log.printf(
@@ -52,13 +58,14 @@ final class CudaBackend {
                 + "; decode steps " + (options.gpu.eager ? "kernel by kernel (--enforce-eager)" : "replayed from graphs"));
         log.println(executor.products() + "; prompts ride in steps of up to " + limits.ridingRows() + " rows");
         log.println(executor.ledger());
-        reportLosses(new ModelShape(config, type(options, config)), executor.device().capability(), log);
+        reportLosses(new ModelShape(config, type(options, config)), quantised, executor.device(), log);
         int context = (int) Math.min(options.contextTokens(config), (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
         log.printf(
                 Locale.ROOT,
                 "KV: GPU pool %,d blocks of %d tokens, host pool %,d blocks of %d; context %,d tokens%n",
                 limits.gpuBlocks(), limits.blockTokens(), limits.hostBlocks(), limits.hostBlockTokens(), context);
         executor.hostAttention().ifPresent(log::println);
+        NumaInterleaving.system().report().ifPresent(log::println);
         if (options.gpu.kvChecksums && limits.hostBlocks() == 0) {
             log.println("given up: --kv-checksums, without host KV (--host-kv) nothing moves");
         }
@@ -85,15 +92,15 @@ final class CudaBackend {
         return attentionThreads(options) == 0 ? CpuBackend.defaultKv() : Math.min(MOST_HOST_KV, CpuBackend.memory() / 4);
     }
 
-    private static void reportLosses(ModelShape shape, int capability, PrintStream log) {
+    private static void reportLosses(ModelShape shape, boolean quantised, Device device, PrintStream log) {
         ModelConfig config = shape.config();
-        if (config.fileType() == DataType.FLOAT32) {
+        if (quantised || config.fileType() == DataType.FLOAT32) {
             log.println("given up: float32 or quantised weights are kept in " + shape.type().flag() + " on the GPU");
         }
         if (shape.headWidth() != config.headDim()) {
             log.printf("given up: heads of %d are stored %d wide, KV takes that much more%n", config.headDim(), shape.headWidth());
         }
-        KernelCatalogue.givenUp(capability).forEach(loss -> log.println("given up: " + loss));
+        KernelCatalogue.givenUp(device.capability(), device.slice()).forEach(loss -> log.println("given up: " + loss));
     }
 
     static DataType type(ModelOptions options, ModelConfig config) {
@@ -118,6 +125,7 @@ final class CudaBackend {
                 options.maxNumSeqs(),
                 !options.gpu.eager,
                 attentionThreads(options),
+                options.pinThreads,
                 (long) (options.hostWatchdog * 1e9),
                 options.gpu.kvChecksums);
     }
@@ -135,7 +143,11 @@ final class CudaBackend {
     private static int attentionThreads(ModelOptions options) {
         return options.strategy.chosen() == Strategy.GPU_ONLY
                 ? 0
-                : options.attentionThreads.orElse(Math.max(1, Runtime.getRuntime().availableProcessors() - 2));
+                : options.attentionThreads.orElse(defaultAttentionThreads());
+    }
+
+    static int defaultAttentionThreads() {
+        return Math.max(1, Runtime.getRuntime().availableProcessors() - 2);
     }
 
     static Path cache() {
@@ -146,6 +158,7 @@ final class CudaBackend {
         Path home = Path.of(System.getProperty("user.home"));
         return new CudaLibraries(
                 CudaLibraries.Choice.of(flag), System.getenv(),
-                () -> new WheelSource(() -> IndexLocation.find(System.getenv(), home), cache(), Terminal.standardError()));
+                () -> new WheelSource(() -> IndexLocation.find(System.getenv(), home), cache(), Terminal.standardError()),
+                CudaLibraries.driverVersion());
     }
 }

@@ -16,6 +16,8 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.server.TandemServer;
+import dev.tandem.server.http.HttpLimits;
+import dev.tandem.server.http.OriginPolicy;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.text.HuggingFaceTokenizer;
@@ -27,11 +29,14 @@ import java.util.Optional;
 import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
-import picocli.CommandLine;
 
-/** A server as a process of its own, whose executor fails as it is told. Arguments: a folder for a tokenizer, a {@link Fault}. */
+/**
+ * A server as a process of its own, whose executor fails as it is told. Arguments: a folder for a tokenizer,
+ * a {@link Fault}.
+ */
 final class FailingServer {
-    private static final HttpOptions HTTP = CommandLine.populateCommand(new HttpOptions());
+    private static final Duration MINUTE = Duration.ofMinutes(1);
+
     /** Steps before the fault, so that a client is in the middle of its answer. */
     private static final int STEPS = 3;
 
@@ -46,6 +51,12 @@ final class FailingServer {
 
     private FailingServer() {}
 
+    /** On a free port of the loopback address. */
+    static TandemServer listen() {
+        HttpLimits limits = new HttpLimits(1 << 20, 1 << 14, 1 << 24, 64, MINUTE, MINUTE, MINUTE, MINUTE);
+        return new TandemServer("127.0.0.1", 0, limits, new OriginPolicy(true, List.of(), List.of()));
+    }
+
     public static void main(String[] args) throws InterruptedException {
         Logging.install();
         HuggingFaceTokenizer tokenizer = HuggingFaceTokenizer.open(DummyModel.write(Path.of(args[0])));
@@ -59,7 +70,7 @@ final class FailingServer {
                         Clock.system(),
                         metrics)
                 .start();
-        TandemServer server = new TandemServer("127.0.0.1", 0, HTTP.limits(), HTTP.origins(true));
+        TandemServer server = listen();
         server.serve(
                 Optional.empty(),
                 new ServedModel("dummy", engine, tokenizer, Optional.empty(), ServedModel.SamplingDefaults.NEUTRAL),

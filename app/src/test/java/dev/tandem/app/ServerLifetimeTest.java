@@ -21,15 +21,12 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
-import picocli.CommandLine;
 
 /** How a server ends: by signals, by the engine's death, and before its model is loaded. */
 @Timeout(value = 2, unit = TimeUnit.MINUTES)
 class ServerLifetimeTest {
     /** What the engine's death may take, 5 s, and as much for a machine that has other things to do. */
     private static final int DEATH_SECONDS = 10;
-
-    private static final HttpOptions HTTP = CommandLine.populateCommand(new HttpOptions());
 
     @TempDir
     Path folder;
@@ -52,12 +49,14 @@ class ServerLifetimeTest {
                             fault.name())
                     .start();
             errors = process.errorReader(StandardCharsets.UTF_8);
-            BufferedReader out = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
+            BufferedReader out = new BufferedReader(new InputStreamReader(process.getInputStream(),
+                    StandardCharsets.UTF_8));
             address = out.readLine().substring("on ".length());
         }
 
         CompletableFuture<HttpResponse<String>> ask(boolean stream) {
-            String body = "{\"prompt\": \"w7 w8\", \"max_tokens\": 100, \"ignore_eos\": true, \"stream\": " + stream + "}";
+            String body = "{\"prompt\": \"w7 w8\", \"max_tokens\": 100, \"ignore_eos\": true, \"stream\": " + stream
+                    + "}";
             HttpRequest request = HttpRequest.newBuilder(URI.create(address + "/v1/completions"))
                     .header("Content-Type", "application/json")
                     .POST(HttpRequest.BodyPublishers.ofString(body))
@@ -122,7 +121,8 @@ class ServerLifetimeTest {
         boolean positive = false;
         while (!positive) {
             String text = server.http
-                    .send(HttpRequest.newBuilder(URI.create(server.address + "/metrics")).build(), HttpResponse.BodyHandlers.ofString())
+                    .send(HttpRequest.newBuilder(URI.create(server.address + "/metrics")).build(),
+                    HttpResponse.BodyHandlers.ofString())
                     .body();
             positive = text.lines()
                     .filter(line -> line.startsWith(series + "{"))
@@ -133,7 +133,7 @@ class ServerLifetimeTest {
     @ParameterizedTest
     @EnumSource(LoadingPath.class)
     void untilTheModelIsLoadedEveryRequestIsAnsweredWith503(LoadingPath path) throws Exception {
-        try (TandemServer server = new TandemServer("127.0.0.1", 0, HTTP.limits(), HTTP.origins(true));
+        try (TandemServer server = FailingServer.listen();
                 HttpClient http = HttpClient.newHttpClient()) {
             HttpRequest request = HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + server.port() + path.path))
                     .header("Content-Type", "application/json")

@@ -40,6 +40,7 @@ class EngineLoopTest {
     private boolean runsAhead;
     private long lastAhead = Long.MAX_VALUE;
     private boolean broken;
+    private String trouble;
 
     /** Always chooses token 7, and notes when it is asked. */
     private final Executor executor = new Executor() {
@@ -67,6 +68,11 @@ class EngineLoopTest {
             last = next.step();
             boolean awaits = next.subBatches().stream().flatMap(batch -> batch.chunks().stream()).anyMatch(chunk -> chunk.tokens()[0] == Chunk.AWAITED);
             events.add("submit " + next.step() + (awaits ? " awaiting" : ""));
+        }
+
+        @Override
+        public Optional<String> trouble() {
+            return Optional.ofNullable(trouble);
         }
 
         @Override
@@ -177,6 +183,22 @@ class EngineLoopTest {
     }
 
     @Test
+    void aStepThatTakesTooLongIsSeenInTheHealth() {
+        Engine engine = new Engine(
+                new EngineConfig(budget, Set.of(), 64, 8, 1),
+                PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)),
+                executor,
+                clock,
+                EngineListener.NONE);
+        assertThat(engine.health()).isEqualTo(new Engine.Health.Serving());
+        trouble = "step 7 has kept the GPU for 3.0 s";
+        assertThat(engine.health()).isEqualTo(new Engine.Health.Degraded(trouble));
+        trouble = null;
+        assertThat(engine.health()).isEqualTo(new Engine.Health.Serving());
+        engine.close();
+    }
+
+    @Test
     void everybodyHearsWhenTheDeviceIsGone() throws InterruptedException {
         runsAhead = true;
         broken = true;
@@ -208,6 +230,42 @@ class EngineLoopTest {
         submit("a", greedy(2).stop(List.of("x")).build());
         loop.step();
         assertThat(events).containsExactly("submit 0", "poll 0", "a token");
+    }
+
+    @Test
+    void stopStringsCountAfterTheMinimumOfTokensAlone() {
+        StringBuilder text = new StringBuilder();
+        Request request = new Request(
+                "a", new int[] {1, 2, 3}, greedy(9).stop(List.of("xx")).minTokens(3).build(), 0, TextDecoder.of(token -> "x", () -> ""),
+                event -> {
+                    switch (event) {
+                        case TokenEvent.Token token -> text.append(token.text());
+                        case TokenEvent.Finished finished -> text.append(finished.text()).append('|').append(finished.stopReason());
+                        case TokenEvent.Failed failed -> text.append(failed);
+                    }
+                });
+        queue.offer(List.of(request));
+        run();
+        assertThat(text).as("the fourth token completes it").hasToString("xx|xx");
+    }
+
+    @Test
+    void theStopTokensTextIsIncludedWhereThatIsAskedFor() {
+        for (boolean include : new boolean[] {false, true}) {
+            StringBuilder text = new StringBuilder();
+            SamplingParams sampling = greedy(9).stopTokenIds(Set.of(7)).includeStop(include).build();
+            Request request = new Request(
+                    "a", new int[] {1, 2, 3}, sampling, 0, TextDecoder.of(token -> "<stop>", () -> "."), event -> {
+                        switch (event) {
+                            case TokenEvent.Token token -> text.append(token.text());
+                            case TokenEvent.Finished finished -> text.append(finished.text()).append(finished.stopReason());
+                            case TokenEvent.Failed failed -> text.append(failed);
+                        }
+                    });
+            queue.offer(List.of(request));
+            run();
+            assertThat(text).hasToString(include ? "<stop>.7" : ".7");
+        }
     }
 
     @Test
