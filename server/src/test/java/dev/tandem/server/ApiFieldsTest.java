@@ -202,6 +202,12 @@ class ApiFieldsTest {
         assertThat(server.tokenizer.calls.get()).isEqualTo(calls);
     }
 
+    @Test
+    void whatTheTokenizerRefusesIsTheClientsFault() throws IOException {
+        assertRefused(server.post(COMPLETIONS, "{\"prompt\": \"" + FakeTokenizer.TOO_MUCH + "\"}"), "prompt", "too much");
+        assertRefused(server.post("/tokenize", "{\"prompt\": \"" + FakeTokenizer.TOO_MUCH + "\"}"), "prompt", "too much");
+    }
+
     // --- hostile input
 
     @Test

@@ -2,7 +2,9 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.text.Tokenizer;
+import dev.tandem.text.TokenizerException;
 import dev.tandem.text.Vocabulary;
+import java.util.Locale;
 
 /**
  * Text to tokens, where text that cannot fit into the context is refused before it costs much.
@@ -64,12 +66,20 @@ final class PromptReader {
         checkPairs(field, text);
         for (long probe = (long) contextTokens * PROBE_CHARACTERS_PER_TOKEN; probe < text.length() / 2; probe *= 2) {
             int end = Character.isHighSurrogate(text.charAt((int) probe - 1)) ? (int) probe - 1 : (int) probe;
-            int tokens = tokenizer.encode(text.substring(0, end), false).length - PROBE_SLACK;
+            int tokens = tokenize(field, text.substring(0, end), false).length - PROBE_SLACK;
             if (tokens > contextTokens) {
                 throw tooLong(field, tokens);
             }
         }
-        return tokenizer.encode(text, addSpecial);
+        return tokenize(field, text, addSpecial);
+    }
+
+    private int[] tokenize(String field, String text, boolean addSpecial) {
+        try {
+            return tokenizer.encode(text, addSpecial);
+        } catch (TokenizerException e) { // longer than the library can bear
+            throw RequestException.bad(field, e.getMessage());
+        }
     }
 
     /** Half of a surrogate pair is no character, and has no form in UTF-8. */
@@ -82,6 +92,7 @@ final class PromptReader {
                 throw RequestException.bad(
                         field,
                         String.format(
+                                Locale.ROOT,
                                 "%s has half of a surrogate pair, \\u%04x, at character %d; it must be valid Unicode",
                                 field, (int) c, i));
             }
