@@ -6,6 +6,7 @@ import io.netty.channel.embedded.EmbeddedChannel;
 import io.netty.handler.codec.http.HttpObject;
 import io.netty.handler.codec.http.HttpResponseDecoder;
 import io.netty.util.ReferenceCountUtil;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicInteger;
 
@@ -33,7 +34,10 @@ public final class HttpFuzz {
             connection.send(Arrays.copyOfRange(data, cut, data.length));
             received = connection.received();
         }
-        check(received);
+        // a reader that does not know the requests cannot read answers to HEAD, which announce a body and have none
+        if (!new String(data, StandardCharsets.ISO_8859_1).contains("HEAD ")) {
+            check(received);
+        }
     }
 
     private static void check(byte[] received) {
