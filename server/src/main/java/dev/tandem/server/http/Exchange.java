@@ -22,8 +22,8 @@ import java.util.concurrent.TimeUnit;
 /**
  * One request and its answer. Answers exactly once, whole or as a stream of events.
  *
- * <p>Owned by: the thread that serves it, a virtual one or the event loop; {@link #onDisconnect} actions run on the event
- * loop.
+ * <p>Owned by: the thread that serves it, a virtual one or the event loop; {@link #onDisconnect} actions run on the
+ * event loop.
  */
 public final class Exchange {
     private static final int LINGER_SECONDS = 2;

@@ -9,7 +9,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 /**
  * A body as it arrives. It grows with what was received, never with what was announced.
  *
- * <p>Owned by: the event loop until the body is complete, then the thread that serves the request; any thread may release.
+ * <p>Owned by: the event loop until the body is complete, then the thread that serves the request; any thread may
+ * release.
  */
 final class RequestBody {
     private final BodyBudget budget;

@@ -74,7 +74,8 @@ final class ChatHandler {
         Prepared request = pool.run(exchange, () -> prepare(exchange));
         exchange.releaseBody();
         String id = "chatcmpl-" + requestId;
-        try (Generation generation = Generation.start(model.engine(), exchange, request.n(), (index, sink) -> new Request(
+        try (Generation generation =
+                Generation.start(model.engine(), exchange, request.n(), (index, sink) -> new Request(
                 id + "-" + index,
                 request.prompt(),
                 request.n() == 1 ? request.sampling() : request.sampling().forChoice(index),
@@ -127,13 +128,15 @@ final class ChatHandler {
         String name = choice.map(node -> node.asString("")).orElse("auto");
         if (choice.isPresent() && choice.get().isObject()) {
             throw RequestException.bad(
-                    "tool_choice", "a named tool_choice is not supported: tool calls cannot be parsed yet; leave it out");
+                    "tool_choice",
+                    "a named tool_choice is not supported: tool calls cannot be parsed yet; leave it out");
         }
         if (!name.equals("none") && !name.equals("auto")) {
             throw RequestException.bad(
                     "tool_choice",
                     "tool_choice is " + RequestFields.shown(choice.orElseThrow())
-                            + "; tool calls cannot be parsed yet, and only \"none\" and, without tools, \"auto\" are supported");
+                            + "; tool calls cannot be parsed yet, and only \"none\" and, without tools, \"auto\" "
+                                    + "are supported");
         }
         fields.field("tools").ifPresent(tools -> {
             if (!tools.isArray()) {
@@ -142,7 +145,8 @@ final class ChatHandler {
             if (!tools.isEmpty() && !name.equals("none")) {
                 throw RequestException.bad(
                         "tools",
-                        "tools are not supported: tool calls cannot be parsed yet; leave tools out or set tool_choice to \"none\"");
+                        "tools are not supported: tool calls cannot be parsed yet; leave tools out or set "
+                                + "tool_choice to \"none\"");
             }
         });
     }

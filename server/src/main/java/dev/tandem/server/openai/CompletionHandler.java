@@ -97,7 +97,8 @@ final class CompletionHandler {
         int n = SamplingFields.choices(fields);
         int bestOf = fields.integer("best_of", n);
         if (bestOf != n) {
-            throw RequestException.bad("best_of", "best_of is " + bestOf + "; it is only supported when it equals n, which is " + n);
+            throw RequestException.bad("best_of", "best_of is " + bestOf
+                    + "; it is only supported when it equals n, which is " + n);
         }
         boolean echo = fields.flag("echo", false);
         List<Prompt> prompts = prompts(fields, n, echo);
@@ -137,7 +138,8 @@ final class CompletionHandler {
         int alternatives = RequestFields.whole("logprobs", wanted.get());
         if (alternatives < 0 || alternatives > SamplingParams.MAX_LOGPROBS) {
             throw RequestException.bad(
-                    "logprobs", "logprobs is " + alternatives + "; it must lie in [0, " + SamplingParams.MAX_LOGPROBS + "]");
+                    "logprobs", "logprobs is " + alternatives + "; it must lie in [0, " + SamplingParams.MAX_LOGPROBS
+                            + "]");
         }
         return alternatives;
     }

@@ -141,7 +141,8 @@ public final class OpenAiApi implements Router {
         if (route.method().equals("POST") && !isJson(head.header("content-type"))) {
             return refusal(
                     415,
-                    "the Content-Type is '" + Printable.of(head.header("content-type")) + "'; it must be application/json",
+                    "the Content-Type is '" + Printable.of(head.header("content-type"))
+                            + "'; it must be application/json",
                     Map.of());
         }
         return route.quick() ? new Decision.OnEventLoop() : new Decision.OnVirtualThread();

@@ -17,14 +17,17 @@ final class PromptReader {
     /** The word that a probe cuts through has a few tokens more than the whole word may have. */
     private static final int PROBE_SLACK = 64;
 
+    /** Tokenizers of whole words drop the blank between two. */
+    private static final int DROPPED_BLANKS = 1;
+
     private final Tokenizer tokenizer;
     private final int contextTokens;
-    private final int maxTokenLength;
+    private final int maxCharactersPerToken;
 
     PromptReader(Tokenizer tokenizer, int contextTokens) {
         this.tokenizer = tokenizer;
         this.contextTokens = contextTokens;
-        this.maxTokenLength = maxTokenLength(tokenizer.vocabulary());
+        this.maxCharactersPerToken = maxTokenLength(tokenizer.vocabulary()) + DROPPED_BLANKS;
     }
 
     /** No token stands for more characters than it has bytes. */
@@ -42,8 +45,8 @@ final class PromptReader {
      * @param field to blame
      */
     void checkLength(String field, long characters) {
-        if (characters > (long) contextTokens * maxTokenLength) {
-            throw tooLong(field, (characters + maxTokenLength - 1) / maxTokenLength);
+        if (characters > (long) contextTokens * maxCharactersPerToken) {
+            throw tooLong(field, (characters + maxCharactersPerToken - 1) / maxCharactersPerToken);
         }
     }
 
@@ -57,7 +60,8 @@ final class PromptReader {
     private RequestException tooLong(String field, long atLeast) {
         return RequestException.bad(
                 field,
-                "This model's maximum context length is " + contextTokens + " tokens. However, your request has at least "
+                "This model's maximum context length is " + contextTokens
+                        + " tokens. However, your request has at least "
                         + atLeast + " tokens in " + field + ". Please reduce its length.");
     }
 

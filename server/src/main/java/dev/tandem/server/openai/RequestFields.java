@@ -74,7 +74,8 @@ final class RequestFields {
         } catch (StreamConstraintsException e) {
             throw RequestException.bad(
                     "",
-                    "the body exceeds a limit: at most " + MAX_NESTING + " levels of nesting, names of " + MAX_NAME_LENGTH
+                    "the body exceeds a limit: at most " + MAX_NESTING + " levels of nesting, names of "
+                            + MAX_NAME_LENGTH
                             + " characters, numbers of " + MAX_NUMBER_LENGTH + " digits, and " + MAX_JSON_TOKENS
                             + " names, values and brackets in all");
         } catch (JacksonException e) {

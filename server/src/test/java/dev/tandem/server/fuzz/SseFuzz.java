@@ -10,7 +10,8 @@ import tools.jackson.databind.ObjectMapper;
 /** Text in pieces as a stream of events: a client that reads it as the standard says gets the same pieces. */
 public final class SseFuzz {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final byte[] REQUEST = "GET /stream HTTP/1.0\r\nHost: localhost\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
+    private static final byte[] REQUEST =
+            "GET /stream HTTP/1.0\r\nHost: localhost\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
 
     private SseFuzz() {}
 

@@ -17,7 +17,8 @@ public final class FakeConnection implements AutoCloseable {
     }
 
     private static final HttpLimits LIMITS = new HttpLimits(
-            1000, 1000, 1500, 10, Duration.ofSeconds(10), Duration.ofSeconds(60), Duration.ofSeconds(75), Duration.ofSeconds(60));
+            1000, 1000, 1500, 10, Duration.ofSeconds(10), Duration.ofSeconds(60), Duration.ofSeconds(75),
+            Duration.ofSeconds(60));
 
     private final BodyBudget budget = new BodyBudget(LIMITS.maxBufferedBytes());
     private final EmbeddedChannel channel = new EmbeddedChannel();

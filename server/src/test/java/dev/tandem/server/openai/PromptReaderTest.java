@@ -21,7 +21,7 @@ class PromptReaderTest {
 
     @Test
     void textThatTheLongestTokensCannotHoldIsNotTokenized() {
-        assertThatThrownBy(() -> reader.encode("prompt", "x".repeat(CONTEXT * 500 + 1), true))
+        assertThatThrownBy(() -> reader.encode("prompt", "x".repeat(CONTEXT * 501 + 1), true))
                 .hasMessageContaining("maximum context length is 100 tokens")
                 .hasMessageContaining("at least 101 tokens");
         assertThat(tokenizer.calls).hasValue(0);

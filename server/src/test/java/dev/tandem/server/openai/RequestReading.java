@@ -23,7 +23,8 @@ public final class RequestReading {
         FakeTokenizer tokenizer = new FakeTokenizer();
         // no engine: nothing is generated
         ServedModel model = new ServedModel(
-                "fake", null, tokenizer, Optional.of(new ChatTemplate(TEMPLATE, "", "")), ServedModel.SamplingDefaults.NEUTRAL);
+                "fake", null, tokenizer, Optional.of(new ChatTemplate(TEMPLATE, "", "")),
+                ServedModel.SamplingDefaults.NEUTRAL);
         RequestFields fields = RequestFields.parse(body, endpoint);
         ModelName.check(fields, model);
         PromptReader reader = new PromptReader(tokenizer, 1000);
@@ -40,7 +41,8 @@ public final class RequestReading {
                     reader.encode("prompt", fields.text("prompt").orElse(""), true);
                 }
             }
-            case DETOKENIZE -> fields.field("tokens").ifPresent(list -> list.forEach(token -> RequestFields.whole("tokens", token)));
+            case DETOKENIZE -> fields.field("tokens")
+                    .ifPresent(list -> list.forEach(token -> RequestFields.whole("tokens", token)));
         }
     }
 
