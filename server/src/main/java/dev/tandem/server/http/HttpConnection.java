@@ -240,7 +240,6 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
             continueDue = false;
             await(context, Awaited.NOTHING);
             complete.ifPresent(request -> {
-                request.body().complete();
                 add(context, request.head(), request.body(), request.decision(), request.head().keepAlive());
             });
             awaitRequestWhereIdle(context);

@@ -61,11 +61,13 @@ final class ChatHandler {
             LatencyTargets targets) {}
 
     private final ServedModel model;
+    private final RequestParser parser;
     private final ChatPrompt prompts;
     private final TokenizerPool pool;
 
-    ChatHandler(ServedModel model, ChatPrompt prompts, TokenizerPool pool) {
+    ChatHandler(ServedModel model, RequestParser parser, ChatPrompt prompts, TokenizerPool pool) {
         this.model = model;
+        this.parser = parser;
         this.prompts = prompts;
         this.pool = pool;
     }
@@ -89,7 +91,7 @@ final class ChatHandler {
     }
 
     private Prepared prepare(Exchange exchange) {
-        RequestFields fields = RequestFields.parse(exchange.body(), ApiFields.Endpoint.CHAT);
+        RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.CHAT);
         ModelName.check(fields, model);
         refuseTools(fields);
         refuseFormats(fields);

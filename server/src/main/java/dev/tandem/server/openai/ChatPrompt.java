@@ -17,10 +17,12 @@ final class ChatPrompt {
 
     private final ServedModel model;
     private final PromptReader reader;
+    private final RequestParser parser;
 
-    ChatPrompt(ServedModel model, PromptReader reader) {
+    ChatPrompt(ServedModel model, PromptReader reader, RequestParser parser) {
         this.model = model;
         this.reader = reader;
+        this.parser = parser;
     }
 
     int[] read(RequestFields fields) {
@@ -82,7 +84,7 @@ final class ChatPrompt {
         return tools;
     }
 
-    private static Map<String, Object> message(JsonNode message) {
+    private Map<String, Object> message(JsonNode message) {
         if (!message.isObject() || !message.path("role").isString()) {
             throw RequestFields.wrong("messages", message, "a list of objects with a role");
         }
@@ -102,7 +104,7 @@ final class ChatPrompt {
     }
 
     /** Clients send a call's arguments as JSON in a string; templates iterate over them as an object. */
-    private static List<Object> toolCalls(JsonNode calls) {
+    private List<Object> toolCalls(JsonNode calls) {
         List<Object> list = new ArrayList<>();
         for (JsonNode call : calls) {
             JsonNode function = call.path("function");
@@ -120,14 +122,14 @@ final class ChatPrompt {
         return list;
     }
 
-    private static JsonNode arguments(JsonNode arguments) {
+    private JsonNode arguments(JsonNode arguments) {
         if (arguments.isMissingNode() || arguments.isNull() || arguments.asString("-").isBlank()) {
             return JSON.createObjectNode(); // a call without arguments
         }
         JsonNode parsed = arguments;
         if (arguments.isString()) {
             try {
-                parsed = RequestFields.json(arguments.asString());
+                parsed = parser.parse(arguments.asString());
             } catch (JacksonException e) {
                 throw RequestFields.wrong("messages", arguments,
                         "a tool call whose arguments are a JSON object in a string");

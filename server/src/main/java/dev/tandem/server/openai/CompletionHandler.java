@@ -58,11 +58,13 @@ final class CompletionHandler {
             LatencyTargets targets) {}
 
     private final ServedModel model;
+    private final RequestParser parser;
     private final PromptReader reader;
     private final TokenizerPool pool;
 
-    CompletionHandler(ServedModel model, PromptReader reader, TokenizerPool pool) {
+    CompletionHandler(ServedModel model, RequestParser parser, PromptReader reader, TokenizerPool pool) {
         this.model = model;
+        this.parser = parser;
         this.reader = reader;
         this.pool = pool;
     }
@@ -92,7 +94,7 @@ final class CompletionHandler {
     }
 
     private Prepared prepare(Exchange exchange) {
-        RequestFields fields = RequestFields.parse(exchange.body(), ApiFields.Endpoint.COMPLETIONS);
+        RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.COMPLETIONS);
         ModelName.check(fields, model);
         int n = SamplingFields.choices(fields);
         int bestOf = fields.integer("best_of", n);

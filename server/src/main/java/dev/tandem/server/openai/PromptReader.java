@@ -45,19 +45,28 @@ final class PromptReader {
      * @param field to blame
      */
     void checkLength(String field, long characters) {
-        if (characters > (long) contextTokens * maxCharactersPerToken) {
-            throw tooLong(field, (characters + maxCharactersPerToken - 1) / maxCharactersPerToken);
+        if (characters > maxCharacters()) {
+            throw tooLong(field, characters);
         }
     }
 
     /** Refuses more tokens, or things of at least a token each, than the context holds. */
     void checkTokens(String field, int tokens) {
         if (tokens > contextTokens) {
-            throw tooLong(field, tokens);
+            throw tooMany(field, tokens);
         }
     }
 
-    private RequestException tooLong(String field, long atLeast) {
+    /** Of any text that fits. */
+    long maxCharacters() {
+        return (long) contextTokens * maxCharactersPerToken;
+    }
+
+    RequestException tooLong(String field, long characters) {
+        return tooMany(field, (characters + maxCharactersPerToken - 1) / maxCharactersPerToken);
+    }
+
+    private RequestException tooMany(String field, long atLeast) {
         return RequestException.bad(
                 field,
                 "This model's maximum context length is " + contextTokens
@@ -72,7 +81,7 @@ final class PromptReader {
             int end = Character.isHighSurrogate(text.charAt((int) probe - 1)) ? (int) probe - 1 : (int) probe;
             int tokens = tokenize(field, text.substring(0, end), false).length - PROBE_SLACK;
             if (tokens > contextTokens) {
-                throw tooLong(field, tokens);
+                throw tooMany(field, tokens);
             }
         }
         return tokenize(field, text, addSpecial);

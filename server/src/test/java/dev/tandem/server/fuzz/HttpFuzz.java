@@ -26,7 +26,7 @@ public final class HttpFuzz {
                 exchange.event("data");
                 exchange.endEvents();
             } else {
-                exchange.respond(200, "text/plain", exchange.body());
+                exchange.respond(200, "text/plain", FakeConnection.bytes(exchange));
             }
         })) {
             int cut = 1 + (data[0] & 0xFF) * (data.length - 1) / 256;

@@ -5,6 +5,8 @@ import io.netty.buffer.Unpooled;
 import io.netty.channel.embedded.EmbeddedChannel;
 import io.netty.handler.codec.http.HttpServerCodec;
 import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
@@ -44,6 +46,14 @@ public final class FakeConnection implements AutoCloseable {
         channel.freezeTime();
         channel.pipeline().addLast(connection.new FirstByte(), new HttpServerCodec(), connection);
         channel.pipeline().fireChannelActive();
+    }
+
+    public static byte[] bytes(Exchange exchange) {
+        try {
+            return exchange.body().readAllBytes();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     public void send(byte[] bytes) {

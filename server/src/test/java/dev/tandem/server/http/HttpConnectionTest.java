@@ -6,6 +6,8 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.embedded.EmbeddedChannel;
 import io.netty.handler.codec.http.HttpServerCodec;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -23,8 +25,16 @@ class HttpConnectionTest {
 
     private final BodyBudget budget = new BodyBudget(LIMITS.maxBufferedBytes());
     private final List<String> served = new ArrayList<>();
-    private Serving serving = exchange -> exchange.respond(200, "text/plain", exchange.body());
+    private Serving serving = exchange -> exchange.respond(200, "text/plain", bytes(exchange));
     private EmbeddedChannel channel;
+
+    private static byte[] bytes(Exchange exchange) {
+        try {
+            return exchange.body().readAllBytes();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
 
     private interface Serving {
         void serve(Exchange exchange) throws InterruptedException;
@@ -143,6 +153,18 @@ class HttpConnectionTest {
         send("x".repeat(900));
         assertThat(written()).startsWith("HTTP/1.1 200");
         assertThat(budget.used()).isZero();
+    }
+
+    @Test
+    void aBodyIsPutTogetherFromItsPieces() {
+        StringBuilder body = new StringBuilder();
+        for (int i = 0; body.length() < 990; i++) {
+            body.append(i).append(' ');
+        }
+        for (char c : post("/a", body.toString()).toCharArray()) {
+            send(String.valueOf(c));
+        }
+        assertThat(written()).endsWith(body);
     }
 
     @Test

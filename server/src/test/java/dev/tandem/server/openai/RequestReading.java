@@ -2,6 +2,7 @@ package dev.tandem.server.openai;
 
 import dev.tandem.server.FakeTokenizer;
 import dev.tandem.text.ChatTemplate;
+import java.io.ByteArrayInputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Optional;
 import java.util.OptionalInt;
@@ -25,18 +26,19 @@ public final class RequestReading {
         ServedModel model = new ServedModel(
                 "fake", null, tokenizer, Optional.of(new ChatTemplate(TEMPLATE, "", "")),
                 ServedModel.SamplingDefaults.NEUTRAL);
-        RequestFields fields = RequestFields.parse(body, endpoint);
-        ModelName.check(fields, model);
         PromptReader reader = new PromptReader(tokenizer, 1000);
+        RequestParser parser = new RequestParser(reader);
+        RequestFields fields = parser.parse(new ByteArrayInputStream(body), endpoint);
+        ModelName.check(fields, model);
         switch (endpoint) {
             case CHAT -> {
-                new ChatPrompt(model, reader).read(fields);
+                new ChatPrompt(model, reader, parser).read(fields);
                 sampling(fields, fields.integer("max_completion_tokens"));
             }
             case COMPLETIONS -> sampling(fields, fields.integer("max_tokens"));
             case TOKENIZE -> {
                 if (fields.field("messages").isPresent()) {
-                    new ChatPrompt(model, reader).read(fields);
+                    new ChatPrompt(model, reader, parser).read(fields);
                 } else {
                     reader.encode("prompt", fields.text("prompt").orElse(""), true);
                 }
