@@ -15,7 +15,8 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * Bodies to fields, under limits: what cannot be a request is refused where parsing comes to it, before it takes memory.
+ * Bodies to fields, under limits: what cannot be a request is refused where parsing comes to it, before it takes
+ * memory.
  *
  * <p>Owned by: thread-safe.
  */
@@ -58,7 +59,8 @@ final class RequestParser {
         JsonNode root = read(body);
         if (!root.isObject()) {
             throw RequestException.bad(
-                    "", root.isMissingNode() ? "the body is empty; it must be a JSON object" : "the body must be a JSON object");
+                    "", root.isMissingNode() ? "the body is empty; it must be a JSON object"
+                            : "the body must be a JSON object");
         }
         root.propertyStream().forEach(field -> ApiFields.check(endpoint, field.getKey(), field.getValue()));
         return new RequestFields(endpoint, root);
