@@ -143,7 +143,11 @@ final class CudaBackend {
     private static int attentionThreads(ModelOptions options) {
         return options.strategy.chosen() == Strategy.GPU_ONLY
                 ? 0
-                : options.attentionThreads.orElse(Math.max(1, Runtime.getRuntime().availableProcessors() - 2));
+                : options.attentionThreads.orElse(defaultAttentionThreads());
+    }
+
+    static int defaultAttentionThreads() {
+        return Math.max(1, Runtime.getRuntime().availableProcessors() - 2);
     }
 
     static Path cache() {
