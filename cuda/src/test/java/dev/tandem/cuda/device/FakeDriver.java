@@ -79,6 +79,8 @@ public final class FakeDriver {
         define("cuGraphInstantiateWithFlags", handle(), ADDRESS, ADDRESS, JAVA_LONG);
         define("cuGraphDestroy", arguments -> {}, ADDRESS);
         define("cuGraphExecDestroy", arguments -> {}, ADDRESS);
+        define("cuMemAlloc_v2", handle(), ADDRESS, JAVA_LONG);
+        define("cuMemFree_v2", arguments -> {}, JAVA_LONG);
         define("cuModuleLoadData", handle(), ADDRESS, ADDRESS);
         define("cuModuleUnload", arguments -> {}, ADDRESS);
         define("cuModuleGetFunction", arguments -> {
