@@ -179,7 +179,7 @@ public final class CudaExecutor implements Executor {
             decodeRows = Replays.roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
             graphRows = Math.max(decodeRows, Math.min(LEAST_GRAPH_ROWS, options.maxBatchTokens() / Replays.BUCKET_STEP * Replays.BUCKET_STEP));
             fastest = new FastestProducts(forward, choices);
-            fastest.algorithms(stream, graphRows + slots, maxSequences + slots, options.maxBatchTokens());
+            fastest.algorithms(stream, graphRows + slots, maxSequences + slots, options.maxBatchTokens(), slots);
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
             pools = own(new KvPools(
@@ -291,7 +291,8 @@ public final class CudaExecutor implements Executor {
     }
 
     /**
-     * Every kernel once, so that nothing is loaded while a graph is captured; the library's have run when its algorithms were measured or found.
+     * A decode step of each size that is replayed from a graph, so that a fault of a kernel shows at the start. All kernels are loaded before:
+     * our own with their modules, the library's by {@link FastestProducts#algorithms}.
      */
     private void warmUp() {
         for (int bucket = 1; bucket <= decodeRows; bucket = Replays.bucket(bucket + 1)) {
