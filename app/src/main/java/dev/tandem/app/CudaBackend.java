@@ -53,7 +53,8 @@ final class CudaBackend {
         log.println(executor.products() + "; prompts ride in steps of up to " + limits.ridingRows() + " rows");
         log.println(executor.ledger());
         reportLosses(new ModelShape(config, type(options, config)), executor.device().capability(), log);
-        int context = (int) Math.min(options.contextTokens(config), (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
+        int context = (int) Math.min(options.contextTokens(config),
+                (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
         log.printf(
                 Locale.ROOT,
                 "KV: GPU pool %,d blocks of %d tokens, host pool %,d blocks of %d; context %,d tokens%n",
@@ -126,7 +127,8 @@ final class CudaBackend {
     private static int blocks(ByteSize size, long blockBytes) {
         long blocks = size.bytes() / blockBytes;
         if (blocks < 1) {
-            throw new ConfigurationException("--kv-cache-memory " + size + " holds no KV block of " + new ByteSize(blockBytes) + "; raise it");
+            throw new ConfigurationException("--kv-cache-memory " + size + " holds no KV block of "
+                    + new ByteSize(blockBytes) + "; raise it");
         }
         return (int) Math.min(Integer.MAX_VALUE / ModelShape.BLOCK_TOKENS, blocks);
     }

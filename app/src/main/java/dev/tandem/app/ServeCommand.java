@@ -66,7 +66,8 @@ final class ServeCommand implements Callable<Integer> {
     @Override
     public Integer call() throws InterruptedException {
         check();
-        TandemServer server = new TandemServer(host, port, limits()); // a port that is taken is known before anything loads
+        // a port that is taken is known before anything loads
+        TandemServer server = new TandemServer(host, port, limits());
         Optional<String> key = Optional.ofNullable(apiKey).filter(k -> !k.isBlank());
         ServerLifetime lifetime;
         String name;
@@ -77,7 +78,8 @@ final class ServeCommand implements Callable<Integer> {
             try {
                 name = name(assembly);
                 serve(server, assembly, listener, name, key);
-                lifetime = new ServerLifetime(server, assembly.engine(), assembly, Duration.ofSeconds(shutdownTimeout), System.err);
+                lifetime = new ServerLifetime(server, assembly.engine(), assembly, Duration.ofSeconds(shutdownTimeout),
+                        System.err);
                 lifetime.handleSignals();
             } catch (RuntimeException | Error e) {
                 assembly.close();
@@ -94,11 +96,13 @@ final class ServeCommand implements Callable<Integer> {
 
     private void check() {
         if (port < 0 || port > MAX_PORT) {
-            throw new ConfigurationException("--port " + port + " must lie in [0, " + MAX_PORT + "]; 0 takes a free one");
+            throw new ConfigurationException("--port " + port + " must lie in [0, " + MAX_PORT
+                    + "]; 0 takes a free one");
         }
         if (maxBodySize.bytes() < 1 || maxBodySize.bytes() > Integer.MAX_VALUE) {
             throw new ConfigurationException(
-                    "--max-body-size " + maxBodySize + " must be at least 1 byte and less than 2GiB; the default is 8MiB");
+                    "--max-body-size " + maxBodySize
+                            + " must be at least 1 byte and less than 2GiB; the default is 8MiB");
         }
         if (shutdownTimeout < 0) {
             throw new ConfigurationException("--shutdown-timeout " + shutdownTimeout + " must be 0 or more seconds");
@@ -117,7 +121,8 @@ final class ServeCommand implements Callable<Integer> {
     }
 
     private static void serve(
-            TandemServer server, EngineAssembly assembly, DeferredListener listener, String name, Optional<String> key) {
+            TandemServer server, EngineAssembly assembly, DeferredListener listener, String name,
+                    Optional<String> key) {
         ServerMetrics metrics = new ServerMetrics(name);
         listener.attach(metrics);
         assembly.cost().ifPresent(metrics::watch);
@@ -135,7 +140,8 @@ final class ServeCommand implements Callable<Integer> {
     static Optional<String> warningOfOpenPort(String host, Optional<String> key) {
         return key.isPresent() || isLoopback(host)
                 ? Optional.empty()
-                : Optional.of("warning: --host " + host + " lets every machine that reaches this one use the model without a key;"
+                : Optional.of("warning: --host " + host
+                + " lets every machine that reaches this one use the model without a key;"
                         + " set --api-key or the variable TANDEM_API_KEY, or listen on 127.0.0.1");
     }
 
@@ -164,9 +170,11 @@ final class ServeCommand implements Callable<Integer> {
         }
         // a server on all addresses is asked on one
         String reachable = host.equals("0.0.0.0") ? "127.0.0.1" : host.equals("::") ? "::1" : host;
-        System.out.println("curl " + address(reachable, server.port()) + "/v1/chat/completions -H 'Content-Type: application/json'"
+        System.out.println("curl " + address(reachable, server.port())
+                + "/v1/chat/completions -H 'Content-Type: application/json'"
                 + (key.isPresent() ? " -H \"Authorization: Bearer $TANDEM_API_KEY\"" : "")
-                + " -d '" + shellQuoted("{\"model\": " + jsonString(name) + ", \"temperature\": 0, \"messages\": [{\"role\": \"user\","
+                + " -d '" + shellQuoted("{\"model\": " + jsonString(name)
+                + ", \"temperature\": 0, \"messages\": [{\"role\": \"user\","
                         + " \"content\": \"What is the capital of France?\"}]}") + "'");
         System.out.println();
         System.out.flush();

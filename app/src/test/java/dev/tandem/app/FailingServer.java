@@ -29,7 +29,10 @@ import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 
-/** A server as a process of its own, whose executor fails as it is told. Arguments: a folder for a tokenizer, a {@link Fault}. */
+/**
+ * A server as a process of its own, whose executor fails as it is told. Arguments: a folder for a tokenizer,
+ * a {@link Fault}.
+ */
 final class FailingServer {
     /** Steps before the fault, so that a client is in the middle of its answer. */
     private static final int STEPS = 3;

@@ -50,12 +50,14 @@ class ServerLifetimeTest {
                             fault.name())
                     .start();
             errors = process.errorReader(StandardCharsets.UTF_8);
-            BufferedReader out = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
+            BufferedReader out = new BufferedReader(new InputStreamReader(process.getInputStream(),
+                    StandardCharsets.UTF_8));
             address = out.readLine().substring("on ".length());
         }
 
         CompletableFuture<HttpResponse<String>> ask(boolean stream) {
-            String body = "{\"prompt\": \"w7 w8\", \"max_tokens\": 100, \"ignore_eos\": true, \"stream\": " + stream + "}";
+            String body = "{\"prompt\": \"w7 w8\", \"max_tokens\": 100, \"ignore_eos\": true, \"stream\": " + stream
+                    + "}";
             HttpRequest request = HttpRequest.newBuilder(URI.create(address + "/v1/completions"))
                     .header("Content-Type", "application/json")
                     .POST(HttpRequest.BodyPublishers.ofString(body))
@@ -120,7 +122,8 @@ class ServerLifetimeTest {
         boolean positive = false;
         while (!positive) {
             String text = server.http
-                    .send(HttpRequest.newBuilder(URI.create(server.address + "/metrics")).build(), HttpResponse.BodyHandlers.ofString())
+                    .send(HttpRequest.newBuilder(URI.create(server.address + "/metrics")).build(),
+                    HttpResponse.BodyHandlers.ofString())
                     .body();
             positive = text.lines()
                     .filter(line -> line.startsWith(series + "{"))

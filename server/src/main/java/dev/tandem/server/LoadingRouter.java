@@ -8,8 +8,8 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * Answers 503 until the model is loaded, then passes requests on and counts those under way. Load balancers take the 503 of
- * /health for "not ready yet".
+ * Answers 503 until the model is loaded, then passes requests on and counts those under way. Load balancers take the
+ * 503 of /health for "not ready yet".
  *
  * <p>Owned by: any thread; the lock guards the count.
  */
@@ -31,7 +31,8 @@ final class LoadingRouter implements Router {
         Router router = loaded;
         if (router == null) {
             exchange.responseHeader("Retry-After", RETRY_AFTER_SECONDS);
-            exchange.respond(503, "application/json", ApiErrors.body(503, "the model is loading; try again in a few seconds"));
+            exchange.respond(503, "application/json",
+                    ApiErrors.body(503, "the model is loading; try again in a few seconds"));
             return;
         }
         count(1);

@@ -12,7 +12,8 @@ import java.time.InstantSource;
 import java.util.Optional;
 
 /**
- * One port, and one model behind it once that is loaded. Closing it closes the connections; the engine stays the caller's.
+ * One port, and one model behind it once that is loaded. Closing it closes the connections; the engine stays the
+ * caller's.
  */
 public final class TandemServer implements AutoCloseable {
     private static final String VERSION = "0.1.0";
