@@ -75,7 +75,7 @@ def main(folder):
             variables = BASE | conversation
             entry = {"template": path.name, "variables": variables}
             try:
-                entry["output"] = environment().from_string(path.read_text()).render(**variables)
+                entry["output"] = environment().from_string(path.read_bytes().decode()).render(**variables)
             except Exception as e:
                 entry["error"] = str(e)
             goldens.append(entry)

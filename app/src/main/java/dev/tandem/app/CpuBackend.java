@@ -5,16 +5,22 @@ import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.Lanes;
-import dev.tandem.cpu.topology.ThreadAffinity;
+import dev.tandem.cpu.simd.MatrixPacker;
+import dev.tandem.cpu.topology.CpuTopology;
+import dev.tandem.cpu.topology.NumaInterleaving;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.gguf.GgufWeights;
+import dev.tandem.model.weights.ElementType;
 import java.io.PrintStream;
 import java.lang.management.ManagementFactory;
 import java.util.Locale;
 import java.util.Optional;
+import java.util.Set;
+import java.util.stream.Collectors;
 
 /** The CPU executor from the options: chooses what they leave open and says so. */
 final class CpuBackend {
@@ -22,6 +28,7 @@ final class CpuBackend {
 
     private final ModelOptions options;
     private final ModelConfig config;
+    private final CpuTopology topology;
     private final CpuOptions cpu;
     private final int contextTokens;
     private final long blockBytes;
@@ -41,10 +48,11 @@ final class CpuBackend {
         }
         checkMemory(gpuBlocks, hostBlocks);
         int threads = options.threads.orElse(Runtime.getRuntime().availableProcessors());
+        this.topology = CpuTopology.find();
         this.cpu = new CpuOptions(
                 threads,
                 options.attentionThreads.orElse(threads),
-                options.pinThreads && threads <= ThreadAffinity.allowed().cardinality(),
+                options.pinThreads && topology.canPin(threads),
                 type,
                 type,
                 gpuBlocks,
@@ -83,14 +91,29 @@ final class CpuBackend {
     static Backend start(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
         CpuBackend chosen = new CpuBackend(options, checkpoint.config());
         chosen.report(log);
+        if (checkpoint.weights() instanceof GgufWeights gguf) {
+            chosen.reportUnpacked(gguf.matrixTypes(), log);
+        }
         if (options.gpu.kvChecksums) {
             log.println("given up: --kv-checksums, the CPU executor moves nothing over a link");
         }
         CpuExecutor executor = new CpuExecutor(checkpoint, chosen.cpu);
+        NumaInterleaving.system().report().ifPresent(log::println);
         String profile = Profiles.name(
                 checkpoint.name(), chosen.cpu.weightType().flag(), chosen.cpu.threads(), chosen.cpu.attentionThreads());
         return new Backend(executor, checkpoint.name(), executor.weightBytes(), chosen.contextTokens, profile,
                 name -> new Profiler(executor, Clock.system(), options.seed, Terminal.standardError()::count).measure(name), Optional.empty());
+    }
+
+    private void reportUnpacked(Set<ElementType> types, PrintStream log) {
+        String unpacked = types.stream()
+                .filter(type -> type.quantised() && !MatrixPacker.keepsBlocks(type))
+                .map(ElementType::name)
+                .collect(Collectors.joining(", "));
+        if (!unpacked.isEmpty()) {
+            log.println("given up: blocks of " + unpacked + " are unpacked to " + cpu.weightType().flag() + ", "
+                    + cpu.weightType().bytes() + " bytes per weight; Q4_0, Q4_1 and Q8_0 stay as they are in the file");
+        }
     }
 
     private void report(PrintStream log) {
@@ -104,7 +127,7 @@ final class CpuBackend {
                 cpu.gpuBlocks(), new ByteSize(cpu.gpuBlocks() * blockBytes), cpu.hostBlocks(),
                 new ByteSize(cpu.hostBlocks() * blockBytes), contextTokens);
         if (options.pinThreads && !cpu.pinThreads()) {
-            log.println("given up: threads are not pinned, there are more of them than cores or the system cannot");
+            log.println("given up: threads are not pinned, " + topology.pinObstacle(cpu.threads()));
         }
         if (options.gpu.device.equals("auto")) {
             log.println("given up: this machine has no NVIDIA GPU that can be used, the CPU computes (tandem doctor says why)");

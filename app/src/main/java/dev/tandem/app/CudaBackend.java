@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.cpu.probe.MachineProbe;
+import dev.tandem.cpu.topology.NumaInterleaving;
 import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.CudaOptions;
 import dev.tandem.cuda.ModelShape;
@@ -17,6 +18,8 @@ import dev.tandem.fetch.WheelSource;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.gguf.GgufWeights;
+import dev.tandem.model.weights.ElementType;
 import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.Locale;
@@ -37,6 +40,8 @@ final class CudaBackend {
                 throw new ConfigurationException(why + "; use --strategy gpu-only");
             });
         }
+        boolean quantised = checkpoint.weights() instanceof GgufWeights gguf
+                && gguf.matrixTypes().stream().anyMatch(ElementType::quantised);
         CudaLibraries libraries = libraries(options.gpu.libraries);
         KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels"));
         CudaExecutor executor = new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system(), timeline);
@@ -52,14 +57,14 @@ final class CudaBackend {
                 + "; decode steps " + (options.gpu.eager ? "kernel by kernel (--enforce-eager)" : "replayed from graphs"));
         log.println(executor.products() + "; prompts ride in steps of up to " + limits.ridingRows() + " rows");
         log.println(executor.ledger());
-        reportLosses(new ModelShape(config, type(options, config)), executor.device().capability(), log);
-        int context = (int) Math.min(options.contextTokens(config),
-                (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
+        reportLosses(new ModelShape(config, type(options, config)), quantised, executor.device().capability(), log);
+        int context = (int) Math.min(options.contextTokens(config), (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
         log.printf(
                 Locale.ROOT,
                 "KV: GPU pool %,d blocks of %d tokens, host pool %,d blocks of %d; context %,d tokens%n",
                 limits.gpuBlocks(), limits.blockTokens(), limits.hostBlocks(), limits.hostBlockTokens(), context);
         executor.hostAttention().ifPresent(log::println);
+        NumaInterleaving.system().report().ifPresent(log::println);
         if (options.gpu.kvChecksums && limits.hostBlocks() == 0) {
             log.println("given up: --kv-checksums, without host KV (--host-kv) nothing moves");
         }
@@ -86,9 +91,9 @@ final class CudaBackend {
         return attentionThreads(options) == 0 ? CpuBackend.defaultKv() : Math.min(MOST_HOST_KV, CpuBackend.memory() / 4);
     }
 
-    private static void reportLosses(ModelShape shape, int capability, PrintStream log) {
+    private static void reportLosses(ModelShape shape, boolean quantised, int capability, PrintStream log) {
         ModelConfig config = shape.config();
-        if (config.fileType() == DataType.FLOAT32) {
+        if (quantised || config.fileType() == DataType.FLOAT32) {
             log.println("given up: float32 or quantised weights are kept in " + shape.type().flag() + " on the GPU");
         }
         if (shape.headWidth() != config.headDim()) {
@@ -119,6 +124,7 @@ final class CudaBackend {
                 options.maxNumSeqs(),
                 !options.gpu.eager,
                 attentionThreads(options),
+                options.pinThreads,
                 (long) (options.hostWatchdog * 1e9),
                 options.gpu.kvChecksums);
     }

@@ -43,4 +43,9 @@ final class DeferredListener implements EngineListener {
     public void comparedWithGpu(double difference) {
         target.comparedWithGpu(difference);
     }
+
+    @Override
+    public void comparisonDropped() {
+        target.comparisonDropped();
+    }
 }

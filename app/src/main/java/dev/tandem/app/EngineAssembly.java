@@ -88,7 +88,8 @@ final class EngineAssembly implements AutoCloseable {
                     backend.contextTokens(),
                     options.maxQueuedRequests,
                     options.seed,
-                    options.strategy.canaryRate(strategy, log));
+                    options.strategy.canaryRate(strategy, log),
+                    options.schedulingPolicy);
             strategy.check(backend.executor().limits(), config.contextTokens());
             Scheduling scheduling = Scheduling.of(
                     options,

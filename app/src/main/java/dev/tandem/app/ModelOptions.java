@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.loop.SchedulingPolicy;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.model.Checkpoint.LoadFormat;
@@ -30,8 +31,9 @@ final class ModelOptions {
     @Option(
             names = "--dtype",
             defaultValue = "auto",
-            description = "auto, bfloat16, float16 or float32: weights and KV cache. auto takes the file's own type;"
-                    + " quantised GGUF blocks are kept and computed exactly.")
+            description = "auto, bfloat16, float16 or float32: weights and KV cache. auto takes the file's own type,"
+                    + " and bfloat16 for GGUF blocks that are unpacked on the CPU (Q5_0, Q5_1, Q4_K, Q5_K, Q6_K). Blocks of Q4_0, Q4_1"
+                    + " and Q8_0 are kept there and computed exactly, whatever the type; the KV cache of such files is float32 by default.")
     String dtype = "auto";
 
     @Option(
@@ -64,6 +66,13 @@ final class ModelOptions {
             defaultValue = "1024",
             description = "Requests that may wait; more are refused with 429 (${DEFAULT-VALUE}).")
     int maxQueuedRequests = 1024;
+
+    @Option(
+            names = "--scheduling-policy",
+            defaultValue = "fcfs",
+            description = "fcfs: requests run in order of arrival, and a priority is refused; priority: a lower priority value runs first,"
+                    + " where one unit weighs as much as 10 s of waiting (${DEFAULT-VALUE}).")
+    SchedulingPolicy schedulingPolicy = SchedulingPolicy.FCFS;
 
     @Option(
             names = "--num-gpu-blocks-override",
@@ -99,7 +108,7 @@ final class ModelOptions {
             negatable = true,
             defaultValue = "true",
             fallbackValue = "true",
-            description = "Bind the CPU executor's threads to cores (${DEFAULT-VALUE}).")
+            description = "Bind threads of the CPU executor and of host attention to cores, where no CPU quota lies below them (${DEFAULT-VALUE}).")
     boolean pinThreads = true;
 
     @Option(

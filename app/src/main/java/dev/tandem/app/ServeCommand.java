@@ -3,7 +3,6 @@ package dev.tandem.app;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.config.GenerationDefaults;
 import dev.tandem.server.TandemServer;
-import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ServedModel;
 import java.net.InetAddress;
@@ -29,7 +28,6 @@ import tools.jackson.databind.ObjectMapper;
             "  tandem serve model.gguf --dtype bfloat16 --max-model-len 4096"
         })
 final class ServeCommand implements Callable<Integer> {
-    private static final int MAX_HEADER_BYTES = 64 << 10;
     private static final int MAX_PORT = 65_535;
 
     @Mixin
@@ -44,18 +42,14 @@ final class ServeCommand implements Callable<Integer> {
     @Option(
             names = "--api-key",
             defaultValue = "${env:TANDEM_API_KEY}",
-            description = "Asked of every request but /health. Default: the variable TANDEM_API_KEY, else none.")
+            description = "Asked of every request but /health and /metrics. Default: the variable TANDEM_API_KEY, else none.")
     String apiKey;
 
     @Option(names = "--served-model-name", description = "The name clients use. Default: the model's own.")
     Optional<String> servedModelName = Optional.empty();
 
-    @Option(
-            names = "--max-body-size",
-            defaultValue = "8MiB",
-            converter = ModelOptions.ByteSizeConverter.class,
-            description = "Larger request bodies are refused with 413 (${DEFAULT-VALUE}).")
-    ByteSize maxBodySize;
+    @Mixin
+    HttpOptions http;
 
     @Option(
             names = "--shutdown-timeout",
@@ -67,7 +61,7 @@ final class ServeCommand implements Callable<Integer> {
     public Integer call() throws InterruptedException {
         check();
         // a port that is taken is known before anything loads
-        TandemServer server = new TandemServer(host, port, limits());
+        TandemServer server = new TandemServer(host, port, http.limits(), http.origins(isLoopback(host)));
         Optional<String> key = Optional.ofNullable(apiKey).filter(k -> !k.isBlank());
         ServerLifetime lifetime;
         String name;
@@ -99,20 +93,12 @@ final class ServeCommand implements Callable<Integer> {
             throw new ConfigurationException("--port " + port + " must lie in [0, " + MAX_PORT
                     + "]; 0 takes a free one");
         }
-        if (maxBodySize.bytes() < 1 || maxBodySize.bytes() > Integer.MAX_VALUE) {
-            throw new ConfigurationException(
-                    "--max-body-size " + maxBodySize
-                            + " must be at least 1 byte and less than 2GiB; the default is 8MiB");
-        }
+        http.check();
         if (shutdownTimeout < 0) {
             throw new ConfigurationException("--shutdown-timeout " + shutdownTimeout + " must be 0 or more seconds");
         }
         options.check();
         options.gpu.requireDriver();
-    }
-
-    private HttpLimits limits() {
-        return new HttpLimits((int) maxBodySize.bytes(), MAX_HEADER_BYTES);
     }
 
     private String name(EngineAssembly assembly) {

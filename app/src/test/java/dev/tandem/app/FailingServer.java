@@ -17,6 +17,7 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.server.TandemServer;
 import dev.tandem.server.http.HttpLimits;
+import dev.tandem.server.http.OriginPolicy;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ServedModel;
 import dev.tandem.text.HuggingFaceTokenizer;
@@ -34,6 +35,8 @@ import java.util.concurrent.CountDownLatch;
  * a {@link Fault}.
  */
 final class FailingServer {
+    private static final Duration MINUTE = Duration.ofMinutes(1);
+
     /** Steps before the fault, so that a client is in the middle of its answer. */
     private static final int STEPS = 3;
 
@@ -48,6 +51,12 @@ final class FailingServer {
 
     private FailingServer() {}
 
+    /** On a free port of the loopback address. */
+    static TandemServer listen() {
+        HttpLimits limits = new HttpLimits(1 << 20, 1 << 14, 1 << 24, 64, MINUTE, MINUTE, MINUTE, MINUTE);
+        return new TandemServer("127.0.0.1", 0, limits, new OriginPolicy(true, List.of(), List.of()));
+    }
+
     public static void main(String[] args) throws InterruptedException {
         Logging.install();
         HuggingFaceTokenizer tokenizer = HuggingFaceTokenizer.open(DummyModel.write(Path.of(args[0])));
@@ -61,7 +70,7 @@ final class FailingServer {
                         Clock.system(),
                         metrics)
                 .start();
-        TandemServer server = new TandemServer("127.0.0.1", 0, new HttpLimits(1 << 20, 1 << 14));
+        TandemServer server = listen();
         server.serve(
                 Optional.empty(),
                 new ServedModel("dummy", engine, tokenizer, Optional.empty(), ServedModel.SamplingDefaults.NEUTRAL),

@@ -3,7 +3,6 @@ package dev.tandem.app;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.server.TandemServer;
-import dev.tandem.server.http.HttpLimits;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -134,7 +133,7 @@ class ServerLifetimeTest {
     @ParameterizedTest
     @EnumSource(LoadingPath.class)
     void untilTheModelIsLoadedEveryRequestIsAnsweredWith503(LoadingPath path) throws Exception {
-        try (TandemServer server = new TandemServer("127.0.0.1", 0, new HttpLimits(1 << 20, 1 << 14));
+        try (TandemServer server = FailingServer.listen();
                 HttpClient http = HttpClient.newHttpClient()) {
             HttpRequest request = HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + server.port() + path.path))
                     .header("Content-Type", "application/json")

@@ -134,7 +134,7 @@ public final class ThroughputRun {
     }
 
     private void sleep(String what, int seconds) throws InterruptedException {
-        for (int i = 0; i < seconds; i++) {
+        for (int i = 0; i < seconds && failure.get().isEmpty(); i++) {
             progress.at(what + " (s)", i, seconds);
             Thread.sleep(1000);
         }
@@ -162,7 +162,8 @@ public final class ThroughputRun {
                 case TokenEvent.Token token -> {}
                 case TokenEvent.Finished finished -> end.run();
                 case TokenEvent.Failed failed -> {
-                    failure.set(failed.message());
+                    failure.compareAndSet("", failed.message());
+                    stopping = true; // a replacement would fail likewise, again and again
                     end.run();
                 }
             }
@@ -175,17 +176,22 @@ public final class ThroughputRun {
         }
     }
 
+    /**
+     * Totals under vLLM's names, which count each prompt once, when its request has finished. What steps computed of prompts is
+     * a figure of its own: it also has prompts that were computed again after a preemption.
+     */
     static Map<String, Object> describe(Recorder.Counts counts, double seconds) {
         Map<String, Object> result = new LinkedHashMap<>();
         result.put("duration", Statistics.rounded(seconds));
         result.put("completed", counts.finished());
-        result.put("total_input_tokens", counts.prefillTokens());
+        result.put("total_input_tokens", counts.promptTokens());
         result.put("total_output_tokens", counts.outputTokens());
         result.put("requests_per_second", Statistics.rounded(counts.finished() / seconds));
         result.put("output_tokens_per_second", Statistics.rounded(counts.outputTokens() / seconds));
         result.put(
                 "total_tokens_per_second",
-                Statistics.rounded((counts.prefillTokens() + counts.outputTokens()) / seconds));
+                Statistics.rounded((counts.promptTokens() + counts.outputTokens()) / seconds));
+        result.put("computed_prefill_tokens", counts.prefillTokens());
         result.put(
                 "host_token_share",
                 Statistics.rounded((double) counts.hostTokens() / Math.max(1, counts.decodeTokens())));

@@ -7,7 +7,7 @@ import dev.tandem.model.config.DataType;
  * @param threads workers, the engine thread included
  * @param attentionThreads of them, those that compute the attention that a plan gives to the CPU
  * @param pinThreads bind each to a core where there are enough
- * @param weightType storage of weights; fp32 keeps GGUF blocks that lose nothing
+ * @param weightType storage of weights, but for GGUF blocks that are kept as they are
  * @param gpuBlocks blocks of the pool that plays the GPU
  */
 public record CpuOptions(

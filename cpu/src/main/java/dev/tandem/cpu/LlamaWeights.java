@@ -31,7 +31,7 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
             PackedMatrix down) {}
 
     /**
-     * @param type of the packed weights; blocks of GGUF files that can be kept without loss are kept when it is fp32
+     * @param type of the packed weights but for blocks of GGUF files that can be kept without loss: they are
      */
     static LlamaWeights load(ModelConfig config, Weights weights, DataType type, MatrixPacker packer) {
         Packing packing = new Packing(type, packer);
@@ -49,7 +49,7 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
 
     private record Packing(DataType type, MatrixPacker packer) {
         PackedMatrix pack(List<Tensor> tensors) {
-            return type == DataType.FLOAT32 && MatrixPacker.keepsBlocks(tensors)
+            return MatrixPacker.keepsBlocks(tensors)
                     ? packer.quantised(tensors)
                     : packer.plain(tensors, type);
         }

@@ -86,7 +86,8 @@ class PlacementTest {
     @ParameterizedTest
     @MethodSource("familiesAndWays")
     void tokensAreThoseOfTheRequestAlone(String family, Way way) {
-        check(family, way, TestModels.executor(family, DataType.BFLOAT16, way.gpuBlocks(), way.hostBlocks(), way.threads()));
+        check(family, way, TestModels.executor(family, DataType.BFLOAT16, way.gpuBlocks(), way.hostBlocks(),
+                way.threads()));
     }
 
     /** What a failed request leaves in freed blocks reaches no request that gets them next. */

@@ -6,6 +6,7 @@ import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
+import dev.tandem.engine.loop.SchedulingPolicy;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
@@ -41,7 +42,7 @@ class SoakTest {
         AtomicInteger doubleEnds = new AtomicInteger();
         CountDownLatch ended = new CountDownLatch(REQUESTS);
         Budget budget = new Budget(96, 24, 32);
-        EngineConfig config = new EngineConfig(budget, Set.of(2), 256, REQUESTS, SEED);
+        EngineConfig config = new EngineConfig(budget, Set.of(2), 256, REQUESTS, SEED, 0, SchedulingPolicy.PRIORITY);
         try (Engine engine = new Engine(
                         config,
                         PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)),

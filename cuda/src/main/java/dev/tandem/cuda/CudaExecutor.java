@@ -13,6 +13,7 @@ import dev.tandem.cuda.kernels.MatrixProducts;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.KvReader;
 import dev.tandem.engine.batch.StepPlan;
@@ -24,7 +25,6 @@ import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
-import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
@@ -64,7 +64,9 @@ public final class CudaExecutor implements Executor {
     private static final int CORES_LEFT = 2;
     /** Compute capability. */
     private static final int LEAST_WITH_BFLOAT16 = 80;
-    /** For the step under way when the executor is closed: a server whose GPU hangs shall be gone within five seconds. */
+    /**
+     * For the step under way when the executor is closed: a server whose GPU hangs shall be gone within five seconds.
+     */
     private static final long CLOSE_NANOS = 2_000_000_000L;
     /** Left for graphs and what the driver takes later. */
     private static final long RESERVE_BYTES = 512L << 20;
@@ -254,7 +256,8 @@ public final class CudaExecutor implements Executor {
                 attention.apply(fastest(config, 1)), attention.apply(fastest(config, parts)),
                 attention.apply(fastest(config, parts / FlightRings.together(config))));
         return new FlightWorkers(
-                rows, who, pools::hostBlock, time, timeline, options.attentionThreads(), CORES_LEFT, options.watchdogNanos());
+                rows, who, pools::hostBlock, time, timeline, options.attentionThreads(),
+                new FlightWorkers.Cores(CpuTopology.find(), options.pinThreads(), CORES_LEFT), options.watchdogNanos());
     }
 
     /** For one in so many KV heads. */
@@ -324,8 +327,9 @@ public final class CudaExecutor implements Executor {
     /** Why the CPU cannot attend in this environment; empty when it can. */
     static Optional<String> blockingLaunches(CudaLibraries libraries) {
         return libraries.launchesBlock()
-                ? Optional.of("CUDA_LAUNCH_BLOCKING makes every launch wait for its kernel, and the kernel that carries rows between GPU and CPU"
-                        + " ends only after those launched later: no step would end. Unset it, or use --strategy gpu-only")
+                ? Optional.of("CUDA_LAUNCH_BLOCKING makes every launch wait for its kernel, and the kernel that carries"
+                        + " rows between GPU and CPU ends only after those launched later: no step would end. Unset it,"
+                        + " or use --strategy gpu-only")
                 : Optional.empty();
     }
 
@@ -340,7 +344,7 @@ public final class CudaExecutor implements Executor {
 
     /** Who attends on the CPU; empty without attention threads. */
     public Optional<String> hostAttention() {
-        return hostRows.map(HostRows::workers).map(w -> "host attention: " + w.count() + " threads" + (w.isPinned() ? " pinned" : "") + ", " + w.implementation());
+        return hostRows.map(HostRows::workers).map(w -> "host attention: " + w.count() + " threads" + w.placement() + ", " + w.implementation());
     }
 
     /** Bytes of weights that a decoding step reads. */
@@ -447,7 +451,10 @@ public final class CudaExecutor implements Executor {
         return deadline.nanos(rows, waits, options.watchdogNanos());
     }
 
-    /** A step that takes suspiciously long; the engine thread gives it up at its deadline, unless it hangs in the driver itself. */
+    /**
+     * A step that takes suspiciously long; the engine thread gives it up at its deadline, unless it hangs in the driver
+     * itself.
+     */
     @Override
     public Optional<String> trouble() {
         return underWay.flatMap(step -> {
@@ -455,7 +462,8 @@ public final class CudaExecutor implements Executor {
             return taken < StepDeadline.suspiciousNanos(step.limitNanos())
                     ? Optional.empty()
                     : Optional.of(String.format(
-                            Locale.ROOT, "step %d has kept the GPU for %.1f s; after %.1f s the GPU counts as hung", step.step(), taken / 1e9,
+                            Locale.ROOT, "step %d has kept the GPU for %.1f s; after %.1f s the GPU counts as hung",
+                                    step.step(), taken / 1e9,
                             step.limitNanos() / 1e9));
         });
     }
@@ -464,8 +472,10 @@ public final class CudaExecutor implements Executor {
         try {
             Launched launched = step.launched();
             float millis = clock.await(
-                    step.clock(), step.plan().step(), step.limitNanos(), launched.passes() > 0 ? hostRows.orElseThrow()::watch : () -> {});
-            underWay = Optional.ofNullable(outstanding.peek()).map(next -> new UnderWay(next.plan().step(), time.nanos(), next.limitNanos()));
+                    step.clock(), step.plan().step(), step.limitNanos(), launched.passes() > 0
+                            ? hostRows.orElseThrow()::watch : () -> {});
+            underWay = Optional.ofNullable(outstanding.peek())
+                    .map(next -> new UnderWay(next.plan().step(), time.nanos(), next.limitNanos()));
             trace.record(step.clock(), step.plan().step(), launched, millis);
             pools.verify();
             List<StepResult.Sampled> sampled = new ArrayList<>(launched.sampled().size() + launched.slots());
@@ -475,35 +485,22 @@ public final class CudaExecutor implements Executor {
                 MemorySegment landed = chosen.of(step.clock()).asSlice(4L * (launched.firstSlotSample() + launched.slots()));
                 rows.land(
                         landed, launched.slots(), launched.firstSlotSample(),
-                        (sequence, sampler, draw, row) -> choose(sequence, sampler, draw, step.clock(), row, sampled, lost), parked);
+                        (sequence, sampler, draw, row) -> chosen.take(sequence, sampler, draw, step.clock(), row,
+                                sampled, lost), parked);
                 rows.collect(parked, lost);
                 rows.passed();
             });
             for (int i = 0; i < launched.sampled().size(); i++) {
                 Chunk chunk = launched.sampled().get(i);
                 if (lost.stream().noneMatch(row -> row.sequence() == chunk.sequence())) {
-                    choose(chunk.sequence(), chunk.sampler().orElseThrow(), launched.draws().get(i), step.clock(), i, sampled, lost);
+                    chosen.take(chunk.sequence(), chunk.sampler().orElseThrow(), launched.draws().get(i), step.clock(),
+                            i, sampled, lost);
                 }
             }
             StepTimes times = hostRows.map(HostRows::times).orElse(StepTimes.NONE);
             return new StepResult(step.plan().step(), sampled, List.of(), parked, lost, times);
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
-        }
-    }
-
-    /** Takes a row's token. Whatever is wrong with the row's logits or its sampler concerns its sequence alone. */
-    private void choose(
-            long sequence, TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int row, List<StepResult.Sampled> sampled,
-            List<StepResult.Lost> lost) {
-        try {
-            sampled.add(new StepResult.Sampled(sequence, chosen.choice(sampler, draw, slot, row)));
-        } catch (CudaException e) {
-            throw e; // the GPU's failure, not the row's
-        } catch (ExecutorException e) {
-            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, e.getMessage(), false));
-        } catch (RuntimeException e) {
-            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "choosing its token failed: " + e, false));
         }
     }
 
@@ -581,7 +578,8 @@ public final class CudaExecutor implements Executor {
             hostRows.ifPresent(HostRows::close);
             System.getLogger(CudaExecutor.class.getName()).log(
                     System.Logger.Level.WARNING,
-                    "the GPU does not answer, so its memory is not freed; the end of the process frees it. If it outlives the process, reset the GPU");
+                    "the GPU does not answer, so its memory is not freed; the end of the process frees it. If "
+                            + "it outlives the process, reset the GPU");
         }
         checkpoint.close();
     }
@@ -608,7 +606,8 @@ public final class CudaExecutor implements Executor {
             if (!rows.workers().ended()) {
                 System.getLogger(CudaExecutor.class.getName()).log(
                         System.Logger.Level.WARNING,
-                        "an attention worker is stalled and may still use the KV pools, so nothing is freed; the end of the process frees it");
+                        "an attention worker is stalled and may still use the KV pools, so nothing is freed; "
+                                + "the end of the process frees it");
                 return;
             }
         }

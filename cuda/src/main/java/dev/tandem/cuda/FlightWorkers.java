@@ -21,7 +21,8 @@ import java.util.concurrent.locks.LockSupport;
 
 /**
  * Pinned threads that compute the attention of rows in flight: whole (row, layer) tasks, in the order in which the GPU asked.
- * They spin while rows are in flight and park while none is.
+ * They spin while rows are in flight and park while none is. With a CPU quota, spinning uses up the time that attention needs: they
+ * then look for tasks every {@value #REST_NANOS} ns.
  *
  * <p>A task that throws loses its row alone. A worker that is gone, or has been at one task for longer than the watchdog's time,
  * is for the engine thread to find ({@link #check}).
@@ -35,6 +36,8 @@ final class FlightWorkers implements AutoCloseable {
     private static final int STRIDE = 16;
     /** A task that is under way at the end takes no longer, unless it is stalled. */
     private static final Duration LAST_TASK = Duration.ofSeconds(1);
+    /** The shortest that Linux grants a thread without asking for more: a result is late by no more than that. */
+    private static final long REST_NANOS = 50_000;
     private static final int BUSY = 0;
     private static final int STARTED = 1;
     private static final int TOKENS = 2;
@@ -48,6 +51,14 @@ final class FlightWorkers implements AutoCloseable {
      */
     record Attention(PagedDecodeAttention whole, PagedDecodeAttention part, PagedDecodeAttention several) {}
 
+    /**
+     * Where the threads run.
+     *
+     * @param pin whether each is bound to a core of its own where the topology allows it
+     * @param left the first cores, left to the engine and the server
+     */
+    record Cores(CpuTopology topology, boolean pin, int left) {}
+
     /** Where host KV is. */
     interface HostBlocks {
         long address(int layer, int block);
@@ -58,7 +69,7 @@ final class FlightWorkers implements AutoCloseable {
     private final HostBlocks blocks;
     private final Clock clock;
     private final long watchdogNanos;
-    private final int leave;
+    private final Cores cores;
     private final Thread[] threads;
     private final Timeline.Lane[] lanes;
     private final Flight[] current;
@@ -68,26 +79,25 @@ final class FlightWorkers implements AutoCloseable {
     private volatile boolean closed;
 
     /**
-     * @param leave cores left to the engine and the server
      * @param watchdogNanos time after which a task counts as stalled
      */
-    FlightWorkers(FlightRings rings, Attention attention, HostBlocks blocks, Clock clock, Timeline timeline, int count, int leave, long watchdogNanos) {
+    FlightWorkers(FlightRings rings, Attention attention, HostBlocks blocks, Clock clock, Timeline timeline, int count, Cores cores, long watchdogNanos) {
         this.rings = rings;
         this.attention = attention;
         this.blocks = blocks;
         this.clock = clock;
         this.watchdogNanos = watchdogNanos;
-        this.leave = leave;
+        this.cores = cores;
         this.current = new Flight[count];
         this.counters = new AtomicLongArray(STRIDE * (count + 1));
-        List<Integer> order = CpuTopology.find().order();
-        this.pinned = leave + count <= order.size();
+        List<Integer> order = cores.topology().order();
+        this.pinned = cores.pin() && cores.topology().canPin(cores.left() + count);
         this.lanes = new Timeline.Lane[count];
         this.threads = new Thread[count];
         for (int i = 0; i < count; i++) {
             int worker = i;
             lanes[i] = timeline.lane("attention " + i);
-            int core = pinned ? order.get(leave + i) : -1;
+            int core = pinned ? order.get(cores.left() + i) : -1;
             threads[i] = Thread.ofPlatform().daemon().name("tandem-attention-" + i).start(() -> work(worker, core));
         }
     }
@@ -105,10 +115,18 @@ final class FlightWorkers implements AutoCloseable {
         return pinned;
     }
 
+    /** Whether threads are bound to cores, and why not where that was wanted, as the log says it. */
+    String placement() {
+        if (pinned) {
+            return " pinned";
+        }
+        return cores.pin() ? " not pinned (" + cores.topology().pinObstacle(cores.left() + threads.length) + ")" : " not pinned";
+    }
+
     /** Binds the calling thread, the engine's, and whatever it starts to the cores that are left: no worker is there. */
     void pinEngine() {
-        if (pinned && leave > 0) {
-            ThreadAffinity.pin(CpuTopology.find().order().subList(0, leave));
+        if (pinned && cores.left() > 0) {
+            ThreadAffinity.pin(cores.topology().order().subList(0, cores.left()));
         }
     }
 
@@ -197,6 +215,8 @@ final class FlightWorkers implements AutoCloseable {
                     LockSupport.park(this);
                 } else if (spins < SPINS) {
                     Thread.onSpinWait();
+                } else if (cores.topology().limited()) {
+                    LockSupport.parkNanos(this, REST_NANOS);
                 } else {
                     Thread.yield();
                 }

@@ -60,7 +60,8 @@ final class GpuClock implements AutoCloseable {
         if (!waits.until(ends[slot]::reached, limitNanos, meanwhile)) {
             throw new ExecutorException(String.format(
                     Locale.ROOT,
-                    "the GPU did not finish step %d within %.1f s: it hangs. Look for Xid lines in the kernel log (dmesg), then restart the server",
+                    "the GPU did not finish step %d within %.1f s: it hangs. Look for Xid lines in the kernel "
+                            + "log (dmesg), then restart the server",
                     step, limitNanos / 1e9));
         }
         float millis = ends[slot].millisecondsSince(begins[slot]);

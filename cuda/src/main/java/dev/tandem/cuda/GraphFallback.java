@@ -5,8 +5,8 @@ import java.util.function.Consumer;
 import java.util.function.Function;
 
 /**
- * Graphs, as long as the driver makes them. After the first that it refuses no more are made, and that is said once: steps without a graph are
- * enqueued kernel by kernel, which is slower and correct.
+ * Graphs, as long as the driver makes them. After the first that it refuses no more are made, and that is said once:
+ * steps without a graph are enqueued kernel by kernel, which is slower and correct.
  *
  * <p>Owned by: engine thread.
  */
@@ -32,8 +32,10 @@ final class GraphFallback {
             return Optional.of(kept.get(key, capture));
         } catch (CudaException e) {
             refused = true;
-            warn.accept("CUDA makes no graph of a step (" + e.getMessage() + "): steps that have none yet are enqueued kernel by kernel from now on,"
-                    + " which may take a millisecond more each. If GPU memory ran out, lower --gpu-memory-utilization and restart");
+            warn.accept("CUDA makes no graph of a step (" + e.getMessage()
+                    + "): steps that have none yet are enqueued kernel by kernel from now on,"
+                    + " which may take a millisecond more each. If GPU memory ran out, lower "
+                            + "--gpu-memory-utilization and restart");
             return Optional.empty();
         }
     }

@@ -78,7 +78,8 @@ final class HostRows implements AutoCloseable {
 
     private Optional<String> trouble() {
         if (gaveUp.isEmpty()) {
-            gaveUp = workers.check().or(() -> rings.hasGivenUp() ? Optional.of(rings.courierGaveUp() ? STEP_HANGS : IN_VAIN) : Optional.empty());
+            gaveUp = workers.check().or(() -> rings.hasGivenUp()
+                    ? Optional.of(rings.courierGaveUp() ? STEP_HANGS : IN_VAIN) : Optional.empty());
         }
         return gaveUp;
     }

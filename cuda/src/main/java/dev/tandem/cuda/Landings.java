@@ -211,7 +211,8 @@ final class Landings implements AutoCloseable {
 
     @Override
     public void close() {
-        List<AutoCloseable> all = new ArrayList<>(List.of(out, back, landed, attended, outgoing, incoming, leaving, returning));
+        List<AutoCloseable> all = new ArrayList<>(List.of(out, back, landed, attended, outgoing, incoming, leaving,
+                returning));
         all.addAll(List.of(free));
         all.addAll(List.of(returned));
         Resources.closeAll(all);

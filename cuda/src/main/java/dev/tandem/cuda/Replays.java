@@ -117,7 +117,8 @@ final class Replays implements AutoCloseable {
     void launchLanding(Key key) {
         List<Pass> passes = List.of(new Pass(inputs, extent(key)));
         Optional<List<Graph>> graphs = fallback.find(
-                layers, new Key(key.rows(), key.sampled(), key.tiles(), key.slots(), Moving.NOTHING), this::captureLayers);
+                layers, new Key(key.rows(), key.sampled(), key.tiles(), key.slots(), Moving.NOTHING),
+                        this::captureLayers);
         if (graphs.isEmpty()) {
             run(passes);
             return;
@@ -157,7 +158,8 @@ final class Replays implements AutoCloseable {
         if (passes.stream().allMatch(pass -> mayRepeat(pass.extent()))) {
             Waiting shape = new Waiting(passes.stream().map(pass -> pass.extent().alike()).toList(), pools.moving());
             if (++shapes.get(shape, any -> new Count()).steps >= REPEATS) {
-                Optional<Graph> graph = fallback.find(waiting, shape, wanted -> stream.capture(() -> run(alike(passes))));
+                Optional<Graph> graph = fallback.find(waiting, shape,
+                        wanted -> stream.capture(() -> run(alike(passes))));
                 if (graph.isPresent()) {
                     stream.launch(graph.get());
                     return;

@@ -8,6 +8,7 @@ import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.SamplingScratch;
@@ -15,6 +16,7 @@ import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Optional;
 
 /**
@@ -25,7 +27,8 @@ import java.util.Optional;
  */
 final class SampledTokens implements AutoCloseable {
     static final String NOT_FINITE = "the model produced logits that are NaN or infinite";
-    private static final String OVERFLOW = "; values beyond 65,504 overflow in float16: --dtype bfloat16 has room for them";
+    private static final String OVERFLOW = "; values beyond 65,504 overflow in float16: --dtype bfloat16 has "
+            + "room for them";
 
     private final Stream stream;
     /** [sampled rows, padded vocabulary] of the last step. */
@@ -61,12 +64,29 @@ final class SampledTokens implements AutoCloseable {
     }
 
     /**
-     * The token of a sampled row.
+     * Takes the token of a sampled row. Whatever is wrong with the row's logits or its sampler concerns its sequence
+     * alone, which is lost.
      *
      * @param draw how the GPU chose it; empty when the engine does, which a step that ran since makes impossible
-     * @throws ExecutorException when the row's logits are NaN or infinite, which concerns its sequence alone
+     * @throws CudaException when the GPU failed
      */
-    Choice choice(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index) {
+    void take(
+            long sequence, TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index,
+                    List<StepResult.Sampled> sampled,
+            List<StepResult.Lost> lost) {
+        try {
+            sampled.add(new StepResult.Sampled(sequence, choice(sampler, draw, slot, index)));
+        } catch (CudaException e) {
+            throw e;
+        } catch (ExecutorException e) {
+            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, e.getMessage(), false));
+        } catch (RuntimeException e) {
+            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "choosing its token failed: " + e,
+                    false));
+        }
+    }
+
+    private Choice choice(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index) {
         int token = of(slot).getAtIndex(JAVA_INT, index);
         if (token < 0) {
             throw new ExecutorException(NOT_FINITE + (shape.type() == DataType.FLOAT16 ? OVERFLOW : ""));

@@ -1,21 +1,25 @@
 package dev.tandem.cuda;
 
 /**
- * How long a step may take before the GPU counts as hung. It is meant for faults, not for slow steps: several times what the slowest supported GPU
- * needs.
+ * How long a step may take before the GPU counts as hung. It is meant for faults, not for slow steps: several times
+ * what the slowest supported GPU needs.
  *
  * @param baseNanos for any step: its weights, and the KV that it moves
  * @param rowNanos for each row
  */
 record StepDeadline(long baseNanos, long rowNanos) {
     /**
-     * A decode step of an 8B model takes 60 ms on a T4, and 10 s are enough to move 100 GB over PCIe 3. A row of a prompt with 128k tokens before it
-     * takes some 3 ms there. Too short a time ends a healthy server; too long a one keeps the clients of a hung GPU waiting.
+     * A decode step of an 8B model takes about 60 ms on a T4, and 10 s are enough to move 100 GB over PCIe 3. A row of
+     * a prompt with 128k tokens before it takes about 3 ms there. A value that is too small ends a healthy server; one
+     * that is too large keeps the clients of a hung GPU waiting.
      */
     static final StepDeadline USUAL = new StepDeadline(10_000_000_000L, 10_000_000L);
-    /** A single wait for the CPU gives up after twice the watchdog's time; all waits of a step together take less than twice that. */
+    /**
+     * A single wait for the CPU gives up after twice the watchdog's time; all waits of a step together take less than
+     * twice that.
+     */
     private static final int WATCHDOGS = 4;
-    /** A step that has taken so many times less is worth a word: /health says that it is degraded. */
+    /** The share of its time after which a step makes /health degraded: one in so many. */
     private static final int DEGRADED = 4;
 
     /**
@@ -28,7 +32,7 @@ record StepDeadline(long baseNanos, long rowNanos) {
         return baseNanos + rows * rowNanos + (waits ? WATCHDOGS * watchdogNanos : 0);
     }
 
-    /** After how much of {@code limitNanos} a step is suspicious. */
+    /** The time after which a step that may take {@code limitNanos} is suspicious. */
     static long suspiciousNanos(long limitNanos) {
         return limitNanos / DEGRADED;
     }

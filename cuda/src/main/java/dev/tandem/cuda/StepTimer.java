@@ -264,8 +264,7 @@ public final class StepTimer implements AutoCloseable {
 
         @Override
         public void close() {
-            stream.synchronise();
-            graph.close();
+            Resources.closeAll(stream::synchronise, graph);
         }
     }
 

@@ -42,8 +42,8 @@ class AttentionKernelTest {
     }
 
     /**
-     * Partial sums, and finished products with bias and with norms of heads. Slots: alone and odd, none, alone and even, a prompt that begins with an
-     * odd one, another, and a token that begins a block.
+     * Partial sums, and finished products with bias and with norms of heads. Slots: alone and odd, none, alone and
+     * even, a prompt that begins with an odd one, another, and a token that begins a block.
      */
     @ParameterizedTest
     @MethodSource("rotated")
@@ -152,7 +152,8 @@ class AttentionKernelTest {
             for (int slot = firstSlot; slot < endSlot; slot++) {
                 for (int head = 0; head < shape.config().kvHeads(); head++) {
                     for (int d = 0; d < shape.headWidth(); d++) {
-                        assertThat(kv[valueAt(shape, slot / 16, head, slot % 16, d)]).as("V of slot %d, head %d", slot, head).isZero();
+                        assertThat(kv[valueAt(shape, slot / 16, head, slot % 16, d)])
+                                .as("V of slot %d, head %d", slot, head).isZero();
                     }
                 }
             }

@@ -89,7 +89,8 @@ class CudaFaultTest {
             executor.poisonNextRow();
             engine.run();
             assertThat(executor.poisonedRows()).isEqualTo(1);
-            List<EngineHarness.Answer> failed = engine.answers.values().stream().filter(answer -> answer.failure != null).toList();
+            List<EngineHarness.Answer> failed = engine.answers.values().stream()
+                    .filter(answer -> answer.failure != null).toList();
             assertThat(failed).singleElement().satisfies(answer -> assertThat(answer.failure)
                     .contains(SampledTokens.NOT_FINITE)
                     .contains("--dtype bfloat16"));
@@ -106,7 +107,8 @@ class CudaFaultTest {
         executor.deadline(new StepDeadline(400_000_000L, 0));
         assertThat(executor.trouble()).isEmpty();
         executor.hang();
-        Chunk chunk = new Chunk(1, 0, new int[] {5}, new int[] {0}, KvReader.GPU_FROM_GPU, Optional.of(CudaModelTest.greedy(new int[] {5})));
+        Chunk chunk = new Chunk(1, 0, new int[] {5}, new int[] {0}, KvReader.GPU_FROM_GPU,
+                Optional.of(CudaModelTest.greedy(new int[] {5})));
         executor.submit(StepPlan.unified(7, List.of(), List.of(chunk)));
         assertThatThrownBy(executor::poll)
                 .isInstanceOf(ExecutorException.class)

@@ -66,8 +66,8 @@ class CudaModelTest {
 
     static CudaOptions options(DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
         return new CudaOptions(
-                0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 8 << 20, 256, 128, graphs, attentionThreads, watchdogMillis * 1_000_000,
-                attentionThreads > 0);
+                0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 8 << 20, 256, 128, graphs, attentionThreads, true,
+                watchdogMillis * 1_000_000, attentionThreads > 0);
     }
 
     static CudaExecutor executor(String family, CudaOptions options) {
@@ -79,7 +79,8 @@ class CudaModelTest {
     }
 
     static CudaExecutor executor(
-            String family, CudaOptions options, KernelCompiler compiler, UnaryOperator<PagedDecodeAttention> attention) {
+            String family, CudaOptions options, KernelCompiler compiler,
+                    UnaryOperator<PagedDecodeAttention> attention) {
         Checkpoint checkpoint = Checkpoint.open(FAMILIES.resolve(family), LoadFormat.AUTO, 0);
         return new CudaExecutor(
                 checkpoint, options, GpuRig.libraries(), compiler, Clock.system(), Timeline.OFF, attention);

@@ -18,9 +18,9 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Kernels that sleep at random wherever another thread block, another kernel or the CPU waits for them: partial results of attention, work that
- * kernels of one step hand to each other, rows that cross the link. Results are as without, and nothing hangs.
- * {@code -Dtandem.delays.seeds=N} for more than two seeds.
+ * Kernels that sleep at random wherever another thread block, another kernel or the CPU waits for them: partial results
+ * of attention, work that kernels of one step hand to each other, rows that cross the link. Results are as without, and
+ * nothing hangs. {@code -Dtandem.delays.seeds=N} for more than two seeds.
  */
 @Tag("gpu")
 @Timeout(300)
@@ -34,7 +34,8 @@ class DelayedKernelTest {
     }
 
     static Stream<Arguments> shapes() {
-        return AttentionKernelTest.shapes().limit(3).flatMap(shape -> seeds().mapToObj(seed -> Arguments.of(shape, seed)));
+        return AttentionKernelTest.shapes().limit(3)
+                .flatMap(shape -> seeds().mapToObj(seed -> Arguments.of(shape, seed)));
     }
 
     @ParameterizedTest
@@ -67,7 +68,8 @@ class DelayedKernelTest {
         Budget budget = new Budget(200, 100, 200);
         Policy policy = strategy.policy(HybridModelTest.options(budget, TierRules.neutral()), TestProfile.withCpu(100));
         CudaExecutor executor = CudaModelTest.executor(
-                "llama31", CudaModelTest.options(DataType.FLOAT16, 60, true, 3, 10_000), delayed(seed), UnaryOperator.identity());
+                "llama31", CudaModelTest.options(DataType.FLOAT16, 60, true, 3, 10_000), delayed(seed),
+                        UnaryOperator.identity());
         HybridModelTest.greedyTokensMatch(strategy.flag() + ", delays of seed " + seed, policy, budget, executor);
     }
 }

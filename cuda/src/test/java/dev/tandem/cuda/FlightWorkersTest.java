@@ -9,6 +9,7 @@ import dev.tandem.cpu.decode.DecodeTask;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.decode.Partial;
 import dev.tandem.cpu.reference.ReferenceOps;
+import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.clock.Clock;
@@ -84,6 +85,10 @@ class FlightWorkersTest {
         }
 
         Rig(DataType type, int threads, Clock time, int heads, int kvHeads) {
+            this(type, threads, time, heads, kvHeads, new FlightWorkers.Cores(CpuTopology.find(), true, 0));
+        }
+
+        Rig(DataType type, int threads, Clock time, int heads, int kvHeads, FlightWorkers.Cores cores) {
             this.type = type;
             config = GpuRig.shape(heads, kvHeads, 32, 192, 64, 100, type).config();
             format = new BlockFormat(config.kvHeads(), config.headDim(), type);
@@ -101,7 +106,7 @@ class FlightWorkersTest {
             several = moody(parts / FlightRings.together(config));
             workers = new FlightWorkers(
                     rings, new FlightWorkers.Attention(attention, part, several), this::block,
-                    time == null ? clock : time, timeline, threads, 0, WATCHDOG);
+                    time == null ? clock : time, timeline, threads, cores, WATCHDOG);
         }
 
         /** For one in so many heads. */
@@ -251,6 +256,40 @@ class FlightWorkersTest {
             StringBuilder trace = new StringBuilder();
             rig.timeline.write(trace);
             assertThat(trace.toString().lines().filter(line -> line.contains("cpu attention"))).hasSize(rows * LAYERS * 130);
+        }
+    }
+
+    @Test
+    void threadsAreBoundToCoresOnlyWhereThatIsWantedAndAllowed() {
+        CpuTopology free = new CpuTopology(List.of(0, 1), 2, List.of(0), false);
+        CpuTopology limited = new CpuTopology(List.of(0, 1), 2, List.of(0), true);
+        assertThat(isPinned(new FlightWorkers.Cores(free, true, 1))).isTrue();
+        assertThat(isPinned(new FlightWorkers.Cores(free, true, 2))).as("no core is left").isFalse();
+        assertThat(isPinned(new FlightWorkers.Cores(free, false, 1))).as("--no-pin-threads").isFalse();
+        assertThat(isPinned(new FlightWorkers.Cores(limited, true, 1))).as("a CPU quota").isFalse();
+    }
+
+    private static boolean isPinned(FlightWorkers.Cores cores) {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 6, 2, cores)) {
+            assertThat(rig.workers.placement()).matches(rig.workers.isPinned() ? " pinned" : " not pinned.*");
+            return rig.workers.isPinned();
+        }
+    }
+
+    @Test
+    void underACpuQuotaWorkersRestBetweenTasks() {
+        CpuTopology limited = new CpuTopology(List.of(0, 1), 2, List.of(0), true);
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 6, 2, new FlightWorkers.Cores(limited, true, 0))) {
+            Flight flight = rig.admit(1, 0, 0);
+            Thread worker = Thread.getAllStackTraces().keySet().stream()
+                    .filter(thread -> thread.getName().equals("tandem-attention-0"))
+                    .findFirst()
+                    .orElseThrow();
+            for (int layer = 0; layer < LAYERS; layer++) {
+                spinUntil(() -> worker.getState() == Thread.State.TIMED_WAITING);
+                rig.send(flight, layer);
+                assertThat(FlightRings.row(rig.receive())).isEqualTo(flight.index);
+            }
         }
     }
 

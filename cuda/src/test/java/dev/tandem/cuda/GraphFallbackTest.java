@@ -15,7 +15,8 @@ class GraphFallbackTest {
     private final Recent<Integer, String> kept = new Recent<>(2, () -> {}, closed::add);
 
     private static String refuse(int key) {
-        throw new CudaException("cuGraphInstantiateWithFlags failed: CUDA_ERROR_OUT_OF_MEMORY (2)", CudaException.OUT_OF_MEMORY);
+        throw new CudaException("cuGraphInstantiateWithFlags failed: CUDA_ERROR_OUT_OF_MEMORY (2)",
+                CudaException.OUT_OF_MEMORY);
     }
 
     @Test
@@ -23,7 +24,8 @@ class GraphFallbackTest {
         assertThat(fallback.find(kept, 1, key -> "one")).contains("one");
         assertThat(fallback.find(kept, 2, GraphFallbackTest::refuse)).isEmpty();
         assertThat(fallback.find(kept, 3, GraphFallbackTest::refuse)).isEmpty();
-        assertThat(said).singleElement().asString().contains("OUT_OF_MEMORY").contains("kernel by kernel").contains("--gpu-memory-utilization");
+        assertThat(said).singleElement().asString().contains("OUT_OF_MEMORY").contains("kernel by kernel")
+                .contains("--gpu-memory-utilization");
     }
 
     @Test

@@ -200,7 +200,7 @@ class HybridModelTest {
         int[] tokens = golden.prompt();
         int rows = 200;
         CudaOptions options = new CudaOptions(
-                0, 8, DataType.BFLOAT16, 0.5, OptionalInt.of(40), 32 << 20, 256, 256, true, 3, 10_000_000_000L, true);
+                0, 8, DataType.BFLOAT16, 0.5, OptionalInt.of(40), 32 << 20, 256, 256, true, 3, true, 10_000_000_000L, true);
         try (CudaExecutor executor = CudaModelTest.executor("llama31", options)) {
             List<Chunk> first = IntStream.range(0, rows)
                     .mapToObj(i -> chunk(i, tokens, 0, 1, new int[] {i}, KvReader.GPU_WHILE_LANDING))
@@ -288,7 +288,8 @@ class HybridModelTest {
         greedyTokensMatch(placement, policy, budget, executor());
     }
 
-    static void greedyTokensMatch(String placement, Policy policy, Budget budget, CudaExecutor executor) throws IOException {
+    static void greedyTokensMatch(String placement, Policy policy, Budget budget,
+            CudaExecutor executor) throws IOException {
         Golden golden = Golden.of("llama31");
         List<Integer> expected = Arrays.stream(golden.greedy()).boxed().toList();
         SplittableRandom random = new SplittableRandom(3);

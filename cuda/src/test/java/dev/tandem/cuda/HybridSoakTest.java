@@ -25,8 +25,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
- * Random load with aborts, ends that nobody foresees, workers that pause, die, stall or throw, and rows whose KV becomes NaN, under strategies that
- * change: nothing hangs, leaks, or changes the text of another. {@code -Dtandem.soak.seconds=N} for longer than the usual ten seconds, {@code -Dtandem.soak.seed=N} for a seed that failed.
+ * Random load with aborts, ends that nobody foresees, workers that pause, die, stall or throw, and rows whose KV
+ * becomes NaN, under strategies that change: nothing hangs, leaks, or changes the text of another.
+ * {@code -Dtandem.soak.seconds=N} for longer than the usual ten seconds, {@code -Dtandem.soak.seed=N} for a seed that failed.
  */
 @Tag("gpu")
 @Timeout(1500)
@@ -81,7 +82,8 @@ class HybridSoakTest {
             poisoned += round(seed, seed + rounds, texts, random, fault, random.nextInt(3) == 0);
         }
         System.out.printf(
-                "soak, seed %d: %d rounds of %d requests, by what befell a worker: %s; rows of NaN: %d%n", seed, rounds, REQUESTS, faults, poisoned);
+                "soak, seed %d: %d rounds of %d requests, by what befell a worker: %s; rows of NaN: %d%n", seed,
+                        rounds, REQUESTS, faults, poisoned);
     }
 
     /** What a GPU alone answers. */
@@ -119,7 +121,8 @@ class HybridSoakTest {
      * @param poisons whether KV becomes NaN now and then
      * @return how many rows it became for
      */
-    private static int round(long seed, long roundSeed, List<Text> texts, SplittableRandom random, Fault fault, boolean poisons) {
+    private static int round(long seed, long roundSeed, List<Text> texts, SplittableRandom random, Fault fault,
+            boolean poisons) {
         List<MoodyAttention> attention = new ArrayList<>();
         int pauses = 50 + random.nextInt(1000);
         CudaExecutor executor = CudaModelTest.executor(

@@ -71,7 +71,8 @@ class KernelCompilationTest {
         KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache).withDelays(1);
         ModelShape shape = KernelCatalogue.models(KernelCatalogue.types(capability).getFirst()).get(2);
         KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability)).stream()
-                .filter(unit -> Set.of("rows", "decode", "prefill", "prefill_groups", "sample", "flights").contains(unit.source()))
+                .filter(unit -> Set.of("rows", "decode", "prefill", "prefill_groups", "sample", "flights")
+                        .contains(unit.source()))
                 .forEach(unit -> assertThat(compiler.compile(unit.source(), capability, unit.defines()).cubin())
                         .as("%s for %d", unit.source(), capability)
                         .isNotEmpty());

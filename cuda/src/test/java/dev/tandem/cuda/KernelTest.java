@@ -10,6 +10,8 @@ import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sample.Adjustments;
 import dev.tandem.engine.sample.Choice;
+import dev.tandem.engine.sample.RandomSampling;
+import dev.tandem.engine.sample.SamplingReference;
 import dev.tandem.engine.sample.SamplingScratch;
 import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.config.DataType;
@@ -254,6 +256,97 @@ class KernelTest {
         }
     }
 
+    /** Parameters and logits at their extremes, against the kernel's algorithm without its parallelism. */
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void choicesOfExtremeParameters(ModelShape shape) {
+        int rows = 16;
+        try (GpuRig rig = new GpuRig(shape, SEED);
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 4000, "test")) {
+            int vocabulary = shape.config().vocabulary();
+            int width = shape.vocabulary();
+            for (long seed = SEED; seed < SEED + 40; seed++) {
+                RandomSampling random = new RandomSampling(seed);
+                List<SamplingParams> wishes = Stream.generate(() -> random.params(vocabulary).withLogprobs(-1)).limit(rows).toList();
+                List<TokenSampler> samplers = samplers(wishes, random.prompt(vocabulary));
+                for (int token = 0; token < 3; token++) {
+                    float[] logits = new float[rows * width];
+                    Arrays.fill(logits, 1000); // beyond the vocabulary
+                    for (int row = 0; row < rows; row++) {
+                        System.arraycopy(random.logits(vocabulary), 0, logits, row * width, vocabulary);
+                    }
+                    List<TokenSampler.Draw> draws = samplers.stream().map(sampler -> sampler.draw(4000).orElseThrow()).toList();
+                    int[] chosen = choices(rig, step, rig.put(logits), draws, samplers);
+                    for (int row = 0; row < rows; row++) {
+                        float[] adjusted = Arrays.copyOfRange(logits, row * width, row * width + vocabulary);
+                        samplers.get(row).adjustments().apply(adjusted, 0, vocabulary);
+                        String what = "seed " + seed + ", token " + token + ", " + wishes.get(row) + ", " + draws.get(row);
+                        assertThat(chosen[row]).as(what).isBetween(-1, vocabulary - 1);
+                        int next = 0;
+                        if (drawable(logits, row * width, adjusted)) {
+                            assertThat(isOneOf(adjusted, draws.get(row), chosen[row])).as("%s: %d", what, chosen[row]).isTrue();
+                            next = chosen[row];
+                        }
+                        samplers.get(row).chosen(next, Optional.empty());
+                    }
+                }
+            }
+        }
+    }
+
+    private static int[] choices(
+            GpuRig rig, StepBuffer step, DeviceBuffer values, List<TokenSampler.Draw> draws, List<TokenSampler> samplers) {
+        int rows = draws.size();
+        DeviceBuffer chosen = rig.poisoned(4L * rows);
+        rig.kernels.argmax.launch(
+                rig.stream, rows, Kernels.ARGMAX_PARTS, values.address(), rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
+                rig.zeros(4L * rows).address(), chosen.address());
+        step.clear();
+        for (int row = 0; row < rows; row++) {
+            step.draw(row, draws.get(row), samplers.get(row).adjustments());
+        }
+        step.upload(rig.stream);
+        if (step.adjustedCount() > 0) {
+            rig.kernels.adjust.launch(rig.stream, step.adjustedCount(), 1, values.address(), step.adjusted(), step.adjustments());
+        }
+        rig.kernels.sample.launch(rig.stream, rows, 1, values.address(), step.draws(), chosen.address(), rows, 0, 0L, 0);
+        return rig.ints(chosen, rows);
+    }
+
+    /** Logits that are numbers below infinity, and one left that may be chosen. */
+    private static boolean drawable(float[] logits, int offset, float[] adjusted) {
+        boolean some = false;
+        for (int i = 0; i < adjusted.length; i++) {
+            if (!(logits[offset + i] < Float.POSITIVE_INFINITY) || !(adjusted[i] < Float.POSITIVE_INFINITY)) {
+                return false;
+            }
+            some |= adjusted[i] > Float.NEGATIVE_INFINITY;
+        }
+        return some;
+    }
+
+    /** Whether the token is the reference's, or becomes it when bounds move by what the GPU's fast exponentials may err. */
+    private static boolean isOneOf(float[] logits, TokenSampler.Draw draw, int token) {
+        SamplingReference.Parameters exact = SamplingReference.Parameters.of(draw);
+        if (SamplingReference.token(logits, exact) == token) {
+            return true;
+        }
+        float[] moves = {0, 3e-6f, -3e-6f};
+        for (float uniform : moves) {
+            for (float topP : moves) {
+                for (float minP : moves) {
+                    SamplingReference.Parameters near = new SamplingReference.Parameters(
+                            exact.temperature(), exact.topK(), Math.min(1, exact.topP() * (1 + topP)),
+                            Math.min(1, exact.minP() * (1 + minP)), Math.clamp(exact.uniform() + uniform, 0f, 1 - 0x1p-24f));
+                    if (SamplingReference.token(logits, near) == token) {
+                        return true;
+                    }
+                }
+            }
+        }
+        return false;
+    }
+
     private static List<TokenSampler> samplers(List<SamplingParams> wishes, int[] prompt) {
         return wishes.stream().map(wish -> new TokenSampler(wish, prompt, Set.of(13), 1)).toList();
     }
@@ -370,7 +463,8 @@ class KernelTest {
                                 float hostValue = host(host, format, block + format.value(head, token, d), shape);
                                 assertThat(hostValue).as("V of token %d", token).isEqualTo(there ? from[value] : 0);
                                 if (token / 16 * 16 < tokens[move]) {
-                                    assertThat(returned[value]).as("V of token %d, back", token).isEqualTo(there ? from[value] : 0);
+                                    assertThat(returned[value]).as("V of token %d, back", token)
+                                            .isEqualTo(there ? from[value] : 0);
                                 }
                                 if (there) {
                                     assertThat(host(host, format, block + format.key(head, token, d), shape)).isEqualTo(from[key]);

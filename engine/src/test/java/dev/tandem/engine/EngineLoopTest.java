@@ -211,6 +211,42 @@ class EngineLoopTest {
     }
 
     @Test
+    void stopStringsCountAfterTheMinimumOfTokensAlone() {
+        StringBuilder text = new StringBuilder();
+        Request request = new Request(
+                "a", new int[] {1, 2, 3}, greedy(9).stop(List.of("xx")).minTokens(3).build(), 0, TextDecoder.of(token -> "x", () -> ""),
+                event -> {
+                    switch (event) {
+                        case TokenEvent.Token token -> text.append(token.text());
+                        case TokenEvent.Finished finished -> text.append(finished.text()).append('|').append(finished.stopReason());
+                        case TokenEvent.Failed failed -> text.append(failed);
+                    }
+                });
+        queue.offer(List.of(request));
+        run();
+        assertThat(text).as("the fourth token completes it").hasToString("xx|xx");
+    }
+
+    @Test
+    void theStopTokensTextIsIncludedWhereThatIsAskedFor() {
+        for (boolean include : new boolean[] {false, true}) {
+            StringBuilder text = new StringBuilder();
+            SamplingParams sampling = greedy(9).stopTokenIds(Set.of(7)).includeStop(include).build();
+            Request request = new Request(
+                    "a", new int[] {1, 2, 3}, sampling, 0, TextDecoder.of(token -> "<stop>", () -> "."), event -> {
+                        switch (event) {
+                            case TokenEvent.Token token -> text.append(token.text());
+                            case TokenEvent.Finished finished -> text.append(finished.text()).append(finished.stopReason());
+                            case TokenEvent.Failed failed -> text.append(failed);
+                        }
+                    });
+            queue.offer(List.of(request));
+            run();
+            assertThat(text).hasToString(include ? "<stop>.7" : ".7");
+        }
+    }
+
+    @Test
     void blocksAreFreeBeforeTheClientHears() {
         submit("a", greedy(1).build());
         loop.step();

@@ -1,9 +1,11 @@
 package dev.tandem.model;
 
+import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.model.Checkpoint.LoadFormat;
 import java.io.IOException;
+import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
@@ -71,11 +73,11 @@ class BrokenModelTest {
         safetensors("{\"a\"", 0);
         assertRefused("header is not valid JSON");
         safetensors("{\"a\": {\"dtype\": \"I8\", \"shape\": [2], \"data_offsets\": [0, 2]}}", 2);
-        assertRefused("has data type \"I8\"");
+        assertRefused("has data type 'I8'");
         safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [4, 4], \"data_offsets\": [0, 64]}}", 60);
         assertRefused("is truncated: tensor a lies at bytes [0, 64) of 60");
         safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [4, 4], \"data_offsets\": [0, 60]}}", 64);
-        assertRefused("has 60 bytes but its shape [4,4] needs 64");
+        assertRefused("has 60 bytes but its shape [4, 4] of F32 does not need as many");
         safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [-4], \"data_offsets\": [0, 16]}}", 64);
         assertRefused("impossible shape");
     }
@@ -105,6 +107,118 @@ class BrokenModelTest {
         assertThatThrownBy(() -> Checkpoint.open(file, LoadFormat.AUTO, 0)).hasMessageContaining("truncated");
         assertThatThrownBy(() -> Checkpoint.open(folder.resolve("none.gguf"), LoadFormat.AUTO, 0))
                 .hasMessageContaining("does not exist");
+    }
+
+    @Test
+    void refusesSizesThatOverflow() throws IOException {
+        config(CONFIG);
+        // 2^31 - 1 by 2^31 - 1 values of 4 bytes wrap around to 4 bytes
+        safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [2147483647, 2147483647], \"data_offsets\": [0, 4]}}", 4);
+        assertRefused("tensor a has 4 bytes but its shape [2147483647, 2147483647]");
+        safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [1e99], \"data_offsets\": [0, 4]}}", 4);
+        assertRefused("impossible shape");
+        safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [99999999999999999999], \"data_offsets\": [0, 4]}}", 4);
+        assertRefused("impossible shape");
+        safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [2, 3, 4], \"data_offsets\": [0, 96]}}", 96);
+        assertRefused("vectors and matrices are supported");
+        config(CONFIG.replace("\"hidden_size\": 8", "\"hidden_size\": 4294967304"));
+        assertRefused("hidden_size is 4294967304; it must be at most 2147483647");
+        config(CONFIG.replace("\"vocab_size\": 10", "\"vocab_size\": 2000000000"));
+        assertRefused("vocab_size is 2000000000 in the model's configuration; it must lie between 1 and 16777216");
+        config(CONFIG.replace("}", ", \"eos_token_id\": \"two\"}"));
+        assertRefused("eos_token_id is \"two\"");
+        config(CONFIG.replace("}", ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 0}}"));
+        assertRefused("rope scaling has factor 0.0");
+    }
+
+    @Test
+    void refusesTensorsThatAreThereTwice() throws IOException {
+        config(CONFIG);
+        String tensor = "\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}";
+        safetensors("{" + tensor + ", " + tensor + "}", 4);
+        assertRefused("Duplicate Object property \"a\"");
+        safetensors("{" + tensor + "}", 4);
+        Files.copy(folder.resolve("model.safetensors"), folder.resolve("other.safetensors"));
+        Files.writeString(
+                folder.resolve("model.safetensors.index.json"),
+                "{\"weight_map\": {\"a\": \"model.safetensors\", \"b\": \"other.safetensors\"}}");
+        assertRefused("holds tensor a, which another file of");
+    }
+
+    @Test
+    void shardsLieBesideTheirIndex() throws IOException {
+        config(CONFIG);
+        for (String shard : new String[] {"\"../model.safetensors\"", "\"/model.safetensors\"", "\"passwords\"", "7"}) {
+            Files.writeString(folder.resolve("model.safetensors.index.json"), "{\"weight_map\": {\"a\": " + shard + "}}");
+            assertRefused("it must be the name of a .safetensors file in the same directory");
+        }
+    }
+
+    /** A tree of this header takes 40 times its size. */
+    @Test
+    void aHeaderMadeToBeLargeTakesLittleMemory() throws IOException {
+        config(CONFIG);
+        safetensors("{\"__metadata__\": [" + "{},".repeat(8 << 20) + "{}]}", 0);
+        try (Checkpoint checkpoint = Checkpoint.open(folder, LoadFormat.AUTO, 0)) {
+            assertThat(checkpoint.weights().contains("a")).isFalse();
+        }
+        safetensors("{\"__metadata__\": [" + "{},".repeat(12 << 20) + "{}]}", 0);
+        assertRefused("is not a safetensors file, or truncated");
+    }
+
+    private static ByteBuffer gguf(int tensors, int entries) {
+        return ByteBuffer.allocate(4096).order(ByteOrder.LITTLE_ENDIAN).putInt(0x46554747).putInt(3).putLong(tensors).putLong(entries);
+    }
+
+    private static ByteBuffer key(ByteBuffer file, String name, int type) {
+        return file.putLong(name.length()).put(name.getBytes(StandardCharsets.UTF_8)).putInt(type);
+    }
+
+    private static ByteBuffer tensor(ByteBuffer file, String name, long columns, long rows, long offset) {
+        return file.putLong(name.length()).put(name.getBytes(StandardCharsets.UTF_8))
+                .putInt(2).putLong(columns).putLong(rows).putInt(0).putLong(offset);
+    }
+
+    private void assertGgufRefused(ByteBuffer bytes, String message) throws IOException {
+        Path file = folder.resolve("m.gguf");
+        Files.write(file, bytes.array());
+        assertThatThrownBy(() -> Checkpoint.open(file, LoadFormat.AUTO, 0).close())
+                .isInstanceOf(ModelException.class)
+                .hasMessageContaining(message);
+    }
+
+    @Test
+    void refusesGgufWithImpossibleSizes() throws IOException {
+        assertGgufRefused(tensor(gguf(1, 0), "t", Integer.MAX_VALUE, Integer.MAX_VALUE, 0), "impossible shape");
+        assertGgufRefused(tensor(gguf(1, 0), "t", 4, 1, 4), "no multiple of the alignment, 32");
+        assertGgufRefused(tensor(tensor(gguf(2, 0), "t", 4, 1, 0), "t", 4, 1, 0), "has the tensor t twice");
+        assertGgufRefused(key(key(gguf(0, 2), "k", 7).put((byte) 1), "k", 7), "has the metadata entry k twice");
+        assertGgufRefused(key(gguf(0, 1), "general.alignment", 10).putLong(1L << 62), "power of two of at most 2097152");
+        assertGgufRefused(
+                key(gguf(0, 1), "general.architecture", 4).putInt(1), "general.architecture is of type Long; it must be of type String");
+    }
+
+    /** Counts and lengths are checked before anything is allocated, in a file whose size would allow them, too. */
+    @Test
+    void aLargeGgufFileCannotClaimLargeArrays() throws IOException {
+        Path file = folder.resolve("m.gguf");
+        for (String claim : new String[] {"array", "string"}) {
+            ByteBuffer head = gguf(0, 1);
+            if (claim.equals("array")) {
+                key(head, "k", 9).putInt(0).putLong(3_000_000_000L);
+            } else {
+                key(head, "k", 8).putLong(2_000_000_000L);
+            }
+            try (RandomAccessFile sparse = new RandomAccessFile(file.toFile(), "rw")) {
+                sparse.setLength(0);
+                sparse.write(head.array());
+                sparse.setLength(4L << 30);
+            }
+            assertThatThrownBy(() -> Checkpoint.open(file, LoadFormat.AUTO, 0).close())
+                    .as(claim)
+                    .isInstanceOf(ModelException.class)
+                    .hasMessageContaining("the limit is");
+        }
     }
 
     /** Whatever the bytes, the answer is a ModelException: no crash, no endless loop, no absurd allocation. */

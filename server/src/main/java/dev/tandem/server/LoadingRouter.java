@@ -1,9 +1,12 @@
 package dev.tandem.server;
 
 import dev.tandem.server.http.Exchange;
+import dev.tandem.server.http.RequestHead;
+import dev.tandem.server.http.Response;
 import dev.tandem.server.http.Router;
 import dev.tandem.server.openai.ApiErrors;
 import java.time.Duration;
+import java.util.Map;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
@@ -27,14 +30,18 @@ final class LoadingRouter implements Router {
     }
 
     @Override
-    public void serve(Exchange exchange) throws InterruptedException {
+    public Decision decide(RequestHead head) {
         Router router = loaded;
-        if (router == null) {
-            exchange.responseHeader("Retry-After", RETRY_AFTER_SECONDS);
-            exchange.respond(503, "application/json",
-                    ApiErrors.body(503, "the model is loading; try again in a few seconds"));
-            return;
+        if (router != null) {
+            return router.decide(head);
         }
+        byte[] error = ApiErrors.body(503, "the model is loading; try again in a few seconds");
+        return new Decision.Answer(new Response(503, "application/json", error, Map.of("Retry-After", RETRY_AFTER_SECONDS)));
+    }
+
+    @Override
+    public void serve(Exchange exchange) throws InterruptedException {
+        Router router = loaded; // which has decided on this request
         count(1);
         try {
             router.serve(exchange);

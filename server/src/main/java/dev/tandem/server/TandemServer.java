@@ -3,31 +3,35 @@ package dev.tandem.server;
 import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.HttpServer;
+import dev.tandem.server.http.OriginPolicy;
 import dev.tandem.server.metrics.ServerMetrics;
 import dev.tandem.server.openai.ApiErrors;
 import dev.tandem.server.openai.OpenAiApi;
 import dev.tandem.server.openai.ServedModel;
+import dev.tandem.server.openai.TokenizerPool;
 import java.time.Duration;
 import java.time.InstantSource;
 import java.util.Optional;
 
 /**
- * One port, and one model behind it once that is loaded. Closing it closes the connections; the engine stays the
- * caller's.
+ * One port, and one model behind it once that is loaded. Closing it closes the connections; the engine stays the caller's.
+ *
+ * <p>Owned by: the thread that made it.
  */
 public final class TandemServer implements AutoCloseable {
     private static final String VERSION = "0.1.0";
 
     private final LoadingRouter router = new LoadingRouter();
     private final HttpServer http;
+    private Optional<TokenizerPool> tokenizers = Optional.empty();
 
     /**
      * Listens from now on, and answers 503 until {@link #serve}.
      *
      * @throws dev.tandem.server.http.ListenException when the port cannot be had
      */
-    public TandemServer(String host, int port, HttpLimits limits) {
-        this.http = new HttpServer(host, port, limits, router, ApiErrors::body);
+    public TandemServer(String host, int port, HttpLimits limits, OriginPolicy origins) {
+        this.http = new HttpServer(host, port, limits, origins, router, ApiErrors::body);
     }
 
     /**
@@ -39,7 +43,9 @@ public final class TandemServer implements AutoCloseable {
     public void serve(Optional<String> apiKey, ServedModel model, DecisionLog decisions, ServerMetrics metrics) {
         metrics.watch(
                 model.engine()::stats, model.engine()::waiting, model.engine().limits().blockTokens());
-        router.loaded(new OpenAiApi(model, decisions, metrics, apiKey, VERSION, InstantSource.system()));
+        TokenizerPool pool = TokenizerPool.of(model.engine().config().maxQueuedRequests());
+        tokenizers = Optional.of(pool);
+        router.loaded(new OpenAiApi(model, pool, decisions, metrics, apiKey, VERSION, InstantSource.system()));
     }
 
     public int port() {
@@ -54,5 +60,6 @@ public final class TandemServer implements AutoCloseable {
     @Override
     public void close() {
         http.close();
+        tokenizers.ifPresent(TokenizerPool::close);
     }
 }

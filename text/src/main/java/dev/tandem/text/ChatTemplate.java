@@ -1,7 +1,9 @@
 package dev.tandem.text;
 
+import dev.tandem.text.jinja.JinjaException;
 import dev.tandem.text.jinja.JinjaTemplate;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.ZonedDateTime;
@@ -9,13 +11,22 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
 /** How a conversation becomes the model's prompt. Thread-safe. */
 public final class ChatTemplate {
+    /** What a request cannot set: the arguments of {@link #render} and the functions that every template has. */
+    public static final Set<String> RESERVED_NAMES = Set.of(
+            "messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "raise_exception",
+            "strftime_now", "range", "namespace", "dict", "loop");
+
     private static final ObjectMapper JSON = new ObjectMapper();
+    /** {@code tokenizer_config.json} lists all added tokens; the largest have some 10,000, of 200 bytes each. */
+    private static final long MAX_BYTES = 16 << 20;
 
     private final JinjaTemplate template;
     private final String beginToken;
@@ -37,10 +48,10 @@ public final class ChatTemplate {
         Path templateFile = directory.resolve("chat_template.jinja");
         try {
             JsonNode config = Files.exists(configFile)
-                    ? JSON.readTree(Files.readAllBytes(configFile))
+                    ? JSON.readTree(BoundedFile.read(configFile, MAX_BYTES))
                     : JSON.createObjectNode();
             Optional<String> source = Files.exists(templateFile)
-                    ? Optional.of(Files.readString(templateFile))
+                    ? Optional.of(new String(BoundedFile.read(templateFile, MAX_BYTES), StandardCharsets.UTF_8))
                     : source(config.path("chat_template"));
             return source.map(text -> new ChatTemplate(text, token(config, "bos_token"), token(config, "eos_token")));
         } catch (IOException | JacksonException e) {
@@ -70,20 +81,25 @@ public final class ChatTemplate {
      * @param messages JSON-like objects with at least "role"
      * @param tools JSON-like function descriptions, or empty
      * @param extra further variables the request sets
+     * @throws JinjaException when {@code extra} has a reserved name, and as {@link JinjaTemplate#render}
      */
     public String render(
             List<? extends Map<String, ?>> messages,
             List<?> tools,
             boolean addGenerationPrompt,
             Map<String, ?> extra) {
-        Map<String, Object> variables = new HashMap<>();
+        for (String name : extra.keySet()) {
+            if (RESERVED_NAMES.contains(name)) {
+                throw new JinjaException("'" + name + "' cannot be set; the server sets it, like " + new TreeSet<>(RESERVED_NAMES));
+            }
+        }
+        Map<String, Object> variables = new HashMap<>(extra);
         variables.put("messages", messages);
         variables.put("tools", tools.isEmpty() ? null : tools);
         variables.put("documents", null);
         variables.put("add_generation_prompt", addGenerationPrompt);
         variables.put("bos_token", beginToken);
         variables.put("eos_token", endToken);
-        variables.putAll(extra);
         return template.render(variables);
     }
 }

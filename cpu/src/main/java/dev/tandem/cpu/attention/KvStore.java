@@ -33,8 +33,7 @@ public final class KvStore {
         this.kvHeads = kvHeads;
         this.headDim = headDim;
         this.type = type;
-        long bytes = layers * blocks * blockBytes() + SLACK;
-        this.data = NativeMemory.allocate(bytes, "the " + place + " KV pool of " + blocks + " blocks", arena);
+        this.data = NativeMemory.allocate(bytes(blocks), "the " + place + " KV pool of " + blocks + " blocks", arena);
     }
 
     public DataType type() {
@@ -51,6 +50,11 @@ public final class KvStore {
 
     private long tileBytes() {
         return (long) headDim * BLOCK_TOKENS * type.bytes();
+    }
+
+    /** Bytes of so many blocks in all layers. */
+    private long bytes(int blocks) {
+        return Math.addExact(Math.multiplyExact((long) layers * blocks, blockBytes()), SLACK);
     }
 
     /** Bytes of one block in one layer. */

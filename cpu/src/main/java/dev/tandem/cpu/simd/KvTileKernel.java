@@ -18,8 +18,6 @@ interface KvTileKernel {
      * over a tile in few strips, and what is ahead is to be asked for in small pieces.
      */
     int CHUNK = Lanes.bits() >= 512 ? 2048 : 8192;
-    /** Whether there are 32 registers. */
-    boolean MANY_REGISTERS = Lanes.bits() >= 512;
 
     /** Whose rows are added up. */
     enum Tile {
@@ -45,7 +43,7 @@ interface KvTileKernel {
 
     /** Lanes that are added up at a time where so many are left: eight sums, so that sixteen registers are enough, or sixteen. */
     static int strip(int heads, int left) {
-        boolean broad = heads < 4 || MANY_REGISTERS && left > 2 * Lanes.COUNT;
+        boolean broad = heads < 4 || Lanes.MANY_REGISTERS && left > 2 * Lanes.COUNT;
         return (broad ? 4 : 2) * Lanes.COUNT;
     }
 

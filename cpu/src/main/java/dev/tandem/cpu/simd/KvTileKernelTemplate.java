@@ -11,8 +11,8 @@ import jdk.incubator.vector.IntVector;
 /**
  * A tile's strips, one after the other. Written out by hand for each number of heads: in large methods, helpers that take or return vectors
  * stop being inlined, and then vectors become objects. With several heads, values that share a lane are taken in two passes, those in the
- * lower halves first: the compiler moves all loads of a pass to its start, and those of both need more than sixteen registers. Vectors of
- * 512 bits have 32 registers: sixteen sums of four heads, both halves in one pass.
+ * lower halves first: the compiler moves all loads of a pass to its start, and those of both need more than sixteen registers. With
+ * 32 registers: sixteen sums of four heads, both halves in one pass.
  * Loops count rows by one with constant strides into arrays, or every access is checked.
  *
  * <p>The class is a template: {@link KvTileKernel#of} loads it once a data type and tile, which are constants to the compiler, so

@@ -27,6 +27,13 @@ public final class Lanes {
     /** Output columns that one kernel call computes: two vectors. */
     public static final int PANEL = 2 * COUNT;
 
+    /**
+     * Whether there are 32 vector registers. On x86 that takes AVX-512, and they are there at every width then; other
+     * architectures with vectors have them always.
+     */
+    static final boolean MANY_REGISTERS = hasManyRegisters(
+            System.getProperty("os.arch"), FloatVector.SPECIES_PREFERRED.vectorBitSize());
+
     private static final int FLOATS_A_LINE = 16;
     /**
      * Floats between what one thread writes all the time and what others read: a line of memory, and the one that is brought with it.
@@ -39,6 +46,12 @@ public final class Lanes {
     static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
 
     private Lanes() {}
+
+    /** @param bits of the machine's preferred vectors */
+    static boolean hasManyRegisters(String architecture, int bits) {
+        boolean x86 = architecture.equals("amd64") || architecture.equals("x86_64");
+        return !x86 || bits >= 512;
+    }
 
     private static VectorShape shape() {
         Integer bits = Integer.getInteger("tandem.vector.bits");

@@ -1,5 +1,6 @@
 package dev.tandem.cpu.simd;
 
+import dev.tandem.cpu.topology.NativeMemory;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.weights.ElementType;
 import dev.tandem.model.weights.Tensor;
@@ -31,8 +32,12 @@ public final class MatrixPacker {
     /** Whether the file's blocks can be kept as they are, without loss and without unpacking. */
     public static boolean keepsBlocks(List<Tensor> tensors) {
         ElementType type = tensors.getFirst().type();
-        boolean supported = type == ElementType.Q4_0 || type == ElementType.Q4_1 || type == ElementType.Q8_0;
-        return supported && tensors.stream().allMatch(tensor -> tensor.type() == type);
+        return keepsBlocks(type) && tensors.stream().allMatch(tensor -> tensor.type() == type);
+    }
+
+    /** Likewise of matrices of one type. */
+    public static boolean keepsBlocks(ElementType type) {
+        return type == ElementType.Q4_0 || type == ElementType.Q4_1 || type == ElementType.Q8_0;
     }
 
     /** @param tensors all of the same number of columns; their rows become the product's outputs, in order */
@@ -147,8 +152,9 @@ public final class MatrixPacker {
         }
     }
 
+    /** Zeros that nobody has written: the threads that pack write each page first, all of them at a time. */
     private MemorySegment allocate(long bytes) {
-        return arena.allocate(bytes, 64);
+        return NativeMemory.allocate(bytes, "a matrix of weights", arena);
     }
 
     private void forEachPanel(PackedMatrix matrix, IntConsumer body) {

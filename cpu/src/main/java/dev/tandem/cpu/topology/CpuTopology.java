@@ -1,12 +1,15 @@
 package dev.tandem.cpu.topology;
 
 import java.io.IOException;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.Comparator;
 import java.util.List;
+import java.util.OptionalDouble;
+import java.util.TreeMap;
 
 /**
  * The cores this process may use, in the order in which pinned workers should take them: first one hardware thread of
@@ -14,39 +17,79 @@ import java.util.List;
  *
  * @param order numbers of the hardware threads; empty where the system does not say
  * @param cores physical cores among them
- * @param nodes NUMA nodes among them
+ * @param nodes numbers of the NUMA nodes on which the process may run, ascending
+ * @param limited whether the process may run on more hardware threads than it is granted time for. Then the system, not
+ *     the process, chooses where it runs: other processes with such a limit may be on the same cores
  */
-public record CpuTopology(List<Integer> order, int cores, int nodes) {
-    private static final Path SYSTEM = Path.of("/sys/devices/system");
+public record CpuTopology(List<Integer> order, int cores, List<Integer> nodes, boolean limited) {
+    private static final Path ROOT = Path.of("/");
 
     private record HardwareThread(int number, int node, int sibling) {}
 
-    /** This process's: affinity mask and, by the runtime's count of processors, container quota. */
+    /** This process's: affinity mask, control groups, and the runtime's count of processors. */
     public static CpuTopology find() {
-        return find(ThreadAffinity.allowed(), SYSTEM, Runtime.getRuntime().availableProcessors());
+        return find(ThreadAffinity.allowed(), ROOT, Runtime.getRuntime().availableProcessors());
     }
 
-    static CpuTopology find(BitSet allowed, Path system, int most) {
+    /** @param max hardware threads to be used */
+    static CpuTopology find(BitSet allowed, Path root, int max) {
+        Path system = root.resolve("sys/devices/system");
+        TreeMap<Integer, BitSet> nodes = nodes(system.resolve("node"));
         List<HardwareThread> threads = new ArrayList<>();
         allowed.stream().forEach(number -> threads.add(new HardwareThread(
-                number, node(system, number), siblings(system, number).get(0, number).cardinality())));
+                number, node(nodes, number), siblingsBefore(system, number, allowed))));
         threads.sort(Comparator.comparingInt(HardwareThread::sibling)
                 .thenComparingInt(HardwareThread::node)
                 .thenComparingInt(HardwareThread::number));
-        List<Integer> order = threads.stream().limit(most).map(HardwareThread::number).toList();
-        int cores = (int) threads.stream().limit(most).filter(thread -> thread.sibling() == 0).count();
-        int nodes = (int) threads.stream().limit(most).mapToInt(HardwareThread::node).distinct().count();
-        return new CpuTopology(order, cores, nodes);
+        List<Integer> order = threads.stream().limit(max).map(HardwareThread::number).toList();
+        int cores = (int) threads.stream().limit(max).filter(thread -> thread.sibling() == 0).count();
+        List<Integer> all = threads.stream().map(HardwareThread::node).distinct().sorted().toList();
+        OptionalDouble quota = CpuQuota.find(root);
+        boolean limited = max < threads.size() || quota.isPresent() && quota.getAsDouble() < threads.size();
+        return new CpuTopology(order, cores, all, limited);
     }
 
-    private static BitSet siblings(Path system, int number) {
-        return list(system.resolve("cpu/cpu" + number + "/topology/thread_siblings_list"), number);
+    /** Whether so many threads may each be bound to a hardware thread of their own. */
+    public boolean canPin(int threads) {
+        return !limited && threads <= order.size();
     }
 
-    private static int node(Path system, int number) {
-        for (int node = 0; Files.exists(system.resolve("node/node" + node)); node++) {
-            if (list(system.resolve("node/node" + node + "/cpulist"), -1).get(number)) {
-                return node;
+    /** Why {@link #canPin} refuses, for a log line. */
+    public String pinObstacle(int threads) {
+        if (order.isEmpty()) {
+            return "this system cannot bind threads to cores";
+        }
+        return limited
+                ? "this process has a CPU quota below the cores it may run on, and others may be bound to the same ones"
+                : threads + " threads are more than the " + order.size() + " hardware threads this process may use";
+    }
+
+    /** Allowed hardware threads of the same core with lower numbers. */
+    private static int siblingsBefore(Path system, int number, BitSet allowed) {
+        BitSet siblings = list(system.resolve("cpu/cpu" + number + "/topology/thread_siblings_list"), number);
+        siblings.and(allowed);
+        return siblings.get(0, number).cardinality();
+    }
+
+    /** Each node's hardware threads. */
+    private static TreeMap<Integer, BitSet> nodes(Path directory) {
+        TreeMap<Integer, BitSet> nodes = new TreeMap<>();
+        try (DirectoryStream<Path> entries = Files.newDirectoryStream(directory, "node[0-9]*")) {
+            for (Path entry : entries) {
+                int number = Integer.parseInt(entry.getFileName().toString().substring("node".length()));
+                nodes.put(number, list(entry.resolve("cpulist"), -1));
+            }
+        } catch (IOException | NumberFormatException e) {
+            // a system that does not say has one node
+            nodes.clear();
+        }
+        return nodes;
+    }
+
+    private static int node(TreeMap<Integer, BitSet> nodes, int number) {
+        for (var node : nodes.entrySet()) {
+            if (node.getValue().get(number)) {
+                return node.getKey();
             }
         }
         return 0;

@@ -10,7 +10,7 @@ import java.util.Optional;
 
 /**
  * Large zeroed allocations whose pages the system provides only when touched, unlike {@link Arena#allocate}, which
- * writes them all.
+ * writes them all. Large ones are interleaved over the NUMA nodes ({@link NumaInterleaving}).
  */
 public final class NativeMemory {
     private static final MethodHandle CALLOC = Linker.nativeLinker()
@@ -21,9 +21,10 @@ public final class NativeMemory {
             .downcallHandle(
                     Linker.nativeLinker().defaultLookup().findOrThrow("free"),
                     FunctionDescriptor.ofVoid(ValueLayout.ADDRESS));
-    private static final Optional<MethodHandle> MADVISE = Linker.nativeLinker()
-            .defaultLookup()
-            .find("madvise")
+    /** On Linux: other systems give the number of the advice another meaning. */
+    private static final Optional<MethodHandle> MADVISE = Optional.of(Linker.nativeLinker().defaultLookup())
+            .filter(lookup -> hasHugePageAdvice(System.getProperty("os.name")))
+            .flatMap(lookup -> lookup.find("madvise"))
             .map(symbol -> Linker.nativeLinker()
                     .downcallHandle(
                             symbol,
@@ -35,6 +36,10 @@ public final class NativeMemory {
 
     private NativeMemory() {}
 
+    static boolean hasHugePageAdvice(String system) {
+        return system.equals("Linux");
+    }
+
     /** @param arena frees the memory when it closes */
     public static MemorySegment allocate(long bytes, String what, Arena arena) {
         try {
@@ -42,6 +47,7 @@ public final class NativeMemory {
             if (raw.address() == 0) {
                 throw new OutOfMemoryError(what + " needs " + (bytes >> 20) + " MiB of memory, which the system refused");
             }
+            NumaInterleaving.system().apply(raw.address(), bytes + ALIGNMENT);
             MemorySegment owned = raw.reinterpret(bytes + ALIGNMENT, arena, NativeMemory::free);
             return owned.asSlice(-raw.address() & ALIGNMENT - 1, bytes);
         } catch (RuntimeException | Error e) {

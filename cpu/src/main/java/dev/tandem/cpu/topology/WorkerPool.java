@@ -3,15 +3,19 @@ package dev.tandem.cpu.topology;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.execute.ExecutorException;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 
 /**
  * Threads that share loops. The caller of {@link #run} is worker 0; the others spin between loops while a step is
  * under way and park when none is. Indices are handed out one by one, so a slow core takes fewer.
  *
- * <p>Protocol: {@code remaining} is set to the count when a loop starts; whoever decrements a positive value owns that
- * index, and until it reports {@code finished} the loop's fields cannot change. Thus a late worker never mistakes one
- * loop for another.
+ * <p>Protocol: {@code tickets} is set when a loop starts: how many workers take part, and how many indices are left.
+ * Whoever takes one from it owns that index, and until it reports {@code finished} the loop's fields cannot change. Both
+ * numbers are read and changed in one operation, so a late worker mistakes neither one loop for another nor its part in it.
+ *
+ * <p>With a CPU quota, spinning uses up the time of those that compute: workers and the caller then park after a bound,
+ * and are woken by the next loop and by the last index.
  *
  * <p>Owned by: the thread that calls {@link #run}, one at a time.
  */
@@ -26,24 +30,34 @@ public final class WorkerPool implements AutoCloseable {
 
     private final Thread[] threads;
     private final boolean pinned;
-    private final int[] cores;
-    private final AtomicInteger remaining = new AtomicInteger();
+    private final boolean limited;
+    private final CpuTopology topology;
+    /** Workers that take part in the loop, and 32 bits lower the indices that are left. */
+    private final AtomicLong tickets = new AtomicLong();
     private final AtomicInteger finished = new AtomicInteger();
     private Body body;
     private int count;
-    /** Workers from this one on leave the loop to the others. */
-    private int busy;
     private volatile Throwable failure;
     private volatile boolean stepping;
     private volatile boolean closed;
+    /** The caller of {@link #run} while it is parked. */
+    private volatile Thread caller;
 
-    /** @param size workers, the caller included */
-    public WorkerPool(int size, boolean pinned) {
+    /**
+     * @param size workers, the caller included
+     * @param pin whether each is bound to a core of its own where {@link CpuTopology#canPin} allows it
+     */
+    public WorkerPool(int size, boolean pin) {
+        this(size, pin, CpuTopology.find());
+    }
+
+    WorkerPool(int size, boolean pin, CpuTopology topology) {
         if (size < 1) {
             throw new ConfigurationException("a pool of " + size + " threads; --threads must be at least 1");
         }
-        this.cores = ThreadAffinity.allowed().stream().toArray();
-        this.pinned = pinned && size <= cores.length;
+        this.topology = topology;
+        this.pinned = pin && topology.canPin(size);
+        this.limited = topology.limited();
         this.threads = new Thread[size - 1];
         for (int i = 0; i < threads.length; i++) {
             int worker = i + 1;
@@ -60,14 +74,22 @@ public final class WorkerPool implements AutoCloseable {
      * nothing but call {@link #run} should.
      */
     public void pinCaller() {
+        pin(0);
+    }
+
+    private void pin(int worker) {
         if (pinned) {
-            ThreadAffinity.pin(cores[0]);
+            ThreadAffinity.pin(topology.order().get(worker));
         }
     }
 
     /** Wakes the workers: loops will follow closely. */
     public void beginStep() {
         stepping = true;
+        wake();
+    }
+
+    private void wake() {
         for (Thread thread : threads) {
             LockSupport.unpark(thread);
         }
@@ -89,20 +111,20 @@ public final class WorkerPool implements AutoCloseable {
 
     /** Likewise, on the first {@code workers} of the pool alone. */
     public void run(int count, int workers, Body body) {
-        if (threads.length == 0 || count <= 1 || workers == 1) {
-            for (int i = 0; i < count; i++) {
-                body.run(i, 0);
-            }
-            return;
-        }
         this.body = body;
         this.count = count;
-        this.busy = workers;
         finished.set(0);
-        remaining.set(count);
-        take(0);
-        for (int spins = 0; finished.get() < count; spins++) {
-            pause(spins);
+        if (threads.length == 0 || count <= 1 || workers == 1) {
+            for (int i = 0; i < count; i++) {
+                runIndex(i, 0);
+            }
+        } else {
+            tickets.set((long) workers << 32 | count);
+            if (limited) {
+                wake();
+            }
+            take(0);
+            awaitOthers();
         }
         this.body = null;
         Throwable problem = failure;
@@ -112,35 +134,56 @@ public final class WorkerPool implements AutoCloseable {
         }
     }
 
-    private void take(int worker) {
-        while (remaining.get() > 0) {
-            int ticket = remaining.getAndDecrement();
-            if (ticket <= 0) {
-                return;
-            }
-            try {
-                body.run(count - ticket, worker);
-            } catch (RuntimeException | Error e) {
-                failure = e;
-            } finally {
-                finished.incrementAndGet();
+    private void awaitOthers() {
+        for (int spins = 0; finished.get() < count; spins++) {
+            if (limited && spins >= SPINS) {
+                caller = Thread.currentThread();
+                if (finished.get() < count) {
+                    LockSupport.park(this);
+                }
+                caller = null;
+            } else {
+                pause(spins);
             }
         }
     }
 
-    private void work(int worker) {
-        if (pinned) {
-            ThreadAffinity.pin(cores[worker]);
+    private void take(int worker) {
+        for (long state = tickets.get(); isFor(worker, state); state = tickets.get()) {
+            if (tickets.compareAndSet(state, state - 1)) {
+                int all = count;
+                runIndex(all - (int) state, worker);
+                if (finished.incrementAndGet() == all) {
+                    LockSupport.unpark(caller);
+                }
+            }
         }
+    }
+
+    private static boolean isFor(int worker, long state) {
+        return (int) state > 0 && worker < (int) (state >>> 32);
+    }
+
+    private void runIndex(int index, int worker) {
+        try {
+            body.run(index, worker);
+        } catch (RuntimeException | Error e) {
+            failure = e;
+        }
+    }
+
+    private void work(int worker) {
+        pin(worker);
         int spins = 0;
         while (!closed) {
-            if (remaining.get() > 0 && worker < busy) {
+            if (isFor(worker, tickets.get())) {
                 take(worker);
                 spins = 0;
-            } else if (stepping) {
-                pause(spins++);
-            } else {
+            } else if (!stepping || limited && spins >= SPINS) {
                 LockSupport.park(this);
+                spins = 0;
+            } else {
+                pause(spins++);
             }
         }
     }
@@ -157,9 +200,7 @@ public final class WorkerPool implements AutoCloseable {
     @Override
     public void close() {
         closed = true;
-        for (Thread thread : threads) {
-            LockSupport.unpark(thread);
-        }
+        wake();
         boolean interrupted = false;
         for (Thread thread : threads) {
             while (thread.isAlive()) {

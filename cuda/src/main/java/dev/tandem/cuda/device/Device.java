@@ -290,9 +290,11 @@ public final class Device implements AutoCloseable {
 
     @Override
     public void close() {
+        List<AutoCloseable> contexts = new ArrayList<>();
         if (green.address() != 0) {
-            driver.cuGreenCtxDestroy.call(green);
+            contexts.add(() -> driver.cuGreenCtxDestroy.call(green));
         }
-        driver.cuDevicePrimaryCtxRelease.call(number);
+        contexts.add(() -> driver.cuDevicePrimaryCtxRelease.call(number));
+        Resources.closeAll(contexts);
     }
 }

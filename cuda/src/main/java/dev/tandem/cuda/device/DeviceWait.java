@@ -5,14 +5,18 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 
 /**
- * How a host thread waits for the GPU: it spins first, because nothing wakes it sooner, then looks now and then, and never waits for ever.
+ * How a host thread waits for the GPU: it spins first, because nothing wakes it sooner, then looks every {@link
+ * #PAUSE_NANOS}, and gives up at a limit.
  *
  * <p>Owned by: nobody, it has no state. Any thread may wait.
  */
 public final class DeviceWait {
-    /** Looks between two glances at the clock: a fraction of a millisecond. */
+    /** Looks between two reads of the clock: a fraction of a millisecond. */
     private static final int LOOKS = 256;
-    /** Nearly every step ends while the host still spins; a longer one does not notice {@link #PAUSE_NANOS}. */
+    /**
+     * Nearly every step ends while the host still spins. For a longer one {@link #PAUSE_NANOS} are less than a
+     * thousandth.
+     */
     private static final long SPIN_NANOS = 1_000_000_000;
     private static final long PAUSE_NANOS = 100_000;
 

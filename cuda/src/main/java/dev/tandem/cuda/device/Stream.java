@@ -10,7 +10,10 @@ import java.lang.foreign.MemorySegment;
 public final class Stream implements AutoCloseable {
     /** {@code CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}. */
     private static final int THREAD_LOCAL = 1;
-    /** Much longer than all that is enqueued between two waits at the start: a profile's repetitions of a long prompt on a small GPU. */
+    /**
+     * Much longer than all that is enqueued between two waits at the start: a profile's repetitions of a long prompt on
+     * a small GPU.
+     */
     private static final long LIMIT_NANOS = 120_000_000_000L;
 
     private final Device device;
@@ -55,7 +58,8 @@ public final class Stream implements AutoCloseable {
      */
     public void synchronise() {
         if (!runsOut(LIMIT_NANOS)) {
-            throw new CudaException("the GPU did not finish what is on stream '" + label + "' within " + LIMIT_NANOS / 1_000_000_000
+            throw new CudaException("the GPU did not finish what is on stream '" + label + "' within "
+                    + LIMIT_NANOS / 1_000_000_000
                     + " s: it hangs. Look for Xid lines in the kernel log (dmesg), then restart the process");
         }
     }
@@ -90,9 +94,11 @@ public final class Stream implements AutoCloseable {
     }
 
     /**
-     * What {@code work} enqueues here becomes a graph instead of running. Whatever is thrown, the stream is not left capturing and no graph is left behind.
+     * What {@code work} enqueues here becomes a graph instead of running. Whatever is thrown, the stream is not left
+     * capturing and no graph is left behind.
      *
-     * @throws CudaException when the driver makes no graph of it, for lack of memory for example; what {@code work} throws
+     * @throws CudaException when the driver makes no graph of it, for lack of memory for example; what {@code work}
+     *     throws
      */
     public Graph capture(Runnable work) {
         try (Arena arena = Arena.ofConfined()) {

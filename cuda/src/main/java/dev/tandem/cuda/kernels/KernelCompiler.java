@@ -61,8 +61,9 @@ public final class KernelCompiler {
     }
 
     /**
-     * A compiler of kernels that sleep at random around everything that another thread block, another kernel or the CPU waits for: whoever relies on luck
-     * fails with them. Its cache is its own: nothing that is measured with them is kept for others.
+     * A compiler of kernels that sleep at random around each flag that another thread block, another kernel or the CPU
+     * waits for: code that relies on luck fails with them. Its cache is its own: nothing that is measured with them is
+     * kept for others.
      *
      * @param seed of when and for how long
      */

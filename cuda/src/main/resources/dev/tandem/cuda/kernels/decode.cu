@@ -13,9 +13,10 @@ struct Sequence { int firstUnit, length, table, blocks; };
 
 #define QUADS (GROUP * HEAD_WIDTH / 4)
 #define PARTS_AT_ONCE 8
-// Looks for parts that do not come, each a round trip to the second-level cache or more: after ten seconds at the earliest the kernel fails.
-// Going on without a part would be a wrong token; waiting for ever would be a GPU that nobody can stop.
-#define MOST_LOOKS (1 << 24)
+// How often a block looks for partial results that do not come. Each look is a round trip to the second-level cache or
+// more, so the kernel fails after ten seconds or later. To go on without a partial result would be a wrong token; to
+// wait for ever would be a GPU that nobody can stop.
+#define MAX_LOOKS (1 << 24)
 // Of a part that has not been left yet, and again once it has been taken.
 #define NOT_THERE 0xffffffffu
 
@@ -91,7 +92,7 @@ __device__ __forceinline__ void take(float4 *parts, float2 *norms, size_t at, in
         int looks = 0;
         bool all;
         do {
-            if (++looks > MOST_LOOKS) __trap();
+            if (++looks > MAX_LOOKS) __trap();
             all = true;
 #pragma unroll
             for (int s = 0; s < PARTS_AT_ONCE; s++) {

@@ -6,7 +6,8 @@
 
 // Carries rows in flight beside a step's kernels. One thread block, until the last layer's attention, which the embedding and
 // that layer mark. So few registers that two blocks of decode attention have room beside it.
-// A step that hangs, or whose next launch failed, never marks it: then the courier ends when the host gives up, or after its patience, and says so.
+// A step that hangs, or whose next launch failed, never marks it: then the courier ends when the host gives up, or
+// after its patience, and says so.
 extern "C" __global__ void __launch_bounds__(COURIER_WARPS * 32, 3) courier(Flights *flights) {
     wide *counters = flights->departed;
     wide sent = counters[1], received = counters[2], began = nanos();

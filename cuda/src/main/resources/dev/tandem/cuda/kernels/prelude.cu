@@ -6,8 +6,9 @@
 //   INTERMEDIATE, VOCABULARY (rows of the output head; VOCABULARY_REAL of them are tokens)
 // All matrices are row-major. A KV block holds BLOCK_TOKENS tokens of every KV head of one layer:
 //   [KV_HEADS] { K [tokens][HEAD_WIDTH], V [token pairs][HEAD_WIDTH][2] }
-// V of tokens that are not written yet is zero: attention multiplies it by a weight of zero, and 0 * NaN is NaN. Whoever writes a block
-// sees to it: rope_store and move_in. K of such tokens may be anything: their scores are replaced, not multiplied.
+// V of tokens that are not written yet is zero: attention multiplies it by a weight of zero, and 0 * NaN is NaN. Each
+// kernel that writes a block clears it: rope_store and move_in. K of such tokens may be anything: their scores are
+// replaced, not multiplied.
 #define BLOCK_TOKENS 16
 #define QKV_WIDTH ((HEADS + 2 * KV_HEADS) * HEAD_WIDTH)
 #define KV_TILE (BLOCK_TOKENS * HEAD_WIDTH)
@@ -18,11 +19,12 @@ typedef unsigned short half16;
 typedef unsigned int word;
 typedef unsigned long long wide;
 
-// For stress tests, with -DSTRESS_DELAY=seed: before and after whatever another block, kernel or the CPU waits for, a warp in four sleeps for
-// up to 32 microseconds. Nothing otherwise.
+// For stress tests, with -DSTRESS_DELAY=seed: around each flag that another block, another kernel or the CPU waits for,
+// one warp in four sleeps for up to 32 microseconds. Without the define it is nothing.
 #ifdef STRESS_DELAY
 __device__ __forceinline__ void stressDelay() {
-    wide x = ((wide)clock64() ^ (wide)STRESS_DELAY << 32) + blockIdx.x * 0x9e3779b97f4a7c15ull + threadIdx.x / 32 * 0x94d049bb133111ebull;
+    wide x = (wide)clock64() ^ (wide)STRESS_DELAY << 32;
+    x += blockIdx.x * 0x9e3779b97f4a7c15ull + threadIdx.x / 32 * 0x94d049bb133111ebull;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     x ^= x >> 31;
     if ((x & 3) == 0) __nanosleep((word)(x >> 40) & 0x7fff);
@@ -221,8 +223,8 @@ __device__ __forceinline__ int slotted(const Flights *flights, int layer, int sl
     return flights->slotMaps[layer * MOST_SLOTS + slot];
 }
 
-// Between reading a flag and reading what it announces, where the CPU or another kernel has written both: the reader of the flag calls it
-// before the barrier that lets other threads read.
+// Orders the read of a flag before the reads of the data that it announces, where the CPU or another kernel has written
+// both. The thread that read the flag calls it before the barrier that lets other threads read the data.
 __device__ __forceinline__ void acquireSystem() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 __device__ __forceinline__ void acquireDevice() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 

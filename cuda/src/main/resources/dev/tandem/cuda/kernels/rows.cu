@@ -281,7 +281,8 @@ __device__ __forceinline__ void warpSent(const Flights *flights, const HostRows 
 // q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere); blocks
 // from poolBlocks on are staging, stagingShift blocks further. q, k and v of rows in flight go to `flights`; so do those of rows
 // that the CPU attends to within the step (slot < -1). V of two tokens lies by turns: where the next row is of the second, a thread stores both.
-// V of a block's tokens that are not written yet becomes zero, whatever a freed block held before: attention multiplies it by zero.
+// V of a block's tokens that are not written yet becomes zero, whatever a freed block held before: attention multiplies
+// it by zero.
 // HEAD_LANES threads a head; grid (rows, heads * HEAD_LANES / 128), with slots a row of blocks more, which chooses who boards at this layer.
 extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows, const half16 *product,
         const float *bias, const float *queryNorm, const float *keyNorm, float epsilon, const float2 *angles,
@@ -306,7 +307,8 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
         int ordinaryRows = min(partialRows, firstSlot), end = slot + 1, endRow = row + 1;
         together = slot % 2 == 0 && endRow < ordinaryRows && slots[endRow] == end;
         if (together && real) next = projected(partials, splits, partialRows, product, bias, row + 1, column);
-        // the launch's last token of a block clears V behind it; a single token finds it clear unless it begins the block
+        // the launch's last token of a block clears V behind it; a single token finds it clear unless it begins the
+        // block
         if (together) {
             end++;
             endRow++;
@@ -364,7 +366,8 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
     else storeTokens<1, 0>(pair, lane, mine, mine);
     if (!clears) return;
 #pragma unroll 1
-    for (int after = token / 2 + 1; after < BLOCK_TOKENS / 2; after++) storeTokens<1, 1>(tile + KV_TILE + after * HEAD_WIDTH * 2, lane, Pair(), Pair());
+    for (int after = token / 2 + 1; after < BLOCK_TOKENS / 2; after++)
+        storeTokens<1, 1>(tile + KV_TILE + after * HEAD_WIDTH * 2, lane, Pair(), Pair());
 }
 
 // out[row][i] = silu(gate) * up of a product [rows][2 INTERMEDIATE]; eight values a thread
@@ -457,7 +460,8 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *
     }
 }
 
-// The other way. V of tokens that are not there becomes zero in the blocks of those that are: it is zero in the host block, too.
+// The other way. V of tokens that are not there becomes zero in the blocks of those that are: it is zero in the host
+// block, too.
 extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, const word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
     int count = moves->count;
     const uint4 zero = make_uint4(0, 0, 0, 0);
@@ -478,7 +482,8 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, co
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            if (2 * part.valuePair(i) / BLOCK_TOKENS * BLOCK_TOKENS < tokens) *(uint4 *)(target + part.gpuValues(i)) = v[i];
+            int firstOfBlock = 2 * part.valuePair(i) / BLOCK_TOKENS * BLOCK_TOKENS;
+            if (firstOfBlock < tokens) *(uint4 *)(target + part.gpuValues(i)) = v[i];
         }
     }
 }

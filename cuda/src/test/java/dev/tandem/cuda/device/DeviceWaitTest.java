@@ -23,7 +23,8 @@ class DeviceWaitTest {
 
     @Test
     void whatIsReachedWithinTheLimitIsAwaited() {
-        assertThat(waits.until(() -> clock.nanos() >= 9 * SECOND, 10 * SECOND, () -> clock.advance(SECOND / 2))).isTrue();
+        assertThat(waits.until(() -> clock.nanos() >= 9 * SECOND, 10 * SECOND, () -> clock.advance(SECOND / 2)))
+                .isTrue();
     }
 
     @Test

@@ -1,6 +1,7 @@
 package dev.tandem.cuda.device;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
@@ -32,6 +33,8 @@ public final class FakeDriver {
     private final Map<String, MemorySegment> functions = new HashMap<>();
     /** Status codes of functions that are to fail, by name. */
     public final Map<String, Integer> codes = new HashMap<>();
+    /** What every byte that is copied to the host is. */
+    public byte copied;
     /** Names of the functions called, in order. */
     public final List<String> calls = new ArrayList<>();
 
@@ -40,9 +43,11 @@ public final class FakeDriver {
         define("cuDriverGetVersion", out(13_000), ADDRESS);
         define("cuDeviceGetCount", out(1), ADDRESS);
         define("cuDeviceGet", out(0), ADDRESS, JAVA_INT);
-        define("cuDeviceGetName", arguments -> memory(arguments[0], 256).setString(0, "fake"), ADDRESS, JAVA_INT, JAVA_INT);
+        define("cuDeviceGetName", arguments -> memory(arguments[0], 256).setString(0, "fake"), ADDRESS, JAVA_INT,
+                JAVA_INT);
         // compute capability 9.0 is 9 and 0; for the other attributes 9 does as well
-        define("cuDeviceGetAttribute", arguments -> memory(arguments[0], 4).set(JAVA_INT, 0, (int) arguments[1] == 76 ? 0 : 9), ADDRESS, JAVA_INT, JAVA_INT);
+        define("cuDeviceGetAttribute", arguments -> memory(arguments[0], 4)
+                .set(JAVA_INT, 0, (int) arguments[1] == 76 ? 0 : 9), ADDRESS, JAVA_INT, JAVA_INT);
         define("cuDevicePrimaryCtxRetain", handle(), ADDRESS, JAVA_INT);
         define("cuDevicePrimaryCtxRelease_v2", arguments -> {}, JAVA_INT);
         define("cuCtxSetCurrent", arguments -> {}, ADDRESS);
@@ -54,7 +59,21 @@ public final class FakeDriver {
         define("cuGraphInstantiateWithFlags", handle(), ADDRESS, ADDRESS, JAVA_LONG);
         define("cuGraphDestroy", arguments -> {}, ADDRESS);
         define("cuGraphExecDestroy", arguments -> {}, ADDRESS);
-        define("cuGetErrorName", arguments -> memory(arguments[1], 8).set(ADDRESS, 0, arena.allocateFrom("CUDA_ERROR_FAKE")), JAVA_INT, ADDRESS);
+        define("cuEventCreate", handle(), ADDRESS, JAVA_INT);
+        define("cuEventRecord", arguments -> {}, ADDRESS, ADDRESS);
+        define("cuEventQuery", arguments -> {}, ADDRESS);
+        define("cuEventElapsedTime", arguments -> memory(arguments[0], 4).set(JAVA_FLOAT, 0, 1.5f), ADDRESS, ADDRESS,
+                ADDRESS);
+        define("cuEventDestroy_v2", arguments -> {}, ADDRESS);
+        define("cuMemAlloc_v2", handle(), ADDRESS, JAVA_LONG);
+        define("cuMemFree_v2", arguments -> {}, JAVA_LONG);
+        define("cuMemHostAlloc", arguments -> memory(arguments[0], 8)
+                .set(ADDRESS, 0, arena.allocate((long) arguments[1], 64)), ADDRESS, JAVA_LONG, JAVA_INT);
+        define("cuMemFreeHost", arguments -> {}, ADDRESS);
+        define("cuMemcpyDtoHAsync_v2", arguments -> memory(arguments[0], (long) arguments[2]).fill(copied), ADDRESS,
+                JAVA_LONG, JAVA_LONG, ADDRESS);
+        define("cuGetErrorName", arguments -> memory(arguments[1], 8)
+                .set(ADDRESS, 0, arena.allocateFrom("CUDA_ERROR_FAKE")), JAVA_INT, ADDRESS);
     }
 
     /** The driver as the code under test sees it. */
@@ -78,7 +97,8 @@ public final class FakeDriver {
         FunctionDescriptor descriptor = FunctionDescriptor.of(JAVA_INT, arguments);
         try {
             MethodHandle call = MethodHandles.lookup()
-                    .findVirtual(FakeDriver.class, "call", MethodType.methodType(int.class, String.class, Body.class, Object[].class));
+                    .findVirtual(FakeDriver.class, "call",
+                            MethodType.methodType(int.class, String.class, Body.class, Object[].class));
             MethodHandle bound = MethodHandles.insertArguments(call, 0, this, name, body)
                     .asCollector(Object[].class, arguments.length)
                     .asType(descriptor.toMethodType());

@@ -30,7 +30,8 @@ class StreamTest {
     void aGraphIsMadeOfWhatIsCaptured() {
         run(() -> stream.capture(() -> {}).close());
         assertThat(fake.calls).containsExactly(
-                "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphExecDestroy");
+                "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy",
+                        "cuGraphExecDestroy");
     }
 
     @Test
@@ -43,14 +44,16 @@ class StreamTest {
                         throw (RuntimeException) failure;
                     }))
                     .isSameAs(failure));
-            assertThat(fake.calls).as("%s", failure).containsExactly("cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphDestroy");
+            assertThat(fake.calls).as("%s", failure)
+                    .containsExactly("cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphDestroy");
         }
     }
 
     @Test
     void anInvalidatedCaptureHasNoGraphToDestroy() {
         fake.codes.put("cuStreamEndCapture", 901);
-        run(() -> assertThatThrownBy(() -> stream.capture(() -> {})).isInstanceOf(CudaException.class).hasMessageContaining("901"));
+        run(() -> assertThatThrownBy(() -> stream.capture(() -> {})).isInstanceOf(CudaException.class)
+                .hasMessageContaining("901"));
         assertThat(fake.calls).doesNotContain("cuGraphDestroy", "cuGraphInstantiateWithFlags");
     }
 

@@ -35,7 +35,10 @@ public interface Executor extends AutoCloseable {
     /** Waits for the oldest outstanding plan. */
     StepResult poll();
 
-    /** What is wrong with the device at the moment, a step that takes far too long for example; empty while nothing is. Any thread. */
+    /**
+     * What is wrong with the device at the moment, a step that takes far too long for example; empty while nothing is.
+     * Any thread.
+     */
     default Optional<String> trouble() {
         return Optional.empty();
     }

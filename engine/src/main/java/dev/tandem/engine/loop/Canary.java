@@ -22,21 +22,28 @@ import java.util.function.Consumer;
 
 /**
  * Host attention is checked while it serves: of some requests, one token that was decoded from host KV is computed again by the
- * GPU from the text before it, as a request of its own that comes after all others, and the two log-probabilities are compared.
+ * GPU from the text before it, as a request of its own, and the two log-probabilities are compared.
+ *
+ * <p>Own requests run in order of arrival like clients' requests, so that they also run while many wait; they take no place in
+ * the clients' queue, and at most {@link #MAX_OWN} exist at a time. Comparisons beyond that are dropped and counted.
  *
  * <p>Requests that are watched have their log-probabilities computed, and their clients do not see them unless they asked.
  *
- * <p>Owned by: {@link #watch} may be called by any thread; all else happens on the engine thread.
+ * <p>Owned by: {@link #watch} may be called by any thread; all else, with the count of own requests, belongs to the engine thread.
  */
 final class Canary {
     private static final Logger LOG = System.getLogger(Canary.class.getName());
     /** Makes a greedy choice the token that is asked about; log-probabilities do not contain it. */
     private static final float CERTAIN = 100;
+    /** Few beside the dozens of sequences that a step serves; with as many, each client waits for one prompt more at most. */
+    static final int MAX_OWN = 4;
 
     private final double rate;
     private final SplittableRandom random;
     private final Consumer<Request> submit;
     private final EngineListener listener;
+    /** Own requests that have not ended. */
+    private int own;
 
     /**
      * @param rate share of requests that are watched
@@ -105,6 +112,10 @@ final class Canary {
         }
 
         private void computeAgain(FromHost token) {
+            if (own == MAX_OWN) {
+                drop(request.id(), MAX_OWN + " comparisons are under way");
+                return;
+            }
             int[] before = request.prompt();
             int[] prompt = Arrays.copyOf(before, before.length + token.position());
             for (int i = 0; i < token.position(); i++) {
@@ -115,12 +126,18 @@ final class Canary {
                     .temperature(0).maxTokens(1).ignoreEos(true).logitBias(Map.of(id, CERTAIN)).logprobs(0).build();
             try {
                 submit.accept(new Request(
-                        "canary-" + request.id(), prompt, sampling, Integer.MAX_VALUE, TextDecoder.none(),
+                        "canary-" + request.id(), prompt, sampling, 0, TextDecoder.none(),
                         new Again(request.id(), token.position(), id, token.logprob())));
+                own++;
             } catch (RequestException e) {
-                LOG.log(Level.DEBUG, "a token of {0} was not computed again: {1}", request.id(), e.getMessage());
+                drop(request.id(), e.getMessage());
             }
         }
+    }
+
+    private void drop(String request, String reason) {
+        LOG.log(Level.DEBUG, "a token of {0} is not computed again: {1}", request, reason);
+        listener.comparisonDropped();
     }
 
     /** Compares. */
@@ -146,19 +163,23 @@ final class Canary {
                     LOG.log(Level.DEBUG, "canary: output token {0} of {1}: {2} apart", position, of, difference);
                     listener.comparedWithGpu(difference);
                 }
-                case TokenEvent.Finished finished -> {}
-                case TokenEvent.Failed failed -> LOG.log(Level.DEBUG, "a token of {0} was not computed again: {1}", of, failed.message());
+                case TokenEvent.Finished finished -> own--;
+                case TokenEvent.Failed failed -> {
+                    own--;
+                    drop(of, failed.message());
+                }
             }
         }
+    }
+
+    /** Whether a request only computes again. */
+    static boolean isOwn(Request request) {
+        return request.sink() instanceof Again;
     }
 
     /** What is told of the engine's requests, without those that only compute again. */
     static EngineListener withoutOwn(EngineListener listener) {
         return new EngineListener() {
-            private static boolean own(Request request) {
-                return request.sink() instanceof Again;
-            }
-
             @Override
             public void step(StepRecord record) {
                 listener.step(record);
@@ -166,7 +187,7 @@ final class Canary {
 
             @Override
             public void firstToken(Request request, long sinceArrival) {
-                if (!own(request)) {
+                if (!isOwn(request)) {
                     listener.firstToken(request, sinceArrival);
                 }
             }
@@ -178,14 +199,14 @@ final class Canary {
 
             @Override
             public void finished(Request request, FinishReason reason, Usage usage) {
-                if (!own(request)) {
+                if (!isOwn(request)) {
                     listener.finished(request, reason, usage);
                 }
             }
 
             @Override
             public void failed(Request request) {
-                if (!own(request)) {
+                if (!isOwn(request)) {
                     listener.failed(request);
                 }
             }

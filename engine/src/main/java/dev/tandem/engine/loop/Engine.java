@@ -9,12 +9,16 @@ import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.queue.AdmissionQueue;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
+import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.schedule.Scheduler;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
+import java.util.OptionalInt;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CountDownLatch;
@@ -67,7 +71,7 @@ public final class Engine implements AutoCloseable {
         this.config = config;
         this.executor = executor;
         this.arrivals = new AdmissionQueue(config.maxQueuedRequests(), clock);
-        this.canary = new Canary(config.canaryRate(), config.seed(), this::submitUnwatched, listener);
+        this.canary = new Canary(config.canaryRate(), config.seed(), arrivals::offerOwn, listener);
         this.loop = new EngineLoop(config, arrivals, scheduler, executor, clock, config.canaryRate() > 0 ? Canary.withoutOwn(listener) : listener);
         this.thread = Thread.ofPlatform().name("tandem-engine").unstarted(this::run);
     }
@@ -98,9 +102,9 @@ public final class Engine implements AutoCloseable {
         return loop.stats();
     }
 
-    /** Requests that have arrived and not started, this very moment. */
+    /** Requests that have arrived and not started, this very moment, and those that wait again since their KV was dropped. */
     public int waiting() {
-        return arrivals.waiting();
+        return arrivals.waiting() + loop.stats().dropped();
     }
 
     public Health health() {
@@ -132,12 +136,6 @@ public final class Engine implements AutoCloseable {
         LockSupport.unpark(thread);
     }
 
-    private void submitUnwatched(Request request) {
-        check(request);
-        arrivals.offer(List.of(request));
-        LockSupport.unpark(thread);
-    }
-
     public void submit(Request request) {
         submit(List.of(request));
     }
@@ -152,16 +150,52 @@ public final class Engine implements AutoCloseable {
     }
 
     private void check(Request request) {
-        int prompt = request.prompt().length;
-        if (prompt >= config.contextTokens()) {
-            throw RequestException.bad(
-                    "prompt",
-                    "the prompt has " + prompt + " tokens and the context holds " + config.contextTokens()
-                            + ", output included; shorten the prompt or raise --max-model-len");
-        }
+        checkLength(request);
         checkTokens("prompt", Arrays.stream(request.prompt()));
         checkTokens("logit_bias", request.sampling().logitBias().keySet().stream().mapToInt(Integer::intValue));
         checkTokens("stop_token_ids", request.sampling().stopTokenIds().stream().mapToInt(Integer::intValue));
+        checkEnds(request.sampling());
+        if (request.priority() != 0 && config.schedulingPolicy() == SchedulingPolicy.FCFS) {
+            throw RequestException.bad(
+                    "priority",
+                    "priority is " + request.priority() + " but priority scheduling is not enabled; leave priority out, or start the"
+                            + " server with --scheduling-policy priority");
+        }
+    }
+
+    /** In vLLM's words: clients look for "maximum context length is" to learn that they have to send less. */
+    private void checkLength(Request request) {
+        int context = config.contextTokens();
+        int prompt = request.prompt().length;
+        String limit = "This model's maximum context length is " + context + " tokens. However, you requested ";
+        OptionalInt completion = request.sampling().maxTokens();
+        if (completion.isPresent() && (long) prompt + completion.getAsInt() > context) {
+            throw RequestException.bad(
+                    prompt < context ? "max_tokens" : "prompt",
+                    limit + ((long) prompt + completion.getAsInt()) + " tokens (" + prompt + " in the messages, "
+                            + completion.getAsInt() + " in the completion). Please reduce the length of the messages or completion.");
+        }
+        if (prompt >= context) {
+            throw RequestException.bad(
+                    "prompt",
+                    limit + prompt + " tokens in the messages, which leaves none for the completion."
+                            + " Please reduce the length of the messages.");
+        }
+    }
+
+    /** Some token must be possible while the ends are not. */
+    private void checkEnds(SamplingParams sampling) {
+        if (sampling.minTokens() == 0) {
+            return;
+        }
+        Set<Integer> ends = new HashSet<>(config.endTokens());
+        ends.addAll(sampling.stopTokenIds());
+        if (ends.size() >= limits.vocabulary()) {
+            throw RequestException.bad(
+                    "stop_token_ids",
+                    "min_tokens is " + sampling.minTokens() + " and stop_token_ids with the end-of-sequence tokens name all "
+                            + limits.vocabulary() + " tokens of the vocabulary, so no token may come first; leave one of them out");
+        }
     }
 
     private void checkTokens(String field, IntStream tokens) {

@@ -12,8 +12,15 @@ import java.util.Set;
  * @param canaryRate share of requests of which a token that was decoded from host KV is computed again by the GPU
  */
 public record EngineConfig(
-        Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed, double canaryRate) {
-    /** Without canaries. */
+        Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed, double canaryRate,
+        SchedulingPolicy schedulingPolicy) {
+    /** In order of arrival. */
+    public EngineConfig(
+            Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed, double canaryRate) {
+        this(budget, endTokens, contextTokens, maxQueuedRequests, seed, canaryRate, SchedulingPolicy.FCFS);
+    }
+
+    /** In order of arrival, without canaries. */
     public EngineConfig(Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed) {
         this(budget, endTokens, contextTokens, maxQueuedRequests, seed, 0);
     }

@@ -70,6 +70,8 @@ public final class EngineLoop {
     private long settled = Long.MIN_VALUE;
     private String hostLost = "";
     private int emptyPlans;
+    /** Sequences that have not been in a step yet. */
+    private int accepted;
     /** Set when the executor is gone: blocks are not accounted for any more. */
     private boolean abandoned;
     private volatile EngineStats stats;
@@ -222,7 +224,7 @@ public final class EngineLoop {
     private void drain() {
         for (int left = arrivals.commands(); left > 0; left--) {
             switch (arrivals.poll()) {
-                case EngineCommand.Submit submit -> accept(submit.request(), submit.arrivedNanos());
+                case EngineCommand.Submit submit -> accept(submit);
                 case EngineCommand.Cancel cancel -> {
                     telling.tell();
                     Sequence sequence = byRequest.get(cancel.requestId());
@@ -234,7 +236,8 @@ public final class EngineLoop {
         }
     }
 
-    private void accept(Request request, long arrivedNanos) {
+    private void accept(EngineCommand.Submit submit) {
+        Request request = submit.request();
         if (byRequest.containsKey(request.id())) {
             refuse(request, "request id " + request.id() + " is already in use");
             return;
@@ -244,8 +247,8 @@ public final class EngineLoop {
         Sequence sequence;
         try {
             TokenSampler sampler =
-                    new TokenSampler(request.sampling(), request.prompt(), config.endTokens(), seeds.nextLong());
-            sequence = new Sequence(nextKey++, request, arrivedNanos, limit, sampler);
+                    new TokenSampler(request.sampling(), submit.adjustments(), config.endTokens(), seeds.nextLong());
+            sequence = new Sequence(nextKey++, request, submit.arrivedNanos(), limit, sampler);
         } catch (RuntimeException | Error e) { // what it needs is more than there is: memory, for one
             LOG.log(Level.WARNING, "request " + request.id() + " cannot be accepted", e);
             refuse(request, "the request cannot be accepted: " + e);
@@ -254,10 +257,11 @@ public final class EngineLoop {
         byRequest.put(request.id(), sequence);
         byKey.put(sequence.key(), sequence);
         state.waiting().add(sequence);
+        accepted++;
     }
 
     private void refuse(Request request, String message) {
-        arrivals.left();
+        left(request);
         listener.failed(request);
         tellEnd(request, new TokenEvent.Failed(message));
     }
@@ -276,9 +280,17 @@ public final class EngineLoop {
             for (Chunk chunk : batch.chunks()) {
                 Sequence sequence = byKey.get(chunk.sequence());
                 if (sequence.scheduledAt(now)) {
-                    arrivals.left();
+                    accepted--;
+                    left(sequence.request());
                 }
             }
+        }
+    }
+
+    /** The request waits no longer. The engine's own do not count as waiting. */
+    private void left(Request request) {
+        if (!Canary.isOwn(request)) {
+            arrivals.left();
         }
     }
 
@@ -419,7 +431,8 @@ public final class EngineLoop {
     /** The request takes part no longer; its blocks are free. */
     private void release(Sequence sequence, FinishReason reason, long now) {
         if (sequence.scheduledAt(now)) {
-            arrivals.left();
+            accepted--;
+            left(sequence.request());
         }
         leave(sequence, reason);
         sequence.awaitNothing();
@@ -514,8 +527,10 @@ public final class EngineLoop {
     private EngineStats snapshot() {
         var gpu = state.kv().pool(Place.GPU);
         var host = state.kv().pool(Place.HOST);
+        int dropped = state.waiting().size() - accepted;
         return new EngineStats(
                 arrivals.waiting(),
+                dropped,
                 state.scheduled(),
                 Math.max(0, state.gpu().size() + state.host().size() + state.inFlight().size() - state.scheduled()),
                 gpu.size(),

@@ -26,6 +26,9 @@ public interface EngineListener {
      */
     default void comparedWithGpu(double difference) {}
 
+    /** Such a comparison was not made: too many were under way, or the engine was ending. */
+    default void comparisonDropped() {}
+
     EngineListener NONE = new EngineListener() {};
 
     /** Tells this one, then another. */
@@ -66,6 +69,12 @@ public interface EngineListener {
             public void comparedWithGpu(double difference) {
                 first.comparedWithGpu(difference);
                 next.comparedWithGpu(difference);
+            }
+
+            @Override
+            public void comparisonDropped() {
+                first.comparisonDropped();
+                next.comparisonDropped();
             }
         };
     }

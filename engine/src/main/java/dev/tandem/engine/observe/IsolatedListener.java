@@ -68,4 +68,9 @@ public final class IsolatedListener implements EngineListener {
     public void comparedWithGpu(double difference) {
         tell(() -> listener.comparedWithGpu(difference));
     }
+
+    @Override
+    public void comparisonDropped() {
+        tell(listener::comparisonDropped);
+    }
 }

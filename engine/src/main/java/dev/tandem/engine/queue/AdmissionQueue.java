@@ -3,6 +3,7 @@ package dev.tandem.engine.queue;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
+import dev.tandem.engine.sample.Adjustments;
 import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -29,11 +30,13 @@ public final class AdmissionQueue {
      *
      * @throws RequestException overloaded when they do not fit, unavailable when the server drains
      */
-    public synchronized void offer(List<Request> requests) {
-        if (closed) {
-            throw RequestException.of(
-                    RequestException.Category.UNAVAILABLE, "the server is shutting down and takes no new requests");
-        }
+    public void offer(List<Request> requests) {
+        List<Adjustments> adjustments = requests.stream().map(Adjustments::of).toList();
+        offer(requests, adjustments);
+    }
+
+    private synchronized void offer(List<Request> requests, List<Adjustments> adjustments) {
+        refuseWhenClosed();
         int now = waiting.addAndGet(requests.size());
         if (now > capacity) {
             waiting.addAndGet(-requests.size());
@@ -43,8 +46,26 @@ public final class AdmissionQueue {
                             + "; try again later, or raise --max-queued-requests");
         }
         long arrived = clock.nanos();
-        for (Request request : requests) {
-            commands.add(new EngineCommand.Submit(request, arrived));
+        for (int i = 0; i < requests.size(); i++) {
+            commands.add(new EngineCommand.Submit(requests.get(i), adjustments.get(i), arrived));
+        }
+    }
+
+    /**
+     * Takes a request of the engine's own. It does not count as waiting, so that clients have the queue for themselves;
+     * whoever offers bounds how many there are.
+     *
+     * @throws RequestException unavailable when the server drains
+     */
+    public synchronized void offerOwn(Request request) {
+        refuseWhenClosed();
+        commands.add(new EngineCommand.Submit(request, Adjustments.of(request), clock.nanos()));
+    }
+
+    private void refuseWhenClosed() {
+        if (closed) {
+            throw RequestException.of(
+                    RequestException.Category.UNAVAILABLE, "the server is shutting down and takes no new requests");
         }
     }
 
@@ -80,7 +101,7 @@ public final class AdmissionQueue {
         return commands.poll();
     }
 
-    /** A request stopped waiting: it was started, cancelled or refused. Engine thread only. */
+    /** A client's request stopped waiting: it was started, cancelled or refused. Engine thread only. */
     public void left() {
         waiting.decrementAndGet();
     }

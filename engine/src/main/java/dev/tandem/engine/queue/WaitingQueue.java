@@ -7,14 +7,18 @@ import java.util.Comparator;
 import java.util.TreeSet;
 
 /**
- * Sequences without KV, by priority, then by arrival; one preempted for recomputation keeps its place in line.
+ * Sequences without KV, in the order in which they deserve to run; one preempted for recomputation keeps its place in line.
  *
  * <p>Owned by: engine thread.
  */
 public final class WaitingQueue {
-    /** Lower priority value first, then earlier arrival: the order in which sequences deserve to run. */
+    /**
+     * The order in which sequences deserve to run: by arrival, where each unit of priority counts as
+     * {@link Sequence#NANOS_PER_PRIORITY} of later arrival. So a request of low priority gains on those that come after it
+     * and cannot starve, and the order of two requests never changes.
+     */
     public static final Comparator<Sequence> ORDER =
-            Comparator.<Sequence>comparingInt(s -> s.request().priority()).thenComparingLong(Sequence::key);
+            Comparator.comparingLong((Sequence s) -> s.aged(s.arrivedNanos())).thenComparingLong(Sequence::key);
 
     private final TreeSet<Sequence> sequences = new TreeSet<>(ORDER);
 

@@ -5,7 +5,7 @@ package dev.tandem.engine.request;
  *
  * @param id unique among live requests; cancellation names it
  * @param prompt token ids, at least one; the array is not copied and must not change
- * @param priority lower runs first; equal priorities run in order of arrival
+ * @param priority lower runs first, as if it had arrived earlier; 0 unless the engine schedules by priority
  * @param targets steer where the request runs
  */
 public record Request(

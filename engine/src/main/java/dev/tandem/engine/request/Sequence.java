@@ -12,6 +12,13 @@ import java.util.Arrays;
  * <p>Owned by: engine thread.
  */
 public final class Sequence {
+    /**
+     * What one unit of priority is worth in waiting time. Much more than a request takes, so that priorities 0 and 1
+     * matter under load, and little enough that a request which nobody prefers still runs within a minute or so.
+     */
+    public static final long NANOS_PER_PRIORITY = 10_000_000_000L;
+    /** Beyond these, priorities are alike: 158 years are the longest wait that a long can hold here. */
+    private static final int MAX_PRIORITY = 500_000_000;
     private static final long NEVER = Long.MIN_VALUE;
 
     private final long key;
@@ -188,6 +195,12 @@ public final class Sequence {
 
     public long arrivedNanos() {
         return arrivedNanos;
+    }
+
+    /** The moment, moved by the request's priority: who has the lower one goes first. */
+    public long aged(long nanos) {
+        long moved = NANOS_PER_PRIORITY * Math.clamp(request.priority(), -MAX_PRIORITY, MAX_PRIORITY);
+        return nanos == NEVER ? NEVER : nanos + moved;
     }
 
     /** Notes that the KV came to the place where it now is. */

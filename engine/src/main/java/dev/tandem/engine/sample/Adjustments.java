@@ -1,5 +1,6 @@
 package dev.tandem.engine.sample;
 
+import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -10,7 +11,7 @@ import java.util.Set;
  * What is done to a sequence's logits before a token is chosen: an entry for each token that is biased, penalised or forbidden.
  * {@code x = logit + bias; x = x > 0 ? x / repetition : x * repetition; x -= penalty}, where a forbidden token's penalty is infinite.
  *
- * <p>Owned by: the sampler; a device copies the entries before the next token is noted.
+ * <p>Owned by: the thread that submits the request, then the sampler; a device copies the entries before the next token is noted.
  */
 public final class Adjustments {
     private final SamplingParams params;
@@ -23,6 +24,11 @@ public final class Adjustments {
     private float[] penalties = new float[16];
     /** How often the sequence has put the token out. */
     private int[] occurrences = new int[16];
+
+    /** As they are before the first token, for {@link TokenSampler}. */
+    public static Adjustments of(Request request) {
+        return new Adjustments(request.sampling(), request.prompt());
+    }
 
     Adjustments(SamplingParams params, int[] prompt) {
         this.params = params;

@@ -36,11 +36,16 @@ public final class TokenSampler {
      * @param seed of the random stream, when the parameters name none
      */
     public TokenSampler(SamplingParams params, int[] prompt, Set<Integer> endTokens, long seed) {
+        this(params, new Adjustments(params, prompt), endTokens, seed);
+    }
+
+    /** @param adjustments made for the same parameters, and the sampler's from here on */
+    public TokenSampler(SamplingParams params, Adjustments adjustments, Set<Integer> endTokens, long seed) {
         this.params = params;
         this.random = new SplittableRandom(params.seed().orElse(seed));
         boolean repetition = params.repetitionPenalty() != 1;
         this.penalised = repetition || params.presencePenalty() != 0 || params.frequencyPenalty() != 0;
-        this.adjustments = new Adjustments(params, prompt);
+        this.adjustments = adjustments;
         this.ends = new HashSet<>(endTokens);
         ends.addAll(params.stopTokenIds());
         if (params.minTokens() > 0) {

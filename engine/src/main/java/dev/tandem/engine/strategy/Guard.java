@@ -170,15 +170,18 @@ public final class Guard implements Policy {
     }
 
     private Drafted offered(SchedulerState state, Decision why) {
-        StepDraft plain = gpuOnly.draft(state, why);
-        if (gpuFirst && hasRoomForAll(plain)) {
-            return uncounted(plain, Mode.OPEN);
+        if (gpuFirst && state.waiting().isEmpty() && hostRows(state) == 0) {
+            StepDraft plain = gpuOnly.draft(state, why);
+            if (plain.drops().isEmpty() && plain.outs().isEmpty()) {
+                return uncounted(plain, Mode.OPEN); // the GPU has room for everybody
+            }
         }
         StepDraft offload = strategy.draft(state, why);
+        if (!offload.offloads() && offloading && hostRows(state) > 0) {
+            return counted(offload, Mode.OPEN, window, predictor.aToken(offload.load(0)));
+        }
+        StepDraft plain = gpuOnly.draft(state, new Decision());
         if (!offload.offloads()) {
-            if (offloading && hostRows(state) > 0) {
-                return counted(offload, Mode.OPEN, window, predictor.aToken(offload.load(0)));
-            }
             why.because("guard: the strategy leaves the host alone, so gpu-only");
             return burstEnds < 0 || isInBurst(state, burstEnds) ? uncounted(plain, Mode.OPEN) : gpuOnlys(plain, Mode.OPEN);
         }
@@ -211,12 +214,6 @@ public final class Guard implements Policy {
         Offer offer = new Offer(gain, enough, begins, inBurst, goes ? burstEnds : ends);
         Work work = inBurst ? NO_WORK : predictor.work(draft);
         return new Drafted(draft, Mode.OPEN, where, work, aToken, hostRows(state), grows, Optional.of(offer));
-    }
-
-    /** Nobody waits, nobody is on the host, and nobody has to leave the GPU. */
-    private static boolean hasRoomForAll(StepDraft plain) {
-        SchedulerState state = plain.state();
-        return state.waiting().isEmpty() && hostRows(state) == 0 && plain.drops().isEmpty() && plain.outs().isEmpty();
     }
 
     /**

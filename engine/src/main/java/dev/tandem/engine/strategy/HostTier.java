@@ -18,7 +18,7 @@ final class HostTier {
      * those that have waited longest for one.
      */
     static final Comparator<Sequence> WAITED_LONGEST =
-            Comparator.comparingInt((Sequence sequence) -> sequence.request().priority()).thenComparingLong(Sequence::lastTokenNanos);
+            Comparator.comparingLong(sequence -> sequence.aged(sequence.lastTokenNanos()));
 
     private HostTier() {}
 

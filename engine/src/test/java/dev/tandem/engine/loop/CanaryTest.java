@@ -30,7 +30,13 @@ class CanaryTest {
         public void comparedWithGpu(double difference) {
             differences.add(difference);
         }
+
+        @Override
+        public void comparisonDropped() {
+            dropped++;
+        }
     };
+    private int dropped;
 
     private Request watched(double rate, int logprobs) {
         SamplingParams sampling = SamplingParams.builder().temperature(0.7).maxTokens(3).logprobs(logprobs).build();
@@ -106,9 +112,31 @@ class CanaryTest {
                 1, 1, own -> {
                     throw RequestException.of(RequestException.Category.UNAVAILABLE, "the queue is full");
                 }, listener);
-        generate(canary.watch(List.of(request)).getFirst(), true);
-        assertThat(seen).hasSize(4);
+        for (int i = 0; i < 2 * Canary.MAX_OWN; i++) {
+            seen.clear();
+            generate(canary.watch(List.of(request)).getFirst(), true);
+            assertThat(seen).hasSize(4);
+        }
         assertThat(differences).isEmpty();
+        assertThat(dropped).as("each alone, for none was taken").isEqualTo(2 * Canary.MAX_OWN);
+    }
+
+    @Test
+    void fewComparisonsAreUnderWayAtATimeAndOthersAreDropped() {
+        Request request = new Request("r", new int[] {5}, SamplingParams.builder().build(), 0, TextDecoder.none(), seen::add);
+        Canary canary = new Canary(1, 1, again::add, listener);
+        for (int i = 0; i < 3 * Canary.MAX_OWN; i++) {
+            generate(canary.watch(List.of(request)).getFirst(), true);
+        }
+        assertThat(again).hasSize(Canary.MAX_OWN);
+        assertThat(dropped).isEqualTo(2 * Canary.MAX_OWN);
+        again.getFirst().sink().on(new TokenEvent.Finished(FinishReason.LENGTH, "", "", USAGE));
+        again.getLast().sink().on(new TokenEvent.Failed("the device is gone"));
+        assertThat(dropped).isEqualTo(2 * Canary.MAX_OWN + 1);
+        for (int i = 0; i < 3; i++) {
+            generate(canary.watch(List.of(request)).getFirst(), true);
+        }
+        assertThat(again).as("two have ended").hasSize(Canary.MAX_OWN + 2);
     }
 
     @Test

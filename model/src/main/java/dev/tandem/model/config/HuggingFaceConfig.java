@@ -1,6 +1,7 @@
 package dev.tandem.model.config;
 
 import dev.tandem.model.ModelException;
+import dev.tandem.model.ModelFile;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -14,6 +15,8 @@ import tools.jackson.databind.ObjectMapper;
 /** Reads {@code config.json} and {@code generation_config.json}, in the spellings of transformers 4 and 5. */
 public final class HuggingFaceConfig {
     private static final ObjectMapper JSON = new ObjectMapper();
+    /** Configurations take a few KiB. */
+    private static final long MAX_BYTES = 4 << 20;
 
     private HuggingFaceConfig() {}
 
@@ -30,24 +33,24 @@ public final class HuggingFaceConfig {
             throw new ModelException(file + ": hidden_act '" + activation
                     + "' or a partial rotation is not supported; silu and rotation of whole heads are");
         }
-        int hidden = require(file, root, "hidden_size");
-        int heads = require(file, root, "num_attention_heads");
-        JsonNode rope = rope(root);
-        int context = integer(root, "max_position_embeddings", 2048);
         try {
+            int hidden = require(root, "hidden_size");
+            int heads = require(root, "num_attention_heads");
+            JsonNode rope = rope(root);
+            int context = integer(root, "max_position_embeddings", 2048);
             return new ModelConfig(
                     family,
                     hidden,
-                    require(file, root, "num_hidden_layers"),
+                    require(root, "num_hidden_layers"),
                     heads,
                     integer(root, "num_key_value_heads", heads),
                     integer(root, "head_dim", heads > 0 ? hidden / heads : 0),
-                    require(file, root, "intermediate_size"),
-                    require(file, root, "vocab_size"),
+                    require(root, "intermediate_size"),
+                    require(root, "vocab_size"),
                     context,
                     number(root, "rms_norm_eps", 1e-6),
                     number(rope, "rope_theta", number(root, "rope_theta", 10_000)),
-                    ropeScaling(file, rope, context),
+                    ropeScaling(rope, context),
                     root.path("tie_word_embeddings").asBoolean(false),
                     family.equals("qwen2") || root.path("attention_bias").asBoolean(false),
                     family.equals("qwen3"),
@@ -77,7 +80,7 @@ public final class HuggingFaceConfig {
                 optional(root, "repetition_penalty"));
     }
 
-    private static RopeScaling ropeScaling(Path file, JsonNode rope, int context) {
+    private static RopeScaling ropeScaling(JsonNode rope, int context) {
         String type = text(rope, "rope_type", text(rope, "type", "default"));
         return switch (type) {
             case "default" -> RopeScaling.NONE;
@@ -88,7 +91,7 @@ public final class HuggingFaceConfig {
                     number(rope, "high_freq_factor", 4),
                     integer(rope, "original_max_position_embeddings", context));
             default -> throw new ModelException(
-                    file + ": rope scaling '" + type + "' is not supported; supported are default, linear and llama3");
+                    "rope scaling '" + type + "' is not supported; supported are default, linear and llama3");
         };
     }
 
@@ -116,16 +119,19 @@ public final class HuggingFaceConfig {
     }
 
     private static void addTokens(Set<Integer> tokens, JsonNode node) {
-        if (node.isInt()) {
-            tokens.add(node.asInt());
-        } else if (node.isArray()) {
-            node.forEach(token -> tokens.add(token.asInt()));
+        if (node.isArray()) {
+            node.forEach(token -> addTokens(tokens, token));
+        } else if (!node.isMissingNode() && !node.isNull()) {
+            if (!node.isIntegralNumber() || !node.canConvertToInt()) {
+                throw new ModelException("eos_token_id is " + node + "; it must be a token id, or a list of them");
+            }
+            tokens.add(node.intValue());
         }
     }
 
     private static JsonNode parse(Path file) {
         try {
-            return JSON.readTree(Files.readAllBytes(file));
+            return JSON.readTree(ModelFile.read(file, MAX_BYTES));
         } catch (IOException e) {
             throw new ModelException(file + " cannot be read; a model directory needs it", e);
         } catch (JacksonException e) {
@@ -133,15 +139,19 @@ public final class HuggingFaceConfig {
         }
     }
 
-    private static int require(Path file, JsonNode root, String name) {
+    private static int require(JsonNode root, String name) {
         if (!root.path(name).isIntegralNumber()) {
-            throw new ModelException(file + ": the integer '" + name + "' is missing");
+            throw new ModelException("the integer '" + name + "' is missing");
         }
-        return root.get(name).asInt();
+        return integer(root, name, 0);
     }
 
     private static int integer(JsonNode node, String name, int otherwise) {
-        return node.path(name).isIntegralNumber() ? node.get(name).asInt() : otherwise;
+        JsonNode value = node.path(name);
+        if (value.isIntegralNumber() && !value.canConvertToInt()) {
+            throw new ModelException(name + " is " + value + "; it must be at most " + Integer.MAX_VALUE);
+        }
+        return value.isIntegralNumber() ? value.intValue() : otherwise;
     }
 
     private static double number(JsonNode node, String name, double otherwise) {

@@ -36,14 +36,14 @@ public record ModelConfig(
     public static final Set<String> FAMILIES = Set.of("llama", "mistral", "qwen2", "qwen3");
 
     public ModelConfig {
-        requirePositive("hidden_size", hidden);
-        requirePositive("num_hidden_layers", layers);
-        requirePositive("num_attention_heads", heads);
-        requirePositive("num_key_value_heads", kvHeads);
-        requirePositive("head_dim", headDim);
-        requirePositive("intermediate_size", intermediate);
-        requirePositive("vocab_size", vocabulary);
-        requirePositive("max_position_embeddings", contextTokens);
+        requireWithin("hidden_size", hidden, 1 << 20);
+        requireWithin("num_hidden_layers", layers, 1 << 12);
+        requireWithin("num_attention_heads", heads, 1 << 12);
+        requireWithin("num_key_value_heads", kvHeads, 1 << 12);
+        requireWithin("head_dim", headDim, 1 << 12);
+        requireWithin("intermediate_size", intermediate, 1 << 24);
+        requireWithin("vocab_size", vocabulary, 1 << 24);
+        requireWithin("max_position_embeddings", contextTokens, 1 << 30);
         if (heads % kvHeads != 0) {
             throw new ModelException(heads + " attention heads do not divide into " + kvHeads + " KV heads");
         }
@@ -59,9 +59,13 @@ public record ModelConfig(
         endTokens = Set.copyOf(endTokens);
     }
 
-    private static void requirePositive(String name, int value) {
-        if (value < 1) {
-            throw new ModelException(name + " is " + value + " in the model's configuration; it must be positive");
+    /**
+     * The limits keep every product of sizes within its type. They lie 16 times or more above the largest models known.
+     */
+    private static void requireWithin(String name, int value, int max) {
+        if (value < 1 || value > max) {
+            throw new ModelException(
+                    name + " is " + value + " in the model's configuration; it must lie between 1 and " + max);
         }
     }
 

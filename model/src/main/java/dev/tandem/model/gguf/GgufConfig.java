@@ -4,6 +4,7 @@ import dev.tandem.model.ModelException;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.config.RopeScaling;
+import dev.tandem.model.weights.ElementType;
 import dev.tandem.model.weights.Tensor;
 import java.util.HashSet;
 import java.util.Set;
@@ -22,7 +23,7 @@ public final class GgufConfig {
         }
         int hidden = require(file, "llama.embedding_length");
         int heads = require(file, "llama.attention.head_count");
-        int headDim = (int) file.integer("llama.attention.key_length", heads > 0 ? hidden / heads : 0);
+        int headDim = file.smallInteger("llama.attention.key_length", heads > 0 ? hidden / heads : 0);
         Tensor embeddings = file.tensors().get("token_embd.weight");
         if (embeddings == null) {
             throw new ModelException(file.path() + " has no tensor token_embd.weight");
@@ -33,7 +34,7 @@ public final class GgufConfig {
                     hidden,
                     require(file, "llama.block_count"),
                     heads,
-                    (int) file.integer("llama.attention.head_count_kv", heads),
+                    file.smallInteger("llama.attention.head_count_kv", heads),
                     headDim,
                     require(file, "llama.feed_forward_length"),
                     embeddings.rows(),
@@ -45,11 +46,32 @@ public final class GgufConfig {
                     file.tensors().containsKey("blk.0.attn_q.bias"),
                     false,
                     0,
-                    DataType.FLOAT32,
+                    storage(file.matrixTypes()),
                     endTokens(file));
         } catch (ModelException e) {
             throw new ModelException(file.path() + ": " + e.getMessage());
         }
+    }
+
+    /**
+     * In what values of such matrices are to be stored where they are stored one by one: 16-bit types as they are; blocks
+     * that are unpacked as bf16, which holds them in 2 bytes each with a relative error of at most 2^-9; else fp32.
+     */
+    static DataType storage(Set<ElementType> types) {
+        if (types.stream().anyMatch(GgufConfig::isUnpacked)) {
+            return DataType.BFLOAT16;
+        }
+        return types.equals(Set.of(ElementType.BF16)) ? DataType.BFLOAT16
+                : types.equals(Set.of(ElementType.F16)) ? DataType.FLOAT16
+                : DataType.FLOAT32;
+    }
+
+    /** Blocks that no executor computes with as they are. */
+    private static boolean isUnpacked(ElementType type) {
+        return switch (type) {
+            case Q5_0, Q5_1, Q4_K, Q5_K, Q6_K -> true;
+            case F32, F16, BF16, Q4_0, Q4_1, Q8_0 -> false;
+        };
     }
 
     private static RopeScaling ropeScaling(GgufFile file) {
@@ -68,9 +90,9 @@ public final class GgufConfig {
     private static Set<Integer> endTokens(GgufFile file) {
         Set<Integer> tokens = new HashSet<>();
         for (String key : new String[] {"eos", "eot", "eom"}) {
-            long id = file.integer("tokenizer.ggml." + key + "_token_id", -1);
+            int id = file.smallInteger("tokenizer.ggml." + key + "_token_id", -1);
             if (id >= 0) {
-                tokens.add((int) id);
+                tokens.add(id);
             }
         }
         return tokens;
@@ -80,6 +102,6 @@ public final class GgufConfig {
         if (!file.has(key)) {
             throw new ModelException(file.path() + ": the metadata entry " + key + " is missing");
         }
-        return (int) file.integer(key, 0);
+        return file.smallInteger(key, 0);
     }
 }

@@ -7,9 +7,11 @@ import dev.tandem.model.weights.Tensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
+import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * A parsed GGUF v3 file: metadata by key and tensors by the names in the file. Memory-mapped; closing unmaps.
@@ -18,6 +20,8 @@ public final class GgufFile implements AutoCloseable {
     private static final int MAGIC = 0x46554747;
     private static final int VERSION = 3;
     private static final int DEFAULT_ALIGNMENT = 32;
+    /** A huge page. Files use 32. */
+    private static final long MAX_ALIGNMENT = 2 << 20;
     private static final Map<Integer, ElementType> TYPES = Map.ofEntries(
             Map.entry(0, ElementType.F32),
             Map.entry(1, ElementType.F16),
@@ -41,6 +45,13 @@ public final class GgufFile implements AutoCloseable {
         this.arena = arena;
         this.metadata = metadata;
         this.tensors = tensors;
+    }
+
+    /** The types of the matrices. Vectors are small, and are kept as fp32 whatever their type. */
+    public Set<ElementType> matrixTypes() {
+        Set<ElementType> types = EnumSet.noneOf(ElementType.class);
+        tensors.values().stream().filter(tensor -> tensor.rows() > 1).forEach(tensor -> types.add(tensor.type()));
+        return types;
     }
 
     public static GgufFile open(Path path) {
@@ -69,15 +80,21 @@ public final class GgufFile implements AutoCloseable {
         Map<String, Object> metadata = new LinkedHashMap<>();
         for (int i = 0; i < metadataCount; i++) {
             String key = reader.string();
-            metadata.put(key, reader.value(reader.i32()));
+            if (metadata.put(key, reader.value(reader.i32())) != null) {
+                throw new ModelException(path + " is corrupt: it has the metadata entry " + key + " twice");
+            }
         }
         return new GgufFile(path, arena, metadata, tensors(path, reader, bytes, tensorCount, alignment(path, metadata)));
     }
 
     private static long alignment(Path path, Map<String, Object> metadata) {
         Object value = metadata.getOrDefault("general.alignment", (long) DEFAULT_ALIGNMENT);
-        if (!(value instanceof Long alignment) || alignment < 1 || Long.bitCount(alignment) != 1) {
-            throw new ModelException(path + ": general.alignment is " + value + "; it must be a power of two");
+        if (!(value instanceof Long alignment)
+                || alignment < 1
+                || alignment > MAX_ALIGNMENT
+                || Long.bitCount(alignment) != 1) {
+            throw new ModelException(path + ": general.alignment is " + value + "; it must be a power of two of at most "
+                    + MAX_ALIGNMENT);
         }
         return alignment;
     }
@@ -109,18 +126,26 @@ public final class GgufFile implements AutoCloseable {
                     && entry.rows() > 0
                     && entry.columns() <= Integer.MAX_VALUE
                     && entry.rows() <= Integer.MAX_VALUE
-                    && entry.columns() % type.blockElements() == 0;
+                    && entry.columns() % type.blockElements() == 0
+                    && type.bytes(entry.columns()) <= bytes.byteSize() / entry.rows();
             if (!sane) {
                 throw new ModelException(path + ": tensor " + entry.name() + " has the impossible shape [" + entry.rows()
-                        + ", " + entry.columns() + "] for " + type);
+                        + ", " + entry.columns() + "] for " + type + " in a file of " + bytes.byteSize() + " bytes");
             }
-            long size = type.bytes(entry.columns()) * entry.rows();
+            long size = Math.multiplyExact(type.bytes(entry.columns()), entry.rows());
+            if (entry.offset() % alignment != 0) {
+                throw new ModelException(path + " is corrupt: tensor " + entry.name() + " lies at offset " + entry.offset()
+                        + ", which is no multiple of the alignment, " + alignment);
+            }
             if (entry.offset() < 0 || data > bytes.byteSize() || entry.offset() > bytes.byteSize() - data - size) {
                 throw new ModelException(path + " is truncated: tensor " + entry.name() + " of " + size
                         + " bytes lies at offset " + (data + entry.offset()) + " of " + bytes.byteSize());
             }
             MemorySegment slice = bytes.asSlice(data + entry.offset(), size);
-            tensors.put(entry.name(), Tensor.of(entry.name(), type, (int) entry.rows(), (int) entry.columns(), slice));
+            Tensor tensor = Tensor.of(entry.name(), type, (int) entry.rows(), (int) entry.columns(), slice);
+            if (tensors.put(entry.name(), tensor) != null) {
+                throw new ModelException(path + " is corrupt: it has the tensor " + entry.name() + " twice");
+            }
         }
         return tensors;
     }
@@ -138,24 +163,47 @@ public final class GgufFile implements AutoCloseable {
     }
 
     public String string(String key, String otherwise) {
-        return metadata.get(key) instanceof String value ? value : otherwise;
+        return value(key, String.class, otherwise);
     }
 
     public long integer(String key, long otherwise) {
-        return metadata.get(key) instanceof Long value ? value : otherwise;
+        return value(key, Long.class, otherwise);
     }
 
+    /** A number that must fit an int: a size, or a token id. */
+    public int smallInteger(String key, int otherwise) {
+        long value = integer(key, otherwise);
+        if (value != (int) value) {
+            throw new ModelException(path + ": the metadata entry " + key + " is " + value + "; it must be at most "
+                    + Integer.MAX_VALUE);
+        }
+        return (int) value;
+    }
+
+    /** Integers count as reals. */
     public double real(String key, double otherwise) {
-        return metadata.get(key) instanceof Double value ? value : otherwise;
+        return value(key, Number.class, otherwise).doubleValue();
     }
 
     public boolean flag(String key, boolean otherwise) {
-        return metadata.get(key) instanceof Boolean value ? value : otherwise;
+        return value(key, Boolean.class, otherwise);
     }
 
     /** An array's elements, empty when there is none. */
     public Object[] array(String key) {
-        return metadata.get(key) instanceof Object[] values ? values : new Object[0];
+        return value(key, Object[].class, new Object[0]);
+    }
+
+    private <T> T value(String key, Class<T> type, T otherwise) {
+        Object value = metadata.get(key);
+        if (value == null) {
+            return otherwise;
+        }
+        if (!type.isInstance(value)) {
+            throw new ModelException(path + ": the metadata entry " + key + " is of type "
+                    + value.getClass().getSimpleName() + "; it must be of type " + type.getSimpleName());
+        }
+        return type.cast(value);
     }
 
     @Override

@@ -14,6 +14,12 @@ import java.nio.file.Path;
  */
 final class GgufReader {
     private static final int FIRST_COPY = 8 << 20;
+    /** The header is copied to the heap. The largest vocabularies known (260,000 tokens, their merges) take 20 MiB. */
+    private static final int MAX_HEADER = 256 << 20;
+    /** The longest strings are chat templates, of some 100 KiB. */
+    private static final int MAX_STRING = 16 << 20;
+    /** The longest arrays are merges, of some 500,000 elements. Each element is an object of its own. */
+    private static final int MAX_ELEMENTS = 4 << 20;
 
     private final Path file;
     private final MemorySegment bytes;
@@ -40,8 +46,11 @@ final class GgufReader {
             throw new ModelException(file + " is truncated or corrupt: " + size + " bytes wanted at offset " + at
                     + " of " + bytes.byteSize());
         }
+        if (at + size > MAX_HEADER) {
+            throw new ModelException(file + " is corrupt: its header is longer than " + MAX_HEADER + " bytes");
+        }
         if (at + size > head.capacity()) {
-            head = copy(Math.max(at + size, Math.min(2L * head.capacity(), Integer.MAX_VALUE - 8)));
+            head = copy(Math.clamp(2L * head.capacity(), at + size, MAX_HEADER));
         }
         int from = at;
         at += (int) size;
@@ -69,16 +78,22 @@ final class GgufReader {
     }
 
     String string() {
-        int length = (int) Math.min(Integer.MAX_VALUE, Math.max(-1, i64()));
+        long claimed = i64();
+        if (claimed < 0 || claimed > MAX_STRING) {
+            throw new ModelException(file + " is corrupt: a string at offset " + (at - 8) + " claims " + claimed
+                    + " bytes; the limit is " + MAX_STRING);
+        }
+        int length = (int) claimed;
         int from = take(length);
         return new String(head.array(), from, length, StandardCharsets.UTF_8);
     }
 
-    /** A count of things that take at least {@code least} bytes each. */
-    int count(String what, int least) {
+    /** A count of things that take at least {@code minBytes} each. */
+    int count(String what, int minBytes) {
         long count = i64();
-        if (count < 0 || count > (bytes.byteSize() - at) / least) {
-            throw new ModelException(file + " is corrupt: it claims " + count + " " + what);
+        if (count < 0 || count > (bytes.byteSize() - at) / minBytes || count > MAX_ELEMENTS) {
+            throw new ModelException(file + " is corrupt: it claims " + count + " " + what + " in "
+                    + (bytes.byteSize() - at) + " bytes; the limit is " + MAX_ELEMENTS);
         }
         return (int) count;
     }
@@ -107,10 +122,20 @@ final class GgufReader {
         if (type == 9) {
             throw new ModelException(file + ": nested metadata arrays are not supported");
         }
-        Object[] values = new Object[count("array elements", 1)];
+        Object[] values = new Object[count("array elements", minBytes(type))];
         for (int i = 0; i < values.length; i++) {
             values[i] = value(type);
         }
         return values;
+    }
+
+    private int minBytes(int type) {
+        return switch (type) {
+            case 0, 1, 7 -> 1;
+            case 2, 3 -> 2;
+            case 4, 5, 6 -> 4;
+            case 8, 10, 11, 12 -> 8;
+            default -> throw new ModelException(file + " is corrupt: metadata type " + type + " does not exist");
+        };
     }
 }

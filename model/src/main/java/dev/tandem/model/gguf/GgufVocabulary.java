@@ -27,39 +27,48 @@ public record GgufVocabulary(
         String chatTemplate) {
 
     public static GgufVocabulary read(GgufFile file) {
-        Object[] tokens = file.array("tokenizer.ggml.tokens");
-        if (tokens.length == 0) {
+        List<String> tokens = strings(file, "tokenizer.ggml.tokens");
+        if (tokens.isEmpty()) {
             throw new ModelException(file.path() + " has no tokenizer (tokenizer.ggml.tokens is missing)");
         }
         String kind = file.string("tokenizer.ggml.model", "");
         return new GgufVocabulary(
                 kind,
                 file.string("tokenizer.ggml.pre", "default"),
-                strings(tokens),
-                floats(file.array("tokenizer.ggml.scores")),
-                integers(file.array("tokenizer.ggml.token_type")),
-                strings(file.array("tokenizer.ggml.merges")),
-                (int) file.integer("tokenizer.ggml.bos_token_id", -1),
-                (int) file.integer("tokenizer.ggml.eos_token_id", -1),
-                (int) file.integer("tokenizer.ggml.unknown_token_id", -1),
+                tokens,
+                floats(file, "tokenizer.ggml.scores"),
+                integers(file, "tokenizer.ggml.token_type"),
+                strings(file, "tokenizer.ggml.merges"),
+                file.smallInteger("tokenizer.ggml.bos_token_id", -1),
+                file.smallInteger("tokenizer.ggml.eos_token_id", -1),
+                file.smallInteger("tokenizer.ggml.unknown_token_id", -1),
                 file.flag("tokenizer.ggml.add_bos_token", kind.equals("llama")),
                 file.flag("tokenizer.ggml.add_space_prefix", kind.equals("llama")),
                 file.string("tokenizer.chat_template", ""));
     }
 
-    private static List<String> strings(Object[] values) {
-        return Arrays.stream(values).map(String::valueOf).toList();
+    private static List<String> strings(GgufFile file, String key) {
+        return Arrays.stream(file.array(key)).map(value -> element(file, key, value, String.class)).toList();
     }
 
-    private static float[] floats(Object[] values) {
+    private static float[] floats(GgufFile file, String key) {
+        Object[] values = file.array(key);
         float[] floats = new float[values.length];
         for (int i = 0; i < values.length; i++) {
-            floats[i] = ((Double) values[i]).floatValue();
+            floats[i] = element(file, key, values[i], Number.class).floatValue();
         }
         return floats;
     }
 
-    private static int[] integers(Object[] values) {
-        return Arrays.stream(values).mapToInt(value -> ((Long) value).intValue()).toArray();
+    private static int[] integers(GgufFile file, String key) {
+        return Arrays.stream(file.array(key)).mapToInt(value -> element(file, key, value, Long.class).intValue()).toArray();
+    }
+
+    private static <T> T element(GgufFile file, String key, Object value, Class<T> type) {
+        if (!type.isInstance(value)) {
+            throw new ModelException(file.path() + ": the metadata array " + key + " holds a "
+                    + value.getClass().getSimpleName() + "; it must hold elements of type " + type.getSimpleName());
+        }
+        return type.cast(value);
     }
 }

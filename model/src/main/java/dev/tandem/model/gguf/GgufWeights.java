@@ -2,8 +2,10 @@ package dev.tandem.model.gguf;
 
 import dev.tandem.model.ModelException;
 import dev.tandem.model.config.ModelConfig;
+import dev.tandem.model.weights.ElementType;
 import dev.tandem.model.weights.Tensor;
 import dev.tandem.model.weights.Weights;
+import java.util.Set;
 import java.util.function.IntUnaryOperator;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -39,6 +41,11 @@ public final class GgufWeights implements Weights {
         return rotated
                 ? new Tensor(name, tensor.type(), tensor.rows(), tensor.columns(), tensor.data(), pairsToHalves(config.headDim()))
                 : tensor;
+    }
+
+    /** See {@link GgufFile#matrixTypes}. */
+    public Set<ElementType> matrixTypes() {
+        return file.matrixTypes();
     }
 
     /** Row (head, half, i) of the model is row (head, i, half) of the file. */

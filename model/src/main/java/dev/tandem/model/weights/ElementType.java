@@ -35,6 +35,7 @@ public enum ElementType {
         return blockBytes;
     }
 
+    /** Whether values come in blocks that share a scale. */
     public boolean quantised() {
         return blockElements > 1;
     }

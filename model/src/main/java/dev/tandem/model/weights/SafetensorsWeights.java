@@ -1,6 +1,7 @@
 package dev.tandem.model.weights;
 
 import dev.tandem.model.ModelException;
+import dev.tandem.model.ModelFile;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -8,11 +9,17 @@ import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.SortedSet;
 import java.util.TreeSet;
 import tools.jackson.core.JacksonException;
+import tools.jackson.core.JsonParser;
+import tools.jackson.core.JsonToken;
+import tools.jackson.core.ObjectReadContext;
+import tools.jackson.core.StreamReadFeature;
+import tools.jackson.core.json.JsonFactory;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
@@ -23,7 +30,14 @@ import tools.jackson.databind.ObjectMapper;
 public final class SafetensorsWeights implements Weights {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final ValueLayout.OfLong LENGTH = ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-    private static final long MAX_HEADER = 100L << 20;
+    /** A tensor takes some 100 bytes of header, the largest models have some 3,000 tensors. */
+    private static final long MAX_HEADER = 32L << 20;
+    /** The index takes some 100 bytes a tensor, too. */
+    private static final long MAX_INDEX = 32L << 20;
+    /** As many as a shape's longest that is understood, and one to tell that it is longer. */
+    private static final int MAX_NUMBERS = 3;
+    private static final JsonFactory HEADERS =
+            JsonFactory.builder().enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION).build();
 
     private final Path directory;
     private final Arena arena = Arena.ofShared();
@@ -51,7 +65,9 @@ public final class SafetensorsWeights implements Weights {
         Path index = directory.resolve("model.safetensors.index.json");
         if (Files.exists(index)) {
             try {
-                JSON.readTree(Files.readAllBytes(index)).path("weight_map").forEach(file -> files.add(file.asString()));
+                JSON.readTree(ModelFile.read(index, MAX_INDEX))
+                        .path("weight_map")
+                        .forEach(file -> files.add(plainName(index, file)));
             } catch (IOException | JacksonException e) {
                 throw new ModelException(index + " cannot be read: " + e.getMessage(), e);
             }
@@ -68,6 +84,16 @@ public final class SafetensorsWeights implements Weights {
         return files;
     }
 
+    /** An index names files beside it, so that a model cannot make the server open another file of the machine. */
+    private static String plainName(Path index, JsonNode file) {
+        String name = file.isString() ? file.stringValue() : "";
+        if (!name.endsWith(".safetensors") || name.contains("/") || name.contains("\\") || name.indexOf(0) >= 0) {
+            throw new ModelException(index + " lists the file " + file
+                    + "; it must be the name of a .safetensors file in the same directory");
+        }
+        return name;
+    }
+
     private void read(Path file) {
         MemorySegment bytes = MappedFile.map(file, arena);
         if (bytes.byteSize() < 8) {
@@ -78,51 +104,113 @@ public final class SafetensorsWeights implements Weights {
             throw new ModelException(file + " is not a safetensors file, or truncated: its header would have " + header
                     + " bytes and the file has " + bytes.byteSize());
         }
-        JsonNode root;
-        try {
-            root = JSON.readTree(bytes.asSlice(8, header).toArray(ValueLayout.JAVA_BYTE));
+        MemorySegment data = bytes.asSlice(8 + header);
+        byte[] json = bytes.asSlice(8, header).toArray(ValueLayout.JAVA_BYTE);
+        try (JsonParser parser = HEADERS.createParser(ObjectReadContext.empty(), json)) {
+            readHeader(file, parser, data);
         } catch (JacksonException e) {
             throw new ModelException(file + ": the safetensors header is not valid JSON: " + e.getOriginalMessage(), e);
         }
-        MemorySegment data = bytes.asSlice(8 + header);
-        root.propertyStream()
-                .filter(entry -> !entry.getKey().equals("__metadata__"))
-                .forEach(entry -> tensors.put(entry.getKey(), tensor(file, entry.getKey(), entry.getValue(), data)));
     }
 
-    private static Tensor tensor(Path file, String name, JsonNode entry, MemorySegment data) {
-        ElementType type = switch (entry.path("dtype").asString("")) {
+    /** Token by token: a tree of a header made to be large takes many times the header's size. */
+    private void readHeader(Path file, JsonParser parser, MemorySegment data) {
+        if (parser.nextToken() != JsonToken.START_OBJECT) {
+            throw new ModelException(file + ": the safetensors header is not valid JSON: it must be an object");
+        }
+        while (parser.nextToken() != JsonToken.END_OBJECT) {
+            String name = parser.currentName();
+            JsonToken value = parser.nextToken();
+            if (name.equals("__metadata__")) {
+                parser.skipChildren();
+                continue;
+            }
+            if (value != JsonToken.START_OBJECT) {
+                throw new ModelException(file + ": the header's entry of tensor " + name + " is not an object");
+            }
+            if (tensors.put(name, tensor(file, name, entry(parser), data)) != null) {
+                throw new ModelException(file + " holds tensor " + name + ", which another file of " + directory
+                        + " holds too; the model is not whole");
+            }
+        }
+        if (parser.nextToken() != null) {
+            throw new ModelException(file + ": the safetensors header is not valid JSON: more follows the object");
+        }
+    }
+
+    private record Entry(String dataType, long[] shape, long[] offsets) {}
+
+    private static Entry entry(JsonParser parser) {
+        String dataType = "";
+        long[] shape = {};
+        long[] offsets = {};
+        while (parser.nextToken() != JsonToken.END_OBJECT) {
+            String name = parser.currentName();
+            JsonToken value = parser.nextToken();
+            switch (name) {
+                case "dtype" -> {
+                    dataType = value == JsonToken.VALUE_STRING ? parser.getString() : "";
+                    parser.skipChildren();
+                }
+                case "shape" -> shape = numbers(parser);
+                case "data_offsets" -> offsets = numbers(parser);
+                default -> parser.skipChildren();
+            }
+        }
+        return new Entry(dataType, shape, offsets);
+    }
+
+    /** A list of numbers; -1 stands for whatever is no long, and no more than {@code MAX_NUMBERS} are kept. */
+    private static long[] numbers(JsonParser parser) {
+        long[] numbers = new long[MAX_NUMBERS];
+        int count = 0;
+        if (parser.currentToken() != JsonToken.START_ARRAY) {
+            parser.skipChildren();
+            return new long[0];
+        }
+        while (parser.nextToken() != JsonToken.END_ARRAY) {
+            boolean isLong = parser.currentToken() == JsonToken.VALUE_NUMBER_INT
+                    && parser.getNumberType() != JsonParser.NumberType.BIG_INTEGER;
+            long number = isLong ? parser.getLongValue() : -1;
+            parser.skipChildren();
+            if (count < MAX_NUMBERS) {
+                numbers[count++] = number;
+            }
+        }
+        return Arrays.copyOf(numbers, count);
+    }
+
+    private static Tensor tensor(Path file, String name, Entry entry, MemorySegment data) {
+        ElementType type = switch (entry.dataType()) {
             case "F32" -> ElementType.F32;
             case "F16" -> ElementType.F16;
             case "BF16" -> ElementType.BF16;
-            default -> throw new ModelException(file + ": tensor " + name + " has data type "
-                    + entry.path("dtype") + "; supported are F32, F16 and BF16");
+            default -> throw new ModelException(file + ": tensor " + name + " has data type '" + entry.dataType()
+                    + "'; supported are F32, F16 and BF16");
         };
-        long[] shape = shape(file, name, entry.path("shape"));
-        long from = entry.path("data_offsets").path(0).asLong(-1);
-        long to = entry.path("data_offsets").path(1).asLong(-1);
-        long expected = type.bytes(Math.multiplyExact(shape[0], shape[1]));
+        long[] shape = entry.shape();
+        if (shape.length < 1 || shape.length > 2) {
+            throw new ModelException(file + ": tensor " + name + " has shape " + Arrays.toString(shape)
+                    + "; vectors and matrices are supported");
+        }
+        long rows = shape.length == 2 ? shape[0] : 1;
+        long columns = shape[shape.length - 1];
+        if (rows < 1 || columns < 1 || rows > Integer.MAX_VALUE || columns > Integer.MAX_VALUE) {
+            throw new ModelException(
+                    file + ": tensor " + name + " has the impossible shape " + Arrays.toString(shape));
+        }
+        long from = entry.offsets().length == 2 ? entry.offsets()[0] : -1;
+        long to = entry.offsets().length == 2 ? entry.offsets()[1] : -1;
         if (from < 0 || to < from || to > data.byteSize()) {
             throw new ModelException(file + " is truncated: tensor " + name + " lies at bytes [" + from + ", " + to
                     + ") of " + data.byteSize());
         }
-        if (to - from != expected) {
+        // 2^62 elements of 4 bytes would wrap around
+        if (rows * columns > Long.MAX_VALUE / Float.BYTES || to - from != type.bytes(rows * columns)) {
             throw new ModelException(file + ": tensor " + name + " has " + (to - from) + " bytes but its shape "
-                    + entry.path("shape") + " needs " + expected);
+                    + Arrays.toString(shape) + " of " + type + " does not need as many");
         }
-        return Tensor.of(name, type, (int) shape[0], (int) shape[1], data.asSlice(from, expected));
-    }
-
-    private static long[] shape(Path file, String name, JsonNode shape) {
-        if (!shape.isArray() || shape.isEmpty() || shape.size() > 2) {
-            throw new ModelException(file + ": tensor " + name + " has shape " + shape + "; vectors and matrices are supported");
-        }
-        long rows = shape.size() == 2 ? shape.get(0).asLong(-1) : 1;
-        long columns = shape.get(shape.size() - 1).asLong(-1);
-        if (rows < 1 || columns < 1 || rows > Integer.MAX_VALUE || columns > Integer.MAX_VALUE) {
-            throw new ModelException(file + ": tensor " + name + " has the impossible shape " + shape);
-        }
-        return new long[] {rows, columns};
+        return Tensor.of(name, type, (int) rows, (int) columns, data.asSlice(from, to - from));
     }
 
     @Override

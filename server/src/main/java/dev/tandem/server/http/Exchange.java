@@ -10,7 +10,7 @@ import io.netty.handler.codec.http.DefaultHttpContent;
 import io.netty.handler.codec.http.DefaultHttpResponse;
 import io.netty.handler.codec.http.HttpHeaderNames;
 import io.netty.handler.codec.http.HttpHeaderValues;
-import io.netty.handler.codec.http.HttpResponse;
+import io.netty.handler.codec.http.HttpHeaders;
 import io.netty.handler.codec.http.HttpResponseStatus;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.LastHttpContent;
@@ -22,48 +22,67 @@ import java.util.concurrent.TimeUnit;
 /**
  * One request and its answer. Answers exactly once, whole or as a stream of events.
  *
- * <p>Owned by: the virtual thread that serves it; {@link #onDisconnect} actions run on the event loop.
+ * <p>Owned by: the thread that serves it, a virtual one or the event loop; {@link #onDisconnect} actions run on the event
+ * loop.
  */
 public final class Exchange {
     private static final int LINGER_SECONDS = 2;
 
     private final Channel channel;
-    private final String method;
-    private final String path;
-    private final Map<String, String> headers;
-    private final byte[] body;
+    private final RequestHead head;
+    private final RequestBody body;
     private final boolean keepAlive;
     private final Map<String, String> responseHeaders = new LinkedHashMap<>();
     private final Object writable = new Object();
     private Runnable disconnectAction = () -> {};
     private boolean gone;
-    private boolean answered;
+    private State state = State.OPEN;
+    private boolean streamed;
 
-    /** @param headers names in lower case */
-    Exchange(Channel channel, String method, String path, Map<String, String> headers, byte[] body, boolean keepAlive) {
+    private enum State {
+        OPEN,
+        STREAMING,
+        ENDED
+    }
+
+    /** @param keepAlive whether the connection serves further requests after this one */
+    Exchange(Channel channel, RequestHead head, RequestBody body, boolean keepAlive) {
         this.channel = channel;
-        this.method = method;
-        this.path = path;
-        this.headers = headers;
+        this.head = head;
         this.body = body;
         this.keepAlive = keepAlive;
     }
 
     public String method() {
-        return method;
+        return head.method();
     }
 
     public String path() {
-        return path;
+        return head.path();
     }
 
     /** A header's value, empty when absent. */
     public String header(String lowerCaseName) {
-        return headers.getOrDefault(lowerCaseName, "");
+        return head.header(lowerCaseName);
     }
 
+    /** The body; its memory counts against the limit of all bodies until {@link #releaseBody}. */
     public byte[] body() {
-        return body;
+        return body.bytes();
+    }
+
+    /** The body is not needed any more. The end of the exchange releases it too. */
+    public void releaseBody() {
+        body.release();
+    }
+
+    boolean keepsAlive() {
+        return keepAlive && !endsByClosing();
+    }
+
+    /** A stream to a client which does not know the chunked encoding ends where the connection does. */
+    private boolean endsByClosing() {
+        return head.http10() && streamed;
     }
 
     /** Adds a header to the answer, before it is sent. */
@@ -71,8 +90,11 @@ public final class Exchange {
         responseHeaders.put(name, value);
     }
 
-    public boolean isAnswered() {
-        return answered;
+    /** Whether the client has gone: what is still computed for it is of no use. */
+    public boolean isGone() {
+        synchronized (writable) {
+            return gone;
+        }
     }
 
     /** Runs once when the client goes away, at once if it has already. */
@@ -108,24 +130,38 @@ public final class Exchange {
 
     /** The whole answer. */
     public void respond(int status, String contentType, byte[] content) {
-        answered = true;
-        ByteBuf buffer = Unpooled.wrappedBuffer(content);
+        respond(new Response(status, contentType, content, Map.of()));
+    }
+
+    void respond(Response answer) {
+        state = State.ENDED;
+        ByteBuf buffer = Unpooled.wrappedBuffer(answer.content());
         DefaultFullHttpResponse response =
-                new DefaultFullHttpResponse(HttpVersion.HTTP_1_1, HttpResponseStatus.valueOf(status), buffer);
-        response.headers().set(HttpHeaderNames.CONTENT_TYPE, contentType).setInt(HttpHeaderNames.CONTENT_LENGTH, content.length);
-        addHeaders(response);
+                new DefaultFullHttpResponse(HttpVersion.HTTP_1_1, HttpResponseStatus.valueOf(answer.status()), buffer);
+        HttpHeaders headers = response.headers();
+        if (!answer.contentType().isEmpty()) {
+            headers.set(HttpHeaderNames.CONTENT_TYPE, answer.contentType());
+        }
+        if (answer.status() != 204) {
+            headers.setInt(HttpHeaderNames.CONTENT_LENGTH, answer.content().length);
+        }
+        addHeaders(headers);
+        answer.headers().forEach(headers::set);
         end(channel.writeAndFlush(response));
     }
 
     /** Begins a stream of server-sent events. */
     public void beginEvents() {
-        answered = true;
+        state = State.STREAMING;
+        streamed = true;
         DefaultHttpResponse response = new DefaultHttpResponse(HttpVersion.HTTP_1_1, HttpResponseStatus.OK);
-        response.headers()
-                .set(HttpHeaderNames.CONTENT_TYPE, "text/event-stream; charset=utf-8")
-                .set(HttpHeaderNames.CACHE_CONTROL, HttpHeaderValues.NO_CACHE)
-                .set(HttpHeaderNames.TRANSFER_ENCODING, HttpHeaderValues.CHUNKED);
-        addHeaders(response);
+        HttpHeaders headers = response.headers();
+        headers.set(HttpHeaderNames.CONTENT_TYPE, "text/event-stream; charset=utf-8");
+        headers.set(HttpHeaderNames.CACHE_CONTROL, HttpHeaderValues.NO_CACHE);
+        if (!head.http10()) {
+            headers.set(HttpHeaderNames.TRANSFER_ENCODING, HttpHeaderValues.CHUNKED);
+        }
+        addHeaders(headers);
         channel.writeAndFlush(response);
     }
 
@@ -148,24 +184,41 @@ public final class Exchange {
     }
 
     public void endEvents() {
+        state = State.ENDED;
         end(channel.writeAndFlush(LastHttpContent.EMPTY_LAST_CONTENT));
     }
 
-    private void addHeaders(HttpResponse response) {
-        responseHeaders.forEach((name, value) -> response.headers().set(name, value));
-        if (!keepAlive) {
-            response.headers().set(HttpHeaderNames.CONNECTION, HttpHeaderValues.CLOSE);
+    /** Ends an answer which its handler did not end: the client learns of the failure and does not wait. */
+    void fail(byte[] error) throws InterruptedException {
+        switch (state) {
+            case OPEN -> respond(Response.json(500, error));
+            case STREAMING -> {
+                event(new String(error, StandardCharsets.UTF_8));
+                event("[DONE]");
+                endEvents();
+            }
+            case ENDED -> {}
+        }
+    }
+
+    private void addHeaders(HttpHeaders headers) {
+        responseHeaders.forEach(headers::set);
+        if (!keepsAlive()) {
+            headers.set(HttpHeaderNames.CONNECTION, HttpHeaderValues.CLOSE);
+        } else if (head.http10()) {
+            headers.set(HttpHeaderNames.CONNECTION, HttpHeaderValues.KEEP_ALIVE);
         }
     }
 
     private void end(ChannelFuture written) {
-        if (!keepAlive) {
-            written.addListener(future -> closeGently());
+        releaseBody();
+        if (!keepsAlive()) {
+            written.addListener(future -> closeGently(channel));
         }
     }
 
-    /** A client that is still writing would lose its answer to a reset: what it writes is read for a while. */
-    private void closeGently() {
+    /** A client which is still writing would lose its answer to a reset: what it writes is read for a while. */
+    static void closeGently(Channel channel) {
         if (channel instanceof DuplexChannel duplex && channel.isActive()) {
             duplex.shutdownOutput();
             channel.eventLoop().schedule((Runnable) channel::close, LINGER_SECONDS, TimeUnit.SECONDS);

@@ -1,112 +1,430 @@
 package dev.tandem.server.http;
 
-import io.netty.buffer.ByteBufUtil;
+import io.netty.buffer.Unpooled;
+import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandlerContext;
-import io.netty.channel.SimpleChannelInboundHandler;
-import io.netty.handler.codec.http.FullHttpRequest;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.ChannelOutboundBuffer;
+import io.netty.handler.codec.http.HttpContent;
+import io.netty.handler.codec.http.HttpObject;
+import io.netty.handler.codec.http.HttpRequest;
+import io.netty.handler.codec.http.HttpServerCodec;
 import io.netty.handler.codec.http.HttpUtil;
+import io.netty.handler.codec.http.HttpVersion;
+import io.netty.handler.codec.http.LastHttpContent;
+import io.netty.handler.codec.http.TooLongHttpHeaderException;
+import io.netty.handler.codec.http.TooLongHttpLineException;
+import io.netty.util.ReferenceCountUtil;
+import io.netty.util.concurrent.Future;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Queue;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
 
 /**
- * One client connection. Requests are served one after another; a few more may wait (pipelining). The connection keeps
- * reading while a request is served, so that the client's leaving is noticed at once.
+ * One client connection. A request is decided on by its head; only then its body is read. Requests are answered one after
+ * another, in the order in which they came; some more may wait (pipelining), and beyond those nothing is read. Otherwise the
+ * connection keeps reading while a request is served, so that the client's leaving is noticed at once.
+ *
+ * <table>
+ * <caption>Time limits, one at a time</caption>
+ * <tr><th>waits for</th><th>limit</th><th>then</th></tr>
+ * <tr><td>the first byte of a request, with none under way</td><td>idleTimeout</td><td>closes</td></tr>
+ * <tr><td>the end of the headers</td><td>headerTimeout</td><td>answers 408 and closes</td></tr>
+ * <tr><td>the end of the body</td><td>bodyTimeout</td><td>answers 408 and closes</td></tr>
+ * <tr><td>the client to read, beside the others</td><td>writeTimeout</td><td>closes</td></tr>
+ * </table>
  *
  * <p>Owned by: its event loop.
  */
-final class HttpConnection extends SimpleChannelInboundHandler<FullHttpRequest> {
+final class HttpConnection extends ChannelInboundHandlerAdapter {
     private static final Logger LOG = System.getLogger(HttpConnection.class.getName());
-    private static final int MOST_PIPELINED = 8;
+    /** No client known to us pipelines; a load generator that does is held back, not refused. */
+    private static final int MAX_PIPELINED = 8;
 
-    private final Router router;
-    private final ErrorBody errors;
-    private final Queue<Exchange> pending = new ArrayDeque<>();
-    private Optional<Exchange> current = Optional.empty();
+    private static final byte[] CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
 
-    HttpConnection(Router router, ErrorBody errors) {
-        this.router = router;
-        this.errors = errors;
+    /** What the connection waits for the client to send. */
+    private enum Awaited {
+        NOTHING,
+        REQUEST,
+        HEADERS,
+        BODY
     }
 
-    @Override
-    protected void channelRead0(ChannelHandlerContext context, FullHttpRequest request) {
-        boolean keepAlive = HttpUtil.isKeepAlive(request);
-        Exchange exchange = exchange(context, request, keepAlive);
-        if (request.decoderResult().isFailure()) {
-            String reason = request.decoderResult().cause().getMessage();
-            new Exchange(context.channel(), "", "", Map.of(), new byte[0], false)
-                    .respond(400, "application/json", errors.of(400, "the HTTP request cannot be read: " + reason));
-        } else if (pending.size() == MOST_PIPELINED) {
-            context.close();
-        } else {
-            pending.add(exchange);
-            serveNext(context);
+    /** A request that is complete, or refused by its head. */
+    private record Pending(Exchange exchange, Router.Decision decision) {}
+
+    /** A request whose body arrives. */
+    private record Arriving(RequestHead head, Router.Decision decision, RequestBody body) {}
+
+    private final HttpLimits limits;
+    private final OriginPolicy origins;
+    private final Router router;
+    private final ErrorBody errors;
+    private final BodyBudget budget;
+    private final Queue<Pending> pending = new ArrayDeque<>();
+    private Optional<Exchange> current = Optional.empty();
+    private Optional<Arriving> arriving = Optional.empty();
+    private boolean discardingBody;
+    private boolean continueDue;
+    private boolean closing;
+    private boolean serving;
+    private Awaited awaited = Awaited.NOTHING;
+    private Optional<Future<?>> readDeadline = Optional.empty();
+    private Optional<Future<?>> writeDeadline = Optional.empty();
+
+    HttpConnection(HttpLimits limits, OriginPolicy origins, Router router, ErrorBody errors, BodyBudget budget) {
+        this.limits = limits;
+        this.origins = origins;
+        this.router = router;
+        this.errors = errors;
+        this.budget = budget;
+    }
+
+    /** Stands before the codec, and says when the first byte of a request arrives. */
+    final class FirstByte extends ChannelInboundHandlerAdapter {
+        @Override
+        public void channelRead(ChannelHandlerContext context, Object bytes) {
+            boolean between = awaited == Awaited.NOTHING && arriving.isEmpty() && !discardingBody && !closing;
+            if (awaited == Awaited.REQUEST || between) {
+                await(context, Awaited.HEADERS);
+            }
+            context.fireChannelRead(bytes);
         }
     }
 
-    private static Exchange exchange(ChannelHandlerContext context, FullHttpRequest request, boolean keepAlive) {
+    @Override
+    public void channelActive(ChannelHandlerContext context) {
+        await(context, Awaited.REQUEST);
+    }
+
+    @Override
+    public void channelRead(ChannelHandlerContext context, Object message) {
+        try {
+            if (closing) {
+                return;
+            }
+            if (message instanceof HttpObject part && part.decoderResult().isFailure()) {
+                refuseMalformed(context, part.decoderResult().cause());
+                return;
+            }
+            if (message instanceof HttpRequest request) {
+                head(context, request);
+            }
+            if (message instanceof HttpContent content && !closing) {
+                content(context, content);
+            }
+        } finally {
+            ReferenceCountUtil.release(message);
+        }
+    }
+
+    private void head(ChannelHandlerContext context, HttpRequest request) {
+        RequestHead head = read(request);
+        long length = HttpUtil.getContentLength(request, 0L);
+        boolean expects = head.has("expect");
+        Router.Decision decision = decide(head, length, expects);
+        if (decision instanceof Router.Decision.Answer) {
+            // a body that is announced and small is read and dropped, so that the connection can be kept
+            boolean keep = head.keepAlive()
+                    && !expects
+                    && !HttpUtil.isTransferEncodingChunked(request)
+                    && length <= limits.maxBodyBytes();
+            discardingBody = true;
+            await(context, Awaited.BODY);
+            add(context, head, new RequestBody(budget), decision, keep);
+        } else {
+            arriving = Optional.of(new Arriving(head, decision, new RequestBody(budget)));
+            continueDue = expects;
+            await(context, Awaited.BODY);
+            sendContinue(context);
+        }
+    }
+
+    private static RequestHead read(HttpRequest request) {
         Map<String, String> headers = new HashMap<>();
         request.headers().forEach(header -> headers.put(header.getKey().toLowerCase(Locale.ROOT), header.getValue()));
         String uri = request.uri();
         int query = uri.indexOf('?');
-        return new Exchange(
-                context.channel(),
+        return new RequestHead(
                 request.method().name(),
                 query < 0 ? uri : uri.substring(0, query),
                 headers,
-                ByteBufUtil.getBytes(request.content()),
-                keepAlive);
+                request.protocolVersion().equals(HttpVersion.HTTP_1_0),
+                HttpUtil.isKeepAlive(request));
+    }
+
+    private Router.Decision decide(RequestHead head, long length, boolean expects) {
+        Optional<String> refusal = origins.refusal(head);
+        if (refusal.isPresent()) {
+            return refuse(403, refusal.get());
+        }
+        Optional<Response> preflight = origins.preflight(head);
+        if (preflight.isPresent()) {
+            return new Router.Decision.Answer(preflight.get());
+        }
+        Router.Decision decision = router.decide(head);
+        if (decision instanceof Router.Decision.Answer) {
+            return decision;
+        }
+        if (expects && !head.header("expect").equalsIgnoreCase("100-continue")) {
+            return refuse(417, "the Expect header is not 100-continue; leave it out");
+        }
+        return length > limits.maxBodyBytes() ? tooLarge() : decision;
+    }
+
+    private Router.Decision refuse(int status, String message) {
+        return new Router.Decision.Answer(Response.json(status, errors.of(status, message)));
+    }
+
+    private Router.Decision tooLarge() {
+        return refuse(
+                413,
+                "the body is larger than the limit of " + limits.maxBodyBytes() + " bytes; shorten it or raise --max-body-size");
+    }
+
+    private void refuseMalformed(ChannelHandlerContext context, Throwable cause) {
+        RequestHead unknown = new RequestHead("", "", Map.of(), false, false);
+        refuseAndClose(context, unknown, switch (cause) {
+            case TooLongHttpLineException line -> refuse(
+                    414, "the request line is longer than the limit of " + limits.maxHeaderBytes() + " bytes");
+            case TooLongHttpHeaderException header -> refuse(
+                    431, "the headers are larger than the limit of " + limits.maxHeaderBytes() + " bytes");
+            default -> refuse(400, "the request is not valid HTTP/1.1");
+        });
+    }
+
+    /** Answers in turn, behind the requests that came before; nothing is read any more. */
+    private void refuseAndClose(ChannelHandlerContext context, RequestHead head, Router.Decision answer) {
+        arriving.ifPresent(request -> request.body().release());
+        arriving = Optional.empty();
+        discardingBody = true;
+        await(context, Awaited.NOTHING);
+        add(context, head, new RequestBody(budget), answer, false);
+    }
+
+    private void content(ChannelHandlerContext context, HttpContent content) {
+        if (arriving.isPresent()) {
+            Arriving request = arriving.get();
+            if ((long) request.body().size() + content.content().readableBytes() > limits.maxBodyBytes()) {
+                refuseAndClose(context, request.head(), tooLarge());
+                return;
+            }
+            if (!request.body().add(content.content())) {
+                refuseAndClose(
+                        context,
+                        request.head(),
+                        new Router.Decision.Answer(new Response(
+                                503,
+                                "application/json",
+                                errors.of(503, "the requests under way have used up the " + budget.limit()
+                                        + " bytes for request bodies; try again later"),
+                                Map.of("Retry-After", "1"))));
+                return;
+            }
+        }
+        if (content instanceof LastHttpContent) {
+            Optional<Arriving> complete = arriving;
+            arriving = Optional.empty();
+            discardingBody = false;
+            continueDue = false;
+            await(context, Awaited.NOTHING);
+            complete.ifPresent(request -> {
+                request.body().complete();
+                add(context, request.head(), request.body(), request.decision(), request.head().keepAlive());
+            });
+            awaitRequestWhereIdle(context);
+        }
+    }
+
+    private void add(
+            ChannelHandlerContext context, RequestHead head, RequestBody body, Router.Decision decision, boolean keepAlive) {
+        Exchange exchange = new Exchange(context.channel(), head, body, keepAlive);
+        if (origins.refusal(head).isEmpty()) {
+            origins.headers(head).forEach(exchange::responseHeader);
+        }
+        pending.add(new Pending(exchange, decision));
+        serveNext(context);
     }
 
     private void serveNext(ChannelHandlerContext context) {
-        if (current.isPresent() || pending.isEmpty()) {
-            return;
+        if (serving) {
+            return; // an answer given on the event loop comes back here through ended()
         }
-        Exchange exchange = pending.remove();
-        current = Optional.of(exchange);
-        Thread.ofVirtual().name("request").start(() -> {
-            try {
-                serve(exchange);
-            } finally {
-                context.executor().execute(() -> {
-                    current = Optional.empty();
-                    serveNext(context);
+        serving = true;
+        while (current.isEmpty() && !pending.isEmpty() && !closing) {
+            Pending next = pending.remove();
+            current = Optional.of(next.exchange());
+            switch (next.decision()) {
+                case Router.Decision.Answer answer -> {
+                    next.exchange().respond(answer.response());
+                    ended(context, next.exchange());
+                }
+                case Router.Decision.OnEventLoop here -> {
+                    serve(next.exchange());
+                    ended(context, next.exchange());
+                }
+                case Router.Decision.OnVirtualThread thread -> Thread.ofVirtual().name("request").start(() -> {
+                    try {
+                        serve(next.exchange());
+                    } finally {
+                        tellEnd(context, next.exchange());
+                    }
                 });
             }
-        });
+        }
+        serving = false;
+        sendContinue(context);
+        boolean reading = pending.size() < MAX_PIPELINED;
+        if (context.channel().config().isAutoRead() != reading) {
+            context.channel().config().setAutoRead(reading);
+        }
+        awaitRequestWhereIdle(context);
     }
 
     private void serve(Exchange exchange) {
         try {
             router.serve(exchange);
+            exchange.fail(errors.of(500, "the server gave no answer")); // does nothing where it has
         } catch (ClientGoneException e) {
-            LOG.log(Level.DEBUG, "{0} {1}: the client has gone", exchange.method(), exchange.path());
+            LOG.log(Level.DEBUG, "{0} {1}: the client has gone", exchange.method(), Printable.of(exchange.path()));
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         } catch (RuntimeException | Error e) {
-            LOG.log(Level.ERROR, exchange.method() + " " + exchange.path() + " failed", e);
-            if (!exchange.isAnswered()) {
-                exchange.respond(500, "application/json", errors.of(500, "the server failed; its log has the reason"));
-            }
+            LOG.log(Level.ERROR, Printable.of(exchange.method() + " " + exchange.path()) + " failed", e);
+            tellFailure(exchange);
         }
+    }
+
+    private void tellFailure(Exchange exchange) {
+        try {
+            exchange.fail(errors.of(500, "the server failed; its log has the reason"));
+        } catch (ClientGoneException e) {
+            LOG.log(Level.DEBUG, "the client has gone before it was told", e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private void tellEnd(ChannelHandlerContext context, Exchange exchange) {
+        try {
+            context.executor().execute(() -> ended(context, exchange));
+        } catch (RejectedExecutionException e) {
+            LOG.log(Level.DEBUG, "the server closed while a request was served", e); // and every connection with it
+        }
+    }
+
+    private void ended(ChannelHandlerContext context, Exchange exchange) {
+        exchange.releaseBody();
+        current = Optional.empty();
+        if (!exchange.keepsAlive()) {
+            closing = true;
+            await(context, Awaited.NOTHING);
+            dropPending();
+        }
+        serveNext(context);
+    }
+
+    /** Asks for the body of the request that arrives once the answers before it are written. */
+    private void sendContinue(ChannelHandlerContext context) {
+        if (continueDue && current.isEmpty() && pending.isEmpty() && !closing) {
+            continueDue = false;
+            // written before the codec, which would take it for the request's answer
+            context.pipeline().context(HttpServerCodec.class).writeAndFlush(Unpooled.wrappedBuffer(CONTINUE));
+        }
+    }
+
+    private void awaitRequestWhereIdle(ChannelHandlerContext context) {
+        if (awaited == Awaited.NOTHING && current.isEmpty() && pending.isEmpty() && !closing && !discardingBody) {
+            await(context, Awaited.REQUEST);
+        }
+    }
+
+    private void await(ChannelHandlerContext context, Awaited next) {
+        awaited = next;
+        readDeadline.ifPresent(deadline -> deadline.cancel(false));
+        readDeadline = switch (next) {
+            case NOTHING -> Optional.empty();
+            case REQUEST -> deadline(context, limits.idleTimeout(), () -> close(context, "no request came"));
+            case HEADERS -> deadline(context, limits.headerTimeout(), () -> tooSlow(context, "headers", limits.headerTimeout()));
+            case BODY -> deadline(context, limits.bodyTimeout(), () -> tooSlow(context, "body", limits.bodyTimeout()));
+        };
+    }
+
+    private static Optional<Future<?>> deadline(ChannelHandlerContext context, Duration limit, Runnable action) {
+        return Optional.of(context.executor().schedule(action, limit.toNanos(), TimeUnit.NANOSECONDS));
+    }
+
+    private void tooSlow(ChannelHandlerContext context, String what, Duration limit) {
+        RequestHead unknown = new RequestHead("", "", Map.of(), false, false);
+        if (discardingBody) {
+            close(context, "a body that nobody needs is too slow");
+        } else {
+            refuseAndClose(
+                    context, unknown, refuse(408, "the " + what + " of the request did not arrive within " + limit.toMillis() + " ms"));
+        }
+    }
+
+    private void close(ChannelHandlerContext context, String reason) {
+        LOG.log(Level.DEBUG, "connection closed: {0}", reason);
+        context.close();
     }
 
     @Override
     public void channelWritabilityChanged(ChannelHandlerContext context) {
         current.ifPresent(Exchange::writabilityChanged);
+        writeDeadline.ifPresent(deadline -> deadline.cancel(false));
+        writeDeadline = Optional.empty();
+        if (!context.channel().isWritable()) {
+            watchWriting(context, unwritten(context.channel()));
+        }
         context.fireChannelWritabilityChanged();
+    }
+
+    /** Closes where the client has read nothing of what is buffered for it in the time allowed. */
+    private void watchWriting(ChannelHandlerContext context, long before) {
+        writeDeadline = deadline(context, limits.writeTimeout(), () -> {
+            long now = unwritten(context.channel());
+            if (now >= before) {
+                close(context, "the client reads nothing");
+            } else {
+                watchWriting(context, now);
+            }
+        });
+    }
+
+    /** Bytes which the socket has not taken yet. */
+    private static long unwritten(Channel channel) {
+        ChannelOutboundBuffer buffer = channel.unsafe().outboundBuffer();
+        return buffer == null ? 0 : buffer.totalPendingWriteBytes() - buffer.currentProgress();
+    }
+
+    private void dropPending() {
+        pending.forEach(request -> request.exchange().releaseBody());
+        pending.clear();
+        arriving.ifPresent(request -> request.body().release());
+        arriving = Optional.empty();
     }
 
     @Override
     public void channelInactive(ChannelHandlerContext context) {
-        pending.clear();
-        current.ifPresent(Exchange::disconnected);
+        closing = true;
+        await(context, Awaited.NOTHING);
+        writeDeadline.ifPresent(deadline -> deadline.cancel(false));
+        dropPending();
+        current.ifPresent(exchange -> {
+            exchange.releaseBody();
+            exchange.disconnected();
+        });
         context.fireChannelInactive();
     }
 

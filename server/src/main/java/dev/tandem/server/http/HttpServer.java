@@ -1,8 +1,11 @@
 package dev.tandem.server.http;
 
 import io.netty.bootstrap.ServerBootstrap;
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
@@ -14,20 +17,24 @@ import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.socket.SocketChannel;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.handler.codec.http.HttpDecoderConfig;
-import io.netty.handler.codec.http.HttpMessage;
-import io.netty.handler.codec.http.HttpObjectAggregator;
 import io.netty.handler.codec.http.HttpServerCodec;
+import io.netty.util.ReferenceCountUtil;
 import io.netty.util.concurrent.GlobalEventExecutor;
 import java.net.InetSocketAddress;
-import java.util.Map;
+import java.nio.charset.StandardCharsets;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** Listens, and closes every connection when it closes. */
 public final class HttpServer implements AutoCloseable {
+    /** Connections beyond the limit which are open for a moment to be told so; further ones are closed without an answer. */
+    private static final int MAX_REFUSALS = 128;
+
     /** A client that does not read makes its handler wait from here on. */
     private static final WriteBufferWaterMark WATER_MARK = new WriteBufferWaterMark(32 << 10, 128 << 10);
 
     private final EventLoopGroup loops = new MultiThreadIoEventLoopGroup(2, NioIoHandler.newFactory());
+    private final AtomicInteger open = new AtomicInteger();
     private final ChannelGroup connections = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
     private final Channel listener;
 
@@ -35,15 +42,17 @@ public final class HttpServer implements AutoCloseable {
      * @param port 0 takes a free one
      * @throws ListenException when it cannot listen there
      */
-    public HttpServer(String host, int port, HttpLimits limits, Router router, ErrorBody errors) {
+    public HttpServer(
+            String host, int port, HttpLimits limits, OriginPolicy origins, Router router, ErrorBody errors) {
         try {
             listener = new ServerBootstrap()
                     .group(loops)
                     .channel(NioServerSocketChannel.class)
                     .option(ChannelOption.SO_BACKLOG, 1024)
                     .childOption(ChannelOption.TCP_NODELAY, true)
+                    .childOption(ChannelOption.SO_KEEPALIVE, true) // a peer that vanished frees what computes for it
                     .childOption(ChannelOption.WRITE_BUFFER_WATER_MARK, WATER_MARK)
-                    .childHandler(new Initializer(limits, router, errors))
+                    .childHandler(new Initializer(limits, origins, router, errors))
                     .bind(host, port)
                     .syncUninterruptibly()
                     .channel();
@@ -55,44 +64,68 @@ public final class HttpServer implements AutoCloseable {
 
     private final class Initializer extends ChannelInitializer<SocketChannel> {
         private final HttpLimits limits;
+        private final OriginPolicy origins;
         private final Router router;
         private final ErrorBody errors;
+        private final BodyBudget budget;
 
-        Initializer(HttpLimits limits, Router router, ErrorBody errors) {
+        Initializer(HttpLimits limits, OriginPolicy origins, Router router, ErrorBody errors) {
             this.limits = limits;
+            this.origins = origins;
             this.router = router;
             this.errors = errors;
+            this.budget = new BodyBudget(limits.maxBufferedBytes());
         }
 
         @Override
         protected void initChannel(SocketChannel channel) {
             connections.add(channel);
-            HttpDecoderConfig decoder = new HttpDecoderConfig()
-                    .setMaxInitialLineLength(limits.maxHeaderBytes())
-                    .setMaxHeaderSize(limits.maxHeaderBytes());
-            channel.pipeline()
-                    .addLast(new HttpServerCodec(decoder))
-                    .addLast(new BodyCollector(limits.maxBodyBytes(), errors))
-                    .addLast(new HttpConnection(router, errors));
+            int number = open.incrementAndGet();
+            channel.closeFuture().addListener(closed -> open.decrementAndGet());
+            if (number > limits.maxConnections() + MAX_REFUSALS) {
+                channel.close();
+            } else if (number > limits.maxConnections()) {
+                channel.pipeline().addLast(new Refusal(errors.of(
+                        503,
+                        limits.maxConnections() + " connections are open, which is the limit; try again later, or raise"
+                                + " --max-connections")));
+            } else {
+                HttpDecoderConfig decoder = new HttpDecoderConfig()
+                        .setMaxInitialLineLength(limits.maxHeaderBytes())
+                        .setMaxHeaderSize(limits.maxHeaderBytes());
+                HttpConnection connection = new HttpConnection(limits, origins, router, errors, budget);
+                channel.pipeline()
+                        .addLast(connection.new FirstByte())
+                        .addLast(new HttpServerCodec(decoder))
+                        .addLast(connection);
+            }
         }
     }
 
-    /** Collects bodies; one that is too large is answered with an error in our own form. */
-    private static final class BodyCollector extends HttpObjectAggregator {
-        private final int limit;
-        private final ErrorBody errors;
+    /** Answers a connection beyond the limit without reading its request. */
+    private static final class Refusal extends ChannelInboundHandlerAdapter {
+        private final byte[] error;
 
-        BodyCollector(int limit, ErrorBody errors) {
-            super(limit);
-            this.limit = limit;
-            this.errors = errors;
+        Refusal(byte[] error) {
+            this.error = error;
         }
 
         @Override
-        protected void handleOversizedMessage(ChannelHandlerContext context, HttpMessage oversized) {
-            String message = "the body is larger than the limit of " + limit + " bytes; shorten it or raise --max-body-size";
-            new Exchange(context.channel(), "", "", Map.of(), new byte[0], false)
-                    .respond(413, "application/json", errors.of(413, message));
+        public void channelActive(ChannelHandlerContext context) {
+            String head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: " + error.length
+                    + "\r\nRetry-After: 1\r\nConnection: close\r\n\r\n";
+            ByteBuf answer = Unpooled.wrappedBuffer(head.getBytes(StandardCharsets.US_ASCII), error);
+            context.writeAndFlush(answer).addListener(written -> Exchange.closeGently(context.channel()));
+        }
+
+        @Override
+        public void channelRead(ChannelHandlerContext context, Object bytes) {
+            ReferenceCountUtil.release(bytes);
+        }
+
+        @Override
+        public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+            context.close();
         }
     }
 

@@ -55,6 +55,7 @@ public final class ServerMetrics implements EngineListener {
     private final Counter hostTokens;
     private final Counter finished;
     private final Counter rejected;
+    private final Counter canaryDropped;
 
     public ServerMetrics(String model) {
         this.model = model;
@@ -80,6 +81,8 @@ public final class ServerMetrics implements EngineListener {
                 .labelNames("model_name", "engine", "finished_reason")
                 .register(registry);
         rejected = counter("vllm:admission_rejections", "Requests refused because the queue was full.");
+        canaryDropped = counter(
+                "tandem:canary_dropped", "Comparisons of --canary-rate that were left out because a few were under way already.");
         for (FinishReason reason : FinishReason.values()) {
             finished.labelValues(model, "0", reason.wire());
         }
@@ -219,6 +222,11 @@ public final class ServerMetrics implements EngineListener {
     @Override
     public void comparedWithGpu(double difference) {
         canary.labelValues(model, "0").observe(difference);
+    }
+
+    @Override
+    public void comparisonDropped() {
+        canaryDropped.labelValues(model, "0").inc();
     }
 
     @Override

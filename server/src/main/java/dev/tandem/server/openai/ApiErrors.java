@@ -22,8 +22,9 @@ public final class ApiErrors {
 
     private static String type(int status) {
         return switch (status) {
-            case 400, 413 -> "BadRequestError";
+            case 400, 408, 413, 414, 415, 417, 431 -> "BadRequestError";
             case 401 -> "AuthenticationError";
+            case 403 -> "PermissionDeniedError";
             case 404 -> "NotFoundError";
             case 405 -> "MethodNotAllowedError";
             case 429 -> "RateLimitError";

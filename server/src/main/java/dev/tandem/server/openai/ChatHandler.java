@@ -5,13 +5,9 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.server.http.Exchange;
-import dev.tandem.text.ChatTemplate;
-import dev.tandem.text.jinja.JinjaException;
-import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
+import dev.tandem.server.http.Printable;
 import java.util.Optional;
+import java.util.OptionalInt;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.node.ObjectNode;
@@ -54,35 +50,66 @@ final class ChatHandler {
         }
     };
 
-    private final ServedModel model;
+    /** A request that the engine can take. */
+    private record Prepared(
+            int[] prompt,
+            int n,
+            SamplingParams sampling,
+            AnswerWriter.Wishes wishes,
+            boolean skipSpecial,
+            int priority,
+            LatencyTargets targets) {}
 
-    ChatHandler(ServedModel model) {
+    private final ServedModel model;
+    private final ChatPrompt prompts;
+    private final TokenizerPool pool;
+
+    ChatHandler(ServedModel model, ChatPrompt prompts, TokenizerPool pool) {
         this.model = model;
+        this.prompts = prompts;
+        this.pool = pool;
     }
 
     void serve(Exchange exchange, String requestId, long created) throws InterruptedException {
-        RequestFields fields = RequestFields.parse(exchange.body());
-        ModelName.check(fields, model);
-        int[] prompt = prompt(model, fields);
-        int n = SamplingFields.choices(fields);
-        SamplingParams sampling = SamplingFields.read(fields, model.defaults(), maxTokens(fields, prompt), logprobs(fields));
-        AnswerWriter.Wishes wishes = StreamFields.read(fields, sampling.logprobs() >= 0);
-        boolean skipSpecial = fields.flag("skip_special_tokens", true);
-        int priority = fields.integer("priority", 0);
-        LatencyTargets targets = SamplingFields.targets(fields);
-        refuseUnsupported(fields);
-        fields.warnAboutUnknown();
+        Prepared request = pool.run(exchange, () -> prepare(exchange));
+        exchange.releaseBody();
         String id = "chatcmpl-" + requestId;
-        try (Generation generation = Generation.start(model.engine(), exchange, n, (index, sink) -> new Request(
-                id + "-" + index, prompt, n == 1 ? sampling : sampling.forChoice(index), priority, targets, model.decoder(skipSpecial), sink))) {
-            new AnswerWriter(id, created, model, SHAPE, wishes, n, prompt.length).write(exchange, generation);
+        try (Generation generation = Generation.start(model.engine(), exchange, request.n(), (index, sink) -> new Request(
+                id + "-" + index,
+                request.prompt(),
+                request.n() == 1 ? request.sampling() : request.sampling().forChoice(index),
+                request.priority(),
+                request.targets(),
+                model.decoder(request.skipSpecial()),
+                sink))) {
+            new AnswerWriter(id, created, model, SHAPE, request.wishes(), request.n(), request.prompt().length)
+                    .write(exchange, generation);
         }
     }
 
-    private int maxTokens(RequestFields fields, int[] prompt) {
-        int rest = Math.max(1, model.engine().config().contextTokens() - prompt.length);
-        int old = fields.integer("max_tokens", rest);
-        return fields.integer("max_completion_tokens", old);
+    private Prepared prepare(Exchange exchange) {
+        RequestFields fields = RequestFields.parse(exchange.body(), ApiFields.Endpoint.CHAT);
+        ModelName.check(fields, model);
+        refuseTools(fields);
+        refuseFormats(fields);
+        int n = SamplingFields.choices(fields);
+        Generation.checkCount(model.engine(), 1, n);
+        int[] prompt = prompts.read(fields);
+        SamplingParams sampling = SamplingFields.read(fields, model.defaults(), maxTokens(fields), logprobs(fields));
+        return new Prepared(
+                prompt,
+                n,
+                sampling,
+                StreamFields.read(fields, sampling.logprobs() >= 0),
+                fields.flag("skip_special_tokens", true),
+                fields.integer("priority", 0),
+                SamplingFields.targets(fields));
+    }
+
+    private static OptionalInt maxTokens(RequestFields fields) {
+        OptionalInt older = fields.integer("max_tokens");
+        OptionalInt newer = fields.integer("max_completion_tokens");
+        return newer.isPresent() ? newer : older;
     }
 
     private static int logprobs(RequestFields fields) {
@@ -94,86 +121,44 @@ final class ChatHandler {
         return wanted ? top : -1;
     }
 
-    private static void refuseUnsupported(RequestFields fields) {
-        fields.ignore("user", "parallel_tool_calls", "tool_choice", "store", "metadata", "service_tier");
-        fields.field("tool_choice").ifPresent(choice -> {
-            if (!choice.isString() || choice.asString().equals("required")) {
-                throw RequestException.bad("tool_choice", "tool_choice is " + choice + "; only \"auto\" and \"none\" are supported");
+    /** Tools may be listed where they must not be called. */
+    private static void refuseTools(RequestFields fields) {
+        Optional<JsonNode> choice = fields.field("tool_choice");
+        String name = choice.map(node -> node.asString("")).orElse("auto");
+        if (choice.isPresent() && choice.get().isObject()) {
+            throw RequestException.bad(
+                    "tool_choice", "a named tool_choice is not supported: tool calls cannot be parsed yet; leave it out");
+        }
+        if (!name.equals("none") && !name.equals("auto")) {
+            throw RequestException.bad(
+                    "tool_choice",
+                    "tool_choice is " + RequestFields.shown(choice.orElseThrow())
+                            + "; tool calls cannot be parsed yet, and only \"none\" and, without tools, \"auto\" are supported");
+        }
+        fields.field("tools").ifPresent(tools -> {
+            if (!tools.isArray()) {
+                throw RequestFields.wrong("tools", tools, "a list of tools");
+            }
+            if (!tools.isEmpty() && !name.equals("none")) {
+                throw RequestException.bad(
+                        "tools",
+                        "tools are not supported: tool calls cannot be parsed yet; leave tools out or set tool_choice to \"none\"");
             }
         });
+    }
+
+    private static void refuseFormats(RequestFields fields) {
         fields.field("response_format").ifPresent(format -> {
-            if (!format.path("type").asString("").equals("text")) {
-                throw RequestException.bad("response_format", "response_format " + format + " is not supported; only text is");
+            String type = format.path("type").asString("");
+            if (!format.isObject()) {
+                throw RequestFields.wrong("response_format", format, "{\"type\": \"text\"}");
+            }
+            if (!type.equals("text") || format.size() != 1) {
+                throw RequestException.bad(
+                        "response_format",
+                        "response_format of type '" + Printable.of(type)
+                                + "' is not supported: output cannot be constrained yet; only {\"type\": \"text\"} is");
             }
         });
-        fields.refuseUnless(
-                "use_beam_search", !fields.flag("use_beam_search", false), "beam search is not supported; leave use_beam_search out");
-    }
-
-    /** The conversation through the model's template, as tokens. */
-    static int[] prompt(ServedModel model, RequestFields fields) {
-        ChatTemplate template = model.template()
-                .orElseThrow(() -> RequestException.bad(
-                        "messages", "the model " + model.name() + " has no chat template; use /v1/completions"));
-        JsonNode messages = fields.field("messages")
-                .orElseThrow(() -> RequestException.bad("messages", "messages is missing; it must be a list of messages"));
-        if (!messages.isArray() || messages.isEmpty()) {
-            throw RequestFields.wrong("messages", messages, "a list of at least one message");
-        }
-        List<Map<String, Object>> conversation = new ArrayList<>();
-        messages.forEach(message -> conversation.add(message(message)));
-        List<Object> tools = new ArrayList<>();
-        boolean useTools = !fields.text("tool_choice").orElse("auto").equals("none");
-        fields.field("tools").filter(node -> useTools).ifPresent(node -> {
-            if (!node.isArray()) {
-                throw RequestFields.wrong("tools", node, "a list of tools");
-            }
-            node.forEach(tool -> tools.add(plain(tool)));
-        });
-        Map<String, Object> extra = new HashMap<>();
-        fields.field("chat_template_kwargs").ifPresent(node -> {
-            if (!node.isObject()) {
-                throw RequestFields.wrong("chat_template_kwargs", node, "an object");
-            }
-            node.propertyStream().forEach(entry -> extra.put(entry.getKey(), plain(entry.getValue())));
-        });
-        boolean addGenerationPrompt = fields.flag("add_generation_prompt", true);
-        try {
-            String text = template.render(conversation, tools, addGenerationPrompt, extra);
-            return model.tokenizer().encode(text, fields.flag("add_special_tokens", false));
-        } catch (JinjaException e) {
-            String kind = e.isRaisedByTemplate() ? "the chat template refused the messages: " : "the chat template failed: ";
-            throw RequestException.bad("messages", kind + e.getMessage());
-        }
-    }
-
-    private static Map<String, Object> message(JsonNode message) {
-        if (!message.isObject() || !message.path("role").isString()) {
-            throw RequestFields.wrong("messages", message, "a list of objects with a role");
-        }
-        Map<String, Object> values = new HashMap<>();
-        message.propertyStream().forEach(entry -> values.put(entry.getKey(), plain(entry.getValue())));
-        JsonNode content = message.path("content");
-        if (content.isArray()) {
-            values.put("content", textOf(content));
-        } else if (!content.isString() && !content.isNull() && !content.isMissingNode()) {
-            throw RequestFields.wrong("messages", content, "a message content that is a string or a list of text parts");
-        }
-        return values;
-    }
-
-    private static String textOf(JsonNode parts) {
-        StringBuilder text = new StringBuilder();
-        for (JsonNode part : parts) {
-            if (!part.path("type").asString("").equals("text") || !part.path("text").isString()) {
-                throw RequestFields.wrong("messages", part, "a text part; images and audio are not supported");
-            }
-            text.append(text.isEmpty() ? "" : "\n").append(part.path("text").asString());
-        }
-        return text.toString();
-    }
-
-    private static Object plain(JsonNode node) {
-        return JSON.convertValue(node, Object.class);
     }
 }

@@ -7,13 +7,14 @@ import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.server.http.Exchange;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
+import java.util.OptionalInt;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ObjectNode;
 
 /** {@code POST /v1/completions}. */
 final class CompletionHandler {
     private static final int DEFAULT_MAX_TOKENS = 16;
-    private static final int MOST_PROMPTS = 1024;
 
     private static final AnswerWriter.Shape SHAPE = new AnswerWriter.Shape() {
         @Override
@@ -45,83 +46,130 @@ final class CompletionHandler {
     /** @param text what {@code echo} gives back */
     private record Prompt(int[] tokens, String text) {}
 
-    private final ServedModel model;
+    /** A request that the engine can take. */
+    private record Prepared(
+            List<Prompt> prompts,
+            int n,
+            boolean echo,
+            SamplingParams sampling,
+            AnswerWriter.Wishes wishes,
+            boolean skipSpecial,
+            int priority,
+            LatencyTargets targets) {}
 
-    CompletionHandler(ServedModel model) {
+    private final ServedModel model;
+    private final PromptReader reader;
+    private final TokenizerPool pool;
+
+    CompletionHandler(ServedModel model, PromptReader reader, TokenizerPool pool) {
         this.model = model;
+        this.reader = reader;
+        this.pool = pool;
     }
 
     void serve(Exchange exchange, String requestId, long created) throws InterruptedException {
-        RequestFields fields = RequestFields.parse(exchange.body());
-        ModelName.check(fields, model);
-        boolean echo = fields.flag("echo", false);
-        List<Prompt> prompts = prompts(fields, echo);
-        int n = SamplingFields.choices(fields);
-        int maxTokens = fields.integer("max_tokens", DEFAULT_MAX_TOKENS);
-        SamplingParams sampling =
-                SamplingFields.read(fields, model.defaults(), maxTokens, fields.integer("logprobs", -1));
-        AnswerWriter.Wishes wishes = StreamFields.read(fields, sampling.logprobs() >= 0);
-        if (echo && wishes.logprobs()) {
-            throw RequestException.bad("echo", "echo together with logprobs is not supported; leave one of them out");
-        }
-        boolean skipSpecial = fields.flag("skip_special_tokens", true);
-        int priority = fields.integer("priority", 0);
-        LatencyTargets targets = SamplingFields.targets(fields);
-        fields.ignore("user", "best_of");
-        fields.refuseUnless("suffix", false, "suffix is not supported; leave it out");
-        fields.refuseUnless(
-                "best_of", fields.integer("best_of", n) == n, "best_of is only supported when it equals n, which is " + n);
-        fields.refuseUnless(
-                "use_beam_search", !fields.flag("use_beam_search", false), "beam search is not supported; leave use_beam_search out");
-        fields.warnAboutUnknown();
+        Prepared request = pool.run(exchange, () -> prepare(exchange));
+        exchange.releaseBody();
         String id = "cmpl-" + requestId;
+        int n = request.n();
+        List<Prompt> prompts = request.prompts();
         int count = prompts.size() * n;
         int promptTokens = prompts.stream().mapToInt(prompt -> prompt.tokens().length).sum();
-        AnswerWriter writer = new AnswerWriter(id, created, model, SHAPE, wishes, count, promptTokens);
-        for (int i = 0; echo && i < count; i++) {
+        AnswerWriter writer = new AnswerWriter(id, created, model, SHAPE, request.wishes(), count, promptTokens);
+        for (int i = 0; request.echo() && i < count; i++) {
             writer.prefix(i, prompts.get(i / n).text());
         }
         try (Generation generation = Generation.start(model.engine(), exchange, count, (index, sink) -> new Request(
                 id + "-" + index,
                 prompts.get(index / n).tokens(),
-                n == 1 ? sampling : sampling.forChoice(index % n),
-                priority,
-                targets,
-                model.decoder(skipSpecial),
+                n == 1 ? request.sampling() : request.sampling().forChoice(index % n),
+                request.priority(),
+                request.targets(),
+                model.decoder(request.skipSpecial()),
                 sink))) {
             writer.write(exchange, generation);
         }
     }
 
-    private List<Prompt> prompts(RequestFields fields, boolean echo) {
+    private Prepared prepare(Exchange exchange) {
+        RequestFields fields = RequestFields.parse(exchange.body(), ApiFields.Endpoint.COMPLETIONS);
+        ModelName.check(fields, model);
+        int n = SamplingFields.choices(fields);
+        int bestOf = fields.integer("best_of", n);
+        if (bestOf != n) {
+            throw RequestException.bad("best_of", "best_of is " + bestOf + "; it is only supported when it equals n, which is " + n);
+        }
+        boolean echo = fields.flag("echo", false);
+        List<Prompt> prompts = prompts(fields, n, echo);
+        SamplingParams sampling =
+                SamplingFields.read(fields, model.defaults(), maxTokens(fields, prompts), logprobs(fields));
+        AnswerWriter.Wishes wishes = StreamFields.read(fields, sampling.logprobs() >= 0);
+        if (echo && wishes.logprobs()) {
+            throw RequestException.bad("echo", "echo together with logprobs is not supported; leave one of them out");
+        }
+        return new Prepared(
+                prompts,
+                n,
+                echo,
+                sampling,
+                wishes,
+                fields.flag("skip_special_tokens", true),
+                fields.integer("priority", 0),
+                SamplingFields.targets(fields));
+    }
+
+    /** Only the client's own number may be too large for the context. */
+    private OptionalInt maxTokens(RequestFields fields, List<Prompt> prompts) {
+        OptionalInt wanted = fields.integer("max_tokens");
+        if (wanted.isPresent()) {
+            return wanted;
+        }
+        int longest = prompts.stream().mapToInt(prompt -> prompt.tokens().length).max().orElseThrow();
+        int rest = model.engine().config().contextTokens() - longest;
+        return OptionalInt.of(Math.clamp(rest, 1, DEFAULT_MAX_TOKENS));
+    }
+
+    private static int logprobs(RequestFields fields) {
+        Optional<JsonNode> wanted = fields.field("logprobs");
+        if (wanted.isEmpty()) {
+            return -1;
+        }
+        int alternatives = RequestFields.whole("logprobs", wanted.get());
+        if (alternatives < 0 || alternatives > SamplingParams.MAX_LOGPROBS) {
+            throw RequestException.bad(
+                    "logprobs", "logprobs is " + alternatives + "; it must lie in [0, " + SamplingParams.MAX_LOGPROBS + "]");
+        }
+        return alternatives;
+    }
+
+    private List<Prompt> prompts(RequestFields fields, int n, boolean echo) {
         JsonNode node = fields.field("prompt")
                 .orElseThrow(() -> RequestException.bad(
                         "prompt", "prompt is missing; it must be a string, a list of strings, token ids, or lists of token ids"));
         boolean addSpecial = fields.flag("add_special_tokens", true);
+        boolean one = node.isString() || node.isArray() && !node.isEmpty() && node.get(0).isIntegralNumber();
+        if (!one && (!node.isArray() || node.isEmpty())) {
+            throw RequestFields.wrong("prompt", node, "a string, a list of strings, token ids, or lists of token ids");
+        }
+        Generation.checkCount(model.engine(), one ? 1 : node.size(), n);
         List<Prompt> prompts = new ArrayList<>();
-        if (node.isString()) {
-            prompts.add(fromText(node.asString(), addSpecial));
-        } else if (node.isArray() && !node.isEmpty() && node.get(0).isIntegralNumber()) {
-            prompts.add(fromTokens(node, echo));
-        } else if (node.isArray() && !node.isEmpty() && node.size() <= MOST_PROMPTS) {
-            for (JsonNode item : node) {
-                prompts.add(item.isArray() ? fromTokens(item, echo) : fromText(RequestFields.string("prompt", item), addSpecial));
-            }
+        if (one) {
+            prompts.add(prompt(node, addSpecial, echo));
         } else {
-            throw RequestFields.wrong(
-                    "prompt", node, "a string, a list of at most " + MOST_PROMPTS + " strings, token ids, or lists of token ids");
+            node.forEach(item -> prompts.add(prompt(item, addSpecial, echo)));
         }
         return prompts;
     }
 
-    private Prompt fromText(String text, boolean addSpecial) {
-        return new Prompt(model.tokenizer().encode(text, addSpecial), text);
-    }
-
-    private Prompt fromTokens(JsonNode list, boolean echo) {
-        int[] tokens = new int[list.size()];
+    private Prompt prompt(JsonNode node, boolean addSpecial, boolean echo) {
+        if (!node.isArray()) {
+            String text = RequestFields.string("prompt", node);
+            return new Prompt(reader.encode("prompt", text, addSpecial), text);
+        }
+        reader.checkTokens("prompt", node.size());
+        int[] tokens = new int[node.size()];
         for (int i = 0; i < tokens.length; i++) {
-            tokens[i] = RequestFields.whole("prompt", list.get(i));
+            tokens[i] = RequestFields.whole("prompt", node.get(i));
         }
         return new Prompt(tokens, echo ? model.tokenizer().decode(tokens, false) : "");
     }

@@ -2,6 +2,7 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.TokenSink;
 import dev.tandem.server.http.Exchange;
@@ -35,6 +36,18 @@ final class Generation implements AutoCloseable {
 
     interface RequestMaker {
         Request make(int index, TokenSink sink);
+    }
+
+    /** Refuses what the queue could not take even when it is empty: to try again later would never help. */
+    static void checkCount(Engine engine, int prompts, int n) {
+        long requests = (long) prompts * n;
+        int capacity = engine.config().maxQueuedRequests();
+        if (requests > capacity) {
+            throw RequestException.bad(
+                    n > 1 ? "n" : "prompt",
+                    prompts + " prompts with n = " + n + " are " + requests + " requests, and the queue holds " + capacity
+                            + "; send fewer, or raise --max-queued-requests");
+        }
     }
 
     /** Submits {@code count} requests, all or none. */

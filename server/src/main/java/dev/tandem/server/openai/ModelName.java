@@ -1,6 +1,7 @@
 package dev.tandem.server.openai;
 
 import dev.tandem.engine.request.RequestException;
+import dev.tandem.server.http.Printable;
 
 /** The {@code model} field. */
 final class ModelName {
@@ -12,7 +13,7 @@ final class ModelName {
             if (!name.equals(model.name())) {
                 throw RequestException.of(
                         RequestException.Category.NOT_FOUND,
-                        "the model '" + name + "' is not served here; '" + model.name() + "' is");
+                        "the model '" + Printable.of(name) + "' is not served here; '" + model.name() + "' is");
             }
         });
     }

@@ -4,6 +4,9 @@ import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.server.http.Exchange;
+import dev.tandem.server.http.Printable;
+import dev.tandem.server.http.RequestHead;
+import dev.tandem.server.http.Response;
 import dev.tandem.server.http.Router;
 import dev.tandem.server.metrics.ServerMetrics;
 import java.nio.charset.StandardCharsets;
@@ -27,7 +30,35 @@ public final class OpenAiApi implements Router {
         void serve(Exchange exchange) throws InterruptedException;
     }
 
-    private record Route(String method, Handler handler) {}
+    /**
+     * @param open whether it is served without a key, as monitoring expects
+     * @param quick whether the event loop serves it: probes are answered while everything else is busy
+     */
+    private record Route(String method, boolean open, boolean quick, Handler handler) {
+        static Route post(Handler handler) {
+            return new Route("POST", false, false, handler);
+        }
+
+        static Route get(Handler handler) {
+            return new Route("GET", false, false, handler);
+        }
+
+        Route withoutKey() {
+            return new Route(method, true, quick, handler);
+        }
+
+        Route onEventLoop() {
+            return new Route(method, open, true, handler);
+        }
+
+        boolean takes(String wanted) {
+            return wanted.equals(method) || wanted.equals("HEAD") && method.equals("GET");
+        }
+
+        String methods() {
+            return method.equals("GET") ? "GET, HEAD, OPTIONS" : method + ", OPTIONS";
+        }
+    }
 
     private final ServedModel model;
     private final ServerMetrics metrics;
@@ -36,9 +67,10 @@ public final class OpenAiApi implements Router {
     private final InstantSource time;
     private final Map<String, Route> routes;
 
-    /** @param apiKey asked of every request but those to /health, when present */
+    /** @param apiKey asked of every request but those to /health and /metrics, when present */
     public OpenAiApi(
             ServedModel model,
+            TokenizerPool pool,
             DecisionLog decisions,
             ServerMetrics metrics,
             Optional<String> apiKey,
@@ -49,21 +81,24 @@ public final class OpenAiApi implements Router {
         this.apiKey = apiKey;
         this.version = version;
         this.time = time;
-        ChatHandler chat = new ChatHandler(model);
-        CompletionHandler completion = new CompletionHandler(model);
-        TokenizeHandler tokenize = new TokenizeHandler(model);
+        PromptReader reader =
+                new PromptReader(model.tokenizer(), model.engine().config().contextTokens());
+        ChatPrompt chatPrompt = new ChatPrompt(model, reader);
+        ChatHandler chat = new ChatHandler(model, chatPrompt, pool);
+        CompletionHandler completion = new CompletionHandler(model, reader, pool);
+        TokenizeHandler tokenize = new TokenizeHandler(model, chatPrompt, reader, pool);
         DebugHandler debug = new DebugHandler(decisions);
         long started = time.instant().getEpochSecond();
         this.routes = Map.of(
-                "/v1/chat/completions", new Route("POST", e -> chat.serve(e, requestId(e), now())),
-                "/v1/completions", new Route("POST", e -> completion.serve(e, requestId(e), now())),
-                "/v1/models", new Route("GET", e -> models(e, started)),
-                "/tokenize", new Route("POST", tokenize::tokenize),
-                "/detokenize", new Route("POST", tokenize::detokenize),
-                "/health", new Route("GET", this::health),
-                "/debug/steps", new Route("GET", debug::steps),
-                "/version", new Route("GET", e -> answer(e, JSON.createObjectNode().put("version", version))),
-                "/metrics", new Route("GET", e -> e.respond(200, "text/plain; version=0.0.4; charset=utf-8", metrics.scrape())));
+                "/v1/chat/completions", Route.post(e -> chat.serve(e, requestId(e), now())),
+                "/v1/completions", Route.post(e -> completion.serve(e, requestId(e), now())),
+                "/v1/models", Route.get(e -> models(e, started)).onEventLoop(),
+                "/tokenize", Route.post(tokenize::tokenize),
+                "/detokenize", Route.post(tokenize::detokenize),
+                "/health", Route.get(this::health).withoutKey().onEventLoop(),
+                "/debug/steps", Route.get(debug::steps),
+                "/version", Route.get(e -> answer(e, JSON.createObjectNode().put("version", version))).onEventLoop(),
+                "/metrics", Route.get(this::metrics).withoutKey().onEventLoop());
     }
 
     private long now() {
@@ -80,9 +115,52 @@ public final class OpenAiApi implements Router {
     }
 
     @Override
+    public Decision decide(RequestHead head) {
+        Route route = routes.get(head.path());
+        if ((route == null || !route.open()) && !authorised(head) && !head.method().equals("OPTIONS")) {
+            return refusal(
+                    401,
+                    "the API key is missing or wrong; send it as 'Authorization: Bearer KEY'",
+                    Map.of("WWW-Authenticate", "Bearer"));
+        }
+        if (route == null) {
+            return refusal(
+                    404,
+                    "there is no " + Printable.of(head.path()) + " here; there are "
+                            + String.join(", ", routes.keySet().stream().sorted().toList()),
+                    Map.of());
+        }
+        Map<String, String> allow = Map.of("Allow", route.methods());
+        if (head.method().equals("OPTIONS")) {
+            return new Decision.Answer(Response.empty(204, allow));
+        }
+        if (!route.takes(head.method())) {
+            return refusal(
+                    405, head.path() + " takes " + route.methods() + ", not " + Printable.of(head.method()), allow);
+        }
+        if (route.method().equals("POST") && !isJson(head.header("content-type"))) {
+            return refusal(
+                    415,
+                    "the Content-Type is '" + Printable.of(head.header("content-type")) + "'; it must be application/json",
+                    Map.of());
+        }
+        return route.quick() ? new Decision.OnEventLoop() : new Decision.OnVirtualThread();
+    }
+
+    /** A web page may send other types to any server without asking; a request without a type is one of those. */
+    private static boolean isJson(String contentType) {
+        String type = contentType.split(";", 2)[0].strip().toLowerCase(Locale.ROOT);
+        return type.equals("application/json") || type.startsWith("application/") && type.endsWith("+json");
+    }
+
+    private static Decision refusal(int status, String message, Map<String, String> headers) {
+        return new Decision.Answer(new Response(status, "application/json", ApiErrors.body(status, message), headers));
+    }
+
+    @Override
     public void serve(Exchange exchange) throws InterruptedException {
         try {
-            dispatch(exchange);
+            routes.get(exchange.path()).handler().serve(exchange);
         } catch (RequestException e) {
             int status = ApiErrors.status(e.category());
             if (e.category() == RequestException.Category.OVERLOADED) {
@@ -94,29 +172,11 @@ public final class OpenAiApi implements Router {
         }
     }
 
-    private void dispatch(Exchange exchange) throws InterruptedException {
-        if (!exchange.path().equals("/health") && !authorised(exchange)) {
-            exchange.responseHeader("WWW-Authenticate", "Bearer");
-            refuse(exchange, 401, "the API key is missing or wrong; send it as 'Authorization: Bearer KEY'");
-            return;
-        }
-        Route route = routes.get(exchange.path());
-        if (route == null) {
-            refuse(exchange, 404, "there is no " + exchange.path() + " here; there are "
-                    + String.join(", ", routes.keySet().stream().sorted().toList()));
-        } else if (!route.method().equals(exchange.method())) {
-            exchange.responseHeader("Allow", route.method());
-            refuse(exchange, 405, exchange.path() + " takes " + route.method() + ", not " + exchange.method());
-        } else {
-            route.handler().serve(exchange);
-        }
-    }
-
-    private boolean authorised(Exchange exchange) {
+    private boolean authorised(RequestHead head) {
         if (apiKey.isEmpty()) {
             return true;
         }
-        String header = exchange.header("authorization");
+        String header = head.header("authorization");
         String given = header.toLowerCase(Locale.ROOT).startsWith("bearer ") ? header.substring(7).strip() : "";
         return MessageDigest.isEqual(
                 given.getBytes(StandardCharsets.UTF_8), apiKey.get().getBytes(StandardCharsets.UTF_8));
@@ -139,6 +199,10 @@ public final class OpenAiApi implements Router {
             case Engine.Health.Draining draining -> refuse(exchange, 503, "the server is shutting down");
             case Engine.Health.Dead dead -> refuse(exchange, 503, "the engine has stopped: " + dead.reason());
         }
+    }
+
+    private void metrics(Exchange exchange) {
+        exchange.respond(200, "text/plain; version=0.0.4; charset=utf-8", metrics.scrape());
     }
 
     private void models(Exchange exchange, long started) {

@@ -3,26 +3,29 @@ package dev.tandem.server.openai;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.server.http.Printable;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalInt;
 import java.util.Set;
 import tools.jackson.databind.JsonNode;
 
 /** The sampling parameters that chat and completions share. */
 final class SamplingFields {
-    private static final int MOST_CHOICES = 128;
+    private static final int MAX_CHOICES = 128;
 
     private SamplingFields() {}
 
-    /** @param maxTokens already decided: the two endpoints name and default it differently */
-    static SamplingParams read(RequestFields fields, ServedModel.SamplingDefaults defaults, int maxTokens, int logprobs) {
+    /** @param maxTokens already decided, like logprobs: the two endpoints name and default them differently */
+    static SamplingParams read(
+            RequestFields fields, ServedModel.SamplingDefaults defaults, OptionalInt maxTokens, int logprobs) {
         SamplingParams.Builder sampling = SamplingParams.builder()
                 .temperature(fields.number("temperature", defaults.temperature()))
                 .topP(fields.number("top_p", defaults.topP()))
-                .topK(topK(fields.integer("top_k", defaults.topK())))
+                .topK(fields.integer("top_k", defaults.topK()))
                 .minP(fields.number("min_p", 0))
                 .repetitionPenalty(fields.number("repetition_penalty", defaults.repetitionPenalty()))
                 .presencePenalty(fields.number("presence_penalty", 0))
@@ -37,11 +40,6 @@ final class SamplingFields {
                 .logprobs(logprobs);
         fields.wholeLong("seed").ifPresent(sampling::seed);
         return sampling.build();
-    }
-
-    /** vLLM's clients send -1 for "all". */
-    private static int topK(int value) {
-        return value == -1 ? 0 : value;
     }
 
     /** {@code ttft_target} and {@code tpot_target}, milliseconds: Tandem's own fields, which steer placement. */
@@ -59,8 +57,8 @@ final class SamplingFields {
 
     static int choices(RequestFields fields) {
         int n = fields.integer("n", 1);
-        if (n < 1 || n > MOST_CHOICES) {
-            throw RequestException.bad("n", "n is " + n + "; it must lie in [1, " + MOST_CHOICES + "]");
+        if (n < 1 || n > MAX_CHOICES) {
+            throw RequestException.bad("n", "n is " + n + "; it must lie in [1, " + MAX_CHOICES + "]");
         }
         return n;
     }
@@ -94,16 +92,17 @@ final class SamplingFields {
             if (!node.isObject()) {
                 throw RequestFields.wrong("logit_bias", node, "an object from token id to number");
             }
-            node.propertyStream().forEach(entry -> bias.put(tokenId(entry.getKey(), node), bias(entry.getValue())));
+            node.propertyStream().forEach(entry -> bias.put(tokenId(entry.getKey()), bias(entry.getValue())));
         });
         return bias;
     }
 
-    private static int tokenId(String key, JsonNode all) {
+    private static int tokenId(String key) {
         try {
             return Integer.parseInt(key);
         } catch (NumberFormatException e) {
-            throw RequestFields.wrong("logit_bias", all, "an object whose names are token ids");
+            throw RequestException.bad(
+                    "logit_bias", "logit_bias has the name '" + Printable.of(key) + "'; its names must be token ids");
         }
     }
 

@@ -3,6 +3,9 @@ package dev.tandem.server.openai;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.server.http.Exchange;
 import dev.tandem.text.Vocabulary;
+import java.util.List;
+import java.util.Optional;
+import java.util.function.Supplier;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.node.ArrayNode;
@@ -12,22 +15,38 @@ import tools.jackson.databind.node.ObjectNode;
 final class TokenizeHandler {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    private final ServedModel model;
+    /** Without messages these would do nothing. */
+    private static final List<String> CHAT_FIELDS =
+            List.of("add_generation_prompt", "chat_template_kwargs", "tools", "tool_choice");
 
-    TokenizeHandler(ServedModel model) {
+    private final ServedModel model;
+    private final ChatPrompt chat;
+    private final PromptReader reader;
+    private final TokenizerPool pool;
+
+    TokenizeHandler(ServedModel model, ChatPrompt chat, PromptReader reader, TokenizerPool pool) {
         this.model = model;
+        this.chat = chat;
+        this.reader = reader;
+        this.pool = pool;
     }
 
-    void tokenize(Exchange exchange) {
-        RequestFields fields = RequestFields.parse(exchange.body());
+    void tokenize(Exchange exchange) throws InterruptedException {
+        answer(exchange, () -> tokens(RequestFields.parse(exchange.body(), ApiFields.Endpoint.TOKENIZE)));
+    }
+
+    void detokenize(Exchange exchange) throws InterruptedException {
+        answer(exchange, () -> text(RequestFields.parse(exchange.body(), ApiFields.Endpoint.DETOKENIZE)));
+    }
+
+    private void answer(Exchange exchange, Supplier<ObjectNode> work) throws InterruptedException {
+        exchange.respond(200, "application/json", pool.run(exchange, () -> JSON.writeValueAsBytes(work.get())));
+    }
+
+    private ObjectNode tokens(RequestFields fields) {
         ModelName.check(fields, model);
-        int[] tokens = fields.field("messages").isPresent()
-                ? ChatHandler.prompt(model, fields)
-                : model.tokenizer()
-                        .encode(
-                                fields.text("prompt")
-                                        .orElseThrow(() -> RequestException.bad("prompt", "prompt or messages is missing")),
-                                fields.flag("add_special_tokens", true));
+        boolean spellings = fields.flag("return_token_strs", false);
+        int[] tokens = encode(fields);
         ObjectNode answer = JSON.createObjectNode();
         answer.put("count", tokens.length);
         answer.put("max_model_len", model.engine().config().contextTokens());
@@ -35,7 +54,7 @@ final class TokenizeHandler {
         for (int token : tokens) {
             ids.add(token);
         }
-        if (fields.flag("return_token_strs", false)) {
+        if (spellings) {
             ArrayNode strings = answer.putArray("token_strs");
             for (int token : tokens) {
                 strings.add(model.tokenizer().vocabulary().token(token));
@@ -43,16 +62,31 @@ final class TokenizeHandler {
         } else {
             answer.putNull("token_strs");
         }
-        fields.warnAboutUnknown();
-        exchange.respond(200, "application/json", JSON.writeValueAsBytes(answer));
+        return answer;
     }
 
-    void detokenize(Exchange exchange) {
-        RequestFields fields = RequestFields.parse(exchange.body());
+    private int[] encode(RequestFields fields) {
+        Optional<String> prompt = fields.text("prompt");
+        boolean messages = fields.field("messages").isPresent();
+        if (prompt.isPresent() == messages) {
+            throw RequestException.bad("prompt", "send either prompt or messages");
+        }
+        if (messages) {
+            return chat.read(fields);
+        }
+        CHAT_FIELDS.stream().filter(name -> fields.field(name).isPresent()).findFirst().ifPresent(name -> {
+            throw RequestException.bad(name, name + " needs messages; leave it out with a prompt");
+        });
+        return reader.encode("prompt", prompt.orElseThrow(), fields.flag("add_special_tokens", true));
+    }
+
+    private ObjectNode text(RequestFields fields) {
         ModelName.check(fields, model);
         JsonNode list = fields.field("tokens")
-                .filter(JsonNode::isArray)
                 .orElseThrow(() -> RequestException.bad("tokens", "tokens is missing; it must be a list of token ids"));
+        if (!list.isArray()) {
+            throw RequestFields.wrong("tokens", list, "a list of token ids");
+        }
         Vocabulary vocabulary = model.tokenizer().vocabulary();
         int[] tokens = new int[list.size()];
         for (int i = 0; i < tokens.length; i++) {
@@ -62,8 +96,6 @@ final class TokenizeHandler {
                         "tokens", "token id " + tokens[i] + " is not in the vocabulary of " + vocabulary.size());
             }
         }
-        fields.warnAboutUnknown();
-        ObjectNode answer = JSON.createObjectNode().put("prompt", model.tokenizer().decode(tokens, false));
-        exchange.respond(200, "application/json", JSON.writeValueAsBytes(answer));
+        return JSON.createObjectNode().put("prompt", model.tokenizer().decode(tokens, false));
     }
 }

@@ -35,5 +35,10 @@ sealed interface Expression {
 
     record Binary(String operator, Expression left, Expression right) implements Expression {}
 
+    /** One comparison, or several in a chain. */
+    record Comparison(Expression first, List<Part> parts) implements Expression {
+        record Part(String operator, Expression operand) {}
+    }
+
     record Conditional(Expression condition, Expression then, Optional<Expression> otherwise) implements Expression {}
 }

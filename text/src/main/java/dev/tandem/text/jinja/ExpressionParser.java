@@ -4,6 +4,7 @@ import dev.tandem.text.jinja.Token.Kind;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
@@ -32,6 +33,7 @@ final class ExpressionParser {
     }
 
     Expression expression() {
+        cursor.enter();
         Expression then = or();
         while (cursor.take(Kind.NAME, "if")) {
             Expression condition = or();
@@ -39,6 +41,7 @@ final class ExpressionParser {
                     cursor.take(Kind.NAME, "else") ? Optional.of(expression()) : Optional.empty();
             then = new Expression.Conditional(condition, then, otherwise);
         }
+        cursor.leave();
         return then;
     }
 
@@ -64,25 +67,33 @@ final class ExpressionParser {
     }
 
     private Expression not() {
-        return cursor.take(Kind.NAME, "not") ? new Expression.Unary("not", not()) : comparison();
+        if (!cursor.take(Kind.NAME, "not")) {
+            return comparison();
+        }
+        cursor.enter();
+        Expression operand = not();
+        cursor.leave();
+        return new Expression.Unary("not", operand);
     }
 
     private Expression comparison() {
-        Expression left = sum();
+        Expression first = sum();
+        List<Expression.Comparison.Part> parts = new ArrayList<>();
         while (true) {
             Token token = cursor.peek();
+            String operator;
             if (token.kind() == Kind.SYMBOL && COMPARISONS.contains(token.text())) {
-                cursor.next();
-                left = new Expression.Binary(token.text(), left, sum());
+                operator = cursor.next().text();
             } else if (cursor.take(Kind.NAME, "in")) {
-                left = new Expression.Binary("in", left, sum());
+                operator = "in";
             } else if (token.is(Kind.NAME, "not") && cursor.peekAt(1).is(Kind.NAME, "in")) {
                 cursor.next();
                 cursor.next();
-                left = new Expression.Unary("not", new Expression.Binary("in", left, sum()));
+                operator = "not in";
             } else {
-                return left;
+                return parts.isEmpty() ? first : new Expression.Comparison(first, parts);
             }
+            parts.add(new Expression.Comparison.Part(operator, sum()));
         }
     }
 
@@ -120,6 +131,7 @@ final class ExpressionParser {
 
     /** A sign binds tighter than a filter: {@code -3 | abs} is 3. */
     private Expression unary(boolean withFilters) {
+        cursor.enter();
         Expression value;
         if (cursor.take(Kind.SYMBOL, "-")) {
             value = new Expression.Unary("-", unary(false));
@@ -128,6 +140,7 @@ final class ExpressionParser {
         } else {
             value = postfix(primary());
         }
+        cursor.leave();
         return withFilters ? filtered(value) : value;
     }
 
@@ -143,6 +156,20 @@ final class ExpressionParser {
             } else {
                 return target;
             }
+        }
+    }
+
+    private Object integer(Token token) {
+        try {
+            String digits = token.text().replace("_", "").toLowerCase(Locale.ROOT);
+            return switch (digits.length() > 1 ? digits.substring(0, 2) : "") {
+                case "0x" -> Numbers.parse(digits.substring(2), 16);
+                case "0o" -> Numbers.parse(digits.substring(2), 8);
+                case "0b" -> Numbers.parse(digits.substring(2), 2);
+                default -> Numbers.parse(digits, 10);
+            };
+        } catch (NumberFormatException e) {
+            throw cursor.error("'" + token.text() + "' is not an integer");
         }
     }
 
@@ -187,8 +214,12 @@ final class ExpressionParser {
         while (true) {
             if (cursor.take(Kind.SYMBOL, ".")) {
                 Token token = cursor.next();
+                if (token.kind() != Kind.INTEGER && token.kind() != Kind.NAME) {
+                    cursor.back();
+                    throw cursor.error("expected a name after '.', found '" + token.text() + "'");
+                }
                 target = token.kind() == Kind.INTEGER
-                        ? new Expression.Item(target, new Expression.Literal(Long.valueOf(token.text())))
+                        ? new Expression.Item(target, new Expression.Literal(integer(token)))
                         : new Expression.Attribute(target, token.text());
             } else if (cursor.take(Kind.SYMBOL, "[")) {
                 target = subscript(target);
@@ -224,8 +255,8 @@ final class ExpressionParser {
         Token token = cursor.next();
         return switch (token.kind()) {
             case STRING -> new Expression.Literal(strings(token.text()));
-            case INTEGER -> new Expression.Literal(Long.valueOf(token.text()));
-            case REAL -> new Expression.Literal(Double.valueOf(token.text()));
+            case INTEGER -> new Expression.Literal(integer(token));
+            case REAL -> new Expression.Literal(Double.valueOf(token.text().replace("_", "")));
             case NAME -> name(token.text());
             case SYMBOL -> symbol(token);
             case TEXT, OUTPUT_START, OUTPUT_END, BLOCK_START, BLOCK_END, END -> {

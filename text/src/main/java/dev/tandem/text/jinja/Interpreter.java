@@ -14,24 +14,20 @@ import java.util.Optional;
 import java.util.function.Supplier;
 
 /**
- * Renders one template once. A runaway template is stopped by the size of its output and the depth of its macros.
+ * Renders one template once. A template that does not end, or would fill the memory, is stopped by the {@link RenderBudget}.
  *
  * <p>Owned by: the thread that renders.
  */
 final class Interpreter {
-    private static final int MOST_CHARACTERS = 64 << 20;
-    private static final int MOST_DEPTH = 200;
-    private static final long MOST_RANGE = 1_000_000;
-
     private enum Flow {
         NEXT,
         BREAK,
         CONTINUE
     }
 
-    private StringBuilder out = new StringBuilder();
+    private final RenderBudget budget;
+    private TextBuilder out;
     private Scope scope;
-    private int depth;
 
     private static final class Scope {
         final Optional<Scope> outer;
@@ -47,9 +43,11 @@ final class Interpreter {
         }
     }
 
-    Interpreter(Map<String, ?> variables, Supplier<ZonedDateTime> now) {
+    Interpreter(RenderBudget budget, Map<String, ?> variables, Supplier<ZonedDateTime> now) {
+        this.budget = budget;
+        this.out = new TextBuilder(budget);
         Scope globals = new Scope(Optional.empty());
-        globals.names.put("range", (Callable) (args, named) -> range(args));
+        globals.names.put("range", (Callable) (args, named) -> range(budget, args));
         globals.names.put("namespace", (Callable) (args, named) -> {
             Values.Namespace namespace = new Values.Namespace();
             namespace.putAll(named);
@@ -57,10 +55,10 @@ final class Interpreter {
         });
         globals.names.put("dict", (Callable) (args, named) -> new LinkedHashMap<>(named));
         globals.names.put("raise_exception", (Callable) (args, named) -> {
-            throw new JinjaException(args.isEmpty() ? "" : Values.text(args.getFirst()), true);
+            throw new JinjaException(args.isEmpty() ? "" : Values.text(budget, args.getFirst()), true);
         });
-        globals.names.put("strftime_now", (Callable) (args, named) -> time(now.get(), Values.text(args.getFirst())));
-        variables.forEach((name, value) -> globals.names.put(name, Values.of(value)));
+        globals.names.put("strftime_now", (Callable) (args, named) -> time(budget, now.get(), Values.string(args.getFirst())));
+        variables.forEach((name, value) -> globals.names.put(name, Values.of(budget, value)));
         scope = new Scope(Optional.of(globals));
     }
 
@@ -80,9 +78,18 @@ final class Interpreter {
     }
 
     private Flow run(Node node) {
+        budget.enter();
+        try {
+            return runEntered(node);
+        } finally {
+            budget.leave();
+        }
+    }
+
+    private Flow runEntered(Node node) {
         switch (node) {
-            case Node.Text text -> write(text.text());
-            case Node.Output output -> write(Values.text(evaluate(output.expression())));
+            case Node.Text text -> out.append(text.text());
+            case Node.Output output -> out.append(Values.text(budget, evaluate(output.expression())));
             case Node.If branches -> {
                 for (Node.If.Branch branch : branches.branches()) {
                     if (Values.truthy(evaluate(branch.condition()))) {
@@ -101,8 +108,8 @@ final class Interpreter {
             }
             case Node.SetBlock set -> scope.names.put(set.target(), capture(set.body()));
             case Node.Macro macro -> scope.names.put(macro.name(), macro(macro, scope));
-            case Node.FilterBlock filter -> write(Values.text(Filters.apply(
-                    filter.name(), capture(filter.body()), positional(filter.arguments()), named(filter.arguments()))));
+            case Node.FilterBlock filter -> out.append(Values.text(budget, Filters.apply(
+                    budget, filter.name(), capture(filter.body()), positional(filter.arguments()), named(filter.arguments()))));
             case Node.Break b -> {
                 return Flow.BREAK;
             }
@@ -113,16 +120,9 @@ final class Interpreter {
         return Flow.NEXT;
     }
 
-    private void write(String text) {
-        if (out.length() + text.length() > MOST_CHARACTERS) {
-            throw new JinjaException("the template produces more than " + MOST_CHARACTERS + " characters");
-        }
-        out.append(text);
-    }
-
     private String capture(List<Node> body) {
-        StringBuilder outer = out;
-        out = new StringBuilder();
+        TextBuilder outer = out;
+        out = new TextBuilder(budget);
         try {
             run(body);
             return out.toString();
@@ -136,7 +136,7 @@ final class Interpreter {
             scope.names.put(targets.getFirst(), value);
             return;
         }
-        List<Object> parts = Values.iterate(value);
+        List<Object> parts = Values.iterate(budget, value);
         if (parts.size() != targets.size()) {
             throw new JinjaException(parts.size() + " values cannot be unpacked into " + targets.size() + " names");
         }
@@ -146,16 +146,13 @@ final class Interpreter {
     }
 
     private void runLoop(Node.For loop) {
-        List<Object> items = Values.iterate(evaluate(loop.items()));
+        Object value = evaluate(loop.items());
         Scope outer = scope;
         scope = new Scope(Optional.of(outer));
+        List<Object> items;
         try {
-            if (loop.condition().isPresent()) {
-                items.removeIf(item -> {
-                    assign(loop.targets(), item);
-                    return !Values.truthy(evaluate(loop.condition().get()));
-                });
-            }
+            // the body may change a list that it goes over
+            items = loop.condition().isPresent() ? filtered(loop, value) : Values.copy(budget, value);
             for (int i = 0; i < items.size(); i++) {
                 scope = new Scope(Optional.of(outer));
                 scope.names.put("loop", loopVariables(items, i));
@@ -172,6 +169,17 @@ final class Interpreter {
         }
     }
 
+    private List<Object> filtered(Node.For loop, Object value) {
+        List<Object> kept = new ArrayList<>();
+        for (Object item : Values.copy(budget, value)) {
+            assign(loop.targets(), item);
+            if (Values.truthy(evaluate(loop.condition().get()))) {
+                kept.add(item);
+            }
+        }
+        return kept;
+    }
+
     private static Map<String, Object> loopVariables(List<Object> items, int i) {
         Map<String, Object> loop = new HashMap<>();
         loop.put("index", i + 1L);
@@ -183,15 +191,17 @@ final class Interpreter {
         loop.put("length", (long) items.size());
         loop.put("previtem", i > 0 ? items.get(i - 1) : new Undefined("previtem"));
         loop.put("nextitem", i + 1 < items.size() ? items.get(i + 1) : new Undefined("nextitem"));
-        loop.put("cycle", (Callable) (args, named) -> args.get(i % args.size()));
+        loop.put("cycle", (Callable) (args, named) -> {
+            if (args.isEmpty()) {
+                throw new JinjaException("loop.cycle needs at least one argument");
+            }
+            return args.get(i % args.size());
+        });
         return loop;
     }
 
     private Callable macro(Node.Macro macro, Scope defined) {
         return (args, named) -> {
-            if (++depth > MOST_DEPTH) {
-                throw new JinjaException("macros are nested more than " + MOST_DEPTH + " deep");
-            }
             Scope caller = scope;
             scope = new Scope(Optional.of(defined));
             try {
@@ -209,7 +219,6 @@ final class Interpreter {
                 return capture(macro.body());
             } finally {
                 scope = caller;
-                depth--;
             }
         };
     }
@@ -220,29 +229,41 @@ final class Interpreter {
     }
 
     private Object evaluate(Expression expression) {
+        budget.enter();
+        try {
+            return evaluateEntered(expression);
+        } finally {
+            budget.leave();
+        }
+    }
+
+    private Object evaluateEntered(Expression expression) {
         return switch (expression) {
             case Expression.Literal literal -> literal.value();
             case Expression.Name name -> lookup(name.name());
             case Expression.ListOf list -> {
+                budget.elements(list.items().size());
                 List<Object> items = list.tuple() ? new Values.Tuple() : new ArrayList<>();
                 list.items().forEach(item -> items.add(evaluate(item)));
                 yield items;
             }
             case Expression.DictOf dict -> {
+                budget.elements(dict.entries().size());
                 Map<Object, Object> map = new LinkedHashMap<>();
-                dict.entries().forEach(e -> map.put(evaluate(e.getKey()), evaluate(e.getValue())));
+                dict.entries().forEach(e -> map.put(Values.key(evaluate(e.getKey())), evaluate(e.getValue())));
                 yield map;
             }
-            case Expression.Attribute attribute -> attribute(evaluate(attribute.target()), attribute.name());
-            case Expression.Item item -> item(evaluate(item.target()), evaluate(item.index()));
+            case Expression.Attribute attribute -> attribute(budget, evaluate(attribute.target()), attribute.name());
+            case Expression.Item item -> item(budget, evaluate(item.target()), evaluate(item.index()));
             case Expression.Slice slice -> slice(slice);
             case Expression.Call call -> call(call);
             case Expression.Filter filter -> Filters.apply(
-                    filter.name(), evaluate(filter.target()), positional(filter.arguments()), named(filter.arguments()));
+                    budget, filter.name(), evaluate(filter.target()), positional(filter.arguments()), named(filter.arguments()));
             case Expression.Test test -> test.negated()
-                    != Tests.holds(test.name(), evaluate(test.target()), positional(test.arguments()));
+                    != Tests.holds(budget, test.name(), evaluate(test.target()), positional(test.arguments()));
             case Expression.Unary unary -> unary(unary);
             case Expression.Binary binary -> binary(binary);
+            case Expression.Comparison comparison -> compare(comparison);
             case Expression.Conditional conditional -> Values.truthy(evaluate(conditional.condition()))
                     ? evaluate(conditional.then())
                     : conditional.otherwise().map(this::evaluate).orElse(new Undefined("else"));
@@ -261,11 +282,11 @@ final class Interpreter {
         return values;
     }
 
-    private static Object attribute(Object target, String name) {
+    private static Object attribute(RenderBudget budget, Object target, String name) {
         if (target instanceof Undefined undefined) {
             throw new JinjaException("'" + undefined.name() + "' is undefined and has no '" + name + "'");
         }
-        Optional<Callable> method = Methods.find(target, name);
+        Optional<Callable> method = Methods.find(budget, target, name);
         if (method.isPresent() && !(target instanceof Values.Namespace)) {
             return method.get();
         }
@@ -273,45 +294,83 @@ final class Interpreter {
         return value == null ? new Undefined(name) : value;
     }
 
-    private static Object item(Object target, Object index) {
+    static Object item(RenderBudget budget, Object target, Object index) {
         return switch (target) {
             case Undefined undefined ->
                 throw new JinjaException("'" + undefined.name() + "' is undefined and has no items");
             case Map<?, ?> map -> {
-                Object value = map.get(index);
-                yield value == null ? new Undefined(Values.text(index)) : value;
+                Object value = map.get(Values.key(index));
+                yield value == null ? new Undefined(Values.text(budget, index)) : value;
             }
             case List<?> list when index instanceof Long i -> {
-                int at = (int) (i < 0 ? i + list.size() : i);
-                yield at >= 0 && at < list.size() ? list.get(at) : new Undefined(i.toString());
+                long at = i < 0 ? i + list.size() : i;
+                yield at >= 0 && at < list.size() ? list.get((int) at) : new Undefined(i.toString());
             }
-            case String s when index instanceof Long i -> item(Values.iterate(s), index);
-            default -> index instanceof String name ? attribute(target, name) : new Undefined(Values.text(index));
+            case String s when index instanceof Long i -> character(budget, s, i);
+            default -> index instanceof String name
+                    ? attribute(budget, target, name)
+                    : new Undefined(Values.text(budget, index));
         };
+    }
+
+    private static Object character(RenderBudget budget, String s, long index) {
+        budget.read(s.length());
+        int count = s.codePointCount(0, s.length());
+        long at = index < 0 ? index + count : index;
+        return at >= 0 && at < count
+                ? Character.toString(s.codePointAt(s.offsetByCodePoints(0, (int) at)))
+                : new Undefined(Long.toString(index));
     }
 
     private Object slice(Expression.Slice slice) {
         Object target = evaluate(slice.target());
-        List<Object> items = Values.iterate(target);
-        long step = slice.step().map(this::evaluate).map(Values::integer).orElse(1L);
-        int size = items.size();
+        long step = slice.step().map(this::evaluate).filter(s -> s != Values.NONE).map(Numbers::integer).orElse(1L);
         if (step == 0) {
             throw new JinjaException("a slice's step is 0");
         }
+        boolean text = target instanceof String;
+        List<Object> items = text ? List.of() : Values.iterate(budget, target);
+        int size = target instanceof String s ? s.codePointCount(0, s.length()) : items.size();
         long from = bound(slice.from(), step > 0 ? 0 : size - 1, size, step);
         long to = bound(slice.to(), step > 0 ? size : -1, size, step);
-        List<Object> part = new ArrayList<>();
-        for (long i = from; step > 0 ? i < to : i > to; i += step) {
-            part.add(items.get((int) i));
+        long distance = step > 0 ? to - from : from - to;
+        // of a step of Long.MIN_VALUE there is no absolute value, and no more than one item
+        long stride = step == Long.MIN_VALUE ? Long.MAX_VALUE : Math.abs(step);
+        long count = distance <= 0 ? 0 : 1 + (distance - 1) / stride;
+        if (target instanceof String s) {
+            return slice(s, (int) from, count, step);
         }
-        return target instanceof String ? String.join("", part.stream().map(Values::text).toList()) : part;
+        budget.elements(count);
+        List<Object> part = target instanceof Values.Tuple ? new Values.Tuple() : new ArrayList<>();
+        for (long i = 0; i < count; i++) {
+            part.add(items.get((int) (from + i * step)));
+        }
+        return part;
+    }
+
+    private String slice(String s, int from, long count, long step) {
+        budget.read(s.length());
+        if (count == 0) {
+            return "";
+        }
+        if (step == 1) {
+            int begin = s.offsetByCodePoints(0, from);
+            return budget.made(s.substring(begin, s.offsetByCodePoints(begin, (int) count)));
+        }
+        TextBuilder part = new TextBuilder(budget);
+        int[] characters = s.codePoints().toArray();
+        for (long i = 0; i < count; i++) {
+            part.appendCodePoint(characters[(int) (from + i * step)]);
+        }
+        return part.toString();
     }
 
     private long bound(Optional<Expression> bound, long otherwise, int size, long step) {
-        if (bound.isEmpty() || evaluate(bound.get()) == Values.NONE) {
+        Object value = bound.map(this::evaluate).orElse(Values.NONE);
+        if (value == Values.NONE) {
             return otherwise;
         }
-        long at = Values.integer(evaluate(bound.get()));
+        long at = Numbers.integer(value);
         at = at < 0 ? at + size : at;
         return step > 0 ? Math.clamp(at, 0, size) : Math.clamp(at, -1, size - 1);
     }
@@ -331,10 +390,34 @@ final class Interpreter {
 
     private Object unary(Expression.Unary unary) {
         Object operand = evaluate(unary.operand());
-        if (unary.operator().equals("not")) {
-            return !Values.truthy(operand);
+        return unary.operator().equals("not") ? (Object) !Values.truthy(operand) : Numbers.negate(operand);
+    }
+
+    /** {@code a < b < c}: each operand is evaluated once, and none after the first pair that does not hold. */
+    private Object compare(Expression.Comparison comparison) {
+        Object left = evaluate(comparison.first());
+        for (Expression.Comparison.Part part : comparison.parts()) {
+            Object right = evaluate(part.operand());
+            if (!holds(part.operator(), left, right)) {
+                return false;
+            }
+            left = right;
         }
-        return operand instanceof Long l ? (Object) (-l) : (Object) (-Values.number(operand));
+        return true;
+    }
+
+    private boolean holds(String operator, Object left, Object right) {
+        return switch (operator) {
+            case "==" -> Values.equal(budget, left, right);
+            case "!=" -> !Values.equal(budget, left, right);
+            case "<" -> Values.compare(budget, left, right) < 0;
+            case ">" -> Values.compare(budget, left, right) > 0;
+            case "<=" -> Values.compare(budget, left, right) <= 0;
+            case ">=" -> Values.compare(budget, left, right) >= 0;
+            case "in" -> Values.contains(budget, right, left);
+            case "not in" -> !Values.contains(budget, right, left);
+            default -> throw new JinjaException("the operator '" + operator + "' is not known");
+        };
     }
 
     private Object binary(Expression.Binary binary) {
@@ -346,81 +429,74 @@ final class Interpreter {
             return Values.truthy(left) ? left : evaluate(binary.right());
         }
         Object right = evaluate(binary.right());
-        return switch (binary.operator()) {
-            case "==" -> Values.equal(left, right);
-            case "!=" -> !Values.equal(left, right);
-            case "<" -> Values.compare(left, right) < 0;
-            case ">" -> Values.compare(left, right) > 0;
-            case "<=" -> Values.compare(left, right) <= 0;
-            case ">=" -> Values.compare(left, right) >= 0;
-            case "in" -> Values.contains(right, left);
-            case "~" -> Values.text(left) + Values.text(right);
-            default -> arithmetic(binary.operator(), left, right);
-        };
+        return binary.operator().equals("~")
+                ? new TextBuilder(budget).append(Values.text(budget, left)).append(Values.text(budget, right)).toString()
+                : arithmetic(binary.operator(), left, right);
     }
 
-    private static Object arithmetic(String operator, Object left, Object right) {
+    private Object arithmetic(String operator, Object left, Object right) {
         if (operator.equals("+") && left instanceof String a && right instanceof String b) {
-            return a + b;
+            return new TextBuilder(budget).append(a).append(b).toString();
         }
         if (operator.equals("+") && left instanceof List<?> a && right instanceof List<?> b) {
-            List<Object> joined = new ArrayList<>(a);
+            List<Object> joined = emptyLike(a);
+            budget.elements(a.size() + b.size());
+            joined.addAll(a);
             joined.addAll(b);
             return joined;
         }
-        if (operator.equals("*") && left instanceof String s && right instanceof Long times) {
-            return s.repeat((int) Math.max(0, times));
+        if (operator.equals("*") && (left instanceof String || left instanceof List)) {
+            return repeat(left, Numbers.integer(right));
         }
-        if (!Values.isNumber(left) || !Values.isNumber(right)) {
+        if (operator.equals("*") && (right instanceof String || right instanceof List)) {
+            return repeat(right, Numbers.integer(left));
+        }
+        if (!Numbers.is(left) || !Numbers.is(right)) {
             throw new JinjaException("'" + operator + "' does not go with " + Values.typeName(left) + " and "
                     + Values.typeName(right));
         }
-        boolean integers = !(left instanceof Double) && !(right instanceof Double);
-        if ((operator.equals("//") || operator.equals("%") || operator.equals("/")) && Values.number(right) == 0) {
-            throw new JinjaException("division by zero");
-        }
-        if (integers && !operator.equals("/")) {
-            long a = Values.integer(left);
-            long b = Values.integer(right);
-            return switch (operator) {
-                case "+" -> a + b;
-                case "-" -> a - b;
-                case "*" -> a * b;
-                case "//" -> Math.floorDiv(a, b);
-                case "%" -> Math.floorMod(a, b);
-                default -> (long) Math.pow(a, b);
-            };
-        }
-        double a = Values.number(left);
-        double b = Values.number(right);
-        return switch (operator) {
-            case "+" -> a + b;
-            case "-" -> a - b;
-            case "*" -> a * b;
-            case "/" -> a / b;
-            case "//" -> Math.floor(a / b);
-            case "%" -> a - b * Math.floor(a / b);
-            default -> Math.pow(a, b);
-        };
+        return Numbers.arithmetic(operator, left, right);
     }
 
-    private static List<Object> range(List<Object> args) {
-        long from = args.size() > 1 ? Values.integer(args.get(0)) : 0;
-        long to = Values.integer(args.get(args.size() > 1 ? 1 : 0));
-        long step = args.size() > 2 ? Values.integer(args.get(2)) : 1;
-        if (step == 0 || Math.abs((to - from) / step) > MOST_RANGE) {
-            throw new JinjaException("range(" + from + ", " + to + ", " + step + ") is not allowed");
+    private static List<Object> emptyLike(List<?> list) {
+        return list instanceof Values.Tuple ? new Values.Tuple() : new ArrayList<>();
+    }
+
+    private Object repeat(Object value, long times) {
+        if (value instanceof String s) {
+            return new TextBuilder(budget).repeat(s, Math.max(0, times)).toString();
         }
+        List<?> list = (List<?>) value;
+        List<Object> repeated = emptyLike(list);
+        long count = list.isEmpty() ? 0 : Math.max(0, times);
+        budget.elements(count > RenderBudget.MAX_TOTAL ? count : count * list.size());
+        for (long i = 0; i < count; i++) {
+            repeated.addAll(list);
+        }
+        return repeated;
+    }
+
+    private static List<Object> range(RenderBudget budget, List<Object> args) {
+        long from = args.size() > 1 ? Numbers.integer(args.get(0)) : 0;
+        long to = Numbers.integer(args.get(args.size() > 1 ? 1 : 0));
+        long step = args.size() > 2 ? Numbers.integer(args.get(2)) : 1;
+        // as reals, for the difference may not fit
+        double count = step == 0 ? Double.POSITIVE_INFINITY : Math.ceil(((double) to - from) / step);
+        if (count > RenderBudget.MAX_RANGE) {
+            throw new JinjaException("range(" + from + ", " + to + ", " + step
+                    + ") is not allowed: its step must not be 0, and it may have at most " + RenderBudget.MAX_RANGE + " items");
+        }
+        budget.elements((long) Math.max(0, count));
         List<Object> values = new ArrayList<>();
-        for (long i = from; step > 0 ? i < to : i > to; i += step) {
-            values.add(i);
+        for (int i = 0; i < count; i++) {
+            values.add(from + i * step);
         }
         return values;
     }
 
     /** The directives of strftime that templates use. */
-    private static String time(ZonedDateTime now, String format) {
-        StringBuilder text = new StringBuilder();
+    private static String time(RenderBudget budget, ZonedDateTime now, String format) {
+        TextBuilder text = new TextBuilder(budget);
         for (int i = 0; i < format.length(); i++) {
             char c = format.charAt(i);
             if (c != '%' || i + 1 == format.length()) {

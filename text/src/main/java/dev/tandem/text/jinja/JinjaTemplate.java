@@ -8,6 +8,9 @@ import java.util.function.Supplier;
 
 /** A parsed template, rendered any number of times from any thread. */
 public final class JinjaTemplate {
+    /** The longest templates of models have some 20,000. */
+    private static final int MAX_SOURCE = 1 << 20;
+
     private final List<Node> nodes;
     private final Supplier<ZonedDateTime> now;
 
@@ -16,18 +19,23 @@ public final class JinjaTemplate {
      * @throws JinjaException with the line, when the source cannot be parsed
      */
     public JinjaTemplate(String source, Supplier<ZonedDateTime> now) {
+        if (source.length() > MAX_SOURCE) {
+            throw new JinjaException("the template has " + source.length() + " characters; the limit is " + MAX_SOURCE);
+        }
         this.nodes = new Parser(new Lexer(source).run()).template();
         this.now = now;
     }
 
     /**
+     * Takes bounded time, memory and stack, whatever the template and the values: see {@code RenderBudget}.
+     *
      * @param variables JSON-like values: null, Boolean, Number, String, List, Map
-     * @throws JinjaException when the template fails or raises
+     * @throws JinjaException when the template fails, raises or passes a limit
      */
     public String render(Map<String, ?> variables) {
         try {
-            return new Interpreter(variables, now).render(nodes);
-        } catch (ClassCastException | IndexOutOfBoundsException | NoSuchElementException e) {
+            return new Interpreter(new RenderBudget(), variables, now).render(nodes);
+        } catch (ArithmeticException | IndexOutOfBoundsException | NoSuchElementException e) {
             throw new JinjaException("the template calls a function with wrong arguments: " + e.getMessage());
         }
     }

@@ -3,37 +3,105 @@ package dev.tandem.text.jinja;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
 
-/** Python's {@code json.dumps(…, ensure_ascii=False)} of template values. */
+/** Python's {@code json.dumps} of template values, with the parameters that transformers gives {@code tojson}. */
 final class JsonText {
-    private final StringBuilder out = new StringBuilder();
-    private final int indent;
+    private static final List<String> PARAMETERS = List.of("ensure_ascii", "indent", "separators", "sort_keys");
 
-    private JsonText(int indent) {
+    private final RenderBudget budget;
+    private final TextBuilder out;
+    private final boolean ascii;
+    private final Optional<String> indent;
+    private final String itemSeparator;
+    private final String keySeparator;
+    private final boolean sorted;
+
+    private JsonText(
+            RenderBudget budget, boolean ascii, Optional<String> indent, Object separators, boolean sorted) {
+        this.budget = budget;
+        this.out = new TextBuilder(budget);
+        this.ascii = ascii;
         this.indent = indent;
+        this.sorted = sorted;
+        if (separators == Values.NONE) {
+            itemSeparator = indent.isPresent() ? "," : ", ";
+            keySeparator = ": ";
+        } else if (separators instanceof List<?> pair && pair.size() == 2) {
+            itemSeparator = Values.string(pair.get(0));
+            keySeparator = Values.string(pair.get(1));
+        } else {
+            throw new JinjaException("tojson: separators must be two strings, not " + Values.typeName(separators));
+        }
     }
 
-    /** @param indent blanks a level, negative for one line */
-    static String of(Object value, int indent) {
-        JsonText json = new JsonText(indent);
+    static String of(RenderBudget budget, Object value, List<Object> args, Map<String, Object> named) {
+        if (args.size() > PARAMETERS.size() || !Set.copyOf(PARAMETERS).containsAll(named.keySet())) {
+            throw new JinjaException("tojson takes " + PARAMETERS + ", not " + args.size() + " arguments and " + named.keySet());
+        }
+        Object[] chosen = {false, Values.NONE, Values.NONE, false};
+        for (int i = 0; i < chosen.length; i++) {
+            chosen[i] = i < args.size() ? args.get(i) : named.getOrDefault(PARAMETERS.get(i), chosen[i]);
+        }
+        JsonText json = new JsonText(
+                budget, Values.truthy(chosen[0]), indent(chosen[1]), chosen[2], Values.truthy(chosen[3]));
         json.write(value, 0);
         return json.out.toString();
     }
 
+    private static Optional<String> indent(Object indent) {
+        if (indent == Values.NONE) {
+            return Optional.empty();
+        }
+        if (indent instanceof String s) {
+            return Optional.of(s);
+        }
+        long blanks = Math.max(0, Numbers.integer(indent));
+        if (blanks > RenderBudget.MAX_TEXT) {
+            throw new JinjaException("tojson: indent is " + blanks + "; the limit is " + RenderBudget.MAX_TEXT);
+        }
+        return Optional.of(" ".repeat((int) blanks));
+    }
+
     private void write(Object value, int level) {
+        RenderBudget.nested(level);
+        budget.steps(1);
         switch (value) {
-            case Boolean b -> out.append(b);
+            case Boolean b -> out.append(b ? "true" : "false");
             case String s -> quote(s);
-            case Double d -> out.append(Values.real(d));
+            case Double d -> out.append(real(d));
             case List<?> list -> writeAll('[', ']', list.iterator(), level, item -> write(item, level + 1));
-            case Map<?, ?> map -> writeAll('{', '}', map.entrySet().iterator(), level, entry -> {
-                quote(Values.text(entry.getKey()));
-                out.append(": ");
+            case Map<?, ?> map -> writeAll('{', '}', entries(map).iterator(), level, entry -> {
+                quote(key(entry.getKey()));
+                out.append(keySeparator);
                 write(entry.getValue(), level + 1);
             });
             case Values.Undefined u -> throw new JinjaException("tojson of the " + Values.typeName(u));
+            case Values.Callable c -> throw new JinjaException("tojson of a function");
             default -> out.append(value == Values.NONE ? "null" : value.toString());
         }
+    }
+
+    private List<? extends Map.Entry<?, ?>> entries(Map<?, ?> map) {
+        budget.elements(map.size());
+        List<? extends Map.Entry<?, ?>> entries = List.copyOf(map.entrySet());
+        return sorted
+                ? entries.stream().sorted((a, b) -> Values.compare(budget, a.getKey(), b.getKey())).toList()
+                : entries;
+    }
+
+    private static String key(Object key) {
+        return switch (key) {
+            case String s -> s;
+            case Boolean b -> b ? "true" : "false";
+            case Double d -> real(d);
+            default -> key == Values.NONE ? "null" : key.toString();
+        };
+    }
+
+    private static String real(double value) {
+        return Double.isNaN(value) ? "NaN" : Double.isInfinite(value) ? value > 0 ? "Infinity" : "-Infinity" : Values.real(value);
     }
 
     private interface Writer<T> {
@@ -50,7 +118,7 @@ final class JsonText {
             newLine(level + 1);
             writer.write(items.next());
             if (items.hasNext()) {
-                out.append(indent < 0 ? ", " : ",");
+                out.append(itemSeparator);
             }
         }
         newLine(level);
@@ -58,32 +126,29 @@ final class JsonText {
     }
 
     private void newLine(int level) {
-        if (indent >= 0) {
-            out.append('\n').append(" ".repeat(indent * level));
-        }
+        indent.ifPresent(blanks -> out.append('\n').repeat(blanks, level));
     }
 
     private void quote(String s) {
         out.append('"');
+        int written = 0;
         for (int i = 0; i < s.length(); i++) {
             char c = s.charAt(i);
-            switch (c) {
-                case '"' -> out.append("\\\"");
-                case '\\' -> out.append("\\\\");
-                case '\n' -> out.append("\\n");
-                case '\r' -> out.append("\\r");
-                case '\t' -> out.append("\\t");
-                case '\b' -> out.append("\\b");
-                case '\f' -> out.append("\\f");
-                default -> {
-                    if (c < ' ') {
-                        out.append(String.format("\\u%04x", (int) c));
-                    } else {
-                        out.append(c);
-                    }
-                }
+            String escape = switch (c) {
+                case '"' -> "\\\"";
+                case '\\' -> "\\\\";
+                case '\n' -> "\\n";
+                case '\r' -> "\\r";
+                case '\t' -> "\\t";
+                case '\b' -> "\\b";
+                case '\f' -> "\\f";
+                default -> c < ' ' || ascii && c > '~' ? String.format("\\u%04x", (int) c) : "";
+            };
+            if (!escape.isEmpty()) {
+                out.append(s, written, i).append(escape);
+                written = i + 1;
             }
         }
-        out.append('"');
+        out.append(s, written, s.length()).append('"');
     }
 }

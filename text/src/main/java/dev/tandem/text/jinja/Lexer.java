@@ -2,6 +2,8 @@ package dev.tandem.text.jinja;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /** Splits a template into text and the tokens inside its tags, applying whitespace control on the way. */
 final class Lexer {
@@ -9,13 +11,18 @@ final class Lexer {
             "**", "//", "==", "!=", "<=", ">=", "(", ")", "[", "]", "{", "}", ",", ":", ".", "|", "~", "+", "-", "*", "/",
             "%", "<", ">", "=");
 
+    private static final Pattern NUMBER = Pattern.compile("0[xX][0-9a-fA-F_]++|0[oO][0-7_]++|0[bB][01_]++"
+            + "|(?<real>[0-9][0-9_]*+(\\.[0-9][0-9_]*+)?+[eE][+-]?+[0-9][0-9_]*+|[0-9][0-9_]*+\\.[0-9][0-9_]*+)"
+            + "|[0-9][0-9_]*+");
+
     private final String source;
     private final List<Token> tokens = new ArrayList<>();
     private int at;
     private int line = 1;
 
     Lexer(String source) {
-        this.source = source.endsWith("\n") ? source.substring(0, source.length() - 1) : source;
+        String lines = source.replace("\r\n", "\n").replace('\r', '\n');
+        this.source = lines.endsWith("\n") ? lines.substring(0, lines.length() - 1) : lines;
     }
 
     /** What a tag's end does to the text after it. */
@@ -142,7 +149,7 @@ final class Lexer {
         if (c == '\'' || c == '"') {
             return new Token(Token.Kind.STRING, string(c), line);
         }
-        if (Character.isDigit(c)) {
+        if (isDigit(c)) {
             return number();
         }
         if (Character.isLetter(c) || c == '_') {
@@ -161,30 +168,18 @@ final class Lexer {
         throw new JinjaException("line " + line + ": unexpected character '" + c + "'");
     }
 
-    private Token number() {
-        int from = at;
-        boolean real = false;
-        while (at < source.length()) {
-            char c = source.charAt(at);
-            boolean point = c == '.' && at + 1 < source.length() && Character.isDigit(source.charAt(at + 1));
-            boolean exponent = (c == 'e' || c == 'E') && at > from && exponentFollows();
-            real |= exponent;
-            if (exponent) {
-                at += Character.isDigit(source.charAt(at + 1)) ? 1 : 2;
-                continue;
-            }
-            if (!Character.isDigit(c) && !point) {
-                break;
-            }
-            real |= point;
-            at++;
-        }
-        return new Token(real ? Token.Kind.REAL : Token.Kind.INTEGER, source.substring(from, at), line);
+    private static boolean isDigit(char c) {
+        return c >= '0' && c <= '9';
     }
 
-    private boolean exponentFollows() {
-        int digit = at + 1 < source.length() && "+-".indexOf(source.charAt(at + 1)) >= 0 ? at + 2 : at + 1;
-        return digit < source.length() && Character.isDigit(source.charAt(digit));
+    /** Digits may have underscores between them, and integers a base: {@code 1_000}, {@code 0x1F}. */
+    private Token number() {
+        Matcher number = NUMBER.matcher(source).region(at, source.length());
+        if (!number.lookingAt()) {
+            throw new JinjaException("line " + line + ": a number cannot be read");
+        }
+        at = number.end();
+        return new Token(number.group("real") == null ? Token.Kind.INTEGER : Token.Kind.REAL, number.group(), line);
     }
 
     private String string(char quote) {
@@ -205,20 +200,43 @@ final class Lexer {
         throw new JinjaException("line " + line + ": a string is not closed");
     }
 
+    /** Python's escapes; one that Python does not know stays as it is. */
     private void escape(StringBuilder value, char c) {
         switch (c) {
+            case '\n' -> {}
             case 'n' -> value.append('\n');
             case 't' -> value.append('\t');
             case 'r' -> value.append('\r');
+            case 'a' -> value.append('\u0007');
+            case 'b' -> value.append('\b');
+            case 'f' -> value.append('\f');
+            case 'v' -> value.append('\u000b');
             case '\\', '\'', '"' -> value.append(c);
-            case 'u' -> {
-                if (at + 4 >= source.length()) {
-                    throw new JinjaException("line " + line + ": an escape \\u is cut off");
-                }
-                value.append((char) Integer.parseInt(source.substring(at + 1, at + 5), 16));
-                at += 4;
-            }
+            case 'x' -> value.appendCodePoint(hexadecimal(c, 2));
+            case 'u' -> value.appendCodePoint(hexadecimal(c, 4));
+            case 'U' -> value.appendCodePoint(hexadecimal(c, 8));
+            case '0', '1', '2', '3', '4', '5', '6', '7' -> value.append(octal());
             default -> value.append('\\').append(c);
         }
+    }
+
+    private int hexadecimal(char kind, int digits) {
+        String text = source.substring(at + 1, Math.min(source.length(), at + 1 + digits));
+        int value = text.matches("[0-9a-fA-F]{" + digits + "}") ? Integer.parseUnsignedInt(text, 16) : -1;
+        if (!Character.isValidCodePoint(value)) {
+            throw new JinjaException("line " + line + ": the escape \\" + kind + text + " is not " + digits
+                    + " hexadecimal digits of a character");
+        }
+        at += digits;
+        return value;
+    }
+
+    /** Up to three digits, of which one is read. */
+    private char octal() {
+        int value = source.charAt(at) - '0';
+        for (int i = 0; i < 2 && at + 1 < source.length() && source.charAt(at + 1) >= '0' && source.charAt(at + 1) <= '7'; i++) {
+            value = value * 8 + source.charAt(++at) - '0';
+        }
+        return (char) value;
     }
 }

@@ -51,6 +51,12 @@ final class Parser {
     }
 
     private void statement(List<Node> nodes) {
+        cursor.enter();
+        namedStatement(nodes);
+        cursor.leave();
+    }
+
+    private void namedStatement(List<Node> nodes) {
         String name = cursor.name();
         switch (name) {
             case "if" -> nodes.add(ifStatement());
@@ -187,8 +193,12 @@ final class Parser {
 
     /** Reads tokens one by one. */
     static final class TokenCursor {
+        /** Blocks and expressions inside each other: templates of models have some 20; each takes 1 KiB of stack. */
+        private static final int MAX_DEPTH = 150;
+
         private final List<Token> tokens;
         private int at;
+        private int depth;
 
         TokenCursor(List<Token> tokens) {
             this.tokens = tokens;
@@ -212,6 +222,17 @@ final class Parser {
 
         void back() {
             at--;
+        }
+
+        /** Called where the parser calls itself; a parser that throws is not used again. */
+        void enter() {
+            if (++depth > MAX_DEPTH) {
+                throw error("blocks and expressions are nested more than " + MAX_DEPTH + " deep");
+            }
+        }
+
+        void leave() {
+            depth--;
         }
 
         boolean take(Kind kind, String text) {

@@ -8,35 +8,39 @@ import java.util.Map;
 final class Tests {
     private Tests() {}
 
-    static boolean holds(String name, Object value, List<Object> args) {
+    static boolean holds(RenderBudget budget, String name, Object value, List<Object> args) {
         return switch (name) {
             case "defined" -> !(value instanceof Values.Undefined);
             case "undefined" -> value instanceof Values.Undefined;
             case "none" -> value == Values.NONE;
             case "string" -> value instanceof String;
             case "boolean" -> value instanceof Boolean;
-            case "integer" -> value instanceof Long;
+            case "integer" -> Numbers.isInteger(value);
             case "float" -> value instanceof Double;
-            case "number" -> Values.isNumber(value);
+            case "number" -> Numbers.is(value);
             case "mapping" -> value instanceof Map;
             case "sequence" -> value instanceof List || value instanceof String || value instanceof Map;
             case "iterable" -> value instanceof List || value instanceof String || value instanceof Map;
             case "callable" -> value instanceof Values.Callable;
             case "true" -> Boolean.TRUE.equals(value);
             case "false" -> Boolean.FALSE.equals(value);
-            case "odd" -> Math.floorMod(Values.integer(value), 2) == 1;
-            case "even" -> Math.floorMod(Values.integer(value), 2) == 0;
-            case "divisibleby" -> Values.integer(value) % Values.integer(args.getFirst()) == 0;
-            case "equalto", "eq", "==", "sameas" -> Values.equal(value, args.getFirst());
-            case "ne", "!=" -> !Values.equal(value, args.getFirst());
-            case "gt", "greaterthan", ">" -> Values.compare(value, args.getFirst()) > 0;
-            case "ge", ">=" -> Values.compare(value, args.getFirst()) >= 0;
-            case "lt", "lessthan", "<" -> Values.compare(value, args.getFirst()) < 0;
-            case "le", "<=" -> Values.compare(value, args.getFirst()) <= 0;
-            case "in" -> Values.contains(args.getFirst(), value);
+            case "odd" -> Values.truthy(remainder(value, 2L));
+            case "even" -> !Values.truthy(remainder(value, 2L));
+            case "divisibleby" -> !Values.truthy(remainder(value, args.getFirst()));
+            case "equalto", "eq", "==", "sameas" -> Values.equal(budget, value, args.getFirst());
+            case "ne", "!=" -> !Values.equal(budget, value, args.getFirst());
+            case "gt", "greaterthan", ">" -> Values.compare(budget, value, args.getFirst()) > 0;
+            case "ge", ">=" -> Values.compare(budget, value, args.getFirst()) >= 0;
+            case "lt", "lessthan", "<" -> Values.compare(budget, value, args.getFirst()) < 0;
+            case "le", "<=" -> Values.compare(budget, value, args.getFirst()) <= 0;
+            case "in" -> Values.contains(budget, args.getFirst(), value);
             case "lower" -> value instanceof String s && s.equals(s.toLowerCase(Locale.ROOT));
             case "upper" -> value instanceof String s && s.equals(s.toUpperCase(Locale.ROOT));
             default -> throw new JinjaException("the test '" + name + "' is not known");
         };
+    }
+
+    private static Object remainder(Object value, Object divisor) {
+        return Numbers.arithmetic("%", value, divisor);
     }
 }

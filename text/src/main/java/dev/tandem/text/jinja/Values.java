@@ -1,6 +1,7 @@
 package dev.tandem.text.jinja;
 
 import java.math.BigDecimal;
+import java.math.BigInteger;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
@@ -11,8 +12,8 @@ import java.util.Map;
 import java.util.Objects;
 
 /**
- * Python's view of Java objects: None, Undefined, Boolean, Long, Double, String, List, Map with String keys, and
- * {@link Callable}.
+ * Python's view of Java objects: None, Undefined, Boolean, Long (BigInteger where a Long is too small), Double, String,
+ * List, Map, and {@link Callable}.
  */
 final class Values {
     static final Object NONE = new Object() {
@@ -43,26 +44,34 @@ final class Values {
 
     private Values() {}
 
-    /** From JSON-like Java values: null becomes None, integers Long, other numbers Double. */
-    static Object of(Object value) {
+    /** From JSON-like Java values: null becomes None, integers Long or BigInteger, other numbers Double. */
+    static Object of(RenderBudget budget, Object value) {
+        return of(budget, value, 0);
+    }
+
+    private static Object of(RenderBudget budget, Object value, int level) {
+        RenderBudget.nested(level);
         return switch (value) {
             case null -> NONE;
             case Boolean b -> b;
             case Integer i -> i.longValue();
             case Long l -> l;
+            case BigInteger i -> Numbers.of(i);
             case Number n -> n.doubleValue();
             case CharSequence s -> s.toString();
             case Collection<?> items -> {
-                List<Object> list = new ArrayList<>();
-                items.forEach(item -> list.add(of(item)));
+                budget.elements(items.size());
+                List<Object> list = new ArrayList<>(items.size());
+                items.forEach(item -> list.add(of(budget, item, level + 1)));
                 yield list;
             }
             case Map<?, ?> map -> {
+                budget.elements(map.size());
                 Map<String, Object> copy = new LinkedHashMap<>();
-                map.forEach((key, item) -> copy.put(String.valueOf(key), of(item)));
+                map.forEach((key, item) -> copy.put(String.valueOf(key), of(budget, item, level + 1)));
                 yield copy;
             }
-            default -> value;
+            default -> throw new JinjaException("a template cannot take a " + value.getClass().getSimpleName());
         };
     }
 
@@ -71,6 +80,7 @@ final class Values {
             case Undefined u -> false;
             case Boolean b -> b;
             case Long l -> l != 0;
+            case BigInteger i -> i.signum() != 0;
             case Double d -> d != 0;
             case String s -> !s.isEmpty();
             case List<?> l -> !l.isEmpty();
@@ -80,59 +90,60 @@ final class Values {
         };
     }
 
-    static boolean equal(Object a, Object b) {
+    static boolean equal(RenderBudget budget, Object a, Object b) {
+        return equal(budget, a, b, 0);
+    }
+
+    private static boolean equal(RenderBudget budget, Object a, Object b, int level) {
+        RenderBudget.nested(level);
+        budget.steps(1);
         if (a instanceof Undefined && b instanceof Undefined) {
             return true;
         }
-        if (isNumber(a) && isNumber(b)) {
-            return number(a) == number(b);
+        if (Numbers.is(a) && Numbers.is(b)) {
+            return Numbers.equal(a, b);
         }
         if (a instanceof List<?> x && b instanceof List<?> y) {
             if (x.size() != y.size()) {
                 return false;
             }
             for (int i = 0; i < x.size(); i++) {
-                if (!equal(x.get(i), y.get(i))) {
+                if (!equal(budget, x.get(i), y.get(i), level + 1)) {
                     return false;
                 }
             }
             return true;
         }
+        if (a instanceof Map<?, ?> x && b instanceof Map<?, ?> y) {
+            return x.size() == y.size()
+                    && x.entrySet().stream()
+                            .allMatch(entry -> y.containsKey(entry.getKey())
+                                    && equal(budget, entry.getValue(), y.get(entry.getKey()), level + 1));
+        }
+        if (a instanceof String x && b instanceof String y) {
+            budget.read(Math.min(x.length(), y.length()));
+            return x.equals(y);
+        }
         return Objects.equals(a, b);
     }
 
-    /** Booleans are numbers in Python. */
-    static boolean isNumber(Object value) {
-        return value instanceof Long || value instanceof Double || value instanceof Boolean;
+    static int compare(RenderBudget budget, Object a, Object b) {
+        return compare(budget, a, b, 0);
     }
 
-    static double number(Object value) {
-        return switch (value) {
-            case Boolean b -> b ? 1 : 0;
-            case Long l -> l;
-            case Double d -> d;
-            default -> throw new JinjaException(typeName(value) + " is not a number");
-        };
-    }
-
-    static long integer(Object value) {
-        return switch (value) {
-            case Boolean b -> b ? 1 : 0;
-            case Long l -> l;
-            default -> throw new JinjaException(typeName(value) + " is not an integer");
-        };
-    }
-
-    static int compare(Object a, Object b) {
-        if (isNumber(a) && isNumber(b)) {
-            return Double.compare(number(a), number(b));
+    private static int compare(RenderBudget budget, Object a, Object b, int level) {
+        RenderBudget.nested(level);
+        budget.steps(1);
+        if (Numbers.is(a) && Numbers.is(b)) {
+            return Numbers.compare(a, b);
         }
         if (a instanceof String x && b instanceof String y) {
+            budget.read(Math.min(x.length(), y.length()));
             return x.compareTo(y);
         }
         if (a instanceof List<?> x && b instanceof List<?> y) {
             for (int i = 0; i < Math.min(x.size(), y.size()); i++) {
-                int order = compare(x.get(i), y.get(i));
+                int order = compare(budget, x.get(i), y.get(i), level + 1);
                 if (order != 0) {
                     return order;
                 }
@@ -142,34 +153,62 @@ final class Values {
         throw new JinjaException(typeName(a) + " and " + typeName(b) + " cannot be compared");
     }
 
-    static boolean contains(Object container, Object item) {
+    static boolean contains(RenderBudget budget, Object container, Object item) {
         return switch (container) {
             case String s -> {
                 if (!(item instanceof String part)) {
                     throw new JinjaException("'in <string>' needs a string, not " + typeName(item));
                 }
+                budget.read(s.length());
                 yield s.contains(part);
             }
-            case List<?> list -> list.stream().anyMatch(element -> equal(element, item));
-            case Map<?, ?> map -> map.containsKey(item);
+            case List<?> list -> list.stream().anyMatch(element -> equal(budget, element, item));
+            case Map<?, ?> map -> map.containsKey(key(item));
             case Undefined u -> false;
             default -> throw new JinjaException(typeName(container) + " is not a container");
         };
     }
 
-    /** What a loop goes over: characters of strings, keys of mappings. */
-    static List<Object> iterate(Object value) {
+    /** What may be a key of a mapping. */
+    static Object key(Object value) {
+        if (value instanceof List || value instanceof Map) {
+            throw new JinjaException("a " + typeName(value) + " cannot be the key of a dict");
+        }
+        return value;
+    }
+
+    /** What a loop goes over, not to be changed: characters of strings, keys of mappings. */
+    static List<Object> iterate(RenderBudget budget, Object value) {
         return switch (value) {
-            case List<?> list -> new ArrayList<>(list);
-            case Map<?, ?> map -> new ArrayList<>(map.keySet());
+            case List<?> list -> {
+                budget.steps(list.size());
+                @SuppressWarnings("unchecked")
+                List<Object> items = (List<Object>) list;
+                yield items;
+            }
+            case Map<?, ?> map -> {
+                budget.elements(map.size());
+                yield new ArrayList<>(map.keySet());
+            }
             case String s -> {
-                List<Object> characters = new ArrayList<>();
+                budget.elements(s.length());
+                List<Object> characters = new ArrayList<>(s.length());
                 s.codePoints().forEach(c -> characters.add(Character.toString(c)));
                 yield characters;
             }
-            case Undefined u -> new ArrayList<>();
+            case Undefined u -> List.of();
             default -> throw new JinjaException(typeName(value) + " cannot be iterated");
         };
+    }
+
+    /** As {@link #iterate}, in a list of its own. */
+    static List<Object> copy(RenderBudget budget, Object value) {
+        List<Object> items = iterate(budget, value);
+        if (items != value && !items.isEmpty()) {
+            return items;
+        }
+        budget.elements(items.size());
+        return new ArrayList<>(items);
     }
 
     static String typeName(Object value) {
@@ -177,58 +216,93 @@ final class Values {
             case Undefined u -> "undefined name '" + u.name() + "'";
             case Boolean b -> "bool";
             case Long l -> "int";
+            case BigInteger i -> "int";
             case Double d -> "float";
             case String s -> "str";
+            case Tuple t -> "tuple";
             case List<?> l -> "list";
             case Map<?, ?> m -> "dict";
+            case Callable c -> "function";
             default -> value == NONE ? "None" : value.getClass().getSimpleName();
         };
     }
 
+    static String string(Object value) {
+        if (!(value instanceof String s)) {
+            throw new JinjaException(typeName(value) + " is not a string");
+        }
+        return s;
+    }
+
     /** Python's {@code str()}. */
-    static String text(Object value) {
+    static String text(RenderBudget budget, Object value) {
         return switch (value) {
             case String s -> s;
             case Undefined u -> "";
-            default -> repr(value);
+            default -> repr(budget, value);
         };
     }
 
     /** Python's {@code repr()}. */
-    static String repr(Object value) {
-        return switch (value) {
-            case Boolean b -> b ? "True" : "False";
-            case Double d -> real(d);
-            case String s -> quote(s);
-            case List<?> list -> {
-                List<String> parts = new ArrayList<>();
-                list.forEach(item -> parts.add(repr(item)));
-                String joined = String.join(", ", parts);
-                yield list instanceof Tuple ? "(" + joined + (parts.size() == 1 ? ",)" : ")") : "[" + joined + "]";
-            }
-            case Map<?, ?> map -> {
-                List<String> parts = new ArrayList<>();
-                map.forEach((key, item) -> parts.add(repr(key) + ": " + repr(item)));
-                yield "{" + String.join(", ", parts) + "}";
-            }
-            case Undefined u -> "Undefined";
-            default -> value.toString();
-        };
+    static String repr(RenderBudget budget, Object value) {
+        TextBuilder out = new TextBuilder(budget);
+        repr(budget, value, out, 0);
+        return out.toString();
     }
 
-    private static String quote(String s) {
+    private static void repr(RenderBudget budget, Object value, TextBuilder out, int level) {
+        RenderBudget.nested(level);
+        budget.steps(1);
+        switch (value) {
+            case Boolean b -> out.append(b ? "True" : "False");
+            case Double d -> out.append(real(d));
+            case String s -> quote(s, out);
+            case List<?> list -> {
+                out.append(list instanceof Tuple ? "(" : "[");
+                for (int i = 0; i < list.size(); i++) {
+                    out.append(i == 0 ? "" : ", ");
+                    repr(budget, list.get(i), out, level + 1);
+                }
+                out.append(!(list instanceof Tuple) ? "]" : list.size() == 1 ? ",)" : ")");
+            }
+            case Map<?, ?> map -> {
+                out.append('{');
+                boolean first = true;
+                for (Map.Entry<?, ?> entry : map.entrySet()) {
+                    out.append(first ? "" : ", ");
+                    first = false;
+                    repr(budget, entry.getKey(), out, level + 1);
+                    out.append(": ");
+                    repr(budget, entry.getValue(), out, level + 1);
+                }
+                out.append('}');
+            }
+            case Undefined u -> out.append("Undefined");
+            case Callable c -> out.append("<function>");
+            default -> out.append(value.toString());
+        }
+    }
+
+    private static void quote(String s, TextBuilder out) {
         char mark = s.contains("'") && !s.contains("\"") ? '"' : '\'';
-        StringBuilder out = new StringBuilder().append(mark);
-        s.chars().forEach(c -> {
+        out.append(mark);
+        for (int i = 0; i < s.length(); i++) {
+            char c = s.charAt(i);
             switch (c) {
                 case '\n' -> out.append("\\n");
                 case '\t' -> out.append("\\t");
                 case '\r' -> out.append("\\r");
                 case '\\' -> out.append("\\\\");
-                default -> out.append(c == mark ? "\\" : "").append((char) c);
+                default -> {
+                    if (c < ' ' || c == 0x7f) {
+                        out.append(String.format("\\x%02x", (int) c));
+                    } else {
+                        out.append(c == mark ? "\\" : "").append(c);
+                    }
+                }
             }
-        });
-        return out.append(mark).toString();
+        }
+        out.append(mark);
     }
 
     /** Shortest digits that give the value back, in Python's notation. */

@@ -1,0 +1,81 @@
+package dev.tandem.bench;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.observe.StepRecord;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.engine.request.Usage;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+
+class RecorderTest {
+    private static final Request REQUEST =
+            new Request("r", new int[10], SamplingParams.builder().build(), 0, TextDecoder.none(), event -> {});
+
+    private final Recorder recorder = new Recorder();
+
+    /** A request of ten prompt tokens, of which eight were computed twice, and three output tokens. */
+    private void serve() {
+        recorder.step(new StepRecord(0, 0, 8, 0, 0, 0, 0, 0));
+        recorder.step(new StepRecord(1, 0, 10, 0, 0, 0, 0, 0));
+        recorder.firstToken(REQUEST, 5_000_000);
+        for (int i = 0; i < 2; i++) {
+            recorder.step(new StepRecord(2 + i, 0, 0, 1, i, 0, 0, 0));
+            recorder.nextToken(REQUEST, 2_000_000 + i * 2_000_000L);
+        }
+        recorder.finished(REQUEST, FinishReason.LENGTH, new Usage(10, 3, 1_000_000, 5_000_000, 11_000_000, 1, 1));
+    }
+
+    @Test
+    void tokensAndLatenciesAreCountedFromTheOpeningOn() {
+        serve();
+        recorder.open();
+        serve();
+        Recorder.Counts counts = recorder.snapshot();
+        assertThat(counts.finished()).isEqualTo(1);
+        assertThat(counts.promptTokens()).isEqualTo(10);
+        assertThat(counts.outputTokens()).isEqualTo(3);
+        assertThat(counts.prefillTokens()).isEqualTo(18);
+        assertThat(counts.decodeTokens()).isEqualTo(2);
+        assertThat(counts.hostTokens()).isEqualTo(1);
+        assertThat(counts.firstToken()).containsExactly(5);
+        assertThat(counts.interToken()).containsExactly(2, 4);
+        assertThat(counts.perToken()).containsExactly(3);
+        assertThat(counts.endToEnd()).containsExactly(11);
+        assertThat(recorder.steps()).isEqualTo(4);
+    }
+
+    @Test
+    void aSnapshotDoesNotChangeAndManySamplesAreKept() {
+        for (int i = 0; i < 3_000; i++) {
+            recorder.firstToken(REQUEST, i * 1_000_000L);
+        }
+        Recorder.Counts before = recorder.snapshot();
+        serve();
+        assertThat(before.firstToken()).hasSize(3_000).startsWith(0, 1, 2).endsWith(2_998, 2_999);
+        assertThat(before.outputTokens()).isEqualTo(3_000);
+    }
+
+    @Test
+    void aRequestOfOneTokenHasNoTimePerToken() {
+        recorder.finished(REQUEST, FinishReason.STOP, new Usage(10, 1, 0, 5_000_000, 5_000_000, 0, 0));
+        assertThat(recorder.snapshot().perToken()).isEmpty();
+    }
+
+    @Test
+    void totalsCountEachPromptOnce() {
+        serve();
+        Map<String, Object> result = ThroughputRun.describe(recorder.snapshot(), 2);
+        assertThat(result)
+                .containsEntry("total_input_tokens", 10L)
+                .containsEntry("total_output_tokens", 3L)
+                .containsEntry("total_tokens_per_second", 6.5)
+                .containsEntry("computed_prefill_tokens", 18L)
+                .containsEntry("output_tokens_per_second", 1.5)
+                .containsEntry("requests_per_second", 0.5)
+                .containsEntry("host_token_share", 0.5);
+    }
+}

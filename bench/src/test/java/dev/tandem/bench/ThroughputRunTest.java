@@ -1,0 +1,71 @@
+package dev.tandem.bench;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.batch.StepTimes;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.loop.Engine;
+import dev.tandem.engine.loop.EngineConfig;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.GpuOnly;
+import java.util.ArrayDeque;
+import java.util.List;
+import java.util.Queue;
+import java.util.Set;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.Test;
+
+class ThroughputRunTest {
+    private final AtomicInteger lost = new AtomicInteger();
+
+    /** Can sample nothing. */
+    private final Executor executor = new Executor() {
+        private final Queue<StepPlan> plans = new ArrayDeque<>();
+
+        @Override
+        public ExecutorLimits limits() {
+            return new ExecutorLimits(100, 64, 16, 16, 64, 0, 64, 1, 1, false, 0, 0, false, 0);
+        }
+
+        @Override
+        public void submit(StepPlan plan) {
+            plans.add(plan);
+        }
+
+        @Override
+        public StepResult poll() {
+            StepPlan plan = plans.remove();
+            List<StepResult.Lost> all = plan.subBatches().stream()
+                    .flatMap(batch -> batch.chunks().stream())
+                    .filter(chunk -> chunk.sampler().isPresent())
+                    .map(chunk -> new StepResult.Lost(chunk.sequence(), StepResult.Cause.SAMPLING, "its logits are NaN", false))
+                    .toList();
+            lost.addAndGet(all.size());
+            return new StepResult(plan.step(), List.of(), List.of(), List.of(), all, StepTimes.NONE);
+        }
+
+        @Override
+        public void close() {}
+    };
+
+    @Test
+    void requestsThatFailAreNotReplacedForEver() {
+        Budget budget = new Budget(64, 8, 64);
+        Recorder recorder = new Recorder();
+        try (Engine engine = new Engine(
+                        new EngineConfig(budget, Set.of(), 64, 64, 1), PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)), executor,
+                        Clock.system(), recorder)
+                .start()) {
+            ThroughputRun run = new ThroughputRun(engine, recorder, Clock.system(), new Workload("fixed", List.of(new Workload.Lengths(8, 8))), 1, (what, done, total) -> {});
+            assertThatThrownBy(() -> run.steady(4, 1, 2)).hasMessageContaining("its logits are NaN");
+            assertThat(lost).hasValueLessThanOrEqualTo(8);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+package dev.tandem.cpu.attention;
+
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.engine.kv.Place;
+import dev.tandem.model.config.DataType;
+import java.lang.foreign.Arena;
+import org.junit.jupiter.api.Test;
+
+class KvStoreTest {
+    /** 80 layers of 53,687,092 blocks are more than an int holds; so many bytes are more than any system grants. */
+    @Test
+    void aPoolOfManyLayersAndBlocksIsCountedWithoutOverflow() {
+        try (Arena arena = Arena.ofConfined()) {
+            assertThatThrownBy(() -> new KvStore(Place.HOST, 53_687_092, 80, 128, 256, DataType.FLOAT32, arena))
+                    .isInstanceOf(OutOfMemoryError.class)
+                    .hasMessageContaining(" needs 17179869440 MiB ");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+package dev.tandem.engine.loop;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatCode;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.queue.AdmissionQueue;
+import dev.tandem.engine.queue.EngineCommand;
+import dev.tandem.engine.queue.WaitingQueue;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.RequestException;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.GpuOnly;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.OptionalInt;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** What the engine accepts, and in which order it runs it. */
+class AdmissionTest {
+    private static final int CONTEXT = 64;
+
+    private final Budget budget = new Budget(64, 8, 64);
+    private final VirtualClock clock = new VirtualClock();
+    private final AdmissionQueue queue = new AdmissionQueue(2, clock);
+
+    private Engine engine(SchedulingPolicy policy) {
+        EngineConfig config = new EngineConfig(budget, Set.of(0), CONTEXT, 8, 1, 0, policy);
+        return new Engine(config, PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)), new FakeExecutor(), clock, EngineListener.NONE);
+    }
+
+    private static Request request(int prompt, OptionalInt maxTokens, int priority) {
+        SamplingParams sampling = SamplingParams.builder().temperature(0).maxTokens(maxTokens).ignoreEos(true).build();
+        int[] tokens = IntStream.range(1, prompt + 1).toArray();
+        return new Request("r", tokens, sampling, priority, TextDecoder.none(), event -> {});
+    }
+
+    @ParameterizedTest
+    @CsvSource({"60, 5, max_tokens, 65", "1, 2147483647, max_tokens, 2147483648", "64, 1, prompt, 65", "64, , prompt, 64"})
+    void whatIsBeyondTheContextIsRefusedInVllmsWords(int prompt, Integer maxTokens, String parameter, long requested) {
+        try (Engine engine = engine(SchedulingPolicy.FCFS)) {
+            OptionalInt completion = maxTokens == null ? OptionalInt.empty() : OptionalInt.of(maxTokens);
+            assertThatThrownBy(() -> engine.submit(request(prompt, completion, 0)))
+                    .isInstanceOfSatisfying(RequestException.class, e -> {
+                        assertThat(e.category()).isEqualTo(RequestException.Category.BAD_REQUEST);
+                        assertThat(e.parameter()).isEqualTo(parameter);
+                    })
+                    .hasMessageStartingWith(
+                            "This model's maximum context length is 64 tokens. However, you requested " + requested + " tokens");
+            assertThatCode(() -> engine.submit(request(60, OptionalInt.of(4), 0))).doesNotThrowAnyException();
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource({"2147483647", "61", "''"})
+    void theOutputIsWhatThePromptLeavesOfTheContext(String maxTokens) {
+        List<TokenEvent> events = new ArrayList<>();
+        OptionalInt most = maxTokens.isEmpty() ? OptionalInt.empty() : OptionalInt.of(Integer.parseInt(maxTokens));
+        Request request = request(3, most, 0);
+        queue.offer(List.of(new Request("r", request.prompt(), request.sampling(), 0, TextDecoder.none(), events::add)));
+        EngineConfig config = new EngineConfig(budget, Set.of(), CONTEXT, 8, 1);
+        EngineLoop loop = new EngineLoop(
+                config, queue, PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)), new FakeExecutor(), clock, EngineListener.NONE);
+        while (!loop.isIdle()) {
+            loop.step();
+        }
+        assertThat(events).as("tokens and the end").hasSize(CONTEXT - 3 + 1);
+    }
+
+    @Test
+    void prioritiesNeedThePolicyThatHonoursThem() {
+        try (Engine fcfs = engine(SchedulingPolicy.FCFS); Engine priority = engine(SchedulingPolicy.PRIORITY)) {
+            assertThatThrownBy(() -> fcfs.submit(request(3, OptionalInt.empty(), 5)))
+                    .isInstanceOfSatisfying(RequestException.class, e -> assertThat(e.parameter()).isEqualTo("priority"))
+                    .hasMessageContaining("priority is 5")
+                    .hasMessageContaining("--scheduling-policy priority");
+            assertThatCode(() -> priority.submit(request(3, OptionalInt.empty(), 5))).doesNotThrowAnyException();
+        }
+    }
+
+    @Test
+    void someTokenMustBePossibleWhileTheEndsAreNot() {
+        try (Engine engine = engine(SchedulingPolicy.FCFS)) {
+            Set<Integer> allButTheEnd = IntStream.range(1, 100).boxed().collect(Collectors.toSet());
+            SamplingParams.Builder sampling = SamplingParams.builder().stopTokenIds(allButTheEnd);
+            Request free = new Request("a", new int[] {1}, sampling.build(), 0, TextDecoder.none(), event -> {});
+            Request stuck = new Request("b", new int[] {1}, sampling.minTokens(1).build(), 0, TextDecoder.none(), event -> {});
+            assertThatCode(() -> engine.submit(free)).doesNotThrowAnyException();
+            assertThatThrownBy(() -> engine.submit(stuck))
+                    .isInstanceOfSatisfying(RequestException.class, e -> assertThat(e.parameter()).isEqualTo("stop_token_ids"))
+                    .hasMessageContaining("all 100 tokens");
+        }
+    }
+
+    private static Sequence sequence(long key, long arrivedSeconds, int priority) {
+        Request request = request(3, OptionalInt.empty(), priority);
+        TokenSampler sampler = new TokenSampler(request.sampling(), request.prompt(), Set.of(), 1);
+        return new Sequence(key, request, arrivedSeconds * 1_000_000_000, CONTEXT, sampler);
+    }
+
+    @Test
+    void aLowPriorityWaitsForThoseThatComeSoonAfterItButNotForEver() {
+        TreeSet<Sequence> order = new TreeSet<>(WaitingQueue.ORDER);
+        Sequence low = sequence(0, 100, 3);
+        Sequence urgent = sequence(1, 115, -1);
+        Sequence soon = sequence(2, 129, 0);
+        Sequence late = sequence(3, 131, 0);
+        Sequence never = sequence(4, 0, Integer.MAX_VALUE);
+        Sequence first = sequence(5, 300, Integer.MIN_VALUE);
+        order.addAll(List.of(low, urgent, soon, late, never, first));
+        assertThat(order).containsExactly(first, urgent, soon, low, late, never);
+    }
+
+    @Test
+    void theEnginesOwnRequestsTakeNoPlaceInTheQueue() {
+        queue.offer(List.of(request(1, OptionalInt.empty(), 0), request(1, OptionalInt.empty(), 0)));
+        Request own = request(2, OptionalInt.empty(), 0);
+        queue.offerOwn(own);
+        assertThat(queue.waiting()).isEqualTo(2);
+        assertThatThrownBy(() -> queue.offer(List.of(request(1, OptionalInt.empty(), 0)))).hasMessageContaining("the queue holds 2");
+        queue.poll();
+        queue.poll();
+        assertThat(queue.poll()).isInstanceOfSatisfying(EngineCommand.Submit.class, submit -> assertThat(submit.request()).isSameAs(own));
+        queue.close();
+        assertThatThrownBy(() -> queue.offerOwn(own)).hasMessageContaining("shutting down");
+    }
+
+    @Test
+    void requestsWhoseKvWasDroppedCountAsWaiting() {
+        AdmissionQueue large = new AdmissionQueue(8, clock);
+        EngineConfig config = new EngineConfig(budget, Set.of(), CONTEXT, 8, 1);
+        EngineLoop loop = new EngineLoop(
+                config, large, PolicyScheduler.of(new GpuOnly(budget, Preemption.RECOMPUTE)), new FakeExecutor(), clock, EngineListener.NONE);
+        for (int i = 0; i < 6; i++) {
+            Request request = request(14, OptionalInt.empty(), 0);
+            large.offer(List.of(new Request("r" + i, request.prompt(), request.sampling(), 0, TextDecoder.none(), event -> {})));
+        }
+        int mostDropped = 0;
+        while (!loop.isIdle()) {
+            loop.step();
+            var stats = loop.stats();
+            mostDropped = Math.max(mostDropped, stats.dropped());
+            assertThat(stats.dropped()).isBetween(0, 6 - stats.waiting() - stats.running());
+        }
+        assertThat(mostDropped).as("8 blocks for six sequences of 4").isPositive();
+        assertThat(loop.stats().dropped() + loop.stats().waiting()).isZero();
+    }
+}

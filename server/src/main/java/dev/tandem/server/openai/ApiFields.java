@@ -1,0 +1,274 @@
+package dev.tandem.server.openai;
+
+import dev.tandem.engine.request.RequestException;
+import dev.tandem.server.http.Printable;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.function.Predicate;
+import tools.jackson.databind.JsonNode;
+
+/**
+ * Every field of a request that the API knows: those which are honoured, those which are accepted without effect, and those
+ * which are refused. A field that is in no list is refused too. docs/api-fields.md shows this table.
+ */
+final class ApiFields {
+    /** What reads a JSON body. */
+    enum Endpoint {
+        CHAT("/v1/chat/completions"),
+        COMPLETIONS("/v1/completions"),
+        TOKENIZE("/tokenize"),
+        DETOKENIZE("/detokenize");
+
+        final String path;
+
+        Endpoint(String path) {
+            this.path = path;
+        }
+    }
+
+    /** What becomes of a field. */
+    sealed interface Rule {
+        /** @param meaning for the reference */
+        record Honoured(String meaning) implements Rule {}
+
+        /** A hint: the answer is right without it. */
+        record Ignored(String reason) implements Rule {}
+
+        /**
+         * @param remedy what the client does instead
+         * @param neutral values that ask for nothing, which are accepted, in words; empty when there are none
+         */
+        record Refused(String remedy, String neutral, Predicate<JsonNode> isNeutral) implements Rule {}
+    }
+
+    private static final String LEAVE_OUT = "leave it out";
+    private static final String NO_GRAMMAR = "output cannot be constrained to a grammar yet; " + LEAVE_OUT;
+    private static final String TOOLS_LATER = "tool calls cannot be parsed yet; " + LEAVE_OUT;
+
+    private static final Map<Endpoint, Map<String, Rule>> TABLE = Map.of(
+            Endpoint.CHAT, chat(),
+            Endpoint.COMPLETIONS, completions(),
+            Endpoint.TOKENIZE, tokenize(),
+            Endpoint.DETOKENIZE, detokenize());
+
+    private ApiFields() {}
+
+    static Map<String, Rule> of(Endpoint endpoint) {
+        return TABLE.get(endpoint);
+    }
+
+    /** Throws unless the field is honoured, ignored, or asks for nothing. */
+    static void check(Endpoint endpoint, String name, JsonNode value) {
+        if (value.isNull()) {
+            return; // clients write absent fields so
+        }
+        switch (TABLE.get(endpoint).get(name)) {
+            case Rule.Honoured honoured -> {}
+            case Rule.Ignored ignored -> {}
+            case Rule.Refused refused -> {
+                if (!refused.isNeutral().test(value)) {
+                    throw RequestException.bad(name, name + " is not supported: " + refused.remedy());
+                }
+            }
+            case null -> {
+                String shown = Printable.of(name);
+                throw RequestException.bad(shown, endpoint.path + " has no field '" + shown + "'; " + LEAVE_OUT);
+            }
+        }
+    }
+
+    /** The handlers read honoured fields alone: what they read is in the reference. */
+    static void requireHonoured(Endpoint endpoint, String name) {
+        if (!(TABLE.get(endpoint).get(name) instanceof Rule.Honoured)) {
+            throw new IllegalStateException("the field " + name + " is read and is not honoured by " + endpoint);
+        }
+    }
+
+    /** Collects the rules of an endpoint in the order in which the reference shows them. */
+    private static final class Rules {
+        final Map<String, Rule> byName = new LinkedHashMap<>();
+
+        Rules honours(String name, String meaning) {
+            return add(name, new Rule.Honoured(meaning));
+        }
+
+        Rules ignores(String name, String reason) {
+            return add(name, new Rule.Ignored(reason));
+        }
+
+        Rules refuses(String name, String remedy) {
+            return add(name, new Rule.Refused(remedy, "", value -> false));
+        }
+
+        Rules refusesUnless(String neutral, Predicate<JsonNode> isNeutral, String name, String remedy) {
+            return add(name, new Rule.Refused(remedy, neutral, isNeutral));
+        }
+
+        Rules refusesUnlessFalse(String name, String remedy) {
+            return refusesUnless("false", value -> value.isBoolean() && !value.asBoolean(), name, remedy);
+        }
+
+        Rules refusesUnlessTrue(String name, String remedy) {
+            return refusesUnless("true", value -> value.isBoolean() && value.asBoolean(), name, remedy);
+        }
+
+        Rules refusesUnlessEmpty(String name, String remedy) {
+            return refusesUnless("[] or {}", value -> value.isContainer() && value.isEmpty(), name, remedy);
+        }
+
+        Rules refusesUnlessNumber(int neutral, String name, String remedy) {
+            return refusesUnless(
+                    Integer.toString(neutral), value -> value.isNumber() && value.asDouble() == neutral, name, remedy);
+        }
+
+        Rules refusesUnlessText(String neutral, String name, String remedy) {
+            return refusesUnless(
+                    '"' + neutral + '"', value -> value.isString() && value.asString().equals(neutral), name, remedy);
+        }
+
+        private Rules add(String name, Rule rule) {
+            if (byName.put(name, rule) != null) {
+                throw new IllegalArgumentException("the field " + name + " is listed twice");
+            }
+            return this;
+        }
+    }
+
+    private static Map<String, Rule> chat() {
+        Rules rules = new Rules()
+                .honours("messages", "the conversation: a list of objects with a role; content is text or a list of text parts")
+                .honours("model", "the served model's name; may be left out")
+                .honours("max_completion_tokens", "tokens of the answer at most; the rest of the context when left out")
+                .honours("max_tokens", "the older name of max_completion_tokens, which wins");
+        generation(rules);
+        return rules.honours("logprobs", "whether log-probabilities are reported")
+                .honours("top_logprobs", "alternatives per token; needs logprobs")
+                .honours("add_generation_prompt", "whether the template asks the model to answer; default true")
+                .honours("add_special_tokens", "whether the tokenizer adds tokens to the templated text; default false")
+                .honours("chat_template_kwargs", "further variables of the chat template")
+                .honours("tools", "accepted with tool_choice \"none\" and then not shown to the model; otherwise refused")
+                .honours("tool_choice", "\"none\"; \"auto\" where there are no tools")
+                .honours("response_format", "{\"type\": \"text\"} alone")
+                .ignores("parallel_tool_calls", "there are no tool calls")
+                .ignores("prediction", "the answer is the same without")
+                .refusesUnlessEmpty("functions", TOOLS_LATER)
+                .refusesUnlessText("none", "function_call", TOOLS_LATER)
+                .refusesUnlessFalse("continue_final_message", LEAVE_OUT + " and end the messages with the user's")
+                .refuses("chat_template", "the model's own template is used; " + LEAVE_OUT)
+                .refusesUnlessEmpty("documents", "put the documents' text into a message")
+                .refusesUnless(
+                        "[\"text\"]",
+                        value -> value.isArray() && value.size() == 1 && value.get(0).asString("").equals("text"),
+                        "modalities",
+                        "answers are text; " + LEAVE_OUT)
+                .refuses("audio", "answers are text; " + LEAVE_OUT)
+                .refuses("web_search_options", "the server has no web search; " + LEAVE_OUT)
+                .refusesUnlessText("none", "reasoning_effort", "pass what the model's template knows in chat_template_kwargs")
+                .refusesUnlessTrue("include_reasoning", "reasoning is part of the answer's text; " + LEAVE_OUT)
+                .refuses("thinking_token_budget", "use max_completion_tokens")
+                .refusesUnlessText("medium", "verbosity", "ask for it in a message")
+                .refusesUnlessEmpty("mm_processor_kwargs", "messages are text; " + LEAVE_OUT)
+                .refusesUnlessEmpty("media_io_kwargs", "messages are text; " + LEAVE_OUT)
+                .refusesUnlessFalse("echo", "use /v1/completions")
+                .refusesUnlessNumber(1, "best_of", "use n")
+                .byName;
+    }
+
+    private static Map<String, Rule> completions() {
+        Rules rules = new Rules()
+                .honours("prompt", "a string, a list of strings, token ids, or lists of token ids")
+                .honours("model", "the served model's name; may be left out")
+                .honours("max_tokens", "tokens of the answer at most; default 16");
+        generation(rules);
+        return rules.honours("logprobs", "alternatives per token for which log-probabilities are reported")
+                .honours("echo", "whether the prompt's text precedes the answer; not together with logprobs")
+                .honours("best_of", "accepted when it equals n")
+                .honours("add_special_tokens", "whether the tokenizer adds its special tokens to a prompt; default true")
+                .refusesUnlessText("", "suffix", LEAVE_OUT)
+                .refuses("prompt_embeds", "send prompt")
+                .byName;
+    }
+
+    /** What the two generating endpoints share. */
+    private static void generation(Rules rules) {
+        rules.honours("n", "answers per prompt")
+                .honours("stream", "whether the answer comes as server-sent events")
+                .honours("stream_options", "include_usage and continuous_usage_stats; needs stream")
+                .honours("host_usage", "whether usage says how many tokens were decoded on the host; Tandem's own")
+                .honours("temperature", "0 is greedy; the model's recommendation when left out, else 1")
+                .honours("top_p", "likewise")
+                .honours("top_k", "likewise; 0 and -1 keep all tokens")
+                .honours("min_p", "default 0")
+                .honours("repetition_penalty", "the model's recommendation when left out, else 1")
+                .honours("presence_penalty", "default 0")
+                .honours("frequency_penalty", "default 0")
+                .honours("logit_bias", "an object from token id to a number from -100 to 100")
+                .honours("seed", "makes the draw reproducible")
+                .honours("stop", "a string or a list of strings which end the answer")
+                .honours("stop_token_ids", "a list of token ids which end the answer")
+                .honours("include_stop_str_in_output", "default false")
+                .honours("min_tokens", "the answer does not end before; default 0")
+                .honours("ignore_eos", "whether the answer goes on to max_tokens; default false")
+                .honours("skip_special_tokens", "whether special tokens are left out of the text; default true")
+                .honours("priority", "lower runs first; needs --scheduling-policy priority")
+                .honours("ttft_target", "milliseconds to the first token that steer placement; Tandem's own")
+                .honours("tpot_target", "milliseconds per further token that steer placement; Tandem's own")
+                .ignores("user", "nothing is kept per user")
+                .ignores("metadata", "answers are not stored")
+                .ignores("store", "answers are not stored")
+                .ignores("service_tier", "there is one tier")
+                .ignores("safety_identifier", "nothing is kept per user")
+                .ignores("prompt_cache_key", "there is no prompt cache")
+                .ignores("prompt_cache_retention", "there is no prompt cache")
+                .ignores("cache_salt", "there is no prompt cache that requests share")
+                .refuses("guided_json", NO_GRAMMAR)
+                .refuses("guided_regex", NO_GRAMMAR)
+                .refuses("guided_choice", NO_GRAMMAR)
+                .refuses("guided_grammar", NO_GRAMMAR)
+                .refuses("guided_decoding_backend", NO_GRAMMAR)
+                .refuses("guided_whitespace_pattern", NO_GRAMMAR)
+                .refuses("structural_tag", NO_GRAMMAR)
+                .refuses("structured_outputs", NO_GRAMMAR)
+                .refusesUnlessEmpty("bad_words", "use logit_bias")
+                .refuses("allowed_token_ids", "use logit_bias")
+                .refusesUnlessEmpty("logits_processors", "use logit_bias")
+                .refuses("prompt_logprobs", LEAVE_OUT)
+                .refuses("truncate_prompt_tokens", "shorten the prompt")
+                .refusesUnlessFalse("use_beam_search", LEAVE_OUT)
+                .refusesUnlessNumber(1, "length_penalty", "it belongs to beam search; " + LEAVE_OUT)
+                .refusesUnlessFalse("early_stopping", "it belongs to beam search; " + LEAVE_OUT)
+                .refusesUnlessTrue("spaces_between_special_tokens", LEAVE_OUT)
+                .refusesUnlessFalse("return_token_ids", "use /tokenize")
+                .refusesUnlessFalse("return_tokens_as_token_ids", LEAVE_OUT)
+                .refuses("request_id", "send the header X-Request-Id")
+                .refusesUnlessNumber(1, "stream_interval", LEAVE_OUT)
+                .refuses("repetition_detection", "use repetition_penalty")
+                .refusesUnlessEmpty("kv_transfer_params", LEAVE_OUT)
+                .refusesUnlessEmpty("vllm_xargs", LEAVE_OUT);
+    }
+
+    private static Map<String, Rule> tokenize() {
+        return new Rules()
+                .honours("prompt", "the text; or send messages")
+                .honours("messages", "a conversation, as for " + Endpoint.CHAT.path)
+                .honours("model", "the served model's name; may be left out")
+                .honours("add_special_tokens", "default true for a prompt, false for messages")
+                .honours("return_token_strs", "whether the tokens' spellings are returned; default false")
+                .honours("add_generation_prompt", "with messages; default true")
+                .honours("chat_template_kwargs", "with messages")
+                .honours("tools", "with messages: shown to the model's template")
+                .honours("tool_choice", "with messages: \"none\" leaves the tools out")
+                .refusesUnlessFalse("continue_final_message", LEAVE_OUT)
+                .refuses("chat_template", "the model's own template is used; " + LEAVE_OUT)
+                .refusesUnlessEmpty("mm_processor_kwargs", "messages are text; " + LEAVE_OUT)
+                .byName;
+    }
+
+    private static Map<String, Rule> detokenize() {
+        return new Rules()
+                .honours("tokens", "a list of token ids")
+                .honours("model", "the served model's name; may be left out")
+                .byName;
+    }
+
+}

@@ -1,0 +1,151 @@
+package dev.tandem.server.openai;
+
+import dev.tandem.engine.request.RequestException;
+import dev.tandem.text.ChatTemplate;
+import dev.tandem.text.jinja.JinjaException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.ObjectMapper;
+
+/** A conversation through the model's template, as tokens. */
+final class ChatPrompt {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final ServedModel model;
+    private final PromptReader reader;
+
+    ChatPrompt(ServedModel model, PromptReader reader) {
+        this.model = model;
+        this.reader = reader;
+    }
+
+    int[] read(RequestFields fields) {
+        ChatTemplate template = model.template()
+                .orElseThrow(() -> RequestException.bad(
+                        "messages", "the model " + model.name() + " has no chat template; use /v1/completions"));
+        List<Map<String, Object>> conversation = messages(fields);
+        List<Object> tools = tools(fields);
+        Map<String, Object> extra = new HashMap<>();
+        fields.field("chat_template_kwargs").ifPresent(node -> {
+            if (!node.isObject()) {
+                throw RequestFields.wrong("chat_template_kwargs", node, "an object");
+            }
+            node.propertyStream().forEach(entry -> extra.put(entry.getKey(), plain(entry.getValue())));
+        });
+        boolean addGenerationPrompt = fields.flag("add_generation_prompt", true);
+        boolean addSpecialTokens = fields.flag("add_special_tokens", false);
+        String text;
+        try {
+            text = template.render(conversation, tools, addGenerationPrompt, extra);
+        } catch (JinjaException e) {
+            String kind = e.isRaisedByTemplate() ? "the chat template refused the messages: " : "the chat template failed: ";
+            throw RequestException.bad("messages", kind + e.getMessage());
+        }
+        return reader.encode("messages", text, addSpecialTokens);
+    }
+
+    private List<Map<String, Object>> messages(RequestFields fields) {
+        JsonNode messages = fields.field("messages")
+                .orElseThrow(() -> RequestException.bad("messages", "messages is missing; it must be a list of messages"));
+        if (!messages.isArray() || messages.isEmpty()) {
+            throw RequestFields.wrong("messages", messages, "a list of at least one message");
+        }
+        reader.checkTokens("messages", messages.size()); // a template marks where a message begins
+        List<Map<String, Object>> conversation = new ArrayList<>();
+        long characters = 0;
+        for (JsonNode message : messages) {
+            Map<String, Object> values = message(message);
+            characters += values.get("content") instanceof String content ? content.length() : 0;
+            conversation.add(values);
+        }
+        reader.checkLength("messages", characters);
+        return conversation;
+    }
+
+    /** With {@code tool_choice} "none" the model is not told of the tools. */
+    private static List<Object> tools(RequestFields fields) {
+        List<Object> tools = new ArrayList<>();
+        boolean useTools = !fields.field("tool_choice").filter(choice -> choice.asString("").equals("none")).isPresent();
+        fields.field("tools").filter(node -> useTools).ifPresent(node -> {
+            if (!node.isArray()) {
+                throw RequestFields.wrong("tools", node, "a list of tools");
+            }
+            node.forEach(tool -> tools.add(plain(tool)));
+        });
+        return tools;
+    }
+
+    private static Map<String, Object> message(JsonNode message) {
+        if (!message.isObject() || !message.path("role").isString()) {
+            throw RequestFields.wrong("messages", message, "a list of objects with a role");
+        }
+        Map<String, Object> values = new HashMap<>();
+        message.propertyStream().forEach(entry -> values.put(entry.getKey(), plain(entry.getValue())));
+        JsonNode content = message.path("content");
+        if (content.isArray()) {
+            values.put("content", textOf(content));
+        } else if (!content.isString() && !content.isNull() && !content.isMissingNode()) {
+            throw RequestFields.wrong("messages", content, "a message content that is a string or a list of text parts");
+        }
+        if (message.path("tool_calls").isArray()) {
+            values.put("tool_calls", toolCalls(message.path("tool_calls")));
+        }
+        return values;
+    }
+
+    /** Clients send a call's arguments as JSON in a string; templates iterate over them as an object. */
+    private static List<Object> toolCalls(JsonNode calls) {
+        List<Object> list = new ArrayList<>();
+        for (JsonNode call : calls) {
+            JsonNode function = call.path("function");
+            if (!function.isObject()) {
+                throw RequestFields.wrong("messages", call, "a tool call with a function");
+            }
+            Map<String, Object> values = new HashMap<>();
+            function.propertyStream().forEach(entry -> values.put(entry.getKey(), plain(entry.getValue())));
+            values.put("arguments", plain(arguments(function.path("arguments"))));
+            Map<String, Object> whole = new HashMap<>();
+            call.propertyStream().forEach(entry -> whole.put(entry.getKey(), plain(entry.getValue())));
+            whole.put("function", values);
+            list.add(whole);
+        }
+        return list;
+    }
+
+    private static JsonNode arguments(JsonNode arguments) {
+        if (arguments.isMissingNode() || arguments.isNull() || arguments.asString("-").isBlank()) {
+            return JSON.createObjectNode(); // a call without arguments
+        }
+        JsonNode parsed = arguments;
+        if (arguments.isString()) {
+            try {
+                parsed = RequestFields.json(arguments.asString());
+            } catch (JacksonException e) {
+                throw RequestFields.wrong("messages", arguments, "a tool call whose arguments are a JSON object in a string");
+            }
+        }
+        if (!parsed.isObject()) {
+            throw RequestFields.wrong("messages", arguments, "a tool call whose arguments are a JSON object");
+        }
+        return parsed;
+    }
+
+    private static String textOf(JsonNode parts) {
+        StringBuilder text = new StringBuilder();
+        for (JsonNode part : parts) {
+            if (!part.path("type").asString("").equals("text") || !part.path("text").isString()) {
+                throw RequestFields.wrong("messages", part, "a text part; images and audio are not supported");
+            }
+            text.append(text.isEmpty() ? "" : "\n").append(part.path("text").asString());
+        }
+        return text.toString();
+    }
+
+    private static Object plain(JsonNode node) {
+        return JSON.convertValue(node, Object.class);
+    }
+}

@@ -1,0 +1,90 @@
+package dev.tandem.server.openai;
+
+import dev.tandem.engine.request.RequestException;
+import dev.tandem.text.Tokenizer;
+import dev.tandem.text.Vocabulary;
+
+/**
+ * Text to tokens, where text that cannot fit into the context is refused before it costs much.
+ *
+ * <p>Owned by: thread-safe.
+ */
+final class PromptReader {
+    /** Twice what English text has per token: a prompt that fits is tokenized once. */
+    private static final int PROBE_CHARACTERS_PER_TOKEN = 8;
+    /** The word that a probe cuts through has a few tokens more than the whole word may have. */
+    private static final int PROBE_SLACK = 64;
+
+    private final Tokenizer tokenizer;
+    private final int contextTokens;
+    private final int maxTokenLength;
+
+    PromptReader(Tokenizer tokenizer, int contextTokens) {
+        this.tokenizer = tokenizer;
+        this.contextTokens = contextTokens;
+        this.maxTokenLength = maxTokenLength(tokenizer.vocabulary());
+    }
+
+    /** No token stands for more characters than it has bytes. */
+    private static int maxTokenLength(Vocabulary vocabulary) {
+        int longest = 1;
+        for (int id = 0; id < vocabulary.size(); id++) {
+            longest = Math.max(longest, vocabulary.bytes(id).length);
+        }
+        return longest;
+    }
+
+    /**
+     * Refuses text of which even the longest tokens would fill the context.
+     *
+     * @param field to blame
+     */
+    void checkLength(String field, long characters) {
+        if (characters > (long) contextTokens * maxTokenLength) {
+            throw tooLong(field, (characters + maxTokenLength - 1) / maxTokenLength);
+        }
+    }
+
+    /** Refuses more tokens, or things of at least a token each, than the context holds. */
+    void checkTokens(String field, int tokens) {
+        if (tokens > contextTokens) {
+            throw tooLong(field, tokens);
+        }
+    }
+
+    private RequestException tooLong(String field, long atLeast) {
+        return RequestException.bad(
+                field,
+                "This model's maximum context length is " + contextTokens + " tokens. However, your request has at least "
+                        + atLeast + " tokens in " + field + ". Please reduce its length.");
+    }
+
+    int[] encode(String field, String text, boolean addSpecial) {
+        checkLength(field, text.length());
+        checkPairs(field, text);
+        for (long probe = (long) contextTokens * PROBE_CHARACTERS_PER_TOKEN; probe < text.length() / 2; probe *= 2) {
+            int end = Character.isHighSurrogate(text.charAt((int) probe - 1)) ? (int) probe - 1 : (int) probe;
+            int tokens = tokenizer.encode(text.substring(0, end), false).length - PROBE_SLACK;
+            if (tokens > contextTokens) {
+                throw tooLong(field, tokens);
+            }
+        }
+        return tokenizer.encode(text, addSpecial);
+    }
+
+    /** Half of a surrogate pair is no character, and has no form in UTF-8. */
+    private static void checkPairs(String field, String text) {
+        for (int i = 0; i < text.length(); i++) {
+            char c = text.charAt(i);
+            if (Character.isHighSurrogate(c) && i + 1 < text.length() && Character.isLowSurrogate(text.charAt(i + 1))) {
+                i++;
+            } else if (Character.isSurrogate(c)) {
+                throw RequestException.bad(
+                        field,
+                        String.format(
+                                "%s has half of a surrogate pair, \\u%04x, at character %d; it must be valid Unicode",
+                                field, (int) c, i));
+            }
+        }
+    }
+}

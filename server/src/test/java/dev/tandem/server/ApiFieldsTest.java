@@ -1,0 +1,300 @@
+package dev.tandem.server;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.IOException;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+import tools.jackson.databind.ObjectMapper;
+
+/** Requests with fields of every kind through the real server: honoured, ignored, refused, unknown, hostile. */
+@Timeout(value = 1, unit = TimeUnit.MINUTES)
+class ApiFieldsTest {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final String CHAT = "/v1/chat/completions";
+    private static final String COMPLETIONS = "/v1/completions";
+    private static RunningServer server;
+
+    @BeforeAll
+    static void start() {
+        server = new RunningServer();
+    }
+
+    @AfterAll
+    static void stop() {
+        server.close();
+    }
+
+    /** A request that is right but for the fields. */
+    private static RawClient.Answer ask(String path, String fields) throws IOException {
+        String more = fields.isEmpty() ? "" : ", " + fields;
+        return server.post(
+                path,
+                path.equals(CHAT)
+                        ? "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"max_tokens\": 2, \"ignore_eos\": true" + more + "}"
+                        : "{\"prompt\": \"hi\", \"max_tokens\": 2, \"ignore_eos\": true" + more + "}");
+    }
+
+    private static void assertRefused(RawClient.Answer answer, String parameter, String... words) {
+        assertThat(answer.status()).as(answer.body()).isEqualTo(400);
+        assertThat(answer.parameter()).isEqualTo(parameter);
+        assertThat(answer.error()).contains(words);
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "\"guided_json\": {\"type\": \"object\"}", "\"guided_choice\": [\"a\"]", "\"guided_regex\": \"a\"",
+                "\"guided_grammar\": \"a\"", "\"structured_outputs\": {\"regex\": \"a\"}", "\"bad_words\": [\"a\"]",
+                "\"allowed_token_ids\": [1]", "\"prompt_logprobs\": 1", "\"truncate_prompt_tokens\": 5",
+                "\"use_beam_search\": true", "\"length_penalty\": 0.5", "\"logits_processors\": [\"a\"]", "\"request_id\": \"a\"",
+                "\"return_token_ids\": true"
+            })
+    void bothEndpointsRefuseWhatTheyDoNotDo(String field) throws IOException {
+        String name = field.split("\"")[1];
+        assertRefused(ask(CHAT, field), name, name + " is not supported: ");
+        assertRefused(ask(COMPLETIONS, field), name, name + " is not supported: ");
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "\"functions\": [{\"name\": \"f\"}]", "\"function_call\": \"auto\"", "\"continue_final_message\": true",
+                "\"chat_template\": \"x\"", "\"documents\": [{\"text\": \"x\"}]", "\"modalities\": [\"audio\"]",
+                "\"audio\": {\"voice\": \"a\"}", "\"reasoning_effort\": \"high\"", "\"web_search_options\": {}", "\"echo\": true"
+            })
+    void chatRefusesWhatItDoesNotDo(String field) throws IOException {
+        String name = field.split("\"")[1];
+        assertRefused(ask(CHAT, field), name, name + " is not supported: ");
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "\"user\": \"u\"", "\"metadata\": {\"a\": \"b\"}", "\"store\": true", "\"service_tier\": \"auto\"",
+                "\"parallel_tool_calls\": true", "\"prompt_cache_key\": \"k\"", "\"safety_identifier\": \"s\"",
+                "\"guided_json\": null", "\"no_such_field\": null", "\"functions\": []", "\"function_call\": \"none\"",
+                "\"modalities\": [\"text\"]", "\"use_beam_search\": false", "\"bad_words\": []", "\"length_penalty\": 1.0",
+                "\"response_format\": {\"type\": \"text\"}", "\"tools\": []", "\"tool_choice\": \"auto\"",
+                "\"tools\": [{\"type\": \"function\"}], \"tool_choice\": \"none\"", "\"max_completion_tokens\": 1",
+                "\"stream_options\": {\"include_usage\": true, \"continuous_usage_stats\": null}, \"stream\": true",
+                "\"logprobs\": true, \"top_logprobs\": 2"
+            })
+    void hintsAndNeutralValuesPass(String field) throws IOException {
+        assertThat(ask(CHAT, field).status()).as(field).isEqualTo(200);
+    }
+
+    @Test
+    void completionsTakeAnEmptySuffixAndBestOfN() throws IOException {
+        assertThat(ask(COMPLETIONS, "\"suffix\": \"\", \"n\": 2, \"best_of\": 2").status()).isEqualTo(200);
+        assertRefused(ask(COMPLETIONS, "\"suffix\": \"x\""), "suffix", "leave it out");
+        assertRefused(ask(COMPLETIONS, "\"best_of\": 2"), "best_of", "equals n, which is 1");
+    }
+
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            quoteCharacter = '`',
+            value = {
+                "\"tools\": [{\"type\": \"function\"}] | tools | tool calls cannot be parsed yet",
+                "\"tools\": [{\"type\": \"function\"}], \"tool_choice\": \"auto\" | tools | set tool_choice to \"none\"",
+                "\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}} | tool_choice | a named tool_choice",
+                "\"tool_choice\": \"required\" | tool_choice | tool_choice is \"required\"",
+                "\"response_format\": {\"type\": \"json_object\"} | response_format | 'json_object' is not supported",
+                "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}} | response_format | 'json_schema'",
+                "\"top_logprobs\": 3 | top_logprobs | needs logprobs",
+                "\"stream_options\": {\"include_usage\": true} | stream_options | needs stream",
+                "\"stream\": true, \"stream_options\": {\"x\": 1} | stream_options.x | is not supported",
+                "\"stream\": true, \"stream_options\": {\"include_usage\": 1} | stream_options.include_usage | true or false"
+            })
+    void chatSaysWhatIsWrong(String fields, String parameter, String words) throws IOException {
+        assertRefused(ask(CHAT, fields), parameter, words);
+    }
+
+    @Test
+    void completionsBlameLogprobsForLogprobs() throws IOException {
+        assertRefused(ask(COMPLETIONS, "\"logprobs\": 21"), "logprobs", "logprobs is 21; it must lie in [0, 20]");
+        assertRefused(ask(COMPLETIONS, "\"logprobs\": true"), "logprobs", "an integer");
+    }
+
+    @Test
+    void unknownFieldsAreNamed() throws IOException {
+        assertRefused(ask(CHAT, "\"some_unknown_field\": 1"), "some_unknown_field", "has no field 'some_unknown_field'");
+        assertRefused(ask(COMPLETIONS, "\"messages\": []"), "messages", "/v1/completions has no field");
+        assertRefused(server.post("/tokenize", "{\"prompt\": \"a\", \"x\": 1}"), "x", "/tokenize has no field 'x'");
+        assertRefused(server.post("/detokenize", "{\"tokens\": [1], \"x\": 1}"), "x", "/detokenize has no field 'x'");
+    }
+
+    @Test
+    void tokenizeTakesAPromptOrMessages() throws IOException {
+        assertThat(server.post("/tokenize", "{\"prompt\": \"abc\"}").json().path("count").asInt()).isEqualTo(3);
+        String messages = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"tools\": [{\"type\": \"function\"}]}";
+        assertThat(server.post("/tokenize", messages).json().path("count").asInt()).isEqualTo("user:hi1 tools".length());
+        assertRefused(server.post("/tokenize", "{}"), "prompt", "either prompt or messages");
+        assertRefused(server.post("/tokenize", "{\"prompt\": \"a\", \"messages\": []}"), "prompt", "either prompt or messages");
+        assertRefused(server.post("/tokenize", "{\"prompt\": \"a\", \"tools\": []}"), "tools", "tools needs messages");
+    }
+
+    private static String tokensOf(String message) throws IOException {
+        RawClient.Answer answer = server.post("/tokenize", "{\"messages\": [" + message + "]}");
+        assertThat(answer.status()).as(answer.body()).isEqualTo(200);
+        StringBuilder text = new StringBuilder();
+        answer.json().path("tokens").forEach(token -> text.append((char) token.asInt()));
+        return text.toString();
+    }
+
+    @Test
+    void theArgumentsOfFormerToolCallsReachTheTemplateAsAnObject() throws IOException {
+        String call = "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\","
+                + " \"function\": {\"name\": \"f\", \"arguments\": %s}}]}";
+        assertThat(tokensOf(call.formatted("\"{\\\"city\\\": \\\"Paris\\\", \\\"days\\\": 3}\""))).contains("city=Paris;days=3;");
+        assertThat(tokensOf(call.formatted("{\"city\": \"Paris\"}"))).contains("city=Paris;");
+        assertThat(tokensOf(call.formatted("\"\""))).startsWith("assistant:");
+        RawClient.Answer broken =
+                server.post("/tokenize", "{\"messages\": [" + call.formatted("\"{\\\"city\\\": \"") + "]}");
+        assertRefused(broken, "messages", "a tool call whose arguments are a JSON object");
+        RawClient.Answer list = server.post("/tokenize", "{\"messages\": [" + call.formatted("\"[1]\"") + "]}");
+        assertRefused(list, "messages", "a tool call whose arguments are a JSON object");
+    }
+
+    @Test
+    void moreRequestsThanTheQueueHoldsAreABadRequest() throws IOException {
+        assertRefused(ask(CHAT, "\"n\": 9"), "n", "1 prompts with n = 9 are 9 requests, and the queue holds 8");
+        assertRefused(
+                server.post(COMPLETIONS, "{\"prompt\": [\"a\", \"b\", \"c\"], \"n\": 3}"), "n", "3 prompts with n = 3 are 9 requests");
+        assertRefused(
+                server.post(COMPLETIONS, "{\"prompt\": " + JSON.writeValueAsString(List.of("a b c d e f g h i".split(" "))) + "}"),
+                "prompt",
+                "the queue holds 8");
+    }
+
+    // --- lengths
+
+    @Test
+    void whatCannotFitIsRefusedWithoutTokenizing() throws IOException {
+        int calls = server.tokenizer.calls.get();
+        String text = "x".repeat(RunningServer.CONTEXT * 5 + 1); // the longest token has five characters
+        assertRefused(server.post(COMPLETIONS, "{\"prompt\": \"" + text + "\"}"), "prompt", "maximum context length is 512 tokens");
+        assertRefused(
+                server.post(CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"" + text + "\"}]}"),
+                "messages",
+                "maximum context length is 512 tokens");
+        assertRefused(
+                server.post(CHAT, "{\"messages\": [" + "{\"role\": \"user\", \"content\": \"\"},".repeat(513)
+                        + "{\"role\": \"user\", \"content\": \"\"}]}"),
+                "messages",
+                "maximum context length is 512 tokens");
+        assertRefused(
+                server.post(COMPLETIONS, "{\"prompt\": [" + "1,".repeat(513) + "1]}"), "prompt", "maximum context length is 512 tokens");
+        assertThat(server.tokenizer.calls.get()).isEqualTo(calls);
+    }
+
+    // --- hostile input
+
+    @Test
+    void halvesOfSurrogatePairsAreRefused() throws IOException {
+        assertRefused(server.post(COMPLETIONS, "{\"prompt\": \"ab\\ud800c\"}"), "prompt", "\\ud800, at character 2");
+        assertThat(ask(COMPLETIONS, "\"\\ud800\": 1").status()).isEqualTo(400);
+        assertThat(server.post(COMPLETIONS, "{\"prompt\": \"a\", \"model\": \"\\udc00\"}").error()).contains("\\udc00");
+        assertThat(server.post(COMPLETIONS, "{\"prompt\": \"\\ud83d\\ude42\", \"max_tokens\": 1, \"echo\": true}").status())
+                .isEqualTo(200);
+    }
+
+    @Test
+    void namesAndValuesCannotForgeLogLinesOrReachATerminal() throws IOException {
+        StringBuilder logged = new StringBuilder();
+        Handler handler = new Handler() {
+            @Override
+            public void publish(LogRecord record) {
+                logged.append(record.getMessage());
+            }
+
+            @Override
+            public void flush() {}
+
+            @Override
+            public void close() {}
+        };
+        Logger root = Logger.getLogger("");
+        root.addHandler(handler);
+        try {
+            for (String field : List.of(
+                    "\"x\\nSEVERE: forged\\u001b[2J\": 1", "\"model\": \"x\\nforged\\u001b[2J\"", "\"stop\": [{\"a\\n\": 1}]",
+                    "\"temperature\": \"\\u001b[2J\\n\"", "\"logit_bias\": {\"\\n\\u001b[2J\": 1}")) {
+                RawClient.Answer answer = ask(COMPLETIONS, field);
+                assertThat(answer.status()).isIn(400, 404);
+                assertThat(answer.error()).doesNotContain("\n", "\u001b");
+                assertThat(answer.parameter()).doesNotContain("\n", "\u001b");
+            }
+        } finally {
+            root.removeHandler(handler);
+        }
+        assertThat(logged).doesNotContain("forged");
+    }
+
+    @Test
+    void oneClientsNamesDoNotSpoilAnothersRequests() throws IOException {
+        // names whose hashes collide fill a table of names that requests share
+        for (int round = 0; round < 40; round++) {
+            StringBuilder body = new StringBuilder("{\"chat_template_kwargs\": {");
+            for (int i = 0; i < 1000; i++) {
+                body.append(i == 0 ? "" : ",").append('"').append(colliding(round * 1000 + i)).append("\": 1");
+            }
+            server.post(CHAT, body.append("}}").toString());
+        }
+        assertThat(ask(CHAT, "").status()).isEqualTo(200);
+        assertThat(ask(COMPLETIONS, "\"temperature\": 0, \"presence_penalty\": 0").status()).isEqualTo(200);
+    }
+
+    /** "Aa" and "BB" have the same hash, as have all texts made of the two. */
+    private static String colliding(int number) {
+        StringBuilder name = new StringBuilder();
+        for (int bit = 0; bit < 16; bit++) {
+            name.append((number >> bit & 1) == 0 ? "Aa" : "BB");
+        }
+        return name.toString();
+    }
+
+    @Test
+    void bodiesBeyondTheLimitsOfJsonAreRefusedInPlainWords() throws IOException {
+        for (String body : List.of(
+                "{\"messages\": " + "[".repeat(2000) + "]".repeat(2000) + "}",
+                "{\"seed\": " + "9".repeat(500) + "}",
+                "{\"" + "x".repeat(5000) + "\": 1}")) {
+            assertRefused(server.post(CHAT, body), "", "the body exceeds a limit");
+        }
+        for (String body : List.of("{", "{\"a\" 1}", "{\"a\": 1} x", "{\"a\": 1, \"a\": 2}", "{\"a\": NaN}", "nul", "{\"a\": 01}")) {
+            RawClient.Answer answer = server.post(CHAT, body);
+            assertRefused(answer, "", "not valid JSON");
+            assertThat(answer.error()).doesNotContain("jackson", "Jackson", "Source", "StreamRead", "token (");
+        }
+        assertRefused(server.post(CHAT, ""), "", "the body is empty");
+        assertRefused(server.post(CHAT, "[]"), "", "must be a JSON object");
+        assertRefused(server.post(CHAT, "{\"messages\": \"hi\"}"), "messages", "messages is \"hi\"; it must be a list");
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "\"temperature\": 1e-300, \"top_p\": 0.9", "\"temperature\": 2e-39, \"top_p\": 0.5", "\"repetition_penalty\": 1e-40",
+                "\"temperature\": 1e308", "\"top_p\": 1e-300", "\"top_k\": 2147483647", "\"min_p\": 1", "\"seed\": -9223372036854775808",
+                "\"presence_penalty\": -2, \"frequency_penalty\": 2", "\"logit_bias\": {\"1\": 1e300}", "\"max_tokens\": 2147483647",
+                "\"min_tokens\": 2147483647", "\"temperature\": 1e400", "\"ttft_target\": 1e300", "\"priority\": -2147483648"
+            })
+    void extremeValuesEndNobodyElsesRequests(String fields) throws IOException {
+        String body = "{\"prompt\": \"hi\", \"ignore_eos\": true, " + fields + "}";
+        assertThat(server.post(COMPLETIONS, body).status()).as(fields).isIn(200, 400);
+        assertThat(ask(COMPLETIONS, "").status()).as("after " + fields).isEqualTo(200);
+        assertThat(server.get("/health").status()).isEqualTo(200);
+    }
+}

@@ -1,0 +1,50 @@
+package dev.tandem.server;
+
+import dev.tandem.text.Tokenizer;
+import dev.tandem.text.Vocabulary;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+
+/** A character is a token, and token 42 is the text "t42 ". The test can count calls and hold them up. */
+public final class FakeTokenizer implements Tokenizer {
+    static final int TOKENS = 1000;
+
+    public final AtomicInteger calls = new AtomicInteger();
+    /** The characters of the longest text. */
+    public final AtomicInteger longest = new AtomicInteger();
+    final AtomicReference<CountDownLatch> gate = new AtomicReference<>(new CountDownLatch(0));
+    final CountDownLatch entered = new CountDownLatch(1);
+    private final Vocabulary vocabulary;
+
+    public FakeTokenizer() {
+        String[] tokens = new String[TOKENS];
+        Arrays.setAll(tokens, id -> "t" + id + " ");
+        BitSet literal = new BitSet();
+        literal.set(0, TOKENS);
+        vocabulary = new Vocabulary(tokens, new BitSet(), literal, Vocabulary.Spelling.BYTE_LEVEL);
+    }
+
+    @Override
+    public int[] encode(String text, boolean addSpecial) {
+        calls.incrementAndGet();
+        longest.accumulateAndGet(text.length(), Math::max);
+        entered.countDown();
+        try {
+            gate.get().await();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        return text.chars().map(c -> c % TOKENS).toArray();
+    }
+
+    @Override
+    public Vocabulary vocabulary() {
+        return vocabulary;
+    }
+
+    @Override
+    public void close() {}
+}

@@ -1,0 +1,55 @@
+package dev.tandem.server;
+
+import dev.tandem.engine.batch.StepPlan;
+import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.execute.ExecutorLimits;
+
+/** An executor whose steps do not end while the test holds them. */
+final class GatedExecutor implements Executor {
+    private final Executor executor;
+    private boolean held;
+
+    GatedExecutor(Executor executor) {
+        this.executor = executor;
+    }
+
+    synchronized void hold() {
+        held = true;
+    }
+
+    synchronized void release() {
+        held = false;
+        notifyAll();
+    }
+
+    @Override
+    public ExecutorLimits limits() {
+        return executor.limits();
+    }
+
+    @Override
+    public void submit(StepPlan plan) {
+        executor.submit(plan);
+    }
+
+    @Override
+    public StepResult poll() {
+        synchronized (this) {
+            while (held) {
+                try {
+                    wait();
+                } catch (InterruptedException e) {
+                    throw new IllegalStateException(e);
+                }
+            }
+        }
+        return executor.poll();
+    }
+
+    @Override
+    public void close() {
+        release();
+        executor.close();
+    }
+}

@@ -1,0 +1,89 @@
+package dev.tandem.server;
+
+import dev.tandem.engine.ContentExecutor;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.execute.Readiness;
+import dev.tandem.engine.loop.Engine;
+import dev.tandem.engine.loop.EngineConfig;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.DecisionLog;
+import dev.tandem.engine.schedule.PolicyScheduler;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.server.http.HttpLimits;
+import dev.tandem.server.http.OriginPolicy;
+import dev.tandem.server.metrics.ServerMetrics;
+import dev.tandem.server.openai.ServedModel;
+import dev.tandem.text.ChatTemplate;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+
+/** The real server and engine on a free port; executor and tokenizer are fakes which the test holds up. */
+final class RunningServer implements AutoCloseable {
+    static final int CONTEXT = 512;
+    static final int QUEUE = 8;
+    static final HttpLimits LIMITS = new HttpLimits(
+            64 << 10, 8 << 10, 1 << 20, 64, Duration.ofSeconds(60), Duration.ofSeconds(60), Duration.ofSeconds(60),
+            Duration.ofSeconds(60));
+    static final OriginPolicy ORIGINS = new OriginPolicy(true, List.of(), List.of("https://chat.example.org"));
+    /** Shows a template's variables, call arguments as an object. */
+    private static final String TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}"
+            + "{% for c in m.tool_calls %}{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }};{% endfor %}{% endfor %}"
+            + "\n{% endfor %}{% if tools %}{{ tools | length }} tools{% endif %}";
+
+    final FakeTokenizer tokenizer = new FakeTokenizer();
+    final GatedExecutor executor =
+            new GatedExecutor(new ContentExecutor(2, 1024, 0, 256, CONTEXT, Readiness.allEarly()));
+    final Engine engine;
+    private final TandemServer server;
+
+    RunningServer() {
+        this(LIMITS, ORIGINS, Optional.empty());
+    }
+
+    RunningServer(HttpLimits limits, OriginPolicy origins, Optional<String> key) {
+        Budget budget = new Budget(256, 8, 256);
+        ServerMetrics metrics = new ServerMetrics("fake");
+        engine = new Engine(
+                        new EngineConfig(budget, Set.of(), CONTEXT, QUEUE, 1),
+                        PolicyScheduler.of(new GpuOnly(budget, Preemption.RECOMPUTE)),
+                        executor,
+                        Clock.system(),
+                        metrics)
+                .start();
+        server = new TandemServer("127.0.0.1", 0, limits, origins);
+        ServedModel model = new ServedModel(
+                "fake", engine, tokenizer, Optional.of(new ChatTemplate(TEMPLATE, "", "")), ServedModel.SamplingDefaults.NEUTRAL);
+        server.serve(key, model, new DecisionLog(16), metrics);
+    }
+
+    RawClient connect() throws IOException {
+        return new RawClient(server.port());
+    }
+
+    /** One request on a connection of its own. */
+    RawClient.Answer post(String path, String json) throws IOException {
+        try (RawClient client = connect()) {
+            client.post(path, json);
+            return client.read();
+        }
+    }
+
+    RawClient.Answer get(String path) throws IOException {
+        try (RawClient client = connect()) {
+            client.send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            return client.read();
+        }
+    }
+
+    @Override
+    public void close() {
+        tokenizer.gate.get().countDown();
+        executor.release();
+        engine.close();
+        server.close();
+    }
+}

@@ -1,0 +1,25 @@
+package dev.tandem.server.http;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import org.junit.jupiter.api.Test;
+
+class PrintableTest {
+    @Test
+    void escapesWhatATerminalOrALogObeys() {
+        assertThat(Printable.of("a\nb\r\u001b[31mc\u0085d\u2028e\u202ef\u007f"))
+                .isEqualTo("a\\u000ab\\u000d\\u001b[31mc\\u0085d\\u2028e\\u202ef\\u007f");
+    }
+
+    @Test
+    void escapesHalvesOfSurrogatePairsAndKeepsWholeOnes() {
+        assertThat(Printable.of("x\ud800y🙂東")).isEqualTo("x\\ud800y🙂東");
+    }
+
+    @Test
+    void cutsLongTextBetweenCharacters() {
+        assertThat(Printable.of("🙂".repeat(60))).isEqualTo("🙂".repeat(60));
+        assertThat(Printable.of("🙂".repeat(61))).isEqualTo("🙂".repeat(60) + "…");
+        assertThat(Printable.of("x".repeat(10_000_000))).hasSize(61);
+    }
+}

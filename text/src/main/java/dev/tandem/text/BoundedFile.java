@@ -1,0 +1,19 @@
+package dev.tandem.text;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/** Reads a file of a model, which may be of any size. */
+final class BoundedFile {
+    private BoundedFile() {}
+
+    /** @throws TokenizerException when the file is larger than {@code maxBytes} */
+    static byte[] read(Path file, long maxBytes) throws IOException {
+        long size = Files.size(file);
+        if (size > maxBytes) {
+            throw new TokenizerException(file + " has " + size + " bytes; the limit is " + maxBytes);
+        }
+        return Files.readAllBytes(file);
+    }
+}
