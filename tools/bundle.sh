@@ -8,6 +8,11 @@ out=$(mkdir -p "$1" && cd "$1" && pwd)
 "$root/tandem" build
 "$root/tandem" console
 java_home=$("$root/tandem" java-home)
+if ! "$java_home/bin/jar" tf "$root"/app/target/lib/tandem-cpu-*.jar | grep -q native/libtandem-amx.so; then
+  echo "the build has no AMX kernel, see $root/cpu/target/classes/native/amx.log: a bundle needs GCC 11 or newer on x86-64 Linux." >&2
+  echo "Install it (apt-get install gcc), then: touch $root/cpu/pom.xml; $0 $1" >&2
+  exit 1
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/tandem/lib"

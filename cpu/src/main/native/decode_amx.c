@@ -7,6 +7,7 @@
  * to 2^-16, for twice the tile products, which wait for memory anyway.
  */
 #include <immintrin.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -27,6 +28,26 @@ struct task {
     const uint16_t *k, *v;   /* [kv_heads][head_dim] of the last token, which are yet to be written to the last block; or 0 */
     float *out;              /* [kv_heads * group][head_dim], of a row whose blocks these all are; or 0 */
 };
+
+/* AmxDecodeAttention.TASK says the same. */
+_Static_assert(offsetof(struct task, q) == 0, "q");
+_Static_assert(offsetof(struct task, blocks) == 8, "blocks");
+_Static_assert(offsetof(struct task, first) == 16, "first");
+_Static_assert(offsetof(struct task, last) == 20, "last");
+_Static_assert(offsetof(struct task, context) == 24, "context");
+_Static_assert(offsetof(struct task, kv_heads) == 28, "kv_heads");
+_Static_assert(offsetof(struct task, group) == 32, "group");
+_Static_assert(offsetof(struct task, head_dim) == 36, "head_dim");
+_Static_assert(offsetof(struct task, key_dims) == 40, "key_dims");
+_Static_assert(offsetof(struct task, scale) == 44, "scale");
+_Static_assert(offsetof(struct task, max) == 48, "max");
+_Static_assert(offsetof(struct task, sum) == 56, "sum");
+_Static_assert(offsetof(struct task, weighted) == 64, "weighted");
+_Static_assert(offsetof(struct task, next) == 72, "next");
+_Static_assert(offsetof(struct task, k) == 80, "k");
+_Static_assert(offsetof(struct task, v) == 88, "v");
+_Static_assert(offsetof(struct task, out) == 96, "out");
+_Static_assert(sizeof(struct task) == 104, "task");
 
 struct __attribute__((aligned(64))) config {
     uint8_t palette, start, reserved[14];

@@ -4,14 +4,14 @@ import dev.tandem.bench.Statistics;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
-import dev.tandem.cpu.probe.AttentionBenchmark;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.cpu.probe.RoofReader;
-import dev.tandem.cpu.topology.CpuTopology;
+import dev.tandem.cuda.AttentionBenchmark;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.config.DataType;
 import java.io.IOException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -29,7 +29,8 @@ import picocli.CommandLine.Option;
         mixinStandardHelpOptions = true,
         description = {
             "How near decode attention over host KV comes to reading it: for Llama-3.1-8B's grouped heads and",
-            "Llama-2-7B's single ones, in turn with plain reads of the same blocks by the same threads."
+            "Llama-2-7B's single ones, in turn with plain reads of the same blocks, by the workers that serve",
+            "beside a GPU. No GPU is needed."
         })
 final class BenchAttentionCommand implements Callable<Integer> {
     private record Shape(String name, int heads, int kvHeads, int headDim) {}
@@ -37,13 +38,16 @@ final class BenchAttentionCommand implements Callable<Integer> {
     private static final List<Shape> SHAPES =
             List.of(new Shape("gqa-32-8-128", 32, 8, 128), new Shape("mha-32-32-128", 32, 32, 128));
 
+    /** Until the loops are compiled, and the pages there. */
+    private static final Duration WARM_UP = Duration.ofMillis(1_500);
+
     @Mixin
     BenchReport report;
 
     @CommandLine.Spec
     CommandLine.Model.CommandSpec spec;
 
-    @Option(names = "--threads", split = ",", description = "Numbers of threads, e.g. 1,8,16. Default: all this process may use.")
+    @Option(names = "--threads", split = ",", description = "Numbers of threads, e.g. 1,8,16. Default: as serve beside a GPU, all cores but two.")
     List<Integer> threads = List.of();
 
     @Option(names = "--batch", description = "Rows. Default, with --context: 64 of 1,000 tokens and 8 of 16,000.")
@@ -77,7 +81,7 @@ final class BenchAttentionCommand implements Callable<Integer> {
             throw new ConfigurationException("--threads " + threads + ": each number must be at least 1");
         }
         List<Size> sizes = batch > 0 ? List.of(new Size(batch, context)) : List.of(new Size(64, 1000), new Size(8, 16_000));
-        List<Integer> counts = threads.isEmpty() ? List.of(CpuTopology.find().order().size()) : threads;
+        List<Integer> counts = threads.isEmpty() ? List.of(CudaBackend.defaultAttentionThreads()) : threads;
         List<Map<String, Object>> results = new ArrayList<>();
         for (Shape each : SHAPES) {
             for (String dtype : dtypes) {
@@ -100,7 +104,7 @@ final class BenchAttentionCommand implements Callable<Integer> {
     private void measure(Shape each, DataType type, Size size, List<Integer> counts, List<Map<String, Object>> results) {
         BlockFormat format = new BlockFormat(each.kvHeads(), each.headDim(), type);
         try (AttentionBenchmark benchmark = new AttentionBenchmark(
-                format, each.heads(), size.batch(), size.context(), rounds, 1, Clock.system())) {
+                format, each.heads(), size.batch(), size.context(), rounds, 1, WARM_UP, Clock.system())) {
             List<RoofReader> readers = RoofReader.all(format, each.heads());
             for (PagedDecodeAttention attention : DecodeImplementations.all(format, each.heads())) {
                 if (!implementation.isEmpty() && !implementation.equals(attention.name())) {
@@ -125,7 +129,7 @@ final class BenchAttentionCommand implements Callable<Integer> {
                     result.put("round_us", Statistics.rounded(measured.micros()));
                     results.add(result);
                     if (!measured.pinned()) {
-                        System.err.println("given up: " + count + " threads are more than cores, so none is pinned");
+                        System.err.println("given up: none of " + count + " threads is pinned, there are fewer cores or a CPU quota");
                     }
                     System.err.printf(
                             Locale.ROOT, "%-14s %-9s %-12s %3d x %,6d, %2d threads: roof %6.1f GB/s, multiply-adds %6.1f, kernel %6.1f, share %.2f (%.2f of a sequential read), %.1f us%n",

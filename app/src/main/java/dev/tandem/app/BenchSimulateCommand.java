@@ -64,14 +64,15 @@ final class BenchSimulateCommand implements Callable<Integer> {
     @Option(
             names = "--lose-host-at",
             paramLabel = "SECONDS",
-            description = "From so many simulated seconds on, every token whose attention the CPU computes is lost, as when a worker dies."
-                    + " Default: never.")
+            description = "From so many simulated seconds on, every token whose attention the CPU computes is lost, as"
+                    + " when a worker dies. Default: never.")
     Optional<Double> loseHostAt = Optional.empty();
 
     @Override
     public Integer call() throws IOException {
         if (!(loseHostAt.orElse(0.0) >= 0)) {
-            throw new IllegalArgumentException("--lose-host-at " + loseHostAt.get() + " must be a number of seconds, 0 or more");
+            throw new IllegalArgumentException(
+                    "--lose-host-at " + loseHostAt.get() + " must be a number of seconds, 0 or more");
         }
         if (steady < 1 || warmUp < 0 || requests.orElse(1) < 1) {
             throw new ConfigurationException("--steady " + steady + requests.map(count -> ", --requests " + count)

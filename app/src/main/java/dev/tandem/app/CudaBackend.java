@@ -6,6 +6,7 @@ import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.CudaOptions;
 import dev.tandem.cuda.ModelShape;
 import dev.tandem.cuda.device.CudaLibraries;
+import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.kernels.KernelCatalogue;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.clock.Clock;
@@ -43,7 +44,7 @@ final class CudaBackend {
         boolean quantised = checkpoint.weights() instanceof GgufWeights gguf
                 && gguf.matrixTypes().stream().anyMatch(ElementType::quantised);
         CudaLibraries libraries = libraries(options.gpu.libraries);
-        KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels"));
+        KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels").resolve("cuda" + libraries.release()));
         CudaExecutor executor = new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system(), timeline);
         ExecutorLimits limits = executor.limits();
         log.printf(
@@ -57,7 +58,7 @@ final class CudaBackend {
                 + "; decode steps " + (options.gpu.eager ? "kernel by kernel (--enforce-eager)" : "replayed from graphs"));
         log.println(executor.products() + "; prompts ride in steps of up to " + limits.ridingRows() + " rows");
         log.println(executor.ledger());
-        reportLosses(new ModelShape(config, type(options, config)), quantised, executor.device().capability(), log);
+        reportLosses(new ModelShape(config, type(options, config)), quantised, executor.device(), log);
         int context = (int) Math.min(options.contextTokens(config), (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
         log.printf(
                 Locale.ROOT,
@@ -91,7 +92,7 @@ final class CudaBackend {
         return attentionThreads(options) == 0 ? CpuBackend.defaultKv() : Math.min(MOST_HOST_KV, CpuBackend.memory() / 4);
     }
 
-    private static void reportLosses(ModelShape shape, boolean quantised, int capability, PrintStream log) {
+    private static void reportLosses(ModelShape shape, boolean quantised, Device device, PrintStream log) {
         ModelConfig config = shape.config();
         if (quantised || config.fileType() == DataType.FLOAT32) {
             log.println("given up: float32 or quantised weights are kept in " + shape.type().flag() + " on the GPU");
@@ -99,7 +100,7 @@ final class CudaBackend {
         if (shape.headWidth() != config.headDim()) {
             log.printf("given up: heads of %d are stored %d wide, KV takes that much more%n", config.headDim(), shape.headWidth());
         }
-        KernelCatalogue.givenUp(capability).forEach(loss -> log.println("given up: " + loss));
+        KernelCatalogue.givenUp(device.capability(), device.slice()).forEach(loss -> log.println("given up: " + loss));
     }
 
     static DataType type(ModelOptions options, ModelConfig config) {
@@ -143,7 +144,11 @@ final class CudaBackend {
     private static int attentionThreads(ModelOptions options) {
         return options.strategy.chosen() == Strategy.GPU_ONLY
                 ? 0
-                : options.attentionThreads.orElse(Math.max(1, Runtime.getRuntime().availableProcessors() - 2));
+                : options.attentionThreads.orElse(defaultAttentionThreads());
+    }
+
+    static int defaultAttentionThreads() {
+        return Math.max(1, Runtime.getRuntime().availableProcessors() - 2);
     }
 
     static Path cache() {
@@ -154,6 +159,7 @@ final class CudaBackend {
         Path home = Path.of(System.getProperty("user.home"));
         return new CudaLibraries(
                 CudaLibraries.Choice.of(flag), System.getenv(),
-                () -> new WheelSource(() -> IndexLocation.find(System.getenv(), home), cache(), Terminal.standardError()));
+                () -> new WheelSource(() -> IndexLocation.find(System.getenv(), home), cache(), Terminal.standardError()),
+                CudaLibraries.driverVersion());
     }
 }

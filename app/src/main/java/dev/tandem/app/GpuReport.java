@@ -39,18 +39,18 @@ final class GpuReport {
             if (device.capability() < 80) {
                 out.println("          given up: bfloat16, which this GPU does not have; use --dtype float16");
             }
-            KernelCatalogue.givenUp(device.capability()).forEach(loss -> out.println("          given up: " + loss));
+            KernelCatalogue.givenUp(device.capability(), device.slice()).forEach(loss -> out.println("          given up: " + loss));
         }
     }
 
     private static void library(PrintStream out, String name, Consumer<CudaLibraries> find) {
-        CudaLibraries installed = CudaBackend.libraries("system");
         try {
+            CudaLibraries installed = CudaBackend.libraries("system");
             find.accept(installed);
             List<String> found = installed.found();
             out.println("Library   " + found.getLast());
         } catch (CudaException e) {
-            out.println("Library   " + name + " is not installed; with a GPU, Tandem fetches it once from NVIDIA's Python packages");
+            out.println("Library   " + name + " is not installed for this driver; with a GPU, Tandem fetches it once from NVIDIA's Python packages");
         }
     }
 }

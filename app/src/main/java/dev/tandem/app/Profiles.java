@@ -43,8 +43,8 @@ final class Profiles {
             Profile profile = read(file.get());
             if (!profile.name().equals(name)) {
                 log.println("given up: the profile " + file.get() + " is of '" + profile.name() + "', this is '" + name
-                        + "'; its predictions may be wrong here, and on a GPU only CPU attention is corrected as the server runs. Leave"
-                        + " --profile out to measure this machine");
+                        + "'; its predictions may be wrong here, and on a GPU only CPU attention is corrected as the"
+                        + " server runs. Leave --profile out to measure this machine");
             }
             check(profile, executor, file.get().toString());
             return profile;

@@ -60,7 +60,7 @@ final class ServeCommand implements Callable<Integer> {
     @Override
     public Integer call() throws InterruptedException {
         check();
-        // a port that is taken is known before anything loads
+        // first of all: a port that is taken is known before anything loads
         TandemServer server = new TandemServer(host, port, http.limits(), http.origins(isLoopback(host)));
         Optional<String> key = Optional.ofNullable(apiKey).filter(k -> !k.isBlank());
         ServerLifetime lifetime;

@@ -65,8 +65,8 @@ enum SimulatedMachine {
     final int seconds;
 
     SimulatedMachine(
-            String profile, int gpuBlocks, int hostGib, long tokenBytes, int batchTokens, int sequences, int hostSequences,
-            int seconds) {
+            String profile, int gpuBlocks, int hostGib, long tokenBytes, int batchTokens, int sequences,
+            int hostSequences, int seconds) {
         try {
             Path file = Path.of("../docs/results/profiles", profile + ".txt");
             this.profile = Profile.parse(Files.readString(file), file.toString());
@@ -90,8 +90,8 @@ enum SimulatedMachine {
     /** @param slower steps with rows in flight take so many times as long as anybody predicts */
     double rate(Strategy strategy, String workload, boolean guarded, double slower, int seconds) {
         Workload work = Workload.parse(workload, 0);
-        Map<String, Object> result =
-                run(strategy, work, guarded, slower, Host.USABLE).steady(concurrency(strategy, work, Host.USABLE), WARM_UP_SECONDS, seconds);
+        SimulatedRun run = run(strategy, work, guarded, slower, Host.USABLE);
+        Map<String, Object> result = run.steady(concurrency(strategy, work, Host.USABLE), WARM_UP_SECONDS, seconds);
         assertThat(result.get("failed")).isEqualTo(0);
         return rate(result);
     }
@@ -99,7 +99,8 @@ enum SimulatedMachine {
     /** Output tokens per second of a guarded strategy in a steady window, with a host tier that may not be used. */
     double guardedRate(Strategy strategy, String workload, Host host, int seconds) {
         Workload work = Workload.parse(workload, 0);
-        return rate(run(strategy, work, true, 1, host).steady(concurrency(strategy, work, host), WARM_UP_SECONDS, seconds));
+        SimulatedRun run = run(strategy, work, true, 1, host);
+        return rate(run.steady(concurrency(strategy, work, host), WARM_UP_SECONDS, seconds));
     }
 
     /** Output tokens a second until the last of some requests has ended. */
@@ -140,8 +141,8 @@ enum SimulatedMachine {
         CostModel cost = new CostModel(profile);
         int riding = RidingRows.of(cost::linear, Integer.MAX_VALUE);
         ExecutorLimits limits = new ExecutorLimits(
-                32_000, 131_072, 16, 64, gpuBlocks, hostBlocks(strategy, host), batchTokens, profile.layers(), tokenBytes, hybrid,
-                hybrid ? 64 : 0, hybrid ? 1024 : 0, false, riding);
+                32_000, 131_072, 16, 64, gpuBlocks, hostBlocks(strategy, host), batchTokens, profile.layers(),
+                tokenBytes, hybrid, hybrid ? 64 : 0, hybrid ? 1024 : 0, false, riding);
         Budget budget = budget(strategy);
         TierRules rules = new TierRules(new LatencyTargets(0, host == Host.STRICT_TARGET ? STRICT_NANOS : 0), 256, 0);
         var options = new Strategy.Options(

@@ -46,7 +46,8 @@ class StrategiesPayTest {
         "H200_TIGHT, osc, ASYNC_OVERLAP, true, 0.97",
     })
     void offloadingPaysWhereItShould(String machine, String workload, Strategy strategy, boolean guarded, double least) {
-        double alone = ALONE.computeIfAbsent(machine + workload, key -> SimulatedMachine.valueOf(machine).rate(Strategy.GPU_ONLY, workload, false));
+        double alone = ALONE.computeIfAbsent(machine + workload, key ->
+                SimulatedMachine.valueOf(machine).rate(Strategy.GPU_ONLY, workload, false));
         double both = SimulatedMachine.valueOf(machine).rate(strategy, workload, guarded);
         assertThat(both / alone).as("%s, %s, %s to gpu-only, guarded: %s", machine, workload, strategy.flag(), guarded).isGreaterThan(least);
     }

@@ -21,6 +21,7 @@ import java.util.SplittableRandom;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -66,5 +67,38 @@ class CanaryRunTest {
             assertThat(fromHost.await(30, TimeUnit.SECONDS)).as("some token must come from the host").isTrue();
         }
         assertThat(differences).as("seed %d", SEED).allMatch(difference -> difference < 1e-3);
+    }
+
+    @Test
+    void aSeededAnswerDoesNotDependOnBeingWatched() throws InterruptedException {
+        SamplingParams sampling = SamplingParams.builder()
+                .temperature(1.5).topP(0.95).topK(80).seed(SEED).maxTokens(40).ignoreEos(true).build();
+        List<Integer> plain = tokens(sampling, 0);
+        assertThat(tokens(sampling, 1)).as("watched").isEqualTo(plain);
+        assertThat(tokens(sampling.withLogprobs(5), 0)).as("with log-probabilities").isEqualTo(plain);
+        assertThat(tokens(sampling.withLogprobs(5), 1)).as("with both").isEqualTo(plain);
+    }
+
+    private static List<Integer> tokens(SamplingParams sampling, double canaryRate) throws InterruptedException {
+        Budget budget = new Budget(128, 16, 64);
+        List<Integer> tokens = new CopyOnWriteArrayList<>();
+        CountDownLatch ended = new CountDownLatch(1);
+        try (Engine engine = new Engine(
+                        new EngineConfig(budget, Set.of(), 256, 100, SEED, canaryRate),
+                        PolicyScheduler.of(Strategy.SIMPLE_OFFLOAD.policy(Strategy.Options.of(budget), TestProfile.withCpu(100))),
+                        TestModels.executor("llama31", DataType.BFLOAT16, 16, 64, 2),
+                        Clock.system(),
+                        EngineListener.NONE)
+                .start()) {
+            engine.submit(new Request("r", new int[] {5, 6, 7}, sampling, 0, TextDecoder.none(), event -> {
+                if (event instanceof TokenEvent.Token token) {
+                    tokens.add(token.id());
+                } else {
+                    ended.countDown();
+                }
+            }));
+            ended.await();
+        }
+        return tokens;
     }
 }

@@ -4,7 +4,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import org.junit.jupiter.api.Test;
 
-/** Some seconds of {@link FaultSoak}; {@code -Dtandem.soak.seconds=N} for more, {@code -Dtandem.soak.seed=N} for a seed that failed. */
+/**
+ * Some seconds of {@link FaultSoak}; {@code -Dtandem.soak.seconds=N} for more, {@code -Dtandem.soak.seed=N} for a seed
+ * that failed.
+ */
 class FaultSoakTest {
     @Test
     void faultsOfOneRequestTouchNoOther() throws InterruptedException {

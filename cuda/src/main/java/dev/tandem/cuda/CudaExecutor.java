@@ -61,7 +61,7 @@ public final class CudaExecutor implements Executor {
     /** Of all logits of a step, for which memory is kept: a MiB. */
     private static final int MOST_ADJUSTMENTS = 1 << 16;
     /** Cores for the engine and the server. */
-    private static final int CORES_LEFT = 2;
+    static final int CORES_LEFT = 2;
     /** Compute capability. */
     private static final int LEAST_WITH_BFLOAT16 = 80;
     /**

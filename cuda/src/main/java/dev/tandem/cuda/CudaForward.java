@@ -486,7 +486,7 @@ final class CudaForward implements AutoCloseable {
         }
     }
 
-    /** @param header of the step where decode attention follows and runs beside it; else 0, and prefill.cu has no such parameter */
+    /** @param header of the step where decode attention follows and runs beside it; else 0, as always for prefill.cu */
     private void attendPrompts(Stream stream, Activations a, StepBuffer step, Extent extent, int layer, long header) {
         int splits = shares.promptSplits(extent.tiles(), extent.rows());
         kernels.prefillAttention.launch(

@@ -145,7 +145,10 @@ final class HostRows implements AutoCloseable {
         });
     }
 
-    /** How long the workers were busy since the last call. The GPU's parts of a step are not timed: that would lengthen the step. */
+    /**
+     * How long the workers were busy since the last call. The GPU's parts of a step are not timed: that would
+     * lengthen the step.
+     */
     StepTimes times() {
         long busy = workers.busyNanos();
         long since = busy - busyBefore;

@@ -84,9 +84,9 @@ final class Linear implements AutoCloseable {
         long most = 0;
         for (int rows : methods.keySet()) {
             for (Method method : available(rows)) {
-                most = Math.max(most, (long) rows * splits(shape.qkv(), shape.hidden(), method) * shape.qkv());
-                most = Math.max(most, (long) rows * splits(shape.hidden(), shape.queries(), method) * shape.hidden());
-                most = Math.max(most, (long) rows * splits(shape.hidden(), shape.intermediate(), method) * shape.hidden());
+                most = Math.max(most, (long) rows * splits(shape.qkv(), shape.hidden(), rows, method) * shape.qkv());
+                most = Math.max(most, (long) rows * splits(shape.hidden(), shape.queries(), rows, method) * shape.hidden());
+                most = Math.max(most, (long) rows * splits(shape.hidden(), shape.intermediate(), rows, method) * shape.hidden());
             }
         }
         this.partials = device.allocate(4 * most, "partial sums");
@@ -179,7 +179,7 @@ final class Linear implements AutoCloseable {
 
     /** Partial sums that {@link #qkv} leaves, 0 where it finishes. */
     int qkvSplits(int rows) {
-        return finishes(rows) ? 0 : splits(shape.qkv(), shape.hidden(), method(rows));
+        return finishes(rows) ? 0 : splits(shape.qkv(), shape.hidden(), rows, method(rows));
     }
 
     /** To the partial sums, whose number is returned, or (0) added to the residual stream. */
@@ -265,7 +265,7 @@ final class Linear implements AutoCloseable {
 
     private int few(
             Stream stream, int layer, long matrix, Function<CudaWeights.Maps, TensorMap> map, int n, int depth, DeviceBuffer x, int rows) {
-        int splits = splits(n, depth, method(rows));
+        int splits = splits(n, depth, rows, method(rows));
         sums(stream, matrix, () -> map.apply(weights.maps.get(layer)), n, depth, x, rows, splits, partials);
         return splits;
     }
@@ -304,8 +304,8 @@ final class Linear implements AutoCloseable {
         return (n + strip - 1) / strip;
     }
 
-    private int splits(int n, int depth, Method method) {
-        int blocksAtATime = device.multiprocessors() * (method == Method.STREAM ? 2 : 1);
+    private int splits(int n, int depth, int rows, Method method) {
+        int blocksAtATime = device.multiprocessors() * (method == Method.STREAM ? kernels.streamBlocks(rows) : 1);
         return DepthSplits.of(strips(n, method), depth, blocksAtATime, method == Method.BROAD ? BROAD_FIXED_COLUMNS : 0);
     }
 

@@ -185,7 +185,7 @@ class AttentionKernelTest {
     }
 
     /** A pool of random KV, and sequences that own blocks of it in random order. */
-    private record Pool(ModelShape shape, float[] values, int[][] tables) {
+    record Pool(ModelShape shape, float[] values, int[][] tables) {
         static Pool of(GpuRig rig, int... lengths) {
             int blocks = Arrays.stream(lengths).map(length -> (length + 15) / 16).sum() + 3;
             int[] order = IntStream.range(0, blocks).toArray();
@@ -228,7 +228,7 @@ class AttentionKernelTest {
         }
     }
 
-    private static float[] queries(GpuRig rig, int rows) {
+    static float[] queries(GpuRig rig, int rows) {
         float[] q = rig.halves(rows * rig.shape.queries(), 2);
         for (int i = 0; i < q.length; i++) {
             q[i] = i % rig.shape.headWidth() < rig.shape.config().headDim() ? q[i] : 0;
@@ -236,7 +236,7 @@ class AttentionKernelTest {
         return q;
     }
 
-    private static void check(GpuRig rig, Pool pool, float[] q, float[] actual, int row, int sequence, int tokens) {
+    static void check(GpuRig rig, Pool pool, float[] q, float[] actual, int row, int sequence, int tokens) {
         ModelShape shape = rig.shape;
         int dim = shape.config().headDim();
         for (int head = 0; head < shape.config().heads(); head++) {

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cuda.device.CudaLibraries;
 import java.util.Map;
+import java.util.OptionalInt;
 import org.junit.jupiter.api.Test;
 
 /** CUDA_LAUNCH_BLOCKING beside attention on the CPU, which could never end a step. */
@@ -11,7 +12,7 @@ class BlockingLaunchTest {
     private static CudaLibraries libraries(Map<String, String> environment) {
         return new CudaLibraries(new CudaLibraries.Choice.InstalledOnly(), environment, () -> {
             throw new AssertionError("nothing is fetched");
-        });
+        }, OptionalInt.empty());
     }
 
     @Test

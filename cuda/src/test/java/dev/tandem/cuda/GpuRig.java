@@ -44,7 +44,7 @@ final class GpuRig implements AutoCloseable {
     }
 
     static CudaLibraries libraries() {
-        return new CudaLibraries(new CudaLibraries.Choice.Automatic(), System.getenv(), GpuRig::wheels);
+        return new CudaLibraries(new CudaLibraries.Choice.Automatic(), System.getenv(), GpuRig::wheels, CudaLibraries.driverVersion());
     }
 
     private static WheelSource wheels() {

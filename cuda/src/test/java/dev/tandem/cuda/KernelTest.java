@@ -33,7 +33,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** Every kernel but products and attention against its scalar twin in double precision, on odd sizes, results poisoned before. */
 @Tag("gpu")
 class KernelTest {
-    private static final Adjustments AS_THEY_ARE = new TokenSampler(SamplingParams.builder().build(), new int[0], Set.of(), 0).adjustments();
+    static final Adjustments AS_THEY_ARE = new TokenSampler(SamplingParams.builder().build(), new int[0], Set.of(), 0).adjustments();
     private static final long SEED = 20260;
 
     static Stream<ModelShape> shapes() {
@@ -44,7 +44,9 @@ class KernelTest {
                 GpuRig.shape(8, 1, 256, 320, 352, 301, DataType.FLOAT16),
                 GpuRig.shape(16, 1, 128, 320, 352, 301, DataType.BFLOAT16),
                 GpuRig.shape(4, 2, 80, 72, 90, 301, DataType.BFLOAT16),
-                GpuRig.shape(6, 2, 16, 96, 150, 301, DataType.FLOAT16));
+                GpuRig.shape(6, 2, 16, 96, 150, 301, DataType.FLOAT16),
+                GpuRig.shape(10, 2, 128, 320, 352, 301, DataType.BFLOAT16),
+                GpuRig.shape(14, 2, 128, 320, 352, 301, DataType.FLOAT16));
     }
 
     /** Rounding a result to 16 bits. */
@@ -52,8 +54,13 @@ class KernelTest {
         return shape.type() == DataType.BFLOAT16 ? 4e-3 : 5e-4;
     }
 
+    /** And rows wider than 4096 values, of which a thread of {@code add_norm_few} has two quads. */
+    static Stream<ModelShape> widths() {
+        return Stream.concat(shapes(), Stream.of(GpuRig.shape(8, 1, 128, 8192, 352, 301, DataType.BFLOAT16)));
+    }
+
     @ParameterizedTest
-    @MethodSource("shapes")
+    @MethodSource("widths")
     void normsOfSumsOfPartials(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             for (int splits : new int[] {0, 3, 8, 9}) {
@@ -352,7 +359,7 @@ class KernelTest {
     }
 
     /** The token at {@code uniform} of the kept mass, in ascending order of ids. */
-    private static int expected(
+    static int expected(
             float[] logits, int offset, int vocabulary, double temperature, int topK, double topP, double minP, double uniform) {
         Integer[] order = IntStream.range(0, vocabulary).boxed().toArray(Integer[]::new);
         Arrays.sort(order, (a, b) -> Float.compare(logits[offset + b], logits[offset + a]));
@@ -382,7 +389,7 @@ class KernelTest {
         return id;
     }
 
-    private static TokenSampler.Draw draw(double temperature, double topP, double minP, double uniform, int topK) {
+    static TokenSampler.Draw draw(double temperature, double topP, double minP, double uniform, int topK) {
         return new TokenSampler.Draw(temperature, topK, topP, minP, uniform, -1, false, true);
     }
 

@@ -40,6 +40,7 @@ class EngineLoopTest {
     private boolean runsAhead;
     private long lastAhead = Long.MAX_VALUE;
     private boolean broken;
+    private String trouble;
 
     /** Always chooses token 7, and notes when it is asked. */
     private final Executor executor = new Executor() {
@@ -67,6 +68,11 @@ class EngineLoopTest {
             last = next.step();
             boolean awaits = next.subBatches().stream().flatMap(batch -> batch.chunks().stream()).anyMatch(chunk -> chunk.tokens()[0] == Chunk.AWAITED);
             events.add("submit " + next.step() + (awaits ? " awaiting" : ""));
+        }
+
+        @Override
+        public Optional<String> trouble() {
+            return Optional.ofNullable(trouble);
         }
 
         @Override
@@ -174,6 +180,22 @@ class EngineLoopTest {
         assertThat(loop.isIdle()).as("its token is awaited").isFalse();
         run();
         assertThat(events).containsExactly("submit 0", "poll 0", "a token", "a finished LENGTH");
+    }
+
+    @Test
+    void aStepThatTakesTooLongIsSeenInTheHealth() {
+        Engine engine = new Engine(
+                new EngineConfig(budget, Set.of(), 64, 8, 1),
+                PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)),
+                executor,
+                clock,
+                EngineListener.NONE);
+        assertThat(engine.health()).isEqualTo(new Engine.Health.Serving());
+        trouble = "step 7 has kept the GPU for 3.0 s";
+        assertThat(engine.health()).isEqualTo(new Engine.Health.Degraded(trouble));
+        trouble = null;
+        assertThat(engine.health()).isEqualTo(new Engine.Health.Serving());
+        engine.close();
     }
 
     @Test

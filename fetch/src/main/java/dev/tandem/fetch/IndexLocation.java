@@ -2,7 +2,7 @@ package dev.tandem.fetch;
 
 import java.io.IOException;
 import java.net.URI;
-import java.nio.charset.StandardCharsets;
+import java.net.URISyntaxException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -27,7 +27,7 @@ public final class IndexLocation {
     public static URI find(Map<String, String> environment, Path home) {
         String fromEnvironment = environment.getOrDefault("PIP_INDEX_URL", "");
         if (!fromEnvironment.isBlank()) {
-            return URI.create(fromEnvironment.strip());
+            return address(fromEnvironment.strip(), "PIP_INDEX_URL");
         }
         for (Path file : configurationFiles(environment, home)) {
             Optional<URI> configured = read(file);
@@ -66,21 +66,42 @@ public final class IndexLocation {
         }
         try {
             Matcher line = INDEX_LINE.matcher(Files.readString(file));
-            return line.find() ? Optional.of(URI.create(line.group(1))) : Optional.empty();
+            return line.find() ? Optional.of(address(line.group(1), file.toString())) : Optional.empty();
         } catch (IOException e) {
             throw new FetchException("pip's configuration " + file + " cannot be read: " + e.getMessage(), e);
         }
     }
 
+    private static URI address(String text, String source) {
+        try {
+            URI address = new URI(text);
+            if (List.of("http", "https").contains(String.valueOf(address.getScheme())) && address.getHost() != null) {
+                return address;
+            }
+        } catch (URISyntaxException e) {
+            throw new FetchException(source + " names the package index '" + text + "', which is not an address", e);
+        }
+        throw new FetchException(source + " names the package index '" + text + "'; it must begin with http:// or https://");
+    }
+
+    /** Where Python or pip is missing or does not answer, nothing is known. */
     private static Optional<URI> askPip() {
         try {
-            Process pip = new ProcessBuilder("python3", "-m", "pip", "download", "--help")
-                    .redirectErrorStream(true)
-                    .start();
-            String help = new String(pip.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-            pip.waitFor(20, TimeUnit.SECONDS);
-            Matcher found = DEFAULT_IN_HELP.matcher(help.replaceAll("\\s+", " "));
-            return found.find() ? Optional.of(URI.create(found.group(1))) : Optional.empty();
+            Path help = Files.createTempFile("pip-help", ".txt");
+            try {
+                Process pip = new ProcessBuilder("python3", "-m", "pip", "download", "--help")
+                        .redirectErrorStream(true)
+                        .redirectOutput(help.toFile())
+                        .start();
+                if (!pip.waitFor(20, TimeUnit.SECONDS)) {
+                    pip.destroyForcibly();
+                    return Optional.empty();
+                }
+                Matcher found = DEFAULT_IN_HELP.matcher(Files.readString(help).replaceAll("\\s+", " "));
+                return found.find() ? Optional.of(address(found.group(1), "pip")) : Optional.empty();
+            } finally {
+                Files.deleteIfExists(help);
+            }
         } catch (IOException e) {
             return Optional.empty();
         } catch (InterruptedException e) {

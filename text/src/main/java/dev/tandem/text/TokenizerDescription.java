@@ -5,8 +5,10 @@ import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import tools.jackson.core.JsonGenerator;
 import tools.jackson.core.ObjectWriteContext;
 import tools.jackson.core.io.JsonStringEncoder;
@@ -31,6 +33,8 @@ public record TokenizerDescription(
         int unknownToken,
         boolean addBegin,
         boolean addSpacePrefix) {
+    /** Merges are found by cutting each token at each place; the largest vocabularies known take 20 million characters. */
+    private static final long MAX_CUTS = 1 << 30;
     private static final int CONTROL = 3;
     private static final int USER_DEFINED = 4;
     private static final String CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|";
@@ -38,8 +42,13 @@ public record TokenizerDescription(
     private static final String LLAMA3 = CONTRACTIONS + "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" + REST;
     private static final String QWEN2 = CONTRACTIONS + "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" + REST;
 
-    /** @throws TokenizerException when the kind or the pre-tokenizer is not known */
+    /** @throws TokenizerException when the kind or the pre-tokenizer is not known, or the parts do not go together */
     public Tokenizer open(String origin) {
+        try {
+            requireWhole();
+        } catch (TokenizerException e) {
+            throw new TokenizerException(origin + ": " + e.getMessage(), e);
+        }
         BitSet special = new BitSet();
         BitSet literal = new BitSet();
         for (int id = 0; id < types.length; id++) {
@@ -53,7 +62,47 @@ public record TokenizerDescription(
                     origin + ": tokenizer model '" + kind + "' is not supported; supported are gpt2 and llama");
         };
         Vocabulary vocabulary = new Vocabulary(tokens.toArray(String[]::new), special, literal, spelling);
-        return HuggingFaceTokenizer.of(json(vocabulary, origin), vocabulary, origin);
+        return HuggingFaceTokenizer.of(new TokenizerFile(json(vocabulary, origin), vocabulary, limits(), origin));
+    }
+
+    private void requireWhole() {
+        if (tokens.isEmpty() || tokens.size() > TokenizerFile.MAX_TOKENS) {
+            throw new TokenizerException("the vocabulary has " + tokens.size() + " tokens; it must have between 1 and "
+                    + TokenizerFile.MAX_TOKENS);
+        }
+        if (types.length != 0 && types.length != tokens.size()) {
+            throw new TokenizerException(tokens.size() + " tokens have " + types.length + " types");
+        }
+        if (kind.equals("llama") && scores.length != tokens.size()) {
+            throw new TokenizerException(tokens.size() + " tokens have " + scores.length + " scores");
+        }
+        requireToken("bos_token_id", beginToken);
+        requireToken("unknown_token_id", unknownToken);
+        long work = 0;
+        Set<String> seen = new HashSet<>();
+        for (String token : tokens) {
+            if (!seen.add(token)) {
+                throw new TokenizerException("the vocabulary has the token '" + token + "' twice");
+            }
+            work += (long) token.length() * token.length();
+        }
+        if (work > MAX_CUTS) {
+            throw new TokenizerException(
+                    "its tokens are too long: the squares of their lengths add up to " + work + "; the limit is " + MAX_CUTS);
+        }
+        for (String merge : kind.equals("gpt2") ? merges : List.<String>of()) {
+            int blank = merge.indexOf(' ', 1);
+            if (blank < 0 || !seen.contains(merge.substring(0, blank)) || !seen.contains(merge.substring(blank + 1))
+                    || !seen.contains(merge.substring(0, blank) + merge.substring(blank + 1))) {
+                throw new TokenizerException("the merge '" + merge + "' is not two tokens of the vocabulary that make a third");
+            }
+        }
+    }
+
+    private void requireToken(String name, int id) {
+        if (id < -1 || id >= tokens.size()) {
+            throw new TokenizerException(name + " is " + id + " and the vocabulary has " + tokens.size() + " tokens");
+        }
     }
 
     private byte[] json(Vocabulary vocabulary, String origin) {
@@ -109,6 +158,15 @@ public record TokenizerDescription(
             case "qwen2" -> split(QWEN2);
             default -> throw new TokenizerException(origin + ": pre-tokenizer '" + preTokenizer
                     + "' is not known; known are default, gpt-2, smollm, llama-bpe and qwen2");
+        };
+    }
+
+    private TokenizerLimits limits() {
+        return switch (kind.equals("gpt2") ? preTokenizer : kind) {
+            case "llama" -> TokenizerLimits.NONE;
+            case "llama-bpe", "llama3", "llama-v3" -> TokenizerLimits.ofPattern(LLAMA3);
+            case "qwen2" -> TokenizerLimits.ofPattern(QWEN2);
+            default -> TokenizerLimits.ofPattern(TokenizerLimits.BYTE_LEVEL);
         };
     }
 

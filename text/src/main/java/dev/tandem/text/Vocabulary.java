@@ -78,7 +78,11 @@ public record Vocabulary(String[] tokens, BitSet special, BitSet literal, Spelli
 
     private static byte[] sentencePiece(String token) {
         if (token.length() == 6 && token.startsWith("<0x") && token.endsWith(">")) {
-            return new byte[] {(byte) Integer.parseInt(token.substring(3, 5), 16)};
+            int high = Character.digit(token.charAt(3), 16);
+            int low = Character.digit(token.charAt(4), 16);
+            if (high >= 0 && low >= 0) {
+                return new byte[] {(byte) (high << 4 | low)};
+            }
         }
         return token.replace('▁', ' ').getBytes(StandardCharsets.UTF_8);
     }

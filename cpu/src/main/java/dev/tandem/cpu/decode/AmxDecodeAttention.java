@@ -3,14 +3,51 @@ package dev.tandem.cpu.decode;
 import dev.tandem.cpu.simd.PowerOfTwo;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.StructLayout;
 import java.lang.foreign.ValueLayout;
 
 /** {@link PagedDecodeAttention} with AMX tiles, bf16 only: the kernel is C, called once a segment. */
 final class AmxDecodeAttention implements PagedDecodeAttention {
     /** Rows of a tile. */
     private static final int MOST_GROUP = 16;
-    private static final int TASK_BYTES = 104;
+    /** The C source's {@code struct task}, which asserts the same offsets. */
+    static final StructLayout TASK = MemoryLayout.structLayout(
+            ValueLayout.ADDRESS.withName("q"),
+            ValueLayout.ADDRESS.withName("blocks"),
+            ValueLayout.JAVA_INT.withName("first"),
+            ValueLayout.JAVA_INT.withName("last"),
+            ValueLayout.JAVA_INT.withName("context"),
+            ValueLayout.JAVA_INT.withName("kv_heads"),
+            ValueLayout.JAVA_INT.withName("group"),
+            ValueLayout.JAVA_INT.withName("head_dim"),
+            ValueLayout.JAVA_INT.withName("key_dims"),
+            ValueLayout.JAVA_FLOAT.withName("scale"),
+            ValueLayout.ADDRESS.withName("max"),
+            ValueLayout.ADDRESS.withName("sum"),
+            ValueLayout.ADDRESS.withName("weighted"),
+            ValueLayout.ADDRESS.withName("next"),
+            ValueLayout.ADDRESS.withName("k"),
+            ValueLayout.ADDRESS.withName("v"),
+            ValueLayout.ADDRESS.withName("out"));
+    private static final long Q = offset("q");
+    private static final long BLOCKS = offset("blocks");
+    private static final long FIRST = offset("first");
+    private static final long LAST = offset("last");
+    private static final long CONTEXT = offset("context");
+    private static final long KV_HEADS = offset("kv_heads");
+    private static final long GROUP = offset("group");
+    private static final long HEAD_DIM = offset("head_dim");
+    private static final long KEY_DIMS = offset("key_dims");
+    private static final long SCALE = offset("scale");
+    private static final long MAX = offset("max");
+    private static final long SUM = offset("sum");
+    private static final long WEIGHTED = offset("weighted");
+    private static final long NEXT = offset("next");
+    private static final long K = offset("k");
+    private static final long V = offset("v");
+    private static final long OUT = offset("out");
     private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
 
     private final AmxLibrary library;
@@ -23,6 +60,10 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
         this.format = format;
         this.heads = heads;
         this.keyDims = 2 * format.keyRows();
+    }
+
+    private static long offset(String field) {
+        return TASK.byteOffset(MemoryLayout.PathElement.groupElement(field));
     }
 
     static boolean supports(BlockFormat format, int heads) {
@@ -57,21 +98,21 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
     @Override
     public Scratch scratch(Arena arena) {
         Working w = new Working(
-                arena.allocate(TASK_BYTES, 64),
+                arena.allocate(TASK.byteSize(), 64),
                 arena.allocate((long) heads * keyDims * Short.BYTES, 64),
                 arena.allocate((long) SEGMENT_BLOCKS * Long.BYTES, 64),
                 arena.allocate((long) heads * Float.BYTES, 64),
                 arena.allocate((long) heads * Float.BYTES, 64),
                 arena.allocate((long) heads * format.headDim() * Float.BYTES, 64));
         MemorySegment task = w.task();
-        task.set(ValueLayout.JAVA_INT, 28, format.kvHeads());
-        task.set(ValueLayout.JAVA_INT, 32, heads / format.kvHeads());
-        task.set(ValueLayout.JAVA_INT, 36, format.headDim());
-        task.set(ValueLayout.JAVA_INT, 40, keyDims);
-        task.set(ValueLayout.JAVA_FLOAT, 44, (float) (PowerOfTwo.LOG2_E / Math.sqrt(format.headDim())));
-        task.set(ValueLayout.JAVA_LONG, 48, w.max().address());
-        task.set(ValueLayout.JAVA_LONG, 56, w.sum().address());
-        task.set(ValueLayout.JAVA_LONG, 64, w.weighted().address());
+        task.set(ValueLayout.JAVA_INT, KV_HEADS, format.kvHeads());
+        task.set(ValueLayout.JAVA_INT, GROUP, heads / format.kvHeads());
+        task.set(ValueLayout.JAVA_INT, HEAD_DIM, format.headDim());
+        task.set(ValueLayout.JAVA_INT, KEY_DIMS, keyDims);
+        task.set(ValueLayout.JAVA_FLOAT, SCALE, (float) (PowerOfTwo.LOG2_E / Math.sqrt(format.headDim())));
+        task.set(ValueLayout.JAVA_LONG, MAX, w.max().address());
+        task.set(ValueLayout.JAVA_LONG, SUM, w.sum().address());
+        task.set(ValueLayout.JAVA_LONG, WEIGHTED, w.weighted().address());
         return w;
     }
 
@@ -79,9 +120,9 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
     public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
         Working w = (Working) scratch;
         compute(task, first, last, next, w, 0);
-        MemorySegment.copy(w.max(), ValueLayout.JAVA_FLOAT, 0, partial.max, 0, heads);
-        MemorySegment.copy(w.sum(), ValueLayout.JAVA_FLOAT, 0, partial.sum, 0, heads);
-        MemorySegment.copy(w.weighted(), ValueLayout.JAVA_FLOAT, 0, partial.weighted, 0, partial.weighted.length);
+        MemorySegment.copy(w.max(), ValueLayout.JAVA_FLOAT, Q, partial.max, 0, heads);
+        MemorySegment.copy(w.sum(), ValueLayout.JAVA_FLOAT, Q, partial.sum, 0, heads);
+        MemorySegment.copy(w.weighted(), ValueLayout.JAVA_FLOAT, Q, partial.weighted, 0, partial.weighted.length);
     }
 
     /** A row of one segment is finished where it was computed: nothing is copied. */
@@ -96,18 +137,18 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
 
     /** @param out where finished results go; 0 leaves a partial result */
     private void compute(DecodeTask task, int first, int last, long next, Working w, long out) {
-        MemorySegment.copy(task.blocks, first, w.blocks(), ValueLayout.JAVA_LONG, 0, last - first);
+        MemorySegment.copy(task.blocks, first, w.blocks(), ValueLayout.JAVA_LONG, Q, last - first);
         MemorySegment t = w.task();
-        t.set(ValueLayout.JAVA_LONG, 0, queries(task.q, w));
-        t.set(ValueLayout.JAVA_LONG, 8, w.blocks().address());
-        t.set(ValueLayout.JAVA_INT, 16, 0);
-        t.set(ValueLayout.JAVA_INT, 20, last - first);
-        t.set(ValueLayout.JAVA_INT, 24, task.context - first * BlockFormat.TOKENS);
-        t.set(ValueLayout.JAVA_LONG, 72, next);
+        t.set(ValueLayout.JAVA_LONG, Q, queries(task.q, w));
+        t.set(ValueLayout.JAVA_LONG, BLOCKS, w.blocks().address());
+        t.set(ValueLayout.JAVA_INT, FIRST, 0);
+        t.set(ValueLayout.JAVA_INT, LAST, last - first);
+        t.set(ValueLayout.JAVA_INT, CONTEXT, task.context - first * BlockFormat.TOKENS);
+        t.set(ValueLayout.JAVA_LONG, NEXT, next);
         boolean appends = task.prepareAppend(format, last);
-        t.set(ValueLayout.JAVA_LONG, 80, appends ? task.k : 0);
-        t.set(ValueLayout.JAVA_LONG, 88, appends ? task.v : 0);
-        t.set(ValueLayout.JAVA_LONG, 96, out);
+        t.set(ValueLayout.JAVA_LONG, K, appends ? task.k : 0);
+        t.set(ValueLayout.JAVA_LONG, V, appends ? task.v : 0);
+        t.set(ValueLayout.JAVA_LONG, OUT, out);
         library.partial(t);
     }
 

@@ -97,11 +97,13 @@ public final class RoofReader implements PagedDecodeAttention {
                 .orElseGet(() -> (long) RoofKernels.readPrefetched(address, bytes));
     }
 
-    boolean reads() {
+    /** Whether it reads memory at all. */
+    public boolean reads() {
         return way != Way.ARITHMETIC;
     }
 
-    boolean isSequential() {
+    /** Whether it goes through a block from end to end. */
+    public boolean isSequential() {
         return way == Way.PLAIN || way == Way.PREFETCHED;
     }
 

@@ -7,6 +7,7 @@ import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
@@ -41,6 +42,29 @@ class DecodeAttentionTest {
 
     private static double bound(PagedDecodeAttention attention) {
         return attention.name().startsWith("vector") ? 1e-5 : 1e-4;
+    }
+
+    @Test
+    void callsAllocateNothing() {
+        BlockFormat format = new BlockFormat(2, 64, DataType.BFLOAT16);
+        for (PagedDecodeAttention attention : implementations(format, 6)) {
+            try (Arena arena = Arena.ofConfined()) {
+                HostRows rows = new HostRows(format, 6, new int[] {100, 200}, true, 3, arena);
+                PagedDecodeAttention.Scratch scratch = attention.scratch(arena);
+                Partial partial = new Partial(6, 64);
+                Partial sum = new Partial(6, 64);
+                for (int i = 0; i < 20_000; i++) {
+                    attention.run(rows.tasks[i % 2], 0, scratch, partial, sum);
+                }
+                var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
+                long before = threads.getCurrentThreadAllocatedBytes();
+                for (int i = 0; i < 1000; i++) {
+                    attention.run(rows.tasks[i % 2], 0, scratch, partial, sum);
+                }
+                long bytes = threads.getCurrentThreadAllocatedBytes() - before;
+                assertThat(bytes / 1000).as("%s, bytes per call", attention.name()).isLessThan(16);
+            }
+        }
     }
 
     @ParameterizedTest

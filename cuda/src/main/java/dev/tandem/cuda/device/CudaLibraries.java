@@ -7,30 +7,46 @@ import dev.tandem.cuda.ffi.Nvrtc;
 import dev.tandem.fetch.WheelSource;
 import java.io.IOException;
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /**
  * Finds NVIDIA's libraries. The driver's libcuda comes with the driver; cublasLt and NVRTC are looked for in the documented
- * places and, if they are in none, fetched as NVIDIA's Python wheels. Loaded libraries stay loaded.
+ * places and, if they are in none, fetched as NVIDIA's Python wheels. Their major release must not be newer than the driver's. Loaded
+ * libraries stay loaded.
  */
 public final class CudaLibraries {
-    /** Wheels that work with drivers of CUDA 13.0 and later. */
-    private static final String NVRTC_PROJECT = "nvidia-cuda-nvrtc";
-    private static final String NVRTC_VERSION = "13.0.88";
-    private static final String CUBLAS_PROJECT = "nvidia-cublas";
-    private static final String CUBLAS_VERSION = "13.0.2.14";
+    /**
+     * A major release of CUDA: the names of its libraries, and the wheels that are fetched. A driver runs the libraries of its own major
+     * release, whatever their minor one, and of earlier ones.
+     */
+    private record Release(
+            int major, String nvrtcProject, String nvrtcVersion, String nvrtcBuiltins, String cublasProject, String cublasVersion) {
+        String nvrtc() {
+            return "libnvrtc.so." + major;
+        }
 
+        String cublasLt() {
+            return "libcublasLt.so." + major;
+        }
+    }
+
+    /** The latest first. */
+    private static final List<Release> RELEASES = List.of(
+            new Release(13, "nvidia-cuda-nvrtc", "13.0.88", "libnvrtc-builtins.so.13.0", "nvidia-cublas", "13.0.2.14"),
+            new Release(12, "nvidia-cuda-nvrtc-cu12", "12.9.86", "libnvrtc-builtins.so.12.9", "nvidia-cublas-cu12", "12.9.1.4"));
     private static final List<String> DRIVER_NAMES = List.of("libcuda.so.1", "libcuda.so");
-    private static final List<String> NVRTC_NAMES = List.of("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so");
-    private static final List<String> CUBLAS_NAMES = List.of("libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so");
 
     /** Where libraries may come from. */
     public sealed interface Choice {
@@ -59,14 +75,23 @@ public final class CudaLibraries {
     private final Choice choice;
     private final Map<String, String> environment;
     private final Supplier<WheelSource> wheels;
+    private final OptionalInt driverVersion;
+    /** Those that the driver runs, the latest first. */
+    private final List<Release> releases;
     private final List<String> found = new ArrayList<>();
     private Nvrtc nvrtc;
 
-    /** @param wheels asked for only when something must be fetched */
-    public CudaLibraries(Choice choice, Map<String, String> environment, Supplier<WheelSource> wheels) {
+    /**
+     * @param wheels asked for only when something must be fetched
+     * @param driverVersion {@link #driverVersion}; without a driver the latest libraries are taken
+     */
+    public CudaLibraries(Choice choice, Map<String, String> environment, Supplier<WheelSource> wheels, OptionalInt driverVersion) {
         this.choice = choice;
         this.environment = environment;
         this.wheels = wheels;
+        this.driverVersion = driverVersion;
+        int newest = driverVersion.orElse(Integer.MAX_VALUE) / 1000;
+        this.releases = RELEASES.stream().filter(release -> release.major() <= newest).toList();
     }
 
     /** What was loaded from where, one line each. */
@@ -89,51 +114,93 @@ public final class CudaLibraries {
                 .map(CudaDriver::new);
     }
 
+    /** CUDA version of the driver on this machine: 13000 is 13.0. */
+    public static OptionalInt driverVersion() {
+        return driver().stream().mapToInt(CudaLibraries::version).findFirst();
+    }
+
+    private static int version(CudaDriver driver) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment answer = arena.allocate(ValueLayout.JAVA_INT);
+            driver.cuDriverGetVersion.call(answer);
+            return answer.get(ValueLayout.JAVA_INT, 0);
+        }
+    }
+
+    private static String version(int version) {
+        return version / 1000 + "." + version % 1000 / 10;
+    }
+
+    /** The major release of CUDA whose libraries are fetched, and preferred: machine code of one is not for drivers of an earlier one. */
+    public int release() {
+        return preferred().major();
+    }
+
+    private Release preferred() {
+        return releases.stream().findFirst().orElseThrow(() -> new CudaException("NVIDIA's driver is for CUDA "
+                + version(driverVersion.orElseThrow()) + ", and there are no libraries for it; update the driver, or run on the CPU with --device cpu"));
+    }
+
     /** Found once, by whichever thread needs it first. */
     public synchronized Nvrtc nvrtc() {
         if (nvrtc == null) {
-            nvrtc = new Nvrtc(find("NVRTC", NVRTC_NAMES, this::fetchNvrtc));
+            nvrtc = new Nvrtc(find("NVRTC", Release::nvrtc, this::fetchNvrtc));
         }
         return nvrtc;
     }
 
     public synchronized CublasLt cublasLt() {
-        return new CublasLt(find("cublasLt", CUBLAS_NAMES, () -> wheels.get().fetch(CUBLAS_PROJECT, CUBLAS_VERSION, "libcublasLt.so.13")));
+        return new CublasLt(find("cublasLt", Release::cublasLt, this::fetchCublasLt));
     }
 
     private Path fetchNvrtc() {
-        wheels.get().fetch(NVRTC_PROJECT, NVRTC_VERSION, "libnvrtc-builtins.so.13.0");
-        return wheels.get().fetch(NVRTC_PROJECT, NVRTC_VERSION, "libnvrtc.so.13");
+        Release release = preferred();
+        wheels.get().fetch(release.nvrtcProject(), release.nvrtcVersion(), release.nvrtcBuiltins());
+        return wheels.get().fetch(release.nvrtcProject(), release.nvrtcVersion(), release.nvrtc());
     }
 
-    private SymbolLookup find(String what, List<String> names, Supplier<Path> fetch) {
+    private Path fetchCublasLt() {
+        Release release = preferred();
+        return wheels.get().fetch(release.cublasProject(), release.cublasVersion(), release.cublasLt());
+    }
+
+    private SymbolLookup find(String what, Function<Release, String> name, Supplier<Path> fetch) {
         List<String> tried = new ArrayList<>();
+        List<String> tooNew = new ArrayList<>();
         if (!(choice instanceof Choice.Fetched)) {
             for (Path folder : folders()) {
-                for (String name : names) {
-                    Path file = folder.resolve(name);
-                    tried.add(file.toString());
+                for (Release release : RELEASES) {
+                    Path file = folder.resolve(name.apply(release));
+                    if (releases.contains(release)) {
+                        tried.add(file.toString());
+                    }
                     if (Files.exists(file)) {
-                        return load(what, file);
+                        if (releases.contains(release)) {
+                            return load(what, file);
+                        }
+                        tooNew.add(file + " needs a driver for CUDA " + release.major() + ".0 or later, and this machine's is for CUDA "
+                                + version(driverVersion.orElseThrow()));
                     }
                 }
             }
             if (!(choice instanceof Choice.Folder)) {
-                for (String name : names) {
-                    tried.add(name + " (the loader's path)");
-                    Optional<SymbolLookup> library = open(name);
+                for (Release release : releases) {
+                    tried.add(name.apply(release) + " (the loader's path)");
+                    Optional<SymbolLookup> library = open(name.apply(release));
                     if (library.isPresent()) {
-                        found.add(what + ": " + name + ", by the loader");
+                        found.add(what + ": " + name.apply(release) + ", by the loader");
                         return library.get();
                     }
                 }
             }
         }
         if (choice instanceof Choice.Automatic || choice instanceof Choice.Fetched) {
+            tooNew.forEach(reason -> found.add(what + " not taken: " + reason));
             return load(what + " (fetched)", fetch.get());
         }
         throw new CudaException("NVIDIA's " + what + " library was not found. Tried: " + String.join(", ", tried)
-                + ". Install CUDA 13, or name its folder with --cuda-libraries=PATH, or let Tandem fetch it with --cuda-libraries=fetch");
+                + (tooNew.isEmpty() ? "" : ". Not taken: " + String.join("; ", tooNew)) + ". Install CUDA " + release()
+                + ", or name its folder with --cuda-libraries=PATH, or let Tandem fetch it with --cuda-libraries=fetch");
     }
 
     private SymbolLookup load(String what, Path file) {

@@ -36,9 +36,12 @@ public final class Device implements AutoCloseable {
     private static final int LEAST_CAPABILITY = 75;
     /** The first with green contexts and programmatic launches in graphs. */
     private static final int LEAST_DRIVER = 12_040;
+    /** What the driver puts into the name of a MIG slice: {@code NVIDIA H100 80GB HBM3 MIG 3g.40gb}. */
+    private static final String SLICE = " MIG ";
 
     private final CudaDriver driver;
-    private final int number;
+    /** {@code CUdevice}: what {@code cuDeviceGet} answers for the number. */
+    private final int handle;
     private final String name;
     private final int capability;
     private final int multiprocessors;
@@ -60,7 +63,6 @@ public final class Device implements AutoCloseable {
     public Device(CudaDriver driver, int number, int multiprocessorLimit, Clock clock) {
         this.driver = driver;
         this.waits = new DeviceWait(clock);
-        this.number = number;
         try (Arena arena = Arena.ofConfined()) {
             driver.cuInit.call(0);
             requireDriver(driver, arena);
@@ -71,18 +73,19 @@ public final class Device implements AutoCloseable {
                 throw new CudaException("GPU " + number + " does not exist; this machine has " + count);
             }
             driver.cuDeviceGet.call(word, number);
+            this.handle = word.get(JAVA_INT, 0);
             MemorySegment text = arena.allocate(256);
-            driver.cuDeviceGetName.call(text, 256, number);
+            driver.cuDeviceGetName.call(text, 256, handle);
             this.name = text.getString(0);
             this.capability = 10 * attribute(COMPUTE_CAPABILITY_MAJOR, word) + attribute(COMPUTE_CAPABILITY_MINOR, word);
             if (capability < LEAST_CAPABILITY) {
                 throw new CudaException(name + " has compute capability " + capability / 10 + "." + capability % 10
                         + "; Tandem's kernels need 7.5 or later. Run on the CPU with --device cpu");
             }
-            // kHz, twice a clock; bits
-            this.bandwidth = attribute(MEMORY_CLOCK, word) / 1e3 * 2 * attribute(MEMORY_BUS_WIDTH, word) / 8;
+            // kHz, twice a clock; bits: of the whole GPU, also in a slice
+            this.bandwidth = slice() ? 0 : attribute(MEMORY_CLOCK, word) / 1e3 * 2 * attribute(MEMORY_BUS_WIDTH, word) / 8;
             this.sharedMemory = attribute(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, word);
-            driver.cuDevicePrimaryCtxRetain.call(word, number);
+            driver.cuDevicePrimaryCtxRetain.call(word, handle);
             MemorySegment primary = word.get(ADDRESS, 0);
             driver.cuCtxSetCurrent.call(primary);
             int all = attribute(MULTIPROCESSOR_COUNT, word);
@@ -107,7 +110,7 @@ public final class Device implements AutoCloseable {
     }
 
     private int attribute(int attribute, MemorySegment word) {
-        driver.cuDeviceGetAttribute.call(word, attribute, number);
+        driver.cuDeviceGetAttribute.call(word, attribute, handle);
         return word.get(JAVA_INT, 0);
     }
 
@@ -119,16 +122,16 @@ public final class Device implements AutoCloseable {
         MemorySegment part = arena.allocate(RESOURCE_BYTES, 8);
         MemorySegment rest = arena.allocate(RESOURCE_BYTES, 8);
         MemorySegment groups = arena.allocate(JAVA_INT);
-        MemorySegment handle = arena.allocate(ADDRESS);
-        driver.cuDeviceGetDevResource.call(number, whole, RESOURCE_TYPE_SM);
+        MemorySegment word = arena.allocate(ADDRESS);
+        driver.cuDeviceGetDevResource.call(handle, whole, RESOURCE_TYPE_SM);
         groups.set(JAVA_INT, 0, 1);
         driver.cuDevSmResourceSplitByCount.call(part, groups, whole, rest, 0, wanted);
-        driver.cuDevResourceGenerateDesc.call(handle, part, 1);
-        MemorySegment description = handle.get(ADDRESS, 0);
-        driver.cuGreenCtxCreate.call(handle, description, number, GREEN_DEFAULT_STREAM);
-        MemorySegment created = handle.get(ADDRESS, 0);
-        driver.cuCtxFromGreenCtx.call(handle, created);
-        return new Limited(handle.get(ADDRESS, 0), created, part.get(JAVA_INT, RESOURCE_SM_COUNT));
+        driver.cuDevResourceGenerateDesc.call(word, part, 1);
+        MemorySegment description = word.get(ADDRESS, 0);
+        driver.cuGreenCtxCreate.call(word, description, handle, GREEN_DEFAULT_STREAM);
+        MemorySegment created = word.get(ADDRESS, 0);
+        driver.cuCtxFromGreenCtx.call(word, created);
+        return new Limited(word.get(ADDRESS, 0), created, part.get(JAVA_INT, RESOURCE_SM_COUNT));
     }
 
     CudaDriver driver() {
@@ -144,7 +147,12 @@ public final class Device implements AutoCloseable {
         return name;
     }
 
-    /** Of its memory, bytes a microsecond. */
+    /** Whether this is a slice of a GPU (MIG), which has its own multiprocessors and its own share of the memory's bandwidth. */
+    public boolean slice() {
+        return name.contains(SLICE);
+    }
+
+    /** Of its memory, in bytes per microsecond; 0 where it is not known: the driver tells that of the whole GPU, not that of a slice. */
     public double bandwidth() {
         return bandwidth;
     }
@@ -294,7 +302,7 @@ public final class Device implements AutoCloseable {
         if (green.address() != 0) {
             contexts.add(() -> driver.cuGreenCtxDestroy.call(green));
         }
-        contexts.add(() -> driver.cuDevicePrimaryCtxRelease.call(number));
+        contexts.add(() -> driver.cuDevicePrimaryCtxRelease.call(handle));
         Resources.closeAll(contexts);
     }
 }

@@ -8,15 +8,21 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import dev.tandem.cuda.CudaException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
 
 /**
- * A function of a module with its block size. One that begins with a wait for the kernel before it may be launched while that
+ * A function of a module with its block size. It is loaded to the GPU at once: the driver would otherwise load it at the first launch, which may
+ * wait for kernels that run, and is not possible while a graph is captured. One that begins with a wait for the kernel before it may be launched while that
  * one still runs (programmatic dependent launch, compute capability 9.0 and later).
  *
  * <p>Owned by: the thread that launches it, one at a time.
  */
 public final class Kernel {
     private static final int MOST_ARGUMENTS = 20;
+    /** {@code CUDA_ERROR_INVALID_VALUE}: {@code cuFuncGetParamInfo} answers with it beyond the last parameter. */
+    private static final int INVALID_VALUE = 1;
+    /** {@code CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES}. */
+    private static final int STATIC_SHARED_SIZE = 1;
     /** {@code CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES}. */
     private static final int DYNAMIC_SHARED_SIZE = 8;
     /** What a block surely gets without asking, fixed shared memory of the kernel's own aside. */
@@ -37,6 +43,8 @@ public final class Kernel {
     private final int threads;
     private final int sharedBytes;
     private final boolean waits;
+    /** Of the kernel's parameters, in their order. */
+    private final int[] parameterBytes;
     private final Arena arena = Arena.ofAuto();
     private final MemorySegment config = arena.allocate(CONFIG_BYTES, 8);
     private final MemorySegment values = arena.allocate(8L * MOST_ARGUMENTS, 8);
@@ -49,6 +57,9 @@ public final class Kernel {
         this.threads = threads;
         this.sharedBytes = sharedBytes;
         this.waits = waits;
+        device.driver().cuFuncLoad.call(function);
+        requireShared();
+        this.parameterBytes = parameterBytes();
         MemorySegment attribute = arena.allocate(ATTRIBUTE_BYTES, 8);
         attribute.set(JAVA_INT, 0, PROGRAMMATIC_STREAM_SERIALIZATION);
         attribute.set(JAVA_INT, 8, 1);
@@ -67,6 +78,38 @@ public final class Kernel {
         }
     }
 
+    private void requireShared() {
+        try (Arena confined = Arena.ofConfined()) {
+            MemorySegment size = confined.allocate(JAVA_INT);
+            device.driver().cuFuncGetAttribute.call(size, STATIC_SHARED_SIZE, function);
+            int fixed = size.get(JAVA_INT, 0);
+            if (fixed + sharedBytes > device.sharedMemoryPerBlock()) {
+                throw new CudaException("kernel " + name + " needs " + fixed + " bytes of static and " + sharedBytes
+                        + " of dynamic shared memory per block; " + device.name() + " has " + device.sharedMemoryPerBlock()
+                        + ". Run on the CPU with --device cpu");
+            }
+        }
+    }
+
+    private int[] parameterBytes() {
+        try (Arena confined = Arena.ofConfined()) {
+            MemorySegment offset = confined.allocate(JAVA_LONG);
+            MemorySegment size = confined.allocate(JAVA_LONG);
+            int[] bytes = new int[MOST_ARGUMENTS];
+            for (int i = 0; i < MOST_ARGUMENTS; i++) {
+                int code = device.driver().cuFuncGetParamInfo.code(function, (long) i, offset, size);
+                if (code == INVALID_VALUE) {
+                    return Arrays.copyOf(bytes, i);
+                }
+                if (code != 0) {
+                    throw new CudaException("cuFuncGetParamInfo of parameter " + i + " of kernel " + name + " failed (" + code + ")", code);
+                }
+                bytes[i] = (int) size.get(JAVA_LONG, 0);
+            }
+            return bytes;
+        }
+    }
+
     /** Blocks that a multiprocessor holds at a time. */
     public int residentBlocks() {
         try (Arena confined = Arena.ofConfined()) {
@@ -80,14 +123,31 @@ public final class Kernel {
      * Enqueues a grid of blocks.
      *
      * @param arguments Integer, Long (addresses too), Float or {@link TensorMap}, as the kernel declares them
+     * @throws CudaException when they are not as many and as large as the kernel's parameters
      */
     public void launch(Stream stream, int gridX, int gridY, Object... arguments) {
+        if (arguments.length != parameterBytes.length) {
+            throw new CudaException("kernel " + name + " has " + parameterBytes.length + " parameters; the launch passes " + arguments.length
+                    + " arguments");
+        }
         for (int i = 0; i < arguments.length; i++) {
             switch (arguments[i]) {
-                case Integer value -> values.set(JAVA_INT, 8L * i, value);
-                case Long value -> values.set(JAVA_LONG, 8L * i, value);
-                case Float value -> values.set(JAVA_FLOAT, 8L * i, value);
-                case TensorMap map -> pointers.setAtIndex(ADDRESS, i, map.memory());
+                case Integer value -> {
+                    require(i, Integer.BYTES);
+                    values.set(JAVA_INT, 8L * i, value);
+                }
+                case Long value -> {
+                    require(i, Long.BYTES);
+                    values.set(JAVA_LONG, 8L * i, value);
+                }
+                case Float value -> {
+                    require(i, Float.BYTES);
+                    values.set(JAVA_FLOAT, 8L * i, value);
+                }
+                case TensorMap map -> {
+                    require(i, TensorMap.BYTES);
+                    pointers.setAtIndex(ADDRESS, i, map.memory());
+                }
                 default -> throw new IllegalArgumentException(name + ": argument " + i + " is a " + arguments[i].getClass());
             }
         }
@@ -103,6 +163,13 @@ public final class Kernel {
             }
         } catch (CudaException e) {
             throw new CudaException("kernel " + name + ", grid " + gridX + " x " + gridY + ": " + e.getMessage(), e);
+        }
+    }
+
+    private void require(int argument, int bytes) {
+        if (parameterBytes[argument] != bytes) {
+            throw new CudaException("kernel " + name + ": parameter " + argument + " has " + parameterBytes[argument]
+                    + " bytes; the launch passes an argument of " + bytes);
         }
     }
 }

@@ -21,6 +21,8 @@ public final class TensorMap {
     private static final int BOX_COLUMNS = 64;
     /** Rows of a strip; broad.cu. */
     private static final int PAIRED_ROWS = 128;
+    /** {@code CUtensorMap}. */
+    static final int BYTES = 128;
 
     private final MemorySegment memory;
 
@@ -54,7 +56,7 @@ public final class TensorMap {
      * @param strides of all but that, in values
      */
     private static MemorySegment encode(Device device, long address, long[] sizes, long[] strides, int[] box, DataType type) {
-        MemorySegment memory = Arena.ofAuto().allocate(128, 64);
+        MemorySegment memory = Arena.ofAuto().allocate(BYTES, 64);
         try (Arena arena = Arena.ofConfined()) {
             long[] bytes = Arrays.stream(strides).map(stride -> stride * type.bytes()).toArray();
             int[] steps = new int[sizes.length];

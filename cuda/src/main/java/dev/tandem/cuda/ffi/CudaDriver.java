@@ -52,6 +52,9 @@ public final class CudaDriver {
     public final NativeFunction cuModuleLoadData;
     public final NativeFunction cuModuleUnload;
     public final NativeFunction cuModuleGetFunction;
+    public final NativeFunction cuFuncLoad;
+    public final NativeFunction cuFuncGetParamInfo;
+    public final NativeFunction cuFuncGetAttribute;
     public final NativeFunction cuFuncSetAttribute;
     public final NativeFunction cuLaunchKernel;
     public final NativeFunction cuOccupancyMaxActiveBlocksPerMultiprocessor;
@@ -108,6 +111,9 @@ public final class CudaDriver {
         cuModuleLoadData = function("cuModuleLoadData", ADDRESS, ADDRESS);
         cuModuleUnload = function("cuModuleUnload", ADDRESS);
         cuModuleGetFunction = function("cuModuleGetFunction", ADDRESS, ADDRESS, ADDRESS);
+        cuFuncLoad = function("cuFuncLoad", ADDRESS);
+        cuFuncGetParamInfo = function("cuFuncGetParamInfo", ADDRESS, JAVA_LONG, ADDRESS, ADDRESS);
+        cuFuncGetAttribute = function("cuFuncGetAttribute", ADDRESS, JAVA_INT, ADDRESS);
         cuFuncSetAttribute = function("cuFuncSetAttribute", ADDRESS, JAVA_INT, JAVA_INT);
         cuLaunchKernel = function(
                 "cuLaunchKernel", ADDRESS, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS,

@@ -1,5 +1,6 @@
 package dev.tandem.cuda.kernels;
 
+import dev.tandem.cuda.CudaException;
 import dev.tandem.cuda.ModelShape;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
@@ -7,6 +8,7 @@ import dev.tandem.model.config.RopeScaling;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
+import java.util.stream.Collectors;
 
 /**
  * Which sources a model needs on a GPU, and with which options; and representative models, for compiling everything that
@@ -20,8 +22,9 @@ public final class KernelCatalogue {
     /** Compute capability with asynchronous products of groups of warps, which later ones do not have: its code is compiled for it alone. */
     static final int WARP_GROUPS = 90;
     /**
-     * Ring of stream.cu. Two blocks share a multiprocessor, of which they take no more than 196 KiB with what each has beside its
+     * Ring of stream.cu. On 9.0 two blocks share a multiprocessor, of which they take no more than 196 KiB with what each has beside its
      * ring: one size further, the first-level cache is too small for the attention that follows (a sixth slower).
+     * On 12.0 and 12.1, where nothing was measured, a multiprocessor holds one block.
      */
     static final int RING_BYTES = 96 << 10;
     /** Ring of broad.cu, whose blocks have a multiprocessor to themselves. */
@@ -31,61 +34,172 @@ public final class KernelCatalogue {
     static final int LEAST_TALL_ROWS = 128;
     /** Of many.cu, whose blocks have a multiprocessor to themselves too. */
     private static final int MANY_STAGES = 4;
-    /** Kernels exist for these; the first has no bfloat16. */
-    public static final List<Integer> CAPABILITIES = List.of(75, 80, 86, 89, 90, 100, 120);
+    /** The compute capabilities that the kernels compile for; the first has no bfloat16. */
+    public static final List<Integer> CAPABILITIES = List.of(75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121);
     private static final int FIRST_WITH_BFLOAT16 = 80;
+    /** The only compute capability on which the kernels have run. */
+    private static final int TESTED = 90;
+    private static final int SKINNY_CHUNK_BYTES = 8 * 32 * 16;
 
-    /** A source with its options. */
-    public record Unit(String source, List<String> defines) {}
+    /**
+     * A kernel of a source, as it is launched.
+     *
+     * @param threads per block
+     * @param sharedBytes dynamic shared memory per block
+     * @param waits whether it begins with a wait for the kernel before it
+     */
+    public record Entry(String kernel, int threads, int sharedBytes, boolean waits) {}
+
+    /** A source with its options and the kernels that are launched from it. */
+    public record Unit(String source, List<String> defines, List<Entry> entries) {
+        /** The entry of a kernel. */
+        public Entry entry(String kernel) {
+            return entries.stream().filter(entry -> entry.kernel().equals(kernel)).findFirst()
+                    .orElseThrow(() -> new IllegalArgumentException(source + ".cu has no kernel " + kernel));
+        }
+    }
 
     private KernelCatalogue() {}
 
-    /** Shared memory that a block may ask for, by compute capability (CUDA programming guide, technical specifications). */
+    /**
+     * Shared memory in bytes that a block may ask for, by compute capability (CUDA programming guide, technical specifications).
+     *
+     * @param capability one of {@link #CAPABILITIES}
+     */
     public static int sharedMemory(int capability) {
         return switch (capability) {
             case 75 -> 64 << 10;
-            case 80 -> 163 << 10;
-            case 86, 89, 120 -> 99 << 10;
-            default -> 227 << 10;
+            case 80, 87 -> 163 << 10;
+            case 86, 89, 120, 121 -> 99 << 10;
+            case 90, 100, 103, 110 -> 227 << 10;
+            default -> throw new IllegalArgumentException("compute capability " + text(capability) + " is none of " + text());
         };
     }
 
-    /** What a GPU does without, in words. */
-    public static List<String> givenUp(int capability) {
-        if (capability < COPY_ENGINE) {
-            return List.of("the tensor copy engine and overlapped launches, which need compute capability 9.0");
+    /** @throws CudaException when the kernels do not compile for a compute capability */
+    public static void require(int capability) {
+        if (!CAPABILITIES.contains(capability)) {
+            throw new CudaException("the GPU has compute capability " + text(capability) + ", for which Tandem has no kernels; they compile for "
+                    + text() + ". Run on the CPU with --device cpu");
         }
-        return capability == WARP_GROUPS
-                ? List.of()
-                : List.of("asynchronous products of groups of warps, which are written for compute capability 9.0 alone",
-                        "certainty: the kernels compile for GPUs of this generation and have been run on none");
     }
 
-    /** Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows: skinny, stream, broad, many. */
+    private static String text(int capability) {
+        return capability / 10 + "." + capability % 10;
+    }
+
+    private static String text() {
+        return CAPABILITIES.stream().map(KernelCatalogue::text).collect(Collectors.joining(", "));
+    }
+
+    /**
+     * What a GPU does without, in words.
+     *
+     * @param slice whether it is a MIG slice
+     */
+    public static List<String> givenUp(int capability, boolean slice) {
+        List<String> losses = new ArrayList<>();
+        if (capability < COPY_ENGINE) {
+            losses.add("the tensor copy engine and overlapped launches, which need compute capability 9.0");
+        } else if (capability != WARP_GROUPS) {
+            losses.add("asynchronous products of groups of warps, which are written for compute capability 9.0 alone");
+        }
+        if (capability != TESTED) {
+            losses.add("certainty: the kernels compile for compute capability " + text(capability) + " and have never run on it");
+        }
+        if (slice) {
+            losses.add("prompt attention beside decode attention: the driver does not tell the memory bandwidth of a MIG slice");
+        }
+        return losses;
+    }
+
+    /**
+     * Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows: skinny, stream, broad, many.
+     *
+     * @param sharedMemory bytes that a block may ask for
+     */
     public static List<Unit> units(ModelShape shape, int capability, int sharedMemory) {
         List<String> common = shape.defines();
         Prefill prefill = prefill(shape, capability, sharedMemory);
         List<Unit> units = new ArrayList<>();
-        units.add(new Unit("rows", common));
-        units.add(new Unit("decode", common));
-        units.add(with(prefill.source(), common, "-DSTAGES=" + prefill.stages()));
-        units.add(new Unit("sample", common));
-        units.add(new Unit("flights", common));
+        units.add(new Unit("rows", common, rows(shape, capability)));
+        units.add(new Unit("decode", common, List.of(waiting("decode_attention", shape.decodeWarps() * 32, 0))));
+        units.add(new Unit(
+                prefill.source(), with(common, "-DSTAGES=" + prefill.stages()),
+                List.of(waiting("prefill_attention", prefill.threads(), prefill.stages() * shape.stageBytes()))));
+        units.add(new Unit(
+                "sample", common,
+                List.of(waiting("argmax", 256, 0), waiting("sample", 1024, 0), waiting("adjust", 256, 0), waiting("logprobs", 1024, 0))));
+        units.add(new Unit(
+                "flights", common,
+                List.of(free("courier", 256), free("depart", 128), waiting("collect", 128, 0), waiting("report", 256, 0))));
         for (int tiles : Kernels.TILES) {
-            units.add(with("skinny", common, "-DTILES=" + tiles));
+            int shared = 2 * SKINNY_CHUNK_BYTES * tiles;
+            units.add(new Unit(
+                    "skinny", with(common, "-DTILES=" + tiles),
+                    List.of(waiting("skinny", 256, shared), waiting("skinny_swiglu", 256, shared))));
         }
         for (int tiles : capability >= COPY_ENGINE ? Kernels.TILES : List.<Integer>of()) {
-            units.add(with("stream", common, "-DTILES=" + tiles, "-DSTAGES_OF_RING=" + RING_BYTES / stageBytes(tiles)));
+            int stages = RING_BYTES / stageBytes(tiles);
+            units.add(new Unit(
+                    "stream", with(common, "-DTILES=" + tiles, "-DSTAGES_OF_RING=" + stages),
+                    List.of(
+                            waiting("stream_plain", 160, stages * stageBytes(tiles)),
+                            waiting("stream_swiglu", 160, stages * stageBytes(tiles)))));
         }
         for (int rows : capability == WARP_GROUPS ? Kernels.BROAD_ROWS : List.<Integer>of()) {
-            units.add(with(
-                    "broad", common, "-DTOKENS=" + rows, "-DSTRIP_STAGES=" + BROAD_RING_BYTES / broadStageBytes(rows),
-                    "-DTALL_STAGES=" + (rows < LEAST_TALL_ROWS ? 0 : TALL_STAGES)));
+            units.add(broad(common, rows));
         }
         if (capability == WARP_GROUPS) {
-            units.add(with("many", common, "-DSTAGES=" + MANY_STAGES));
+            units.add(new Unit("many", with(common, "-DSTAGES=" + MANY_STAGES), List.of(waiting("many_swiglu", 384, manyBytes()))));
         }
         return units;
+    }
+
+    private static List<Entry> rows(ModelShape shape, int capability) {
+        int quads = shape.hidden() / 4;
+        int blocks = normBlocks(capability);
+        return List.of(
+                waiting("embed", 256, 0),
+                waiting("add_norm_few", threads(quads, 1024), 0),
+                waiting("add_norm", threads((quads + blocks - 1) / blocks, 1024 / blocks), 0),
+                waiting("add_norm_many", threads(quads / 2, 256), 0),
+                waiting("close_up", Kernels.CLOSE_UP_THREADS, 0),
+                waiting("rope_store", Kernels.ROPE_THREADS, 0),
+                waiting("swiglu", 256, 0),
+                free("move_out", Kernels.MOVE_THREADS),
+                free("move_in", Kernels.MOVE_THREADS),
+                free("sum_moved", 256),
+                free("random_fill", 256));
+    }
+
+    private static Unit broad(List<String> common, int rows) {
+        int stages = BROAD_RING_BYTES / broadStageBytes(rows);
+        int tallStages = rows < LEAST_TALL_ROWS ? 0 : TALL_STAGES;
+        List<Entry> entries = new ArrayList<>(List.of(
+                waiting("broad_plain", 288, stages * broadStageBytes(rows)), waiting("broad_swiglu", 288, stages * broadStageBytes(rows))));
+        if (tallStages > 0) {
+            entries.add(waiting("broad_swiglu_tall", 512, tallStages * tallStageBytes(rows)));
+        }
+        return new Unit(
+                "broad", with(common, "-DTOKENS=" + rows, "-DSTRIP_STAGES=" + stages, "-DTALL_STAGES=" + tallStages), List.copyOf(entries));
+    }
+
+    private static Entry waiting(String kernel, int threads, int sharedBytes) {
+        return new Entry(kernel, threads, sharedBytes, true);
+    }
+
+    private static Entry free(String kernel, int threads) {
+        return new Entry(kernel, threads, 0, false);
+    }
+
+    private static int threads(int values, int most) {
+        return Math.min(most, values + 31 & ~31);
+    }
+
+    /** Thread blocks that share a row of {@code add_norm}: a cluster where the GPU has clusters. */
+    static int normBlocks(int capability) {
+        return capability >= CLUSTERS ? 2 : 1;
     }
 
     /**
@@ -103,10 +217,10 @@ public final class KernelCatalogue {
         return new Prefill("prefill", 256, 2 * shape.stageBytes() <= sharedMemory ? 2 : 1, false);
     }
 
-    private static Unit with(String source, List<String> common, String... more) {
+    private static List<String> with(List<String> common, String... more) {
         List<String> defines = new ArrayList<>(common);
         defines.addAll(List.of(more));
-        return new Unit(source, defines);
+        return List.copyOf(defines);
     }
 
     /** A stage of stream.cu: 128 rows of weights and the rows of x, 64 columns each. */
@@ -136,7 +250,10 @@ public final class KernelCatalogue {
                 : List.of(DataType.BFLOAT16, DataType.FLOAT16);
     }
 
-    /** Shapes that stand for all head sizes and groups: Llama-3.1-8B, Llama-2-7B, SmolLM2-135M, and wide and odd heads. */
+    /**
+     * Shapes that stand for all head sizes and groups: Llama-3.1-8B, Llama-2-7B, SmolLM2-135M, wide and odd heads, Llama-3.1-70B, and groups
+     * of 5 (Qwen2.5-32B) and 7 (Qwen2.5-7B).
+     */
     public static List<ModelShape> models(DataType type) {
         return List.of(
                 shape(32, 8, 128, 4096, 14336, 128256, type),
@@ -144,7 +261,10 @@ public final class KernelCatalogue {
                 shape(9, 3, 64, 576, 1536, 49152, type),
                 shape(16, 2, 256, 2048, 16384, 256000, type),
                 shape(32, 32, 96, 3072, 8192, 32064, type),
-                shape(40, 8, 80, 3200, 8704, 32000, type));
+                shape(40, 8, 80, 3200, 8704, 32000, type),
+                shape(64, 8, 128, 8192, 28672, 128256, type),
+                shape(40, 8, 128, 5120, 27648, 152064, type),
+                shape(28, 4, 128, 3584, 18944, 152064, type));
     }
 
     private static ModelShape shape(int heads, int kvHeads, int headDim, int hidden, int intermediate, int vocabulary, DataType type) {

@@ -25,6 +25,8 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 
 /**
@@ -87,26 +89,38 @@ public final class KernelCompiler {
         return compiled.get();
     }
 
-    /** What the assembler reported of one kernel. */
-    public record Usage(String kernel, int registers, int spilledBytes) {}
+    /**
+     * What the assembler reported of one kernel.
+     *
+     * @param spilledBytes with those of the functions that it calls
+     * @param staticSharedBytes shared memory that the kernel declares, as aligned before the dynamic part
+     */
+    public record Usage(String kernel, int registers, int spilledBytes, int staticSharedBytes) {}
 
     /** Machine code and what it uses. */
     public record Compiled(byte[] cubin, String log) {
-        /** Registers and spills of each kernel. */
+        private static final Pattern ENTRY = Pattern.compile("Compiling entry function '(\\w+)'");
+        private static final Pattern SPILLS = Pattern.compile("(\\d+) bytes spill stores");
+        private static final Pattern REGISTERS = Pattern.compile("Used (\\d+) registers");
+        private static final Pattern SHARED = Pattern.compile("(\\d+) bytes smem");
+
+        /** Registers, spills and shared memory of each kernel. */
         public List<Usage> usage() {
             List<Usage> usage = new ArrayList<>();
-            String kernel = "";
-            int spilled = 0;
-            for (String line : log.lines().toList()) {
-                if (line.contains("Compiling entry function")) {
-                    kernel = line.split("'")[1];
-                } else if (line.contains("bytes spill stores")) {
-                    spilled = Integer.parseInt(line.split("bytes stack frame, ")[1].split(" ")[0]);
-                } else if (line.contains("Used ")) {
-                    usage.add(new Usage(kernel, Integer.parseInt(line.split("Used ")[1].split(" ")[0]), spilled));
-                }
+            Matcher entry = ENTRY.matcher(log);
+            int from = entry.find() ? entry.start() : log.length();
+            while (from < log.length()) {
+                String kernel = entry.group(1);
+                int end = entry.find() ? entry.start() : log.length();
+                String part = log.substring(from, end);
+                usage.add(new Usage(kernel, sum(REGISTERS, part), sum(SPILLS, part), sum(SHARED, part)));
+                from = end;
             }
             return usage;
+        }
+
+        private static int sum(Pattern pattern, String part) {
+            return pattern.matcher(part).results().mapToInt(result -> Integer.parseInt(result.group(1))).sum();
         }
     }
 

@@ -6,6 +6,7 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.Resources;
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Optional;
 import java.util.SequencedMap;
@@ -26,11 +27,10 @@ public final class Kernels implements AutoCloseable {
     public static final List<Integer> BROAD_ROWS = List.of(32, 64, 96, 128, 160, 192);
     /** Parts of a row's argmax; sample.cu. */
     public static final int ARGMAX_PARTS = 16;
-    private static final int SKINNY_CHUNK_BYTES = 8 * 32 * 16;
     /** rows.cu. */
-    private static final int MOVE_THREADS = 512;
-    private static final int CLOSE_UP_THREADS = 128;
-    private static final int ROPE_THREADS = 128;
+    static final int MOVE_THREADS = 512;
+    static final int CLOSE_UP_THREADS = 128;
+    static final int ROPE_THREADS = 128;
     /** {@code add_norm_few} takes a whole multiprocessor a row; measured on an H200 with up to 24 rows and from 64 on. */
     private static final int NORM_MULTIPROCESSORS = 4;
 
@@ -67,6 +67,7 @@ public final class Kernels implements AutoCloseable {
     private final KernelCatalogue.Prefill prefill;
     private final SequencedMap<Integer, Kernel> stream = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> streamSwiglu = new LinkedHashMap<>();
+    private final SequencedMap<Integer, Integer> streamBlocks = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> skinny = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> skinnySwiglu = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> broad = new LinkedHashMap<>();
@@ -74,78 +75,84 @@ public final class Kernels implements AutoCloseable {
     private final SequencedMap<Integer, Kernel> tallSwiglu = new LinkedHashMap<>();
     private final Optional<Kernel> manySwiglu;
 
+    /** A source's machine code, loaded. */
+    private record Loaded(KernelCatalogue.Unit unit, CudaModule module) {
+        Kernel kernel(String name) {
+            KernelCatalogue.Entry entry = unit.entry(name);
+            return entry.waits()
+                    ? module.waitingKernel(name, entry.threads(), entry.sharedBytes())
+                    : module.kernel(name, entry.threads(), entry.sharedBytes());
+        }
+    }
+
+    /** @throws CudaException when the kernels do not compile for the device */
     public Kernels(Device device, ModelShape shape, KernelCompiler compiler) {
+        KernelCatalogue.require(device.capability());
         List<KernelCatalogue.Unit> units =
                 KernelCatalogue.units(shape, device.capability(), device.sharedMemoryPerBlock());
         byte[][] cubins = new byte[units.size()][];
         IntStream.range(0, cubins.length).parallel().forEach(i -> cubins[i] =
                 compiler.cubin(units.get(i).source(), device.capability(), units.get(i).defines()));
+        List<Loaded> loaded = new ArrayList<>();
         for (int i = 0; i < cubins.length; i++) {
-            modules.add(device.module(cubins[i], "kernels of " + units.get(i).source()));
+            CudaModule module = device.module(cubins[i], "kernels of " + units.get(i).source());
+            modules.add(module);
+            loaded.add(new Loaded(units.get(i), module));
         }
-        CudaModule rows = modules.get(0);
-        embed = rows.waitingKernel("embed", 256, 0);
+        Iterator<Loaded> next = loaded.iterator();
+        Loaded rows = next.next();
+        embed = rows.kernel("embed");
         fewRows = device.multiprocessors() / NORM_MULTIPROCESSORS;
-        int quads = shape.hidden() / 4;
-        addNormFew = new Norm(rows.waitingKernel("add_norm_few", threads(quads, 1024), 0), 1);
-        int blocks = device.capability() >= KernelCatalogue.CLUSTERS ? 2 : 1;
-        addNorm = new Norm(rows.waitingKernel("add_norm", threads((quads + blocks - 1) / blocks, 1024 / blocks), 0), blocks);
-        addNormMany = new Norm(rows.waitingKernel("add_norm_many", threads(quads / 2, 256), 0), 1);
-        closeUp = rows.waitingKernel("close_up", CLOSE_UP_THREADS, 0);
-        ropeStore = rows.waitingKernel("rope_store", ROPE_THREADS, 0);
-        swiglu = rows.waitingKernel("swiglu", 256, 0);
-        moveOut = rows.kernel("move_out", MOVE_THREADS, 0);
-        moveIn = rows.kernel("move_in", MOVE_THREADS, 0);
-        sumMoved = rows.kernel("sum_moved", 256, 0);
-        decodeAttention = modules.get(1).waitingKernel("decode_attention", shape.decodeWarps() * 32, 0);
+        addNormFew = new Norm(rows.kernel("add_norm_few"), 1);
+        addNorm = new Norm(rows.kernel("add_norm"), KernelCatalogue.normBlocks(device.capability()));
+        addNormMany = new Norm(rows.kernel("add_norm_many"), 1);
+        closeUp = rows.kernel("close_up");
+        ropeStore = rows.kernel("rope_store");
+        swiglu = rows.kernel("swiglu");
+        moveOut = rows.kernel("move_out");
+        moveIn = rows.kernel("move_in");
+        sumMoved = rows.kernel("sum_moved");
+        randomFill = rows.kernel("random_fill");
+        decodeAttention = next.next().kernel("decode_attention");
         prefill = KernelCatalogue.prefill(shape, device.capability(), device.sharedMemoryPerBlock());
-        prefillAttention = modules.get(2).waitingKernel("prefill_attention", prefill.threads(), prefill.stages() * shape.stageBytes());
-        argmax = modules.get(3).waitingKernel("argmax", 256, 0);
-        randomFill = rows.kernel("random_fill", 256, 0);
-        courier = modules.get(4).kernel("courier", 256, 0);
-        depart = modules.get(4).kernel("depart", 128, 0);
-        collect = modules.get(4).waitingKernel("collect", 128, 0);
-        report = modules.get(4).waitingKernel("report", 256, 0);
-        sample = modules.get(3).waitingKernel("sample", 1024, 0);
-        adjust = modules.get(3).waitingKernel("adjust", 256, 0);
-        logprobs = modules.get(3).waitingKernel("logprobs", 1024, 0);
-        for (int i = 0; i < TILES.size(); i++) {
-            int shared = 2 * SKINNY_CHUNK_BYTES * TILES.get(i);
-            skinny.put(TILES.get(i), modules.get(5 + i).waitingKernel("skinny", 256, shared));
-            skinnySwiglu.put(TILES.get(i), modules.get(5 + i).waitingKernel("skinny_swiglu", 256, shared));
+        prefillAttention = next.next().kernel("prefill_attention");
+        Loaded sampling = next.next();
+        argmax = sampling.kernel("argmax");
+        sample = sampling.kernel("sample");
+        adjust = sampling.kernel("adjust");
+        logprobs = sampling.kernel("logprobs");
+        Loaded flights = next.next();
+        courier = flights.kernel("courier");
+        depart = flights.kernel("depart");
+        collect = flights.kernel("collect");
+        report = flights.kernel("report");
+        for (int tiles : TILES) {
+            Loaded unit = next.next();
+            skinny.put(tiles, unit.kernel("skinny"));
+            skinnySwiglu.put(tiles, unit.kernel("skinny_swiglu"));
         }
-        for (int i = 0; device.capability() >= KernelCatalogue.COPY_ENGINE && i < TILES.size(); i++) {
-            int tiles = TILES.get(i);
-            int stage = KernelCatalogue.stageBytes(tiles);
-            int shared = KernelCatalogue.RING_BYTES / stage * stage;
-            CudaModule module = modules.get(5 + TILES.size() + i);
-            stream.put(tiles, module.waitingKernel("stream_plain", 160, shared));
-            streamSwiglu.put(tiles, module.waitingKernel("stream_swiglu", 160, shared));
+        for (int tiles : device.capability() >= KernelCatalogue.COPY_ENGINE ? TILES : List.<Integer>of()) {
+            Loaded unit = next.next();
+            stream.put(tiles, unit.kernel("stream_plain"));
+            streamBlocks.put(tiles, stream.get(tiles).residentBlocks());
+            streamSwiglu.put(tiles, unit.kernel("stream_swiglu"));
         }
-        for (int i = 0; device.capability() == KernelCatalogue.WARP_GROUPS && i < BROAD_ROWS.size(); i++) {
-            int most = BROAD_ROWS.get(i);
-            int stage = KernelCatalogue.broadStageBytes(most);
-            int shared = KernelCatalogue.BROAD_RING_BYTES / stage * stage;
-            CudaModule module = modules.get(5 + 2 * TILES.size() + i);
-            broad.put(most, module.waitingKernel("broad_plain", 288, shared));
-            broadSwiglu.put(most, module.waitingKernel("broad_swiglu", 288, shared));
+        for (int most : device.capability() == KernelCatalogue.WARP_GROUPS ? BROAD_ROWS : List.<Integer>of()) {
+            Loaded unit = next.next();
+            broad.put(most, unit.kernel("broad_plain"));
+            broadSwiglu.put(most, unit.kernel("broad_swiglu"));
             if (most >= KernelCatalogue.LEAST_TALL_ROWS) {
-                int ring = KernelCatalogue.TALL_STAGES * KernelCatalogue.tallStageBytes(most);
-                tallSwiglu.put(most, module.waitingKernel("broad_swiglu_tall", 512, ring));
+                tallSwiglu.put(most, unit.kernel("broad_swiglu_tall"));
             }
         }
         manySwiglu = device.capability() == KernelCatalogue.WARP_GROUPS
-                ? Optional.of(modules.getLast().waitingKernel("many_swiglu", 384, KernelCatalogue.manyBytes()))
+                ? Optional.of(next.next().kernel("many_swiglu"))
                 : Optional.empty();
     }
 
     /** What adds up the partial sums of so many rows, and takes their norm. */
     public Norm addNorm(int rows) {
         return rows <= fewRows ? addNormFew : addNorm;
-    }
-
-    private static int threads(int values, int most) {
-        return Math.min(most, values + 31 & ~31);
     }
 
     /** Whether prompts' attention can leave multiprocessors to decode attention, which then runs beside it. */
@@ -178,6 +185,11 @@ public final class Kernels implements AutoCloseable {
     /** Product kernel of stream.cu. */
     public Kernel stream(int rows) {
         return stream.get(tiles(rows));
+    }
+
+    /** Thread blocks of {@link #stream} that a multiprocessor holds at a time: two on 9.0, one where it has 100 KiB of shared memory. */
+    public int streamBlocks(int rows) {
+        return streamBlocks.get(tiles(rows));
     }
 
     public Kernel streamSwiglu(int rows) {

@@ -32,9 +32,11 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
 }
 
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
-// grid KV_HEADS * tiles * splits: so many blocks share a tile's context where it is long enough; finished [tiles][KV_HEADS] zeroed
+// grid KV_HEADS * tiles * splits: so many blocks share a tile's context where it is long enough; finished [tiles][KV_HEADS] zeroed.
+// The last parameter is the header of prefill_groups.cu, which is launched alike: this kernel leaves no multiprocessors to decode attention.
 extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const half16 *queries, const half16 *blocks, const int *tables,
-        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished, int tileCount) {
+        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished, int tileCount,
+        const int *) {
     extern __shared__ uint4 staged[];
     dependentsLaunch();
     dependencyWait();
@@ -124,7 +126,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         }
         __syncthreads();
     }
-    if (mine.parts > 1 && !merge(mine, kvHead, splits, parts, finished, sums, maximum, total, scale)) return;
+    // the stages are free by now: a T4's 64 KiB hold two stages of heads of 128, or one of heads of 256, and not a byte more
+    if (mine.parts > 1 && !merge(mine, kvHead, splits, parts, finished, sums, maximum, total, scale, (bool *)staged)) return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         total[h] += __shfl_xor_sync(~0u, total[h], 1);

@@ -268,7 +268,8 @@ __device__ __forceinline__ void attend(const Work &work, const half16 *queries, 
     addValues(sums, weights, base + attended * STAGE_BYTES);
     productsCommit();
     settle(sums, attended, empty);
-    if (mine.parts > 1 && !merge(mine, work.kvHead, splits, parts, finished, sums, maximum, total, scale)) return;
+    __shared__ bool last;
+    if (mine.parts > 1 && !merge(mine, work.kvHead, splits, parts, finished, sums, maximum, total, scale, &last)) return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         total[h] += __shfl_xor_sync(~0u, total[h], 1);

@@ -148,7 +148,9 @@ template <int BLOCKS, int THREADS, int SOME, int AT_ONCE, int UNROLLED> __device
     }
 // few rows: the partials of one row after another are what takes long; some: many small blocks beside what is left of the product's;
 // many, without partials: blocks, and what a thread has under way
-ADD_NORM(add_norm_few, , 1, 1024, 4, 8, 1)
+// a thread of 1024 has 64 registers: with rows wider than 4096 values it has two quads of values, and room for the partials of 4 splits instead of 8
+#define FEW_AT_ONCE (HIDDEN > 4096 ? 4 : 8)
+ADD_NORM(add_norm_few, , 1, 1024, 4, FEW_AT_ONCE, 1)
 #if __CUDA_ARCH__ >= 900
 ADD_NORM(add_norm, __cluster_dims__(1, 2, 1), 2, 512, 4, 1, 8)
 #else

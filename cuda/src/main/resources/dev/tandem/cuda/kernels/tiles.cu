@@ -133,9 +133,8 @@ __device__ __forceinline__ void weigh(float (*s)[4], bool masked, int at, const 
 
 __device__ __forceinline__ void attendersMeet() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 
-// Where blocks share a tile: whether this one is the last, which has everything then.
-__device__ __forceinline__ bool merge(const Share &share, int kvHead, int splits, float *parts, int *finished, float (*sums)[4], float *maximum, float *total, float scale) {
-    __shared__ bool last;
+// Where blocks share a tile: whether this one is the last, which has everything then. `last` is shared memory that nothing else uses meanwhile.
+__device__ __forceinline__ bool merge(const Share &share, int kvHead, int splits, float *parts, int *finished, float (*sums)[4], float *maximum, float *total, float scale, bool *last) {
     const size_t PART = PART_VALUES * 256;
     int pair = share.tile * KV_HEADS + kvHead;
     float *first = parts + (size_t)pair * splits * PART;
@@ -144,11 +143,11 @@ __device__ __forceinline__ bool merge(const Share &share, int kvHead, int splits
     __threadfence();
     attendersMeet();
     if (threadIdx.x == 0) {
-        last = atomicAdd(finished + pair, 1) == share.parts - 1;
-        if (last) finished[pair] = 0;
+        *last = atomicAdd(finished + pair, 1) == share.parts - 1;
+        if (*last) finished[pair] = 0;
     }
     attendersMeet();
-    if (!last) return false;
+    if (!*last) return false;
     __threadfence();
 #pragma unroll
     for (int n = 0; n < HEAD_WIDTH / 8; n++)

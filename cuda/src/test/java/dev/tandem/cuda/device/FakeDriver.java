@@ -20,11 +20,23 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
-/** A CUDA driver without a GPU: it answers with the codes that a test sets and remembers what was called. */
+/** A CUDA driver without a GPU: it answers with the codes and values that a test sets and remembers what was called. */
 public final class FakeDriver {
     private static final int HANDLE = 4096;
+    /** The handle of GPU 0: another number, so that one is not taken for the other. */
+    private static final int DEVICE = 7;
+    private static final int INVALID_VALUE = 1;
+    private static final int INVALID_DEVICE = 101;
 
-    /** What one function does with its arguments. */
+    /** What a kernel declares: static shared memory, and its parameters. */
+    public record Declared(int staticShared, int... parameterBytes) {}
+
+    /** What one function does with its arguments; its status code. */
+    private interface Answer {
+        int to(Object[] arguments);
+    }
+
+    /** The same for a function that succeeds. */
     private interface Body {
         void run(Object[] arguments);
     }
@@ -37,19 +49,30 @@ public final class FakeDriver {
     public byte copied;
     /** Names of the functions called, in order. */
     public final List<String> calls = new ArrayList<>();
+    /** CUDA version of the driver. */
+    public int version = 13_000;
+    public String name = "fake";
+    /**
+     * {@code CUdevice_attribute}: multiprocessors, memory clock and bus width, compute capability 9.0, and the shared memory that a block may ask for.
+     */
+    public final Map<Integer, Integer> attributes = new HashMap<>(Map.of(16, 132, 36, 2_619_000, 37, 6144, 75, 9, 76, 0, 97, 227 << 10));
+    /** The kernels of all modules, by name. */
+    public final Map<String, Declared> kernels = new HashMap<>();
+    /** Names of kernels, behind "load " or "launch ". */
+    public final List<String> log = new ArrayList<>();
+    private final List<String> handles = new ArrayList<>();
 
     public FakeDriver() {
         define("cuInit", arguments -> {}, JAVA_INT);
-        define("cuDriverGetVersion", out(13_000), ADDRESS);
+        define("cuDriverGetVersion", arguments -> memory(arguments[0], 4).set(JAVA_INT, 0, version), ADDRESS);
         define("cuDeviceGetCount", out(1), ADDRESS);
-        define("cuDeviceGet", out(0), ADDRESS, JAVA_INT);
-        define("cuDeviceGetName", arguments -> memory(arguments[0], 256).setString(0, "fake"), ADDRESS, JAVA_INT,
-                JAVA_INT);
-        // compute capability 9.0 is 9 and 0; for the other attributes 9 does as well
-        define("cuDeviceGetAttribute", arguments -> memory(arguments[0], 4)
-                .set(JAVA_INT, 0, (int) arguments[1] == 76 ? 0 : 9), ADDRESS, JAVA_INT, JAVA_INT);
-        define("cuDevicePrimaryCtxRetain", handle(), ADDRESS, JAVA_INT);
-        define("cuDevicePrimaryCtxRelease_v2", arguments -> {}, JAVA_INT);
+        define("cuDeviceGet", out(DEVICE), ADDRESS, JAVA_INT);
+        ofDevice("cuDeviceGetName", 2, arguments -> memory(arguments[0], 256).setString(0, name), ADDRESS, JAVA_INT, JAVA_INT);
+        ofDevice(
+                "cuDeviceGetAttribute", 2,
+                arguments -> memory(arguments[0], 4).set(JAVA_INT, 0, attributes.getOrDefault((int) arguments[1], 9)), ADDRESS, JAVA_INT, JAVA_INT);
+        ofDevice("cuDevicePrimaryCtxRetain", 1, handle(), ADDRESS, JAVA_INT);
+        ofDevice("cuDevicePrimaryCtxRelease_v2", 0, arguments -> {}, JAVA_INT);
         define("cuCtxSetCurrent", arguments -> {}, ADDRESS);
         define("cuStreamCreateWithPriority", handle(), ADDRESS, JAVA_INT, JAVA_INT);
         define("cuStreamDestroy_v2", arguments -> {}, ADDRESS);
@@ -72,8 +95,22 @@ public final class FakeDriver {
         define("cuMemFreeHost", arguments -> {}, ADDRESS);
         define("cuMemcpyDtoHAsync_v2", arguments -> memory(arguments[0], (long) arguments[2]).fill(copied), ADDRESS,
                 JAVA_LONG, JAVA_LONG, ADDRESS);
-        define("cuGetErrorName", arguments -> memory(arguments[1], 8)
-                .set(ADDRESS, 0, arena.allocateFrom("CUDA_ERROR_FAKE")), JAVA_INT, ADDRESS);
+        define("cuModuleLoadData", handle(), ADDRESS, ADDRESS);
+        define("cuModuleUnload", arguments -> {}, ADDRESS);
+        define("cuModuleGetFunction", arguments -> {
+            handles.add(memory(arguments[2], 256).getString(0));
+            memory(arguments[0], 8).set(JAVA_LONG, 0, handles.size());
+        }, ADDRESS, ADDRESS, ADDRESS);
+        define("cuFuncLoad", arguments -> log.add("load " + kernel(arguments[0])), ADDRESS);
+        answer("cuFuncGetParamInfo", this::parameter, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS);
+        define(
+                "cuFuncGetAttribute", arguments -> memory(arguments[0], 4).set(JAVA_INT, 0, kernels.get(kernel(arguments[2])).staticShared()), ADDRESS,
+                JAVA_INT, ADDRESS);
+        define("cuFuncSetAttribute", arguments -> {}, ADDRESS, JAVA_INT, JAVA_INT);
+        define(
+                "cuLaunchKernel", arguments -> log.add("launch " + kernel(arguments[0])), ADDRESS, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT,
+                JAVA_INT, JAVA_INT, ADDRESS, ADDRESS, ADDRESS);
+        define("cuGetErrorName", arguments -> memory(arguments[1], 8).set(ADDRESS, 0, arena.allocateFrom("CUDA_ERROR_FAKE")), JAVA_INT, ADDRESS);
     }
 
     /** The driver as the code under test sees it. */
@@ -93,12 +130,43 @@ public final class FakeDriver {
         return ((MemorySegment) address).reinterpret(bytes);
     }
 
+    private String kernel(Object handle) {
+        return handles.get((int) ((MemorySegment) handle).address() - 1);
+    }
+
+    private int parameter(Object[] arguments) {
+        int[] bytes = kernels.get(kernel(arguments[0])).parameterBytes();
+        long index = (long) arguments[1];
+        if (index >= bytes.length) {
+            return INVALID_VALUE;
+        }
+        memory(arguments[3], 8).set(JAVA_LONG, 0, bytes[(int) index]);
+        return 0;
+    }
+
+    /** @param device which of the arguments must be the GPU's handle */
+    private void ofDevice(String name, int device, Body body, MemoryLayout... arguments) {
+        answer(name, values -> {
+            if ((int) values[device] != DEVICE) {
+                return INVALID_DEVICE;
+            }
+            body.run(values);
+            return 0;
+        }, arguments);
+    }
+
     private void define(String name, Body body, MemoryLayout... arguments) {
+        answer(name, values -> {
+            body.run(values);
+            return 0;
+        }, arguments);
+    }
+
+    private void answer(String name, Answer body, MemoryLayout... arguments) {
         FunctionDescriptor descriptor = FunctionDescriptor.of(JAVA_INT, arguments);
         try {
             MethodHandle call = MethodHandles.lookup()
-                    .findVirtual(FakeDriver.class, "call",
-                            MethodType.methodType(int.class, String.class, Body.class, Object[].class));
+                    .findVirtual(FakeDriver.class, "call", MethodType.methodType(int.class, String.class, Answer.class, Object[].class));
             MethodHandle bound = MethodHandles.insertArguments(call, 0, this, name, body)
                     .asCollector(Object[].class, arguments.length)
                     .asType(descriptor.toMethodType());
@@ -108,12 +176,9 @@ public final class FakeDriver {
         }
     }
 
-    private int call(String name, Body body, Object[] arguments) {
+    private int call(String name, Answer body, Object[] arguments) {
         calls.add(name);
         int code = codes.getOrDefault(name, 0);
-        if (code == 0) {
-            body.run(arguments);
-        }
-        return code;
+        return code == 0 ? body.to(arguments) : code;
     }
 }

@@ -1,8 +1,8 @@
 package dev.tandem.engine.batch;
 
 /**
- * Where a step's time went, in nanoseconds over all layers; 0 where there was no such work, or the executor does not time it. Components that overlap may
- * add up to more than the step.
+ * Where a step's time went, in nanoseconds over all layers; 0 where there was no such work, or the executor does not
+ * time it. Components that overlap may add up to more than the step.
  *
  * @param linear pre- and post-projections of all rows
  * @param prefillAttention of rows that do not decode

@@ -5,9 +5,9 @@ import java.util.EnumMap;
 import java.util.Map;
 
 /**
- * Seconds of a step's parts: a {@link Profile}, corrected while serving by what the executor times of them. Each component
- * that is timed has its own factor, a moving average of measured over profiled, and its own error, what the corrected prediction
- * still missed by; the others stay as profiled.
+ * Seconds of a step's parts: a {@link Profile}, corrected while serving by what the executor times of them. Each
+ * component that is timed has its own factor, a moving average of measured over profiled, and its own error, what the
+ * corrected prediction still missed by; the others stay as profiled.
  *
  * <p>Owned by: engine thread; {@link #error()} and {@link #extrapolated()} may be read by any.
  */

@@ -17,6 +17,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
@@ -43,7 +44,7 @@ public final class Engine implements AutoCloseable {
     public sealed interface Health {
         record Serving() implements Health {}
 
-        /** It serves, without the host's help. */
+        /** It serves, but without the host's help, or a step takes far longer than it should. */
         record Degraded(String reason) implements Health {}
 
         record Draining() implements Health {}
@@ -109,8 +110,12 @@ public final class Engine implements AutoCloseable {
 
     public Health health() {
         Health now = health.get();
+        if (!(now instanceof Health.Serving)) {
+            return now;
+        }
         String hostLost = loop.stats().hostLost();
-        return now instanceof Health.Serving && !hostLost.isEmpty() ? new Health.Degraded(hostLost) : now;
+        Optional<String> trouble = hostLost.isEmpty() ? executor.trouble() : Optional.of(hostLost);
+        return trouble.<Health>map(Health.Degraded::new).orElse(now);
     }
 
     /**

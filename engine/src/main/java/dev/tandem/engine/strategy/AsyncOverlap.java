@@ -100,7 +100,8 @@ final class AsyncOverlap implements Policy {
         }
         Prefills prefills = new Prefills(
                 chunked, true,
-                sequence -> rules.mayLiveOnHost(draft, sequence) && cpuKeepsUp(draft, hostRows + 1, hostTokens + sequence.length()),
+                sequence -> rules.mayLiveOnHost(draft, sequence)
+                        && cpuKeepsUp(draft, hostRows + 1, hostTokens + sequence.length()),
                 ridingRows);
         // long steps would leave the CPU without work: each row in flight has one layer's for it in a step
         int mostRows = prefills.mostRows(draft, kept.unfinished(), slots(state), landable(draft, hostRows, hostTokens));

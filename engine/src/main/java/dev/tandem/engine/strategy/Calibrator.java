@@ -11,9 +11,9 @@ import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 
 /**
- * Corrects the cost model by what the executor timed of each step ({@link StepTimes}). A component that the executor does not time
- * stays as profiled: the CPU executor times all, the CUDA executor times CPU attention alone. The error of whole steps is learned on
- * either.
+ * Corrects the cost model by what the executor timed of each step ({@link StepTimes}). A component that the executor
+ * does not time stays as profiled: the CPU executor times all, the CUDA executor times CPU attention alone. The error
+ * of whole steps is learned on either.
  *
  * <p>Owned by: engine thread.
  */

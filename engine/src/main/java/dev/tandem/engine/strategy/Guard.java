@@ -16,16 +16,18 @@ import java.util.Optional;
  * Never worse than GPU-only: offloading must prove its gain, predicted before each step and measured after. A gain
  * smaller than the cost model's own error is none.
  *
- * <p>A step's work is worth the seconds that GPU-only would need for it, so that a prompt that lands on the host counts like any
- * other. Until the host has the rows that pay most, steps with slots or second passes bring less than they will:
- * there the {@link Potential} decides, and windows are not judged, for a bounded time.
+ * <p>A step's work is worth the seconds that GPU-only would need for it, so that a prompt that lands on the host
+ * counts like any other. Until the host has the rows that pay most, steps with slots or second passes bring less than
+ * they will: there the {@link Potential} decides, and windows are not judged, for a bounded time.
  *
  * <p>Two modes, GPU-only and offloading. Offloading begins after {@link Limits#votes} steps in a row whose prediction
- * asks for it, once GPU-only has been measured over a window of such steps: offloading would do other steps, and what GPU-only would do
- * in their place is not what it does when left alone, nor in the burst with which a server starts. It goes on until it has clearly lost over a
- * window of steps against what GPU-only was measured to do, or by little over two, beyond what windows before had gained; it is then switched off, four
- * times as long with each clear loss. First the host drains: its sequences go on there while prompts start on the GPU alone. A step in which the
- * strategy does not use the host is GPU-only's own. When the work has changed since that measurement, so that a token costs another price, GPU-only is measured again.
+ * asks for it, once GPU-only has been measured over a window of such steps: offloading would do other steps, and what
+ * GPU-only would do in their place is not what it does when left alone, nor in the burst with which a server starts.
+ * It goes on until it has clearly lost over a window of steps against what GPU-only was measured to do, or by little
+ * over two, beyond what windows before had gained; it is then switched off, four times as long with each clear loss.
+ * First the host drains: its sequences go on there while prompts start on the GPU alone. A step in which the strategy
+ * does not use the host is GPU-only's own. When the work has changed since that measurement, so that a token costs
+ * another price, GPU-only is measured again.
  *
  * <p>Owned by: engine thread; {@link #isOffloading()} and {@link #losses()} may be read by any.
  */
@@ -108,8 +110,8 @@ public final class Guard implements Policy {
      * @param offer present where the strategy would offload
      */
     private record Drafted(
-            StepDraft draft, Mode mode, Optional<Throughput> where, Work work, double aToken, int hostRows, boolean growing,
-            Optional<Offer> offer) {
+            StepDraft draft, Mode mode, Optional<Throughput> where, Work work, double aToken, int hostRows,
+            boolean growing, Optional<Offer> offer) {
         boolean leavesHostEmpty() {
             return hostRows == 0 && !draft.offloads();
         }
@@ -183,7 +185,9 @@ public final class Guard implements Policy {
         StepDraft plain = gpuOnly.draft(state, new Decision());
         if (!offload.offloads()) {
             why.because("guard: the strategy leaves the host alone, so gpu-only");
-            return burstEnds < 0 || isInBurst(state, burstEnds) ? uncounted(plain, Mode.OPEN) : gpuOnlys(plain, Mode.OPEN);
+            return burstEnds < 0 || isInBurst(state, burstEnds)
+                    ? uncounted(plain, Mode.OPEN)
+                    : gpuOnlys(plain, Mode.OPEN);
         }
         if (plain.load(0).rows() == 0) {
             return uncounted(offload, Mode.OPEN);
@@ -240,12 +244,14 @@ public final class Guard implements Policy {
     }
 
     private Drafted uncounted(StepDraft draft, Mode mode) {
-        return new Drafted(draft, mode, Optional.empty(), NO_WORK, 0, hostRows(draft.state()), growing, Optional.empty());
+        int hostRows = hostRows(draft.state());
+        return new Drafted(draft, mode, Optional.empty(), NO_WORK, 0, hostRows, growing, Optional.empty());
     }
 
     private Drafted counted(StepDraft draft, Mode mode, Throughput where, double aToken) {
-        return new Drafted(
-                draft, mode, Optional.of(where), predictor.work(draft), aToken, hostRows(draft.state()), growing, Optional.empty());
+        Work work = predictor.work(draft);
+        int hostRows = hostRows(draft.state());
+        return new Drafted(draft, mode, Optional.of(where), work, aToken, hostRows, growing, Optional.empty());
     }
 
     /** Steps differ: some land prompts, some do not. */

@@ -43,7 +43,9 @@ final class Lingering implements Policy {
             return draft;
         }
         StepDraft stays = neo.draft(state, why);
-        why.because("apex: the pipeline is left after %d steps, of which this is number %d; %s", PATIENCE, refused + 1, why.reason());
+        why.because(
+                "apex: the pipeline is left after %d steps, of which this is number %d; %s",
+                PATIENCE, refused + 1, why.reason());
         drafts.add(stays, Choice.REFUSED);
         return stays;
     }

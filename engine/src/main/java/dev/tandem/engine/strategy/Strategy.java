@@ -138,7 +138,8 @@ public enum Strategy {
     /** What follows a strategy that is given up, until the host is empty. */
     public static Policy drain(Options options, CostModel cost) {
         AsyncOverlap overlap = new AsyncOverlap(
-                options.budget(), paper(cost), TierRules.neutral(), true, false, options.inFlight(), options.ridingRows());
+                options.budget(), paper(cost), TierRules.neutral(), true, false, options.inFlight(),
+                options.ridingRows());
         return new HostDrain(options.budget(), overlap, options.overtakes(), options.ridingRows());
     }
 

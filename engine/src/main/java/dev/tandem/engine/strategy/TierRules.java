@@ -18,13 +18,17 @@ import java.util.List;
  * <p>Owned by: engine thread.
  */
 public final class TierRules {
-    /** Steps between two looks at the host's time per token, and between two attempts at a rotation: either scans a tier. */
+    /**
+     * Steps between two looks at the host's time per token, and between two attempts at a rotation: either scans a
+     * tier.
+     */
     private static final int REFRESH = 32;
     /** Tokens from which a sequence's own time per token means something. */
     private static final int SOME = 4;
     /**
-     * Steps without a host token after which what was measured is no longer believed: some minutes. A probe holds one sequence on the
-     * host for a few tokens, some hundred steps; were it much more frequent, that would show in throughput.
+     * Steps without a host token after which what was measured is no longer believed: some minutes. A probe holds one
+     * sequence on the host for a few tokens, some hundred steps; were it much more frequent, that would show in
+     * throughput.
      */
     private static final int PROBE_AFTER = 16_384;
 
@@ -67,8 +71,8 @@ public final class TierRules {
     }
 
     /**
-     * Whether the host is as fast as the sequence wants. While that is unknown, or was measured long ago, the host takes one sequence
-     * with a target, by which it is measured.
+     * Whether the host is as fast as the sequence wants. While that is unknown, or was measured long ago, the host
+     * takes one sequence with a target, by which it is measured.
      */
     boolean mayLiveOnHost(StepDraft draft, Sequence sequence) {
         long target = target(sequence);
@@ -177,8 +181,9 @@ public final class TierRules {
     private Sequence longestOnGpu(StepDraft draft) {
         Sequence most = null;
         for (Sequence sequence : draft.state().gpu()) {
-            boolean candidate = sequence.remaining() == 1 && sequence.tokensSincePlaced() >= SOME && mayLiveOnHost(draft, sequence);
-            if (candidate && (most == null || sequence.tokensSincePlaced() > most.tokensSincePlaced())) {
+            boolean candidate = sequence.remaining() == 1 && sequence.tokensSincePlaced() >= SOME;
+            boolean longer = most == null || sequence.tokensSincePlaced() > most.tokensSincePlaced();
+            if (candidate && longer && mayLiveOnHost(draft, sequence)) {
                 most = sequence;
             }
         }

@@ -143,17 +143,19 @@ final class Coverage {
             return expected;
         }
         // those that are not async overlap's own are in flight while a guard drains the host
-        expected.addAll(EnumSet.of(Seen.IN_FLIGHT, Seen.OVER_SEVERAL_STEPS, Seen.LANDED, Seen.OFFLOADING, Seen.GUARD_LOSS));
+        expected.addAll(EnumSet.of(
+                Seen.IN_FLIGHT, Seen.OVER_SEVERAL_STEPS, Seen.LANDED, Seen.OFFLOADING, Seen.GUARD_LOSS));
         expected.addAll(switch (strategy) {
             case GPU_ONLY -> EnumSet.noneOf(Seen.class);
             case SIMPLE_OFFLOAD -> EnumSet.of(Seen.CPU_ROWS, Seen.LANDED_IN_CHUNKS);
             case SYMMETRIC -> EnumSet.of(Seen.CPU_ROWS, Seen.TWO_SUB_BATCHES);
             case FASTDECODE_PLUS -> EnumSet.of(Seen.CPU_ROWS, Seen.LANDED_IN_CHUNKS, Seen.TWO_SUB_BATCHES);
-            case ASYMMETRIC, NEO -> EnumSet.of(Seen.CPU_ROWS, Seen.LANDED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED);
+            case ASYMMETRIC, NEO -> EnumSet.of(
+                    Seen.CPU_ROWS, Seen.LANDED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED);
             case ASYNC_OVERLAP -> EnumSet.of(Seen.LANDED_IN_CHUNKS, Seen.ROTATED, Seen.PARKED, Seen.LOST);
             case APEX -> EnumSet.of(
-                    Seen.CPU_ROWS, Seen.LANDED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED, Seen.RESUMED, Seen.PARKED, Seen.LOST,
-                    Seen.CONTEST_MEASURING, Seen.CONTEST_SETTLING, Seen.CONTEST_TRYING);
+                    Seen.CPU_ROWS, Seen.LANDED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED, Seen.RESUMED, Seen.PARKED,
+                    Seen.LOST, Seen.CONTEST_MEASURING, Seen.CONTEST_SETTLING, Seen.CONTEST_TRYING);
         });
         return expected;
     }
@@ -171,8 +173,8 @@ final class Coverage {
     /** Parts of what decisions say, with # for numbers. */
     private static List<String> reasons(Strategy strategy) {
         List<String> guards = List.of(
-                "guard: gain # % of at least # %, so gpu-only", "guard: offloading lost, so gpu-only", "guard: the strategy leaves the host alone",
-                "the host drains: # tokens in flight");
+                "guard: gain # % of at least # %, so gpu-only", "guard: offloading lost, so gpu-only",
+                "guard: the strategy leaves the host alone", "the host drains: # tokens in flight");
         List<String> own = switch (strategy) {
             case GPU_ONLY -> List.of("gpu-only: # rows");
             case SIMPLE_OFFLOAD -> List.of("the GPU waits for each layer");
@@ -181,8 +183,10 @@ final class Coverage {
             case ASYNC_OVERLAP -> List.of("# in flight, # of them admitted now");
             case NEO -> List.of("neo: asymmetric brings", "neo: gpu-only brings", "neo: no CPU decode hides");
             case APEX -> List.of(
-                    "apex: no CPU requests, so gpu-only", "apex: # CPU requests are fewer than", "no CPU request fits the pipeline, so async-overlap",
-                    "inequality (#) fails, # <= # tokens/s, so async-overlap", "inequality (#) holds, # > # tokens/s, so asymmetric",
+                    "apex: no CPU requests, so gpu-only", "apex: # CPU requests are fewer than",
+                    "no CPU request fits the pipeline, so async-overlap",
+                    "inequality (#) fails, # <= # tokens/s, so async-overlap",
+                    "inequality (#) holds, # > # tokens/s, so asymmetric",
                     "async-overlap does #, so async-overlap", "async-overlap does #, so they land");
         };
         List<String> all = new ArrayList<>(own);

@@ -21,7 +21,10 @@ class FairnessTest {
     /** Requests that are there at a time. */
     private static final int LIVE = 30;
     private static final int CONTEXT = 60;
-    /** Later requests that may come before one has ended, of which LIVE are there with it; 68 is the most that any strategy needs. */
+    /**
+     * Later requests that may come before one has ended, of which LIVE are there with it; 68 is the most that any
+     * strategy needs.
+     */
     private static final int PATIENCE = 80;
     /** Steps without a token for a sequence that has had one; 73 where it is preempted and computed again, else 22. */
     private static final int GAP = 100;
@@ -46,7 +49,8 @@ class FairnessTest {
                 long live = IntStream.range(0, from).filter(i -> engine.answers.get("r" + i).reason == null).count();
                 for (long count = live; count < LIVE && submitted < REQUESTS; count++) {
                     int prompt = random.nextInt(8) == 0 ? 40 : 1 + random.nextInt(10);
-                    engine.submit("r" + submitted++, new int[prompt], EngineHarness.greedy(1 + random.nextInt(CONTEXT - prompt)));
+                    int output = 1 + random.nextInt(CONTEXT - prompt);
+                    engine.submit("r" + submitted++, new int[prompt], EngineHarness.greedy(output));
                 }
                 engine.step();
                 for (int i = 0; i < submitted; i++) {
@@ -58,7 +62,7 @@ class FairnessTest {
                     tokens[i] = got;
                     assertThat(step - since[i]).as("steps without a token for r%d", i).isLessThan(GAP);
                     assertThat(answer.reason != null || submitted - i < PATIENCE)
-                            .as("r%d still waits, or runs, after %d later requests have come: %d tokens", i, submitted - i, got)
+                            .as("r%d has %d tokens after %d later requests have come", i, got, submitted - i)
                             .isTrue();
                 }
             }

@@ -271,7 +271,8 @@ class GuardTest {
         assertThat(judge.isOffloading()).isTrue();
         uses[0] = false;
         Decision why = new Decision();
-        assertThat(Scene.text(judge.draft(scene.state, why))).as("the host has sequences, so the step is the strategy's").isEmpty();
+        String step = Scene.text(judge.draft(scene.state, why));
+        assertThat(step).as("the host has sequences, so the step is the strategy's").isEmpty();
         assertThat(why.reason()).isEqualTo("the strategy");
     }
 

@@ -18,7 +18,10 @@ import java.util.Map;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Steps that use the host take ten times as long as others, so the guard gives offloading up while requests are on the host. */
+/**
+ * Steps that use the host take ten times as long as others, so the guard gives offloading up while requests are on
+ * the host.
+ */
 class HostDrainTest {
     private static final Budget BUDGET = new Budget(64, 32, 64);
     private static final Guard.Limits LIMITS = new Guard.Limits(0.01, 0, 2, 4, 1000, 1000, 0, 0);
@@ -36,15 +39,17 @@ class HostDrainTest {
 
     private static boolean usesHost(StepPlan plan) {
         return plan.slotsPerLayer() > 0
-                || plan.subBatches().stream().flatMap(batch -> batch.chunks().stream()).anyMatch(chunk -> chunk.reader() != KvReader.GPU_FROM_GPU);
+                || plan.subBatches().stream()
+                        .flatMap(batch -> batch.chunks().stream())
+                        .anyMatch(chunk -> chunk.reader() != KvReader.GPU_FROM_GPU);
     }
 
     private static Guard guard(Strategy strategy) {
         CostModel cost = TestProfile.withCpu(100);
         var options = Strategy.Options.of(BUDGET);
         return new Guard(
-                strategy.policy(options, cost), strategy, new GpuOnly(BUDGET, Preemption.RECOMPUTE), Strategy.drain(options, cost),
-                new StepPredictor(cost, true, 0), LIMITS);
+                strategy.policy(options, cost), strategy, new GpuOnly(BUDGET, Preemption.RECOMPUTE),
+                Strategy.drain(options, cost), new StepPredictor(cost, true, 0), LIMITS);
     }
 
     @ParameterizedTest
@@ -69,8 +74,9 @@ class HostDrainTest {
                 engine.step();
                 List<Long> onHost = onHost();
                 engine.answers.forEach((id, answer) -> {
-                    boolean waits = answer.reason == null && !id.equals("late") && onHost.contains(Long.parseLong(id.substring(1)));
-                    if (!waits || answer.tokens.size() != tokens.getOrDefault(id, -1)) {
+                    boolean waits = answer.reason == null && !id.equals("late");
+                    boolean stands = waits && onHost.contains(Long.parseLong(id.substring(1)));
+                    if (!stands || answer.tokens.size() != tokens.getOrDefault(id, -1)) {
                         since.put(id, now);
                     }
                     tokens.put(id, answer.tokens.size());
@@ -81,7 +87,8 @@ class HostDrainTest {
                 assertThat(plan.swaps()).as("nobody enters the host").noneMatch(swap -> swap.to() == Place.HOST);
                 for (var batch : plan.subBatches()) {
                     for (var chunk : batch.chunks()) {
-                        assertThat(chunk.reader() == KvReader.GPU_WHILE_LANDING && chunk.start() == 0).as("nobody enters the host").isFalse();
+                        boolean enters = chunk.reader() == KvReader.GPU_WHILE_LANDING && chunk.start() == 0;
+                        assertThat(enters).as("r%d enters the host", chunk.sequence()).isFalse();
                         starts += chunk.start() == 0 ? 1 : 0;
                     }
                 }
@@ -96,7 +103,8 @@ class HostDrainTest {
     private List<Long> onHost() {
         Map<Long, Boolean> host = new HashMap<>();
         for (StepPlan plan : executor.plans) {
-            plan.subBatches().forEach(batch -> batch.chunks().forEach(chunk -> host.put(chunk.sequence(), chunk.reader().place() == Place.HOST)));
+            plan.subBatches().forEach(batch -> batch.chunks().forEach(
+                    chunk -> host.put(chunk.sequence(), chunk.reader().place() == Place.HOST)));
             plan.swaps().forEach(swap -> host.put(swap.sequence(), swap.to() == Place.HOST));
             plan.admissions().forEach(admission -> host.put(admission.sequence(), true));
         }

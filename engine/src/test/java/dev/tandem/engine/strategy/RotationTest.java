@@ -68,7 +68,8 @@ class RotationTest {
     private static void check(List<Long> rotations) {
         assertThat(rotations).as("rotations in %d steps", STEPS).hasSizeGreaterThanOrEqualTo(STEPS / REFRESH / 2);
         for (int i = 1; i < rotations.size(); i++) {
-            assertThat(rotations.get(i) - rotations.get(i - 1)).as("steps between %s", rotations).isGreaterThanOrEqualTo(REFRESH);
+            long between = rotations.get(i) - rotations.get(i - 1);
+            assertThat(between).as("steps between %s", rotations).isGreaterThanOrEqualTo(REFRESH);
         }
     }
 }

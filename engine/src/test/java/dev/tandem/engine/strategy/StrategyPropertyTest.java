@@ -81,7 +81,8 @@ class StrategyPropertyTest {
     /** A sample of full size that meets less than this tests less than it claims. */
     @AfterAll
     static void theSampleMeetsEverything() {
-        if (SCHEDULES >= 60 && COVERAGE.values().stream().mapToInt(Coverage::runs).sum() >= SCHEDULES * Strategy.values().length) {
+        int runs = COVERAGE.values().stream().mapToInt(Coverage::runs).sum();
+        if (SCHEDULES >= 60 && runs >= SCHEDULES * Strategy.values().length) {
             COVERAGE.forEach((strategy, coverage) -> coverage.check(strategy));
         }
     }
@@ -102,13 +103,12 @@ class StrategyPropertyTest {
         plan.swaps().forEach(swap -> text.append(" r").append(swap.sequence()).append('>').append(swap.to()));
         plan.subBatches().forEach(batch -> {
             text.append(" [");
-            batch.chunks().forEach(chunk -> text.append(" r").append(chunk.sequence()).append('@').append(chunk.start()).append('+')
-                    .append(chunk.rows()).append(chunk.reader()));
+            batch.chunks().forEach(chunk -> text.append(String.format(
+                    " r%d@%d+%d %s", chunk.sequence(), chunk.start(), chunk.rows(), chunk.reader())));
             text.append(']');
         });
         plan.admissions().forEach(admission -> text.append(" admit r").append(admission.sequence()));
-        return text.append(' ').append(plan.slotsPerLayer()).append(" slots, park ").append(plan.park()).append(", resume ")
-                .append(plan.resume()).toString();
+        return text + " " + plan.slotsPerLayer() + " slots, park " + plan.park() + ", resume " + plan.resume();
     }
 
     @ParameterizedTest(name = "{0}, seed {1}")
@@ -154,7 +154,8 @@ class StrategyPropertyTest {
     }
 
     /** Checks what a pipeline's draft claims: NEO's two slack conditions, worked out anew from its rows, or that the GPU waits for something. */
-    private record Claims(Strategy strategy, Policy policy, CostModel cost, boolean hidesAll, Coverage coverage) implements Policy {
+    private record Claims(Strategy strategy, Policy policy, CostModel cost, boolean hidesAll, Coverage coverage)
+            implements Policy {
         @Override
         public StepDraft draft(SchedulerState state, Decision why) {
             coverage.note(Seen.BYPASSED, state.waiting().view().stream().anyMatch(waiting -> waiting.overtaken() > 0));
@@ -283,7 +284,8 @@ class StrategyPropertyTest {
             }
             // steps that use the host are worth it, or not
             double slower = List.of(0.3, 1.0, 4.0).get(new SplittableRandom(seed + 17).nextInt(3));
-            executor.computing = plan -> engine.clock.advance((long) (1e5 * (1 + plan.rows() / 50.0) * (usesHost(plan) ? slower : 1)));
+            executor.computing = plan ->
+                    engine.clock.advance((long) (1e5 * (1 + plan.rows() / 50.0) * (usesHost(plan) ? slower : 1)));
         }
 
         private static boolean usesHost(StepPlan plan) {
@@ -301,7 +303,9 @@ class StrategyPropertyTest {
             TierRules rules = random.nextBoolean()
                     ? TierRules.neutral()
                     : new TierRules(
-                            new SplittableRandom(seed + 21).nextBoolean() ? LatencyTargets.NONE : new LatencyTargets(3_000_000, 2_000_000),
+                            new SplittableRandom(seed + 21).nextBoolean()
+                                    ? LatencyTargets.NONE
+                                    : new LatencyTargets(3_000_000, 2_000_000),
                             3, 2, 4);
             InFlight flights = random.nextBoolean() ? InFlight.UNLIMITED : new InFlight(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
             resumes = flights.finish();
@@ -315,11 +319,13 @@ class StrategyPropertyTest {
             StepPredictor predictor = new StepPredictor(cost, true, 8);
             if (random.nextInt(3) == 0) {
                 guard = Optional.of(new Guard(
-                        policy, strategy, new GpuOnly(budget, options.preemption(), options.overtakes(), options.ridingRows()),
+                        policy, strategy,
+                        new GpuOnly(budget, options.preemption(), options.overtakes(), options.ridingRows()),
                         Strategy.drain(options, cost), predictor, new Guard.Limits(0.01, 0, 2, 8, 4, 64, 3, 1)));
                 policy = guard.get();
             }
-            return new PolicyScheduler(drafts > 1 ? new Redrafting(policy, drafts) : policy, predictor::of, new Calibrator(cost, 8), log);
+            Policy drafted = drafts > 1 ? new Redrafting(policy, drafts) : policy;
+            return new PolicyScheduler(drafted, predictor::of, new Calibrator(cost, 8), log);
         }
 
         void drive() {
@@ -389,12 +395,15 @@ class StrategyPropertyTest {
             boolean cpuRows = strategy != Strategy.GPU_ONLY && strategy != Strategy.ASYNC_OVERLAP;
             for (StepPlan plan : executor.plans) {
                 assertThat(plan.subBatches().size()).as("%s", plan).isLessThanOrEqualTo(pipelines ? 2 : 1);
-                assertThat(plan.admissions().isEmpty() || overlaps || guard.isPresent()).as("admissions of %s", plan).isTrue();
+                assertThat(plan.admissions().isEmpty() || overlaps || guard.isPresent())
+                        .as("admissions of %s", plan)
+                        .isTrue();
                 assertThat(cpuRows || chunks(plan).noneMatch(chunk -> chunk.reader() == KvReader.CPU_FROM_HOST))
                         .as("who reads the KV of %s", plan)
                         .isTrue();
                 assertThat(!strategy.allHost() || guard.isPresent()
-                                || chunks(plan).noneMatch(chunk -> chunk.decodes() && chunk.reader() == KvReader.GPU_FROM_GPU))
+                                || chunks(plan).noneMatch(
+                                        chunk -> chunk.decodes() && chunk.reader() == KvReader.GPU_FROM_GPU))
                         .as("GPU decodes of %s", plan)
                         .isTrue();
             }

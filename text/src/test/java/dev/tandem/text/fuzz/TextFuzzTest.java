@@ -1,6 +1,8 @@
 package dev.tandem.text.fuzz;
 
 import dev.tandem.testkit.FuzzReplay;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 
@@ -10,6 +12,17 @@ class TextFuzzTest {
 
     @Test
     void jinja() {
-        FuzzReplay.run(CORPORA.resolve("JinjaFuzz"), 20_000, 1, JinjaFuzz::fuzzerTestOneInput);
+        FuzzReplay.run(CORPORA.resolve("JinjaFuzz"), 5_000, 1, JinjaFuzz::fuzzerTestOneInput);
+    }
+
+    @Test
+    void tokenizer() {
+        FuzzReplay.run(CORPORA.resolve("TokenizerFuzz"), 0, 1, input -> {
+            try {
+                TokenizerFuzz.fuzzerTestOneInput(input);
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        });
     }
 }

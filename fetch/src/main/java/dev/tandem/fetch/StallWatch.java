@@ -1,0 +1,59 @@
+package dev.tandem.fetch;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.time.Duration;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * Closes a response that stalls, so that its reader fails instead of waiting for ever. Within each period so many bytes must
+ * come.
+ *
+ * <p>Owned by: the thread that reads; a timer of its own closes the response.
+ */
+final class StallWatch implements AutoCloseable {
+    /** 0.3 KiB/s over a minute: slower than any network that is worth waiting for. */
+    static final long MIN_BYTES = 16 << 10;
+
+    private final AtomicLong bytes = new AtomicLong();
+    private final ScheduledExecutorService timer =
+            Executors.newSingleThreadScheduledExecutor(Thread.ofPlatform().daemon().name("stall-watch").factory());
+    private final InputStream body;
+    private long bytesBefore;
+    private volatile boolean stalled;
+
+    StallWatch(InputStream body, Duration period) {
+        this.body = body;
+        timer.scheduleAtFixedRate(this::check, period.toNanos(), period.toNanos(), TimeUnit.NANOSECONDS);
+    }
+
+    private void check() {
+        long now = bytes.get();
+        if (now - bytesBefore < MIN_BYTES) {
+            stalled = true;
+            try {
+                body.close();
+            } catch (IOException e) {
+                throw new UncheckedIOException(e); // the reader fails too, and tells
+            }
+        }
+        bytesBefore = now;
+    }
+
+    void read(int count) {
+        bytes.addAndGet(count);
+    }
+
+    boolean stalled() {
+        return stalled;
+    }
+
+    @Override
+    public void close() {
+        timer.shutdownNow();
+    }
+}
