@@ -177,11 +177,13 @@ final class ModelOptions {
         atLeast("--attention-threads", 1, attentionThreads);
         atMost("--attention-threads", MAX_THREADS, attentionThreads);
         if (kvCacheMemory.isPresent() && kvCacheMemory.get().bytes() == 0) {
-            throw new ConfigurationException("--kv-cache-memory 0 leaves no KV pool; give it memory, for example 2GiB, or leave it out");
+            throw new ConfigurationException(
+                    "--kv-cache-memory 0 leaves no KV pool; give it memory, for example 2GiB, or leave it out");
         }
         if (!(hostWatchdog > 0 && hostWatchdog <= MAX_WATCHDOG)) {
             throw new ConfigurationException(
-                    "--host-watchdog " + hostWatchdog + " must be a number of seconds above 0 and at most " + MAX_WATCHDOG);
+                    "--host-watchdog " + hostWatchdog + " must be a number of seconds above 0 and at most "
+                            + MAX_WATCHDOG);
         }
         trace.ifPresent(file -> OutputFile.check("--trace", file));
     }

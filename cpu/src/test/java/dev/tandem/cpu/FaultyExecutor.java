@@ -195,7 +195,8 @@ final class FaultyExecutor implements Executor {
             }
             if (fault == Fault.HOST_ROW_FAILS && due && flew && !done) {
                 done = true;
-                lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION, "its attention on the CPU failed: injected", false));
+                lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION,
+                        "its attention on the CPU failed: injected", false));
             } else {
                 sampled.add(each);
             }
@@ -209,7 +210,8 @@ final class FaultyExecutor implements Executor {
             long key = inFlight.iterator().next();
             inFlight.remove(key);
             stalled.add(key);
-            lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION, "its attention on the CPU stalled: injected", true));
+            lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION,
+                    "its attention on the CPU stalled: injected", true));
         }
         return new StepResult(result.step(), sampled, result.trace(), parked, lost, result.times());
     }
