@@ -32,6 +32,7 @@ record TokenizerFile(byte[] json, Vocabulary vocabulary, TokenizerLimits limits,
     static TokenizerFile of(byte[] json, String origin) {
         try {
             JsonNode root = JSON.readTree(json);
+            TokenizerChecks.check(root);
             TokenizerLimits limits = TokenizerLimits.of(root);
             return new TokenizerFile(json, new Reader().vocabulary(root), limits, origin);
         } catch (TokenizerException e) {
