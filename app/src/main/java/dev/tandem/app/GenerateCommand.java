@@ -32,6 +32,8 @@ import picocli.CommandLine.Option;
             "  tandem generate my-model/ --raw --prompt 'Once upon a time' --temperature 0.8"
         })
 final class GenerateCommand implements Callable<Integer> {
+    private static final int DEFAULT_TOKENS = 256;
+
     @Mixin
     ModelOptions options;
 
@@ -41,8 +43,10 @@ final class GenerateCommand implements Callable<Integer> {
     @Option(names = "--raw", description = "Continue the text as it stands, without the chat template.")
     boolean raw;
 
-    @Option(names = "--max-tokens", defaultValue = "256", description = "Tokens to generate at most (${DEFAULT-VALUE}).")
-    int maxTokens;
+    @Option(
+            names = "--max-tokens",
+            description = "Tokens to generate at most. Default: 256, or what the prompt leaves of the context where that is less.")
+    Optional<Integer> maxTokens = Optional.empty();
 
     @Option(names = "--temperature", defaultValue = "0", description = "0 is greedy (${DEFAULT-VALUE}).")
     double temperature;
@@ -63,7 +67,7 @@ final class GenerateCommand implements Callable<Integer> {
                     .temperature(temperature)
                     .topP(topP)
                     .topK(topK)
-                    .maxTokens(maxTokens)
+                    .maxTokens(maxTokens.orElse(Math.clamp(assembly.engine().config().contextTokens() - tokens.length, 1, DEFAULT_TOKENS)))
                     .build();
             StreamingDetokenizer detokenizer = new StreamingDetokenizer(tokenizer.vocabulary(), true);
             assembly.engine()

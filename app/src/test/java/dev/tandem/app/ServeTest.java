@@ -105,7 +105,7 @@ class ServeTest {
         assertError(server.post("/v1/chat/completions", "{\"messages\": \"hi\"}"), 400, "messages");
         assertError(server.post("/detokenize", "{\"tokens\": [-1]}"), 400, "not in the vocabulary");
         String longPrompt = "{\"prompt\": \"" + "word ".repeat(9_000) + "\"}";
-        assertError(server.post("/v1/completions", longPrompt), 400, "the context holds 8192");
+        assertError(server.post("/v1/completions", longPrompt), 400, "maximum context length is 8192 tokens");
         assertError(server.post("/v1/completions", "{\"prompt\": \"" + "x".repeat(300_000) + "\"}"), 413, "limit of 204800 bytes");
         assertError(server.get("/v1/completions"), 405, "takes POST");
         assertError(server.get("/nowhere"), 404, "there is no /nowhere");
