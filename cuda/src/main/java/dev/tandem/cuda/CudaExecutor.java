@@ -410,7 +410,7 @@ public final class CudaExecutor implements Executor {
                 underWay = Optional.of(new UnderWay(plan.step(), time.nanos(), limitNanos));
             }
             int slot = clock.begin(stream);
-            poisonNow(batches);
+            poisonNow(plan, batches);
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
             hostRows.ifPresent(rows -> plan.park().forEach(rows.rings()::park));
@@ -534,8 +534,9 @@ public final class CudaExecutor implements Executor {
         return poisoned;
     }
 
-    private void poisonNow(List<List<Chunk>> batches) {
-        for (List<Chunk> chunks : poisons ? batches : List.<List<Chunk>>of()) {
+    /** Not a block that the step's swaps write: until they have run, it belongs to a sequence that leaves it. */
+    private void poisonNow(StepPlan plan, List<List<Chunk>> batches) {
+        for (List<Chunk> chunks : poisons && plan.swaps().isEmpty() ? batches : List.<List<Chunk>>of()) {
             for (Chunk chunk : chunks) {
                 if (poisons && chunk.reader() == KvReader.GPU_FROM_GPU && chunk.rows() == 1 && chunk.start() > 0) {
                     pools.poison(stream, chunk.blocks()[0]);
