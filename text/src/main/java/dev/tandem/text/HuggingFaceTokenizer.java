@@ -7,8 +7,8 @@ import java.nio.file.Path;
 import java.util.Map;
 
 /**
- * Hugging Face's own tokenizers, from a {@code tokenizer.json}. They are native code that ends the process where it fails, so
- * files are checked before they are loaded, and texts before they are encoded.
+ * Hugging Face's own tokenizers, from a {@code tokenizer.json}. They are native code that ends the process where it
+ * fails, so files are checked before they are loaded, and texts before they are encoded.
  */
 public final class HuggingFaceTokenizer implements Tokenizer {
     static {

@@ -4,20 +4,41 @@ import java.util.Set;
 import tools.jackson.databind.JsonNode;
 
 /**
- * Refuses what the library takes from a {@code tokenizer.json} and ends the process on, at once or with the first text. Each check
- * stands for a panic that was seen with the library's version 0.21.4, or for a step that was not tried.
+ * Refuses what the library takes from a {@code tokenizer.json} and ends the process on, at once or with the first
+ * text. Each check stands for a panic that was seen with the library's version 0.21.4, or for a step that was not
+ * tried.
  */
 final class TokenizerChecks {
     private static final Set<String> NORMALIZERS = Set.of(
-            "Sequence", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents", "Replace", "Prepend", "BertNormalizer",
-            "Nmt", "ByteLevel");
+            "Sequence",
+            "NFC",
+            "NFD",
+            "NFKC",
+            "NFKD",
+            "Lowercase",
+            "Strip",
+            "StripAccents",
+            "Replace",
+            "Prepend",
+            "BertNormalizer",
+            "Nmt",
+            "ByteLevel");
     private static final Set<String> PRE_TOKENIZERS = Set.of(
             "Sequence", "Split", "ByteLevel", "Metaspace", "Digits", "Punctuation", "Whitespace", "WhitespaceSplit",
             "BertPreTokenizer", "CharDelimiterSplit", "UnicodeScripts");
     private static final Set<String> POST_PROCESSORS =
             Set.of("Sequence", "TemplateProcessing", "ByteLevel", "BertProcessing", "RobertaProcessing");
     private static final Set<String> DECODERS = Set.of(
-            "Sequence", "BPEDecoder", "ByteLevel", "WordPiece", "Metaspace", "CTC", "Replace", "Fuse", "Strip", "ByteFallback");
+            "Sequence",
+            "BPEDecoder",
+            "ByteLevel",
+            "WordPiece",
+            "Metaspace",
+            "CTC",
+            "Replace",
+            "Fuse",
+            "Strip",
+            "ByteFallback");
     private static final Set<String> MODELS = Set.of("BPE", "Unigram", "WordPiece", "WordLevel");
     private static final int MAX_DEPTH = 20;
 
@@ -88,9 +109,12 @@ final class TokenizerChecks {
     }
 
     private static void requireId(JsonNode id) {
-        if (!id.isIntegralNumber() || !id.canConvertToInt() || id.intValue() < 0 || id.intValue() >= TokenizerFile.MAX_TOKENS) {
-            throw new TokenizerException("a token that is added to every text has the id " + id + "; it must be a number below "
-                    + TokenizerFile.MAX_TOKENS);
+        if (!id.isIntegralNumber()
+                || !id.canConvertToInt()
+                || id.intValue() < 0
+                || id.intValue() >= TokenizerFile.MAX_TOKENS) {
+            throw new TokenizerException("a token that is added to every text has the id " + id
+                    + "; it must be a number below " + TokenizerFile.MAX_TOKENS);
         }
     }
 }

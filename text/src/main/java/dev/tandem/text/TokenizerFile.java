@@ -82,7 +82,8 @@ record TokenizerFile(byte[] json, Vocabulary vocabulary, TokenizerLimits limits,
 
         private int add(JsonNode id, String token, boolean replaces) {
             if (!id.isIntegralNumber() || !id.canConvertToInt()) {
-                throw new TokenizerException("token '" + token + "' has the id " + id + "; it must be a number below " + MAX_TOKENS);
+                throw new TokenizerException(
+                        "token '" + token + "' has the id " + id + "; it must be a number below " + MAX_TOKENS);
             }
             return add(id.intValue(), token, replaces);
         }
@@ -90,7 +91,8 @@ record TokenizerFile(byte[] json, Vocabulary vocabulary, TokenizerLimits limits,
         /** @param replaces whether the vocabulary may have the id already, under the same spelling */
         private int add(int id, String token, boolean replaces) {
             if (id < 0 || id >= MAX_TOKENS) {
-                throw new TokenizerException("token '" + token + "' has the id " + id + "; it must be a number below " + MAX_TOKENS);
+                throw new TokenizerException(
+                        "token '" + token + "' has the id " + id + "; it must be a number below " + MAX_TOKENS);
             }
             if (id >= tokens.length) {
                 tokens = Arrays.copyOf(tokens, Math.min(MAX_TOKENS, Math.max(id + 1, 2 * tokens.length)));

@@ -4,8 +4,8 @@ import java.util.Map;
 import tools.jackson.databind.JsonNode;
 
 /**
- * How long a text may be, so that the library, native code that ends the process where it fails, cannot fail on it. The limits
- * follow from the patterns of the tokenizer's file; see {@link RegexBacktracking}.
+ * How long a text may be, so that the library, native code that ends the process where it fails, cannot fail on it.
+ * The limits follow from the patterns of the tokenizer's file; see {@link RegexBacktracking}.
  *
  * @param maxAscii characters of a text that is all ASCII
  * @param maxOther UTF-16 characters of a text without any ASCII; of a mixed text, both parts' shares count
@@ -54,7 +54,8 @@ record TokenizerLimits(int maxAscii, int maxOther) {
         long ascii = text.length() - other;
         if ((double) ascii / maxAscii + (double) other / maxOther > 1) {
             throw new TokenizerException("the text has " + ascii + " characters of ASCII and " + other
-                    + " others; the tokenizer takes at most " + maxAscii + " of ASCII, or " + maxOther + " others, at once");
+                    + " others; the tokenizer takes at most " + maxAscii + " of ASCII, or " + maxOther
+                    + " others, at once");
         }
     }
 

@@ -72,14 +72,17 @@ class BrokenTokenizerTest {
     void aNormalizerThatMakesTheTextLongerLowersTheLimit() {
         TokenizerLimits plain = TokenizerFile.of(VALID.getBytes(StandardCharsets.UTF_8), "t").limits();
         TokenizerLimits normalized = TokenizerFile.of(
-                        VALID.replace("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}").getBytes(StandardCharsets.UTF_8), "t")
+                        VALID.replace("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}")
+                                .getBytes(StandardCharsets.UTF_8),
+                        "t")
                 .limits();
         assertThat(normalized.maxAscii()).isEqualTo(plain.maxAscii());
         assertThat(normalized.maxOther()).isEqualTo(plain.maxOther() / 3);
         assertRefused(
                 VALID.replace(
                         "\"normalizer\": null",
-                        "\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"" + "b".repeat(5000) + "\"}"),
+                        "\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \""
+                                + "b".repeat(5000) + "\"}"),
                 "more than 1000 times as long");
     }
 
@@ -126,11 +129,14 @@ class BrokenTokenizerTest {
         assertRefused(description("llama", ab, new float[1], types, List.of(), -1), "3 tokens have 1 scores");
         assertRefused(description("gpt2", ab, scores, types, List.of("ab"), -1), "the merge 'ab' is not two tokens");
         assertRefused(description("gpt2", ab, scores, types, List.of("a c"), -1), "the merge 'a c' is not two tokens");
-        assertRefused(description("gpt2", ab, scores, types, List.of("a b"), 3), "bos_token_id is 3 and the vocabulary has 3 tokens");
+        assertRefused(
+                description("gpt2", ab, scores, types, List.of("a b"), 3),
+                "bos_token_id is 3 and the vocabulary has 3 tokens");
         assertRefused(description("gpt2", ab, scores, types, List.of("a b"), -7), "bos_token_id is -7");
         assertRefused(description("gpt2", List.of("a", "a"), scores, new int[2], List.of(), -1), "the token 'a' twice");
         assertRefused(description("gpt2", List.of(), scores, new int[0], List.of(), -1), "has 0 tokens");
-        assertRefused(description("mamba", ab, scores, types, List.of(), -1), "tokenizer model 'mamba' is not supported");
+        assertRefused(
+                description("mamba", ab, scores, types, List.of(), -1), "tokenizer model 'mamba' is not supported");
         List<String> tokens = new ArrayList<>(ab);
         tokens.add("x".repeat(100_000));
         assertRefused(description("llama", tokens, new float[4], new int[4], List.of(), -1), "its tokens are too long");
@@ -143,6 +149,7 @@ class BrokenTokenizerTest {
     void aByteTokenThatIsNoneIsText() {
         Vocabulary vocabulary = new Vocabulary(
                 new String[] {"<0x41>", "<0xZZ>"}, new BitSet(), new BitSet(), Vocabulary.Spelling.SENTENCE_PIECE);
-        assertThat(Arrays.asList(new String(vocabulary.bytes(0)), new String(vocabulary.bytes(1)))).containsExactly("A", "<0xZZ>");
+        assertThat(Arrays.asList(new String(vocabulary.bytes(0)), new String(vocabulary.bytes(1))))
+                .containsExactly("A", "<0xZZ>");
     }
 }
