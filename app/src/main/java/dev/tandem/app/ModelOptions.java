@@ -32,8 +32,9 @@ final class ModelOptions {
             names = "--dtype",
             defaultValue = "auto",
             description = "auto, bfloat16, float16 or float32: weights and KV cache. auto takes the file's own type,"
-                    + " and bfloat16 for GGUF blocks that are unpacked on the CPU (Q5_0, Q5_1, Q4_K, Q5_K, Q6_K). Blocks of Q4_0, Q4_1"
-                    + " and Q8_0 are kept there and computed exactly, whatever the type; the KV cache of such files is float32 by default.")
+                    + " and bfloat16 for GGUF blocks that are unpacked on the CPU (Q5_0, Q5_1, Q4_K, Q5_K, Q6_K)."
+                    + " Blocks of Q4_0, Q4_1 and Q8_0 are kept there and computed exactly, whatever the type;"
+                    + " the KV cache of such files is float32 by default.")
     String dtype = "auto";
 
     @Option(
@@ -108,7 +109,8 @@ final class ModelOptions {
             negatable = true,
             defaultValue = "true",
             fallbackValue = "true",
-            description = "Bind threads of the CPU executor and of host attention to cores, where no CPU quota lies below them (${DEFAULT-VALUE}).")
+            description = "Bind threads of the CPU executor and of host attention to cores, where no CPU quota lies below"
+                    + " them (${DEFAULT-VALUE}).")
     boolean pinThreads = true;
 
     @Option(
