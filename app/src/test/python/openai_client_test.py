@@ -84,7 +84,7 @@ for name, arguments in {"tools": {"tools": [TOOL]}, "functions": {"functions": [
     assert e.body["param"] == name, e.body
 client.chat.completions.create(model=MODEL, messages=QUESTION, max_tokens=1, user="u", metadata={"a": "b"}, store=False,
                                service_tier="auto", tools=[TOOL], tool_choice="none", parallel_tool_calls=True)
-history = [*QUESTION, {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {
+history = [*QUESTION, {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "type": "function", "function": {
     "name": "weather", "arguments": '{"city": "Paris"}'}}]}, {"role": "tool", "tool_call_id": "1", "content": "sunny"}]
 client.chat.completions.create(model=MODEL, messages=history, max_tokens=1)
 expect(openai.BadRequestError, extra_body={"top_logprobs": 3})

@@ -48,7 +48,8 @@ final class HttpOptions {
     @Option(
             names = "--write-timeout",
             defaultValue = "60",
-            description = "Seconds after which a client that reads nothing of its answer is cut off (${DEFAULT-VALUE}).")
+            description =
+                    "Seconds after which a client that reads nothing of its answer is cut off (${DEFAULT-VALUE}).")
     int writeTimeout;
 
     @Option(
@@ -56,8 +57,8 @@ final class HttpOptions {
             split = ",",
             paramLabel = "NAME",
             description = {
-                "Host names by which clients may reach the server, besides localhost and addresses. On a loopback address other",
-                "names are refused, against DNS rebinding; elsewhere only where this option is given. * allows all."
+                "Host names by which clients may reach the server, besides localhost and addresses; * allows all. On a",
+                "loopback address others are refused, against DNS rebinding; elsewhere only where this option is given."
             })
     List<String> allowedHosts = List.of();
 
@@ -66,15 +67,16 @@ final class HttpOptions {
             split = ",",
             paramLabel = "ORIGIN",
             description = {
-                "Web pages that may use the server, such as https://chat.example.org; * allows all. Default: none, requests with",
-                "an Origin header are refused."
+                "Web pages that may use the server, such as https://chat.example.org; * allows all. Default: none,",
+                "requests with an Origin header are refused."
             })
     List<String> allowedOrigins = List.of();
 
     void check() {
         if (maxBodySize.bytes() < 1 || maxBodySize.bytes() > Integer.MAX_VALUE) {
             throw new ConfigurationException(
-                    "--max-body-size " + maxBodySize + " must be at least 1 byte and less than 2GiB; the default is 8MiB");
+                    "--max-body-size " + maxBodySize
+                            + " must be at least 1 byte and less than 2GiB; the default is 8MiB");
         }
         atLeastOne("--max-connections", maxConnections);
         atLeastOne("--header-timeout", headerTimeout);
@@ -84,7 +86,8 @@ final class HttpOptions {
         for (String origin : allowedOrigins) {
             if (!origin.equals("*") && !origin.matches("[a-z][a-z0-9+.-]*://[^/\\s]+")) {
                 throw new ConfigurationException("--allowed-origins " + origin
-                        + " is not an origin: scheme, host and port without a path, such as https://chat.example.org, or *");
+                        + " is not an origin: scheme, host and port without a path, such as "
+                                + "https://chat.example.org, or *");
             }
         }
     }

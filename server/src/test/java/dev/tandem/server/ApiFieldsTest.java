@@ -44,7 +44,8 @@ class ApiFieldsTest {
         return server.post(
                 path,
                 path.equals(CHAT)
-                        ? "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"max_tokens\": 2, \"ignore_eos\": true" + more + "}"
+                        ? "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"max_tokens\": 2, "
+                                + "\"ignore_eos\": true" + more + "}"
                         : "{\"prompt\": \"hi\", \"max_tokens\": 2, \"ignore_eos\": true" + more + "}");
     }
 
@@ -60,7 +61,8 @@ class ApiFieldsTest {
                 "\"guided_json\": {\"type\": \"object\"}", "\"guided_choice\": [\"a\"]", "\"guided_regex\": \"a\"",
                 "\"guided_grammar\": \"a\"", "\"structured_outputs\": {\"regex\": \"a\"}", "\"bad_words\": [\"a\"]",
                 "\"allowed_token_ids\": [1]", "\"prompt_logprobs\": 1", "\"truncate_prompt_tokens\": 5",
-                "\"use_beam_search\": true", "\"length_penalty\": 0.5", "\"logits_processors\": [\"a\"]", "\"request_id\": \"a\"",
+                "\"use_beam_search\": true", "\"length_penalty\": 0.5", "\"logits_processors\": [\"a\"]",
+                "\"request_id\": \"a\"",
                 "\"return_token_ids\": true"
             })
     void bothEndpointsRefuseWhatTheyDoNotDo(String field) throws IOException {
@@ -74,7 +76,8 @@ class ApiFieldsTest {
             strings = {
                 "\"functions\": [{\"name\": \"f\"}]", "\"function_call\": \"auto\"", "\"continue_final_message\": true",
                 "\"chat_template\": \"x\"", "\"documents\": [{\"text\": \"x\"}]", "\"modalities\": [\"audio\"]",
-                "\"audio\": {\"voice\": \"a\"}", "\"reasoning_effort\": \"high\"", "\"web_search_options\": {}", "\"echo\": true"
+                "\"audio\": {\"voice\": \"a\"}", "\"reasoning_effort\": \"high\"", "\"web_search_options\": {}",
+                "\"echo\": true"
             })
     void chatRefusesWhatItDoesNotDo(String field) throws IOException {
         String name = field.split("\"")[1];
@@ -87,7 +90,8 @@ class ApiFieldsTest {
                 "\"user\": \"u\"", "\"metadata\": {\"a\": \"b\"}", "\"store\": true", "\"service_tier\": \"auto\"",
                 "\"parallel_tool_calls\": true", "\"prompt_cache_key\": \"k\"", "\"safety_identifier\": \"s\"",
                 "\"guided_json\": null", "\"no_such_field\": null", "\"functions\": []", "\"function_call\": \"none\"",
-                "\"modalities\": [\"text\"]", "\"use_beam_search\": false", "\"bad_words\": []", "\"length_penalty\": 1.0",
+                "\"modalities\": [\"text\"]", "\"use_beam_search\": false", "\"bad_words\": []",
+                "\"length_penalty\": 1.0",
                 "\"response_format\": {\"type\": \"text\"}", "\"tools\": []", "\"tool_choice\": \"auto\"",
                 "\"tools\": [{\"type\": \"function\"}], \"tool_choice\": \"none\"", "\"max_completion_tokens\": 1",
                 "\"stream_options\": {\"include_usage\": true, \"continuous_usage_stats\": null}, \"stream\": true",
@@ -110,15 +114,19 @@ class ApiFieldsTest {
             quoteCharacter = '`',
             value = {
                 "\"tools\": [{\"type\": \"function\"}] | tools | tool calls cannot be parsed yet",
-                "\"tools\": [{\"type\": \"function\"}], \"tool_choice\": \"auto\" | tools | set tool_choice to \"none\"",
-                "\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}} | tool_choice | a named tool_choice",
+                "\"tools\": [{\"type\": \"function\"}], \"tool_choice\": \"auto\" | tools | set tool_choice to "
+                        + "\"none\"",
+                "\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}} | tool_choice | a named "
+                        + "tool_choice",
                 "\"tool_choice\": \"required\" | tool_choice | tool_choice is \"required\"",
                 "\"response_format\": {\"type\": \"json_object\"} | response_format | 'json_object' is not supported",
-                "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}} | response_format | 'json_schema'",
+                "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}} | response_format | "
+                        + "'json_schema'",
                 "\"top_logprobs\": 3 | top_logprobs | needs logprobs",
                 "\"stream_options\": {\"include_usage\": true} | stream_options | needs stream",
                 "\"stream\": true, \"stream_options\": {\"x\": 1} | stream_options.x | is not supported",
-                "\"stream\": true, \"stream_options\": {\"include_usage\": 1} | stream_options.include_usage | true or false"
+                "\"stream\": true, \"stream_options\": {\"include_usage\": 1} | stream_options.include_usage | true "
+                        + "or false"
             })
     void chatSaysWhatIsWrong(String fields, String parameter, String words) throws IOException {
         assertRefused(ask(CHAT, fields), parameter, words);
@@ -132,7 +140,8 @@ class ApiFieldsTest {
 
     @Test
     void unknownFieldsAreNamed() throws IOException {
-        assertRefused(ask(CHAT, "\"some_unknown_field\": 1"), "some_unknown_field", "has no field 'some_unknown_field'");
+        assertRefused(ask(CHAT, "\"some_unknown_field\": 1"), "some_unknown_field",
+                "has no field 'some_unknown_field'");
         assertRefused(ask(COMPLETIONS, "\"messages\": []"), "messages", "/v1/completions has no field");
         assertRefused(server.post("/tokenize", "{\"prompt\": \"a\", \"x\": 1}"), "x", "/tokenize has no field 'x'");
         assertRefused(server.post("/detokenize", "{\"tokens\": [1], \"x\": 1}"), "x", "/detokenize has no field 'x'");
@@ -141,10 +150,13 @@ class ApiFieldsTest {
     @Test
     void tokenizeTakesAPromptOrMessages() throws IOException {
         assertThat(server.post("/tokenize", "{\"prompt\": \"abc\"}").json().path("count").asInt()).isEqualTo(3);
-        String messages = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"tools\": [{\"type\": \"function\"}]}";
-        assertThat(server.post("/tokenize", messages).json().path("count").asInt()).isEqualTo("user:hi1 tools".length());
+        String messages =
+                "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"tools\": [{\"type\": \"function\"}]}";
+        assertThat(server.post("/tokenize", messages).json().path("count").asInt())
+                .isEqualTo("user:hi1 tools".length());
         assertRefused(server.post("/tokenize", "{}"), "prompt", "either prompt or messages");
-        assertRefused(server.post("/tokenize", "{\"prompt\": \"a\", \"messages\": []}"), "prompt", "either prompt or messages");
+        assertRefused(server.post("/tokenize", "{\"prompt\": \"a\", \"messages\": []}"), "prompt",
+                "either prompt or messages");
         assertRefused(server.post("/tokenize", "{\"prompt\": \"a\", \"tools\": []}"), "tools", "tools needs messages");
     }
 
@@ -158,9 +170,11 @@ class ApiFieldsTest {
 
     @Test
     void theArgumentsOfFormerToolCallsReachTheTemplateAsAnObject() throws IOException {
-        String call = "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\","
+        String call =
+                "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\","
                 + " \"function\": {\"name\": \"f\", \"arguments\": %s}}]}";
-        assertThat(tokensOf(call.formatted("\"{\\\"city\\\": \\\"Paris\\\", \\\"days\\\": 3}\""))).contains("city=Paris;days=3;");
+        assertThat(tokensOf(call.formatted("\"{\\\"city\\\": \\\"Paris\\\", \\\"days\\\": 3}\"")))
+                .contains("city=Paris;days=3;");
         assertThat(tokensOf(call.formatted("{\"city\": \"Paris\"}"))).contains("city=Paris;");
         assertThat(tokensOf(call.formatted("\"\""))).startsWith("assistant:");
         RawClient.Answer broken =
@@ -174,9 +188,11 @@ class ApiFieldsTest {
     void moreRequestsThanTheQueueHoldsAreABadRequest() throws IOException {
         assertRefused(ask(CHAT, "\"n\": 9"), "n", "1 prompts with n = 9 are 9 requests, and the queue holds 8");
         assertRefused(
-                server.post(COMPLETIONS, "{\"prompt\": [\"a\", \"b\", \"c\"], \"n\": 3}"), "n", "3 prompts with n = 3 are 9 requests");
+                server.post(COMPLETIONS, "{\"prompt\": [\"a\", \"b\", \"c\"], \"n\": 3}"), "n",
+                "3 prompts with n = 3 are 9 requests");
         assertRefused(
-                server.post(COMPLETIONS, "{\"prompt\": " + JSON.writeValueAsString(List.of("a b c d e f g h i".split(" "))) + "}"),
+                server.post(COMPLETIONS, "{\"prompt\": "
+                        + JSON.writeValueAsString(List.of("a b c d e f g h i".split(" "))) + "}"),
                 "prompt",
                 "the queue holds 8");
     }
@@ -186,8 +202,9 @@ class ApiFieldsTest {
     @Test
     void whatCannotFitIsRefusedWithoutTokenizing() throws IOException {
         int calls = server.tokenizer.calls.get();
-        String text = "x".repeat(RunningServer.CONTEXT * 5 + 1); // the longest token has five characters
-        assertRefused(server.post(COMPLETIONS, "{\"prompt\": \"" + text + "\"}"), "prompt", "maximum context length is 512 tokens");
+        String text = "x".repeat(RunningServer.CONTEXT * 6 + 1); // the longest token has five characters
+        assertRefused(server.post(COMPLETIONS, "{\"prompt\": \"" + text + "\"}"), "prompt",
+                "maximum context length is 512 tokens");
         assertRefused(
                 server.post(CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"" + text + "\"}]}"),
                 "messages",
@@ -198,8 +215,17 @@ class ApiFieldsTest {
                 "messages",
                 "maximum context length is 512 tokens");
         assertRefused(
-                server.post(COMPLETIONS, "{\"prompt\": [" + "1,".repeat(513) + "1]}"), "prompt", "maximum context length is 512 tokens");
+                server.post(COMPLETIONS, "{\"prompt\": [" + "1,".repeat(513) + "1]}"), "prompt",
+                "maximum context length is 512 tokens");
         assertThat(server.tokenizer.calls.get()).isEqualTo(calls);
+    }
+
+    @Test
+    void whatTheTokenizerRefusesIsTheClientsFault() throws IOException {
+        assertRefused(server.post(COMPLETIONS, "{\"prompt\": \"" + FakeTokenizer.TOO_MUCH + "\"}"), "prompt",
+                "too much");
+        assertRefused(server.post("/tokenize", "{\"prompt\": \"" + FakeTokenizer.TOO_MUCH + "\"}"), "prompt",
+                "too much");
     }
 
     // --- hostile input
@@ -209,7 +235,8 @@ class ApiFieldsTest {
         assertRefused(server.post(COMPLETIONS, "{\"prompt\": \"ab\\ud800c\"}"), "prompt", "\\ud800, at character 2");
         assertThat(ask(COMPLETIONS, "\"\\ud800\": 1").status()).isEqualTo(400);
         assertThat(server.post(COMPLETIONS, "{\"prompt\": \"a\", \"model\": \"\\udc00\"}").error()).contains("\\udc00");
-        assertThat(server.post(COMPLETIONS, "{\"prompt\": \"\\ud83d\\ude42\", \"max_tokens\": 1, \"echo\": true}").status())
+        assertThat(server.post(COMPLETIONS, "{\"prompt\": \"\\ud83d\\ude42\", \"max_tokens\": 1, \"echo\": true}")
+                .status())
                 .isEqualTo(200);
     }
 
@@ -232,7 +259,8 @@ class ApiFieldsTest {
         root.addHandler(handler);
         try {
             for (String field : List.of(
-                    "\"x\\nSEVERE: forged\\u001b[2J\": 1", "\"model\": \"x\\nforged\\u001b[2J\"", "\"stop\": [{\"a\\n\": 1}]",
+                    "\"x\\nSEVERE: forged\\u001b[2J\": 1", "\"model\": \"x\\nforged\\u001b[2J\"",
+                    "\"stop\": [{\"a\\n\": 1}]",
                     "\"temperature\": \"\\u001b[2J\\n\"", "\"logit_bias\": {\"\\n\\u001b[2J\": 1}")) {
                 RawClient.Answer answer = ask(COMPLETIONS, field);
                 assertThat(answer.status()).isIn(400, 404);
@@ -251,7 +279,8 @@ class ApiFieldsTest {
         List<String> names = collidingNames(2000);
         for (int from = 0; from < names.size(); from += 100) {
             List<String> some = names.subList(from, from + 100).stream().map(name -> '"' + name + "\": 1").toList();
-            RawClient.Answer answer = server.post("/tokenize", "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}],"
+            RawClient.Answer answer =
+                    server.post("/tokenize", "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}],"
                     + " \"chat_template_kwargs\": {" + String.join(", ", some) + "}}");
             assertThat(answer.status()).as("names from %d: %s", from, answer.body()).isEqualTo(200);
         }
@@ -288,7 +317,8 @@ class ApiFieldsTest {
                 "{\"" + "x".repeat(5000) + "\": 1}")) {
             assertRefused(server.post(CHAT, body), "", "the body exceeds a limit");
         }
-        for (String body : List.of("{", "{\"a\" 1}", "{\"a\": 1} x", "{\"a\": 1, \"a\": 2}", "{\"a\": NaN}", "nul", "{\"a\": 01}")) {
+        for (String body : List.of("{", "{\"a\" 1}", "{\"a\": 1} x", "{\"a\": 1, \"a\": 2}", "{\"a\": NaN}", "nul",
+                "{\"a\": 01}")) {
             RawClient.Answer answer = server.post(CHAT, body);
             assertRefused(answer, "", "not valid JSON");
             assertThat(answer.error()).doesNotContain("jackson", "Jackson", "Source", "StreamRead", "token (");
@@ -301,10 +331,14 @@ class ApiFieldsTest {
     @ParameterizedTest
     @ValueSource(
             strings = {
-                "\"temperature\": 1e-300, \"top_p\": 0.9", "\"temperature\": 2e-39, \"top_p\": 0.5", "\"repetition_penalty\": 1e-40",
-                "\"temperature\": 1e308", "\"top_p\": 1e-300", "\"top_k\": 2147483647", "\"min_p\": 1", "\"seed\": -9223372036854775808",
-                "\"presence_penalty\": -2, \"frequency_penalty\": 2", "\"logit_bias\": {\"1\": 1e300}", "\"max_tokens\": 2147483647",
-                "\"min_tokens\": 2147483647", "\"temperature\": 1e400", "\"ttft_target\": 1e300", "\"priority\": -2147483648"
+                "\"temperature\": 1e-300, \"top_p\": 0.9", "\"temperature\": 2e-39, \"top_p\": 0.5",
+                "\"repetition_penalty\": 1e-40",
+                "\"temperature\": 1e308", "\"top_p\": 1e-300", "\"top_k\": 2147483647", "\"min_p\": 1",
+                "\"seed\": -9223372036854775808",
+                "\"presence_penalty\": -2, \"frequency_penalty\": 2", "\"logit_bias\": {\"1\": 1e300}",
+                "\"max_tokens\": 2147483647",
+                "\"min_tokens\": 2147483647", "\"temperature\": 1e400", "\"ttft_target\": 1e300",
+                "\"priority\": -2147483648"
             })
     void extremeValuesEndNobodyElsesRequests(String fields) throws IOException {
         String body = "{\"prompt\": \"hi\", \"ignore_eos\": true, " + fields + "}";

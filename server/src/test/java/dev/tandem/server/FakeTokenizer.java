@@ -1,6 +1,7 @@
 package dev.tandem.server;
 
 import dev.tandem.text.Tokenizer;
+import dev.tandem.text.TokenizerException;
 import dev.tandem.text.Vocabulary;
 import java.util.Arrays;
 import java.util.BitSet;
@@ -11,6 +12,8 @@ import java.util.concurrent.atomic.AtomicReference;
 /** A character is a token, and token 42 is the text "t42 ". The test can count calls and hold them up. */
 public final class FakeTokenizer implements Tokenizer {
     static final int TOKENS = 1000;
+    /** Text that cannot be encoded. */
+    public static final String TOO_MUCH = "(too much)";
 
     public final AtomicInteger calls = new AtomicInteger();
     /** The characters of the longest text. */
@@ -20,8 +23,13 @@ public final class FakeTokenizer implements Tokenizer {
     private final Vocabulary vocabulary;
 
     public FakeTokenizer() {
+        this("t0 ");
+    }
+
+    /** @param first the text of token 0 */
+    public FakeTokenizer(String first) {
         String[] tokens = new String[TOKENS];
-        Arrays.setAll(tokens, id -> "t" + id + " ");
+        Arrays.setAll(tokens, id -> id == 0 ? first : "t" + id + " ");
         BitSet literal = new BitSet();
         literal.set(0, TOKENS);
         vocabulary = new Vocabulary(tokens, new BitSet(), literal, Vocabulary.Spelling.BYTE_LEVEL);
@@ -30,6 +38,9 @@ public final class FakeTokenizer implements Tokenizer {
     @Override
     public int[] encode(String text, boolean addSpecial) {
         calls.incrementAndGet();
+        if (text.contains(TOO_MUCH)) {
+            throw new TokenizerException("the text is too much for the tokenizer");
+        }
         longest.accumulateAndGet(text.length(), Math::max);
         entered.countDown();
         try {

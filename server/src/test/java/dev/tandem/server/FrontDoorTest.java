@@ -17,7 +17,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import tools.jackson.databind.JsonNode;
 
-/** Connections of every kind against the real server: who is let in, in what order answers come, and who has to wait. */
+/**
+ * Connections of every kind against the real server: who is let in, in what order answers come, and who has to wait.
+ */
 @Timeout(value = 2, unit = TimeUnit.MINUTES)
 class FrontDoorTest {
     private static final String COMPLETION = "{\"prompt\": \"ab\", \"max_tokens\": 3, \"ignore_eos\": true}";
@@ -35,7 +37,8 @@ class FrontDoorTest {
     @Test
     void pipelinedRequestsAreAnsweredInTheirOrder() throws IOException {
         try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
-            client.send(RawClient.request("/v1/completions", STREAM) + get("/version") + RawClient.request("/v1/completions", COMPLETION)
+            client.send(RawClient.request("/v1/completions", STREAM) + get("/version")
+                    + RawClient.request("/v1/completions", COMPLETION)
                     + get("/nowhere") + get("/health"));
             assertThat(client.read().body()).contains("[DONE]");
             assertThat(client.read().body()).contains("version");
@@ -78,7 +81,8 @@ class FrontDoorTest {
     @Test
     void aStreamToAnHttp10ClientIsNotChunkedAndEndsWithTheConnection() throws IOException {
         try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
-            client.send(RawClient.request("/v1/completions", STREAM, "Connection: keep-alive").replace("HTTP/1.1", "HTTP/1.0"));
+            client.send(RawClient.request("/v1/completions", STREAM, "Connection: keep-alive")
+                    .replace("HTTP/1.1", "HTTP/1.0"));
             RawClient.Answer answer = client.read();
             assertThat(answer.headers()).doesNotContainKey("transfer-encoding").containsEntry("connection", "close");
             assertThat(answer.body()).startsWith("data: {").endsWith("data: [DONE]\n\n");
@@ -117,7 +121,8 @@ class FrontDoorTest {
             client.send(get("/v1/completions").replace("GET", "OPTIONS"));
             RawClient.Answer answer = client.read();
             assertThat(answer.status()).isEqualTo(204);
-            assertThat(answer.headers()).containsEntry("allow", "POST, OPTIONS").doesNotContainKey("access-control-allow-origin");
+            assertThat(answer.headers()).containsEntry("allow", "POST, OPTIONS")
+                    .doesNotContainKey("access-control-allow-origin");
             client.send(get("/v1/completions"));
             assertThat(client.read().status()).isEqualTo(405);
         }
@@ -127,7 +132,8 @@ class FrontDoorTest {
 
     @Test
     void aWrongKeyIsRefusedBeforeTheBodyIsSent() throws IOException {
-        try (RunningServer server = new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.of("secret"));
+        try (RunningServer server =
+                new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.of("secret"));
                 RawClient client = server.connect()) {
             String request = RawClient.request("/v1/completions", COMPLETION, "Authorization: Bearer wrong");
             int body = request.length() - COMPLETION.length();
@@ -135,14 +141,16 @@ class FrontDoorTest {
             RawClient.Answer answer = client.read();
             assertThat(answer.status()).isEqualTo(401);
             assertThat(answer.headers()).containsEntry("www-authenticate", "Bearer");
-            client.send(request.substring(body) + RawClient.request("/v1/completions", COMPLETION, "Authorization: Bearer secret"));
+            client.send(request.substring(body)
+                    + RawClient.request("/v1/completions", COMPLETION, "Authorization: Bearer secret"));
             assertThat(client.read().status()).isEqualTo(200);
         }
     }
 
     @Test
     void healthAndMetricsNeedNoKey() throws IOException {
-        try (RunningServer server = new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.of("secret"))) {
+        try (RunningServer server =
+                new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.of("secret"))) {
             assertThat(server.get("/health").status()).isEqualTo(200);
             assertThat(server.get("/metrics").body()).contains("vllm:num_requests_running");
             assertThat(server.get("/v1/models").status()).isEqualTo(401);
@@ -156,10 +164,12 @@ class FrontDoorTest {
     @Test
     void onlyJsonIsAccepted() throws IOException {
         try (RunningServer server = new RunningServer()) {
-            for (String type : List.of("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "")) {
+            for (String type : List.of("text/plain", "application/x-www-form-urlencoded",
+                    "multipart/form-data; boundary=x", "")) {
                 try (RawClient client = server.connect()) {
                     client.send(RawClient.request("/v1/completions", COMPLETION)
-                            .replace("Content-Type: application/json\r\n", type.isEmpty() ? "" : "Content-Type: " + type + "\r\n"));
+                            .replace("Content-Type: application/json\r\n", type.isEmpty() ? "" : "Content-Type: "
+                                    + type + "\r\n"));
                     RawClient.Answer answer = client.read();
                     assertThat(answer.status()).as(type).isEqualTo(415);
                     assertThat(answer.error()).contains("must be application/json");
@@ -175,10 +185,12 @@ class FrontDoorTest {
     @Test
     void foreignHostNamesAndPagesAreRefused() throws IOException {
         try (RunningServer server = new RunningServer()) {
-            for (String host : List.of("localhost", "LOCALHOST:8000", "127.0.0.1:8000", "[::1]:8000", "api.localhost", "192.168.1.7")) {
+            for (String host : List.of("localhost", "LOCALHOST:8000", "127.0.0.1:8000", "[::1]:8000", "api.localhost",
+                    "192.168.1.7")) {
                 assertThat(ask(server, host, "").status()).as(host).isEqualTo(200);
             }
-            for (String host : List.of("evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "")) {
+            for (String host : List.of("evil.example", "evil.example:8000", "localhost.evil.example",
+                    "127.0.0.1.evil.example", "")) {
                 RawClient.Answer answer = ask(server, host, "");
                 assertThat(answer.status()).as(host).isEqualTo(403);
                 assertThat(answer.error()).contains("--allowed-hosts");
@@ -213,7 +225,8 @@ class FrontDoorTest {
     @Test
     void anAllowedPageMayAskFirstAndReadAnswers() throws IOException {
         String origin = "Origin: https://chat.example.org\r\n";
-        try (RunningServer server = new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.of("secret"));
+        try (RunningServer server =
+                new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.of("secret"));
                 RawClient client = server.connect()) {
             client.send(get("/v1/chat/completions", origin, "Access-Control-Request-Method: POST\r\n",
                             "Access-Control-Request-Headers: authorization, x-stainless-lang\r\n")
@@ -276,7 +289,8 @@ class FrontDoorTest {
     @Test
     void theBodiesOfAllRequestsTogetherAreBounded() throws IOException {
         HttpLimits limits = new HttpLimits(
-                64 << 10, 8 << 10, 100 << 10, 64, Duration.ofSeconds(60), Duration.ofSeconds(60), Duration.ofSeconds(60),
+                64 << 10, 8 << 10, 100 << 10, 64, Duration.ofSeconds(60), Duration.ofSeconds(60),
+                Duration.ofSeconds(60),
                 Duration.ofSeconds(60));
         try (RunningServer server = new RunningServer(limits, RunningServer.ORIGINS, Optional.empty());
                 RawClient first = server.connect();

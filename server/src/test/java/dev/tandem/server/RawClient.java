@@ -55,11 +55,13 @@ public final class RawClient implements AutoCloseable {
 
     /** @param headers lines */
     static String request(String path, String json, String... headers) {
-        StringBuilder head = new StringBuilder("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+        StringBuilder head = new StringBuilder("POST " + path
+                + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
         for (String header : headers) {
             head.append(header).append("\r\n");
         }
-        return head.append("Content-Length: ").append(json.getBytes(StandardCharsets.UTF_8).length).append("\r\n\r\n") + json;
+        return head.append("Content-Length: ").append(json.getBytes(StandardCharsets.UTF_8).length).append("\r\n\r\n")
+                + json;
     }
 
     /** The next answer, its body whole. */

@@ -31,7 +31,8 @@ final class RunningServer implements AutoCloseable {
     static final OriginPolicy ORIGINS = new OriginPolicy(true, List.of(), List.of("https://chat.example.org"));
     /** Shows a template's variables, call arguments as an object. */
     private static final String TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}"
-            + "{% for c in m.tool_calls %}{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }};{% endfor %}{% endfor %}"
+            + "{% for c in m.tool_calls %}{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }};{% endfor "
+                    + "%}{% endfor %}"
             + "\n{% endfor %}{% if tools %}{{ tools | length }} tools{% endif %}";
 
     final FakeTokenizer tokenizer = new FakeTokenizer();
@@ -56,7 +57,8 @@ final class RunningServer implements AutoCloseable {
                 .start();
         server = new TandemServer("127.0.0.1", 0, limits, origins);
         ServedModel model = new ServedModel(
-                "fake", engine, tokenizer, Optional.of(new ChatTemplate(TEMPLATE, "", "")), ServedModel.SamplingDefaults.NEUTRAL);
+                "fake", engine, tokenizer, Optional.of(new ChatTemplate(TEMPLATE, "", "")),
+                ServedModel.SamplingDefaults.NEUTRAL);
         server.serve(key, model, new DecisionLog(16), metrics);
     }
 

@@ -14,6 +14,7 @@ import io.netty.handler.codec.http.HttpHeaders;
 import io.netty.handler.codec.http.HttpResponseStatus;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.LastHttpContent;
+import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -22,8 +23,8 @@ import java.util.concurrent.TimeUnit;
 /**
  * One request and its answer. Answers exactly once, whole or as a stream of events.
  *
- * <p>Owned by: the thread that serves it, a virtual one or the event loop; {@link #onDisconnect} actions run on the event
- * loop.
+ * <p>Owned by: the thread that serves it, a virtual one or the event loop; {@link #onDisconnect} actions run on the
+ * event loop.
  */
 public final class Exchange {
     private static final int LINGER_SECONDS = 2;
@@ -67,8 +68,8 @@ public final class Exchange {
     }
 
     /** The body; its memory counts against the limit of all bodies until {@link #releaseBody}. */
-    public byte[] body() {
-        return body.bytes();
+    public InputStream body() {
+        return body.stream();
     }
 
     /** The body is not needed any more. The end of the exchange releases it too. */

@@ -30,9 +30,9 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 
 /**
- * One client connection. A request is decided on by its head; only then its body is read. Requests are answered one after
- * another, in the order in which they came; some more may wait (pipelining), and beyond those nothing is read. Otherwise the
- * connection keeps reading while a request is served, so that the client's leaving is noticed at once.
+ * One client connection. A request is decided on by its head; only then its body is read. Requests are answered one
+ * after another, in the order in which they came; some more may wait (pipelining), and beyond those nothing is read.
+ * Otherwise the connection keeps reading while a request is served, so that the client's leaving is noticed at once.
  *
  * <table>
  * <caption>Time limits, one at a time</caption>
@@ -189,7 +189,8 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
     private Router.Decision tooLarge() {
         return refuse(
                 413,
-                "the body is larger than the limit of " + limits.maxBodyBytes() + " bytes; shorten it or raise --max-body-size");
+                "the body is larger than the limit of " + limits.maxBodyBytes()
+                        + " bytes; shorten it or raise --max-body-size");
     }
 
     private void refuseMalformed(ChannelHandlerContext context, Throwable cause) {
@@ -239,7 +240,6 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
             continueDue = false;
             await(context, Awaited.NOTHING);
             complete.ifPresent(request -> {
-                request.body().complete();
                 add(context, request.head(), request.body(), request.decision(), request.head().keepAlive());
             });
             awaitRequestWhereIdle(context);
@@ -247,7 +247,8 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
     }
 
     private void add(
-            ChannelHandlerContext context, RequestHead head, RequestBody body, Router.Decision decision, boolean keepAlive) {
+            ChannelHandlerContext context, RequestHead head, RequestBody body, Router.Decision decision,
+            boolean keepAlive) {
         Exchange exchange = new Exchange(context.channel(), head, body, keepAlive);
         if (origins.refusal(head).isEmpty()) {
             origins.headers(head).forEach(exchange::responseHeader);
@@ -355,7 +356,8 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
         readDeadline = switch (next) {
             case NOTHING -> Optional.empty();
             case REQUEST -> deadline(context, limits.idleTimeout(), () -> close(context, "no request came"));
-            case HEADERS -> deadline(context, limits.headerTimeout(), () -> tooSlow(context, "headers", limits.headerTimeout()));
+            case HEADERS -> deadline(context, limits.headerTimeout(), () ->
+                    tooSlow(context, "headers", limits.headerTimeout()));
             case BODY -> deadline(context, limits.bodyTimeout(), () -> tooSlow(context, "body", limits.bodyTimeout()));
         };
     }
@@ -370,7 +372,8 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
             close(context, "a body that nobody needs is too slow");
         } else {
             refuseAndClose(
-                    context, unknown, refuse(408, "the " + what + " of the request did not arrive within " + limit.toMillis() + " ms"));
+                    context, unknown, refuse(408, "the " + what + " of the request did not arrive within "
+                            + limit.toMillis() + " ms"));
         }
     }
 

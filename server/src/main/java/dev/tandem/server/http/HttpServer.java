@@ -27,7 +27,10 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /** Listens, and closes every connection when it closes. */
 public final class HttpServer implements AutoCloseable {
-    /** Connections beyond the limit which are open for a moment to be told so; further ones are closed without an answer. */
+    /**
+     * Connections beyond the limit which are open for a moment to be told so; further ones are closed without an
+     * answer.
+     */
     private static final int MAX_REFUSALS = 128;
 
     /** A client that does not read makes its handler wait from here on. */
@@ -112,7 +115,8 @@ public final class HttpServer implements AutoCloseable {
 
         @Override
         public void channelActive(ChannelHandlerContext context) {
-            String head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: " + error.length
+            String head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: "
+                    + error.length
                     + "\r\nRetry-After: 1\r\nConnection: close\r\n\r\n";
             ByteBuf answer = Unpooled.wrappedBuffer(head.getBytes(StandardCharsets.US_ASCII), error);
             context.writeAndFlush(answer).addListener(written -> Exchange.closeGently(context.channel()));

@@ -17,7 +17,8 @@ import java.util.regex.Pattern;
 public final class OriginPolicy {
     private static final String ANY = "*";
     /** Names which no DNS server can redirect; an address in place of a name cannot be rebound either. */
-    private static final Pattern SAFE_HOST = Pattern.compile("localhost|.+\\.localhost|\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-f:.]+]");
+    private static final Pattern SAFE_HOST =
+            Pattern.compile("localhost|.+\\.localhost|\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-f:.]+]");
     private static final Pattern PORT = Pattern.compile(":\\d*$");
     private static final Pattern HEADER_NAMES = Pattern.compile("[A-Za-z0-9, _-]{0,1000}");
     private static final String PREFLIGHT_SECONDS = "600";
@@ -28,7 +29,8 @@ public final class OriginPolicy {
 
     /**
      * @param loopback whether the server listens on a loopback address only: {@code Host} is checked then
-     * @param allowedHosts names accepted besides localhost and addresses, without port; given any, {@code Host} is checked on
+     * @param allowedHosts names accepted besides localhost and addresses, without port; given any, {@code Host} is
+     *     checked on
      *     every address
      * @param allowedOrigins such as {@code https://chat.example.org}, or {@code *} for every page
      */
@@ -84,7 +86,8 @@ public final class OriginPolicy {
         String asked = head.header("access-control-request-headers");
         headers.put(
                 "Access-Control-Allow-Headers",
-                !asked.isEmpty() && HEADER_NAMES.matcher(asked).matches() ? asked : "Authorization, Content-Type, X-Request-Id");
+                !asked.isEmpty() && HEADER_NAMES.matcher(asked).matches() ? asked
+                        : "Authorization, Content-Type, X-Request-Id");
         headers.put("Access-Control-Max-Age", PREFLIGHT_SECONDS);
         return Optional.of(Response.empty(204, headers));
     }

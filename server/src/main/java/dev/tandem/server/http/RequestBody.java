@@ -1,28 +1,38 @@
 package dev.tandem.server.http;
 
 import io.netty.buffer.ByteBuf;
-import java.io.ByteArrayOutputStream;
-import java.io.IOException;
-import java.io.UncheckedIOException;
+import java.io.ByteArrayInputStream;
+import java.io.InputStream;
+import java.io.SequenceInputStream;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * A body as it arrives. It grows with what was received, never with what was announced.
+ * A body as it arrives. It grows with what was received, never with what was announced, and piece by piece: large
+ * arrays would lengthen the pauses of the garbage collector, and with them every stream's.
  *
- * <p>Owned by: the event loop until the body is complete, then the thread that serves the request; any thread may release.
+ * <p>Owned by: the event loop until the body is complete, then the thread that serves the request; any thread may
+ * release.
  */
 final class RequestBody {
+    private static final int MIN_PIECE = 1 << 10;
+    private static final int MAX_PIECE = 64 << 10;
+
     private final BodyBudget budget;
     private final AtomicInteger taken = new AtomicInteger();
-    private ByteArrayOutputStream received = new ByteArrayOutputStream();
-    private volatile byte[] bytes = new byte[0];
+    private volatile List<byte[]> pieces = new ArrayList<>();
+    private int size;
+    /** Of the last piece, bytes which are not yet used. */
+    private int left;
 
     RequestBody(BodyBudget budget) {
         this.budget = budget;
     }
 
     int size() {
-        return received.size();
+        return size;
     }
 
     /** False when the memory for bodies is used up. */
@@ -32,26 +42,33 @@ final class RequestBody {
             return false;
         }
         taken.addAndGet(length);
-        try {
-            content.readBytes(received, length);
-        } catch (IOException e) {
-            throw new UncheckedIOException(e); // a stream into memory throws none
+        while (content.isReadable()) {
+            if (left == 0) {
+                left = Math.clamp(size, MIN_PIECE, MAX_PIECE);
+                pieces.add(new byte[left]);
+            }
+            byte[] last = pieces.getLast();
+            int count = Math.min(left, content.readableBytes());
+            content.readBytes(last, last.length - left, count);
+            left -= count;
+            size += count;
         }
         return true;
     }
 
-    void complete() {
-        bytes = received.toByteArray();
-        received = new ByteArrayOutputStream(0);
-    }
-
-    byte[] bytes() {
-        return bytes;
+    InputStream stream() {
+        List<byte[]> all = pieces;
+        List<InputStream> streams = new ArrayList<>(all.size());
+        for (int i = 0; i < all.size(); i++) {
+            byte[] piece = all.get(i);
+            streams.add(new ByteArrayInputStream(piece, 0, i < all.size() - 1 ? piece.length : piece.length - left));
+        }
+        return new SequenceInputStream(Collections.enumeration(streams));
     }
 
     /** Its memory is free for others; later calls do nothing. */
     void release() {
-        bytes = new byte[0];
+        pieces = List.of();
         budget.release(taken.getAndSet(0));
     }
 }

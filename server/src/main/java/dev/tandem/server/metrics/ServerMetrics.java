@@ -82,7 +82,8 @@ public final class ServerMetrics implements EngineListener {
                 .register(registry);
         rejected = counter("vllm:admission_rejections", "Requests refused because the queue was full.");
         canaryDropped = counter(
-                "tandem:canary_dropped", "Comparisons of --canary-rate that were left out because a few were under way already.");
+                "tandem:canary_dropped",
+                "Comparisons of --canary-rate that were left out because a few were under way already.");
         for (FinishReason reason : FinishReason.values()) {
             finished.labelValues(model, "0", reason.wire());
         }

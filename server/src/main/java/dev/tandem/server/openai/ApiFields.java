@@ -8,8 +8,8 @@ import java.util.function.Predicate;
 import tools.jackson.databind.JsonNode;
 
 /**
- * Every field of a request that the API knows: those which are honoured, those which are accepted without effect, and those
- * which are refused. A field that is in no list is refused too. docs/api-fields.md shows this table.
+ * Every field of a request that the API knows: those which are honoured, those which are accepted without effect, and
+ * those which are refused. A field that is in no list is refused too. docs/api-fields.md shows this table.
  */
 final class ApiFields {
     /** What reads a JSON body. */
@@ -136,7 +136,8 @@ final class ApiFields {
 
     private static Map<String, Rule> chat() {
         Rules rules = new Rules()
-                .honours("messages", "the conversation: a list of objects with a role; content is text or a list of text parts")
+                .honours("messages",
+                        "the conversation: a list of objects with a role; content is text or a list of text parts")
                 .honours("model", "the served model's name; may be left out")
                 .honours("max_completion_tokens", "tokens of the answer at most; the rest of the context when left out")
                 .honours("max_tokens", "the older name of max_completion_tokens, which wins");
@@ -146,7 +147,8 @@ final class ApiFields {
                 .honours("add_generation_prompt", "whether the template asks the model to answer; default true")
                 .honours("add_special_tokens", "whether the tokenizer adds tokens to the templated text; default false")
                 .honours("chat_template_kwargs", "further variables of the chat template")
-                .honours("tools", "accepted with tool_choice \"none\" and then not shown to the model; otherwise refused")
+                .honours("tools",
+                        "accepted with tool_choice \"none\" and then not shown to the model; otherwise refused")
                 .honours("tool_choice", "\"none\"; \"auto\" where there are no tools")
                 .honours("response_format", "{\"type\": \"text\"} alone")
                 .ignores("parallel_tool_calls", "there are no tool calls")
@@ -163,7 +165,8 @@ final class ApiFields {
                         "answers are text; " + LEAVE_OUT)
                 .refuses("audio", "answers are text; " + LEAVE_OUT)
                 .refuses("web_search_options", "the server has no web search; " + LEAVE_OUT)
-                .refusesUnlessText("none", "reasoning_effort", "pass what the model's template knows in chat_template_kwargs")
+                .refusesUnlessText("none", "reasoning_effort",
+                        "pass what the model's template knows in chat_template_kwargs")
                 .refusesUnlessTrue("include_reasoning", "reasoning is part of the answer's text; " + LEAVE_OUT)
                 .refuses("thinking_token_budget", "use max_completion_tokens")
                 .refusesUnlessText("medium", "verbosity", "ask for it in a message")
@@ -183,7 +186,8 @@ final class ApiFields {
         return rules.honours("logprobs", "alternatives per token for which log-probabilities are reported")
                 .honours("echo", "whether the prompt's text precedes the answer; not together with logprobs")
                 .honours("best_of", "accepted when it equals n")
-                .honours("add_special_tokens", "whether the tokenizer adds its special tokens to a prompt; default true")
+                .honours("add_special_tokens",
+                        "whether the tokenizer adds its special tokens to a prompt; default true")
                 .refusesUnlessText("", "suffix", LEAVE_OUT)
                 .refuses("prompt_embeds", "send prompt")
                 .byName;

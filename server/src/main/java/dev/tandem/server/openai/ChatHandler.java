@@ -61,11 +61,13 @@ final class ChatHandler {
             LatencyTargets targets) {}
 
     private final ServedModel model;
+    private final RequestParser parser;
     private final ChatPrompt prompts;
     private final TokenizerPool pool;
 
-    ChatHandler(ServedModel model, ChatPrompt prompts, TokenizerPool pool) {
+    ChatHandler(ServedModel model, RequestParser parser, ChatPrompt prompts, TokenizerPool pool) {
         this.model = model;
+        this.parser = parser;
         this.prompts = prompts;
         this.pool = pool;
     }
@@ -74,7 +76,8 @@ final class ChatHandler {
         Prepared request = pool.run(exchange, () -> prepare(exchange));
         exchange.releaseBody();
         String id = "chatcmpl-" + requestId;
-        try (Generation generation = Generation.start(model.engine(), exchange, request.n(), (index, sink) -> new Request(
+        try (Generation generation =
+                Generation.start(model.engine(), exchange, request.n(), (index, sink) -> new Request(
                 id + "-" + index,
                 request.prompt(),
                 request.n() == 1 ? request.sampling() : request.sampling().forChoice(index),
@@ -88,7 +91,7 @@ final class ChatHandler {
     }
 
     private Prepared prepare(Exchange exchange) {
-        RequestFields fields = RequestFields.parse(exchange.body(), ApiFields.Endpoint.CHAT);
+        RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.CHAT);
         ModelName.check(fields, model);
         refuseTools(fields);
         refuseFormats(fields);
@@ -127,13 +130,15 @@ final class ChatHandler {
         String name = choice.map(node -> node.asString("")).orElse("auto");
         if (choice.isPresent() && choice.get().isObject()) {
             throw RequestException.bad(
-                    "tool_choice", "a named tool_choice is not supported: tool calls cannot be parsed yet; leave it out");
+                    "tool_choice",
+                    "a named tool_choice is not supported: tool calls cannot be parsed yet; leave it out");
         }
         if (!name.equals("none") && !name.equals("auto")) {
             throw RequestException.bad(
                     "tool_choice",
                     "tool_choice is " + RequestFields.shown(choice.orElseThrow())
-                            + "; tool calls cannot be parsed yet, and only \"none\" and, without tools, \"auto\" are supported");
+                            + "; tool calls cannot be parsed yet, and only \"none\" and, without tools, \"auto\" "
+                                    + "are supported");
         }
         fields.field("tools").ifPresent(tools -> {
             if (!tools.isArray()) {
@@ -142,7 +147,8 @@ final class ChatHandler {
             if (!tools.isEmpty() && !name.equals("none")) {
                 throw RequestException.bad(
                         "tools",
-                        "tools are not supported: tool calls cannot be parsed yet; leave tools out or set tool_choice to \"none\"");
+                        "tools are not supported: tool calls cannot be parsed yet; leave tools out or set "
+                                + "tool_choice to \"none\"");
             }
         });
     }

@@ -17,10 +17,12 @@ final class ChatPrompt {
 
     private final ServedModel model;
     private final PromptReader reader;
+    private final RequestParser parser;
 
-    ChatPrompt(ServedModel model, PromptReader reader) {
+    ChatPrompt(ServedModel model, PromptReader reader, RequestParser parser) {
         this.model = model;
         this.reader = reader;
+        this.parser = parser;
     }
 
     int[] read(RequestFields fields) {
@@ -42,7 +44,8 @@ final class ChatPrompt {
         try {
             text = template.render(conversation, tools, addGenerationPrompt, extra);
         } catch (JinjaException e) {
-            String kind = e.isRaisedByTemplate() ? "the chat template refused the messages: " : "the chat template failed: ";
+            String kind = e.isRaisedByTemplate() ? "the chat template refused the messages: "
+                    : "the chat template failed: ";
             throw RequestException.bad("messages", kind + e.getMessage());
         }
         return reader.encode("messages", text, addSpecialTokens);
@@ -50,7 +53,8 @@ final class ChatPrompt {
 
     private List<Map<String, Object>> messages(RequestFields fields) {
         JsonNode messages = fields.field("messages")
-                .orElseThrow(() -> RequestException.bad("messages", "messages is missing; it must be a list of messages"));
+                .orElseThrow(() ->
+                        RequestException.bad("messages", "messages is missing; it must be a list of messages"));
         if (!messages.isArray() || messages.isEmpty()) {
             throw RequestFields.wrong("messages", messages, "a list of at least one message");
         }
@@ -69,7 +73,8 @@ final class ChatPrompt {
     /** With {@code tool_choice} "none" the model is not told of the tools. */
     private static List<Object> tools(RequestFields fields) {
         List<Object> tools = new ArrayList<>();
-        boolean useTools = !fields.field("tool_choice").filter(choice -> choice.asString("").equals("none")).isPresent();
+        boolean useTools = !fields.field("tool_choice").filter(choice -> choice.asString("").equals("none"))
+                .isPresent();
         fields.field("tools").filter(node -> useTools).ifPresent(node -> {
             if (!node.isArray()) {
                 throw RequestFields.wrong("tools", node, "a list of tools");
@@ -79,7 +84,7 @@ final class ChatPrompt {
         return tools;
     }
 
-    private static Map<String, Object> message(JsonNode message) {
+    private Map<String, Object> message(JsonNode message) {
         if (!message.isObject() || !message.path("role").isString()) {
             throw RequestFields.wrong("messages", message, "a list of objects with a role");
         }
@@ -89,7 +94,8 @@ final class ChatPrompt {
         if (content.isArray()) {
             values.put("content", textOf(content));
         } else if (!content.isString() && !content.isNull() && !content.isMissingNode()) {
-            throw RequestFields.wrong("messages", content, "a message content that is a string or a list of text parts");
+            throw RequestFields.wrong("messages", content,
+                    "a message content that is a string or a list of text parts");
         }
         if (message.path("tool_calls").isArray()) {
             values.put("tool_calls", toolCalls(message.path("tool_calls")));
@@ -98,7 +104,7 @@ final class ChatPrompt {
     }
 
     /** Clients send a call's arguments as JSON in a string; templates iterate over them as an object. */
-    private static List<Object> toolCalls(JsonNode calls) {
+    private List<Object> toolCalls(JsonNode calls) {
         List<Object> list = new ArrayList<>();
         for (JsonNode call : calls) {
             JsonNode function = call.path("function");
@@ -116,16 +122,17 @@ final class ChatPrompt {
         return list;
     }
 
-    private static JsonNode arguments(JsonNode arguments) {
+    private JsonNode arguments(JsonNode arguments) {
         if (arguments.isMissingNode() || arguments.isNull() || arguments.asString("-").isBlank()) {
             return JSON.createObjectNode(); // a call without arguments
         }
         JsonNode parsed = arguments;
         if (arguments.isString()) {
             try {
-                parsed = RequestFields.json(arguments.asString());
+                parsed = parser.parse(arguments.asString());
             } catch (JacksonException e) {
-                throw RequestFields.wrong("messages", arguments, "a tool call whose arguments are a JSON object in a string");
+                throw RequestFields.wrong("messages", arguments,
+                        "a tool call whose arguments are a JSON object in a string");
             }
         }
         if (!parsed.isObject()) {

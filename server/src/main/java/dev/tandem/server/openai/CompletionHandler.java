@@ -58,11 +58,13 @@ final class CompletionHandler {
             LatencyTargets targets) {}
 
     private final ServedModel model;
+    private final RequestParser parser;
     private final PromptReader reader;
     private final TokenizerPool pool;
 
-    CompletionHandler(ServedModel model, PromptReader reader, TokenizerPool pool) {
+    CompletionHandler(ServedModel model, RequestParser parser, PromptReader reader, TokenizerPool pool) {
         this.model = model;
+        this.parser = parser;
         this.reader = reader;
         this.pool = pool;
     }
@@ -92,12 +94,13 @@ final class CompletionHandler {
     }
 
     private Prepared prepare(Exchange exchange) {
-        RequestFields fields = RequestFields.parse(exchange.body(), ApiFields.Endpoint.COMPLETIONS);
+        RequestFields fields = parser.parse(exchange.body(), ApiFields.Endpoint.COMPLETIONS);
         ModelName.check(fields, model);
         int n = SamplingFields.choices(fields);
         int bestOf = fields.integer("best_of", n);
         if (bestOf != n) {
-            throw RequestException.bad("best_of", "best_of is " + bestOf + "; it is only supported when it equals n, which is " + n);
+            throw RequestException.bad("best_of", "best_of is " + bestOf
+                    + "; it is only supported when it equals n, which is " + n);
         }
         boolean echo = fields.flag("echo", false);
         List<Prompt> prompts = prompts(fields, n, echo);
@@ -137,7 +140,8 @@ final class CompletionHandler {
         int alternatives = RequestFields.whole("logprobs", wanted.get());
         if (alternatives < 0 || alternatives > SamplingParams.MAX_LOGPROBS) {
             throw RequestException.bad(
-                    "logprobs", "logprobs is " + alternatives + "; it must lie in [0, " + SamplingParams.MAX_LOGPROBS + "]");
+                    "logprobs", "logprobs is " + alternatives + "; it must lie in [0, " + SamplingParams.MAX_LOGPROBS
+                            + "]");
         }
         return alternatives;
     }

@@ -45,7 +45,8 @@ final class Generation implements AutoCloseable {
         if (requests > capacity) {
             throw RequestException.bad(
                     n > 1 ? "n" : "prompt",
-                    prompts + " prompts with n = " + n + " are " + requests + " requests, and the queue holds " + capacity
+                    prompts + " prompts with n = " + n + " are " + requests + " requests, and the queue holds "
+                            + capacity
                             + "; send fewer, or raise --max-queued-requests");
         }
     }

@@ -83,10 +83,11 @@ public final class OpenAiApi implements Router {
         this.time = time;
         PromptReader reader =
                 new PromptReader(model.tokenizer(), model.engine().config().contextTokens());
-        ChatPrompt chatPrompt = new ChatPrompt(model, reader);
-        ChatHandler chat = new ChatHandler(model, chatPrompt, pool);
-        CompletionHandler completion = new CompletionHandler(model, reader, pool);
-        TokenizeHandler tokenize = new TokenizeHandler(model, chatPrompt, reader, pool);
+        RequestParser parser = new RequestParser(reader);
+        ChatPrompt chatPrompt = new ChatPrompt(model, reader, parser);
+        ChatHandler chat = new ChatHandler(model, parser, chatPrompt, pool);
+        CompletionHandler completion = new CompletionHandler(model, parser, reader, pool);
+        TokenizeHandler tokenize = new TokenizeHandler(model, parser, chatPrompt, reader, pool);
         DebugHandler debug = new DebugHandler(decisions);
         long started = time.instant().getEpochSecond();
         this.routes = Map.of(
@@ -141,7 +142,8 @@ public final class OpenAiApi implements Router {
         if (route.method().equals("POST") && !isJson(head.header("content-type"))) {
             return refusal(
                     415,
-                    "the Content-Type is '" + Printable.of(head.header("content-type")) + "'; it must be application/json",
+                    "the Content-Type is '" + Printable.of(head.header("content-type"))
+                            + "'; it must be application/json",
                     Map.of());
         }
         return route.quick() ? new Decision.OnEventLoop() : new Decision.OnVirtualThread();

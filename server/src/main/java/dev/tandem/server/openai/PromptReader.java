@@ -2,7 +2,9 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.text.Tokenizer;
+import dev.tandem.text.TokenizerException;
 import dev.tandem.text.Vocabulary;
+import java.util.Locale;
 
 /**
  * Text to tokens, where text that cannot fit into the context is refused before it costs much.
@@ -15,14 +17,17 @@ final class PromptReader {
     /** The word that a probe cuts through has a few tokens more than the whole word may have. */
     private static final int PROBE_SLACK = 64;
 
+    /** Tokenizers of whole words drop the blank between two. */
+    private static final int DROPPED_BLANKS = 1;
+
     private final Tokenizer tokenizer;
     private final int contextTokens;
-    private final int maxTokenLength;
+    private final int maxCharactersPerToken;
 
     PromptReader(Tokenizer tokenizer, int contextTokens) {
         this.tokenizer = tokenizer;
         this.contextTokens = contextTokens;
-        this.maxTokenLength = maxTokenLength(tokenizer.vocabulary());
+        this.maxCharactersPerToken = maxTokenLength(tokenizer.vocabulary()) + DROPPED_BLANKS;
     }
 
     /** No token stands for more characters than it has bytes. */
@@ -40,22 +45,32 @@ final class PromptReader {
      * @param field to blame
      */
     void checkLength(String field, long characters) {
-        if (characters > (long) contextTokens * maxTokenLength) {
-            throw tooLong(field, (characters + maxTokenLength - 1) / maxTokenLength);
+        if (characters > maxCharacters()) {
+            throw tooLong(field, characters);
         }
     }
 
     /** Refuses more tokens, or things of at least a token each, than the context holds. */
     void checkTokens(String field, int tokens) {
         if (tokens > contextTokens) {
-            throw tooLong(field, tokens);
+            throw tooMany(field, tokens);
         }
     }
 
-    private RequestException tooLong(String field, long atLeast) {
+    /** Of any text that fits. */
+    long maxCharacters() {
+        return (long) contextTokens * maxCharactersPerToken;
+    }
+
+    RequestException tooLong(String field, long characters) {
+        return tooMany(field, (characters + maxCharactersPerToken - 1) / maxCharactersPerToken);
+    }
+
+    private RequestException tooMany(String field, long atLeast) {
         return RequestException.bad(
                 field,
-                "This model's maximum context length is " + contextTokens + " tokens. However, your request has at least "
+                "This model's maximum context length is " + contextTokens
+                        + " tokens. However, your request has at least "
                         + atLeast + " tokens in " + field + ". Please reduce its length.");
     }
 
@@ -64,12 +79,20 @@ final class PromptReader {
         checkPairs(field, text);
         for (long probe = (long) contextTokens * PROBE_CHARACTERS_PER_TOKEN; probe < text.length() / 2; probe *= 2) {
             int end = Character.isHighSurrogate(text.charAt((int) probe - 1)) ? (int) probe - 1 : (int) probe;
-            int tokens = tokenizer.encode(text.substring(0, end), false).length - PROBE_SLACK;
+            int tokens = tokenize(field, text.substring(0, end), false).length - PROBE_SLACK;
             if (tokens > contextTokens) {
-                throw tooLong(field, tokens);
+                throw tooMany(field, tokens);
             }
         }
-        return tokenizer.encode(text, addSpecial);
+        return tokenize(field, text, addSpecial);
+    }
+
+    private int[] tokenize(String field, String text, boolean addSpecial) {
+        try {
+            return tokenizer.encode(text, addSpecial);
+        } catch (TokenizerException e) { // longer than the library can bear
+            throw RequestException.bad(field, e.getMessage());
+        }
     }
 
     /** Half of a surrogate pair is no character, and has no form in UTF-8. */
@@ -82,6 +105,7 @@ final class PromptReader {
                 throw RequestException.bad(
                         field,
                         String.format(
+                                Locale.ROOT,
                                 "%s has half of a surrogate pair, \\u%04x, at character %d; it must be valid Unicode",
                                 field, (int) c, i));
             }

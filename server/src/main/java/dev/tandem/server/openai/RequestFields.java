@@ -2,92 +2,23 @@ package dev.tandem.server.openai;
 
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.server.http.Printable;
-import java.nio.ByteBuffer;
-import java.nio.charset.CharacterCodingException;
-import java.nio.charset.StandardCharsets;
 import java.util.Optional;
 import java.util.OptionalInt;
-import tools.jackson.core.JacksonException;
-import tools.jackson.core.StreamReadConstraints;
-import tools.jackson.core.StreamReadFeature;
-import tools.jackson.core.TokenStreamFactory;
-import tools.jackson.core.exc.StreamConstraintsException;
-import tools.jackson.core.json.JsonFactory;
 import tools.jackson.databind.JsonNode;
-import tools.jackson.databind.ObjectMapper;
 
 /**
- * A request's JSON object, read field by field; a value of the wrong kind is a 400 that names the field. What
- * {@link ApiFields} does not list is a 400 too.
+ * A request's JSON object, read field by field; a value of the wrong kind is a 400 that names the
+ * field.
  *
  * <p>Owned by: the thread that prepares the request.
  */
 final class RequestFields {
-    /** JSON schemas of tools nest about ten deep. */
-    private static final int MAX_NESTING = 100;
-
-    private static final int MAX_NAME_LENGTH = 1000;
-    private static final int MAX_NUMBER_LENGTH = 100;
-    /** Of braces, brackets, names and values: a parsed body then takes at most about 100 MB. */
-    private static final int MAX_JSON_TOKENS = 1_000_000;
-
-    /** Names are not kept in a table shared by all requests: names chosen to collide would fill it. */
-    private static final ObjectMapper JSON = new ObjectMapper(JsonFactory.builder()
-            .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
-            .disable(TokenStreamFactory.Feature.CANONICALIZE_PROPERTY_NAMES)
-            .streamReadConstraints(StreamReadConstraints.builder()
-                    .maxNestingDepth(MAX_NESTING)
-                    .maxNameLength(MAX_NAME_LENGTH)
-                    .maxNumberLength(MAX_NUMBER_LENGTH)
-                    .maxStringLength(Integer.MAX_VALUE) // the body has a limit
-                    .maxTokenCount(MAX_JSON_TOKENS)
-                    .build())
-            .build());
-
     private final ApiFields.Endpoint endpoint;
     private final JsonNode root;
 
-    private RequestFields(ApiFields.Endpoint endpoint, JsonNode root) {
+    RequestFields(ApiFields.Endpoint endpoint, JsonNode root) {
         this.endpoint = endpoint;
         this.root = root;
-    }
-
-    /** @throws RequestException when it is not a JSON object of fields which the endpoint honours */
-    static RequestFields parse(byte[] body, ApiFields.Endpoint endpoint) {
-        JsonNode root = json(body);
-        if (!root.isObject()) {
-            throw RequestException.bad("", "the body must be a JSON object");
-        }
-        root.propertyStream().forEach(field -> ApiFields.check(endpoint, field.getKey(), field.getValue()));
-        return new RequestFields(endpoint, root);
-    }
-
-    private static JsonNode json(byte[] body) {
-        if (body.length == 0) {
-            throw RequestException.bad("", "the body is empty; it must be a JSON object");
-        }
-        try {
-            // the parser would replace what is not UTF-8
-            return JSON.readTree(StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(body)).toString());
-        } catch (CharacterCodingException e) {
-            throw RequestException.bad("", "the body is not UTF-8");
-        } catch (StreamConstraintsException e) {
-            throw RequestException.bad(
-                    "",
-                    "the body exceeds a limit: at most " + MAX_NESTING + " levels of nesting, names of " + MAX_NAME_LENGTH
-                            + " characters, numbers of " + MAX_NUMBER_LENGTH + " digits, and " + MAX_JSON_TOKENS
-                            + " names, values and brackets in all");
-        } catch (JacksonException e) {
-            throw RequestException.bad(
-                    "",
-                    "the body is not valid JSON, or an object of it has a name twice, at line "
-                            + e.getLocation().getLineNr() + ", column " + e.getLocation().getColumnNr());
-        }
-    }
-
-    /** JSON within a field, under the same limits. */
-    static JsonNode json(String text) {
-        return JSON.readTree(text);
     }
 
     /** The raw value; empty when absent or null. */

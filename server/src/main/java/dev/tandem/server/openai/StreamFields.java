@@ -28,7 +28,8 @@ final class StreamFields {
             continuous = option(node, "continuous_usage_stats");
             node.propertyNames().stream().filter(name -> !OPTIONS.contains(name)).findFirst().ifPresent(name -> {
                 String shown = "stream_options." + Printable.of(name);
-                throw RequestException.bad(shown, shown + " is not supported; stream_options has " + String.join(", ", OPTIONS));
+                throw RequestException.bad(shown, shown + " is not supported; stream_options has "
+                        + String.join(", ", OPTIONS));
             });
         }
         return new AnswerWriter.Wishes(stream, usage, continuous, logprobs, fields.flag("host_usage", false));

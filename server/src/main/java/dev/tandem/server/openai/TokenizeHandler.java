@@ -20,23 +20,25 @@ final class TokenizeHandler {
             List.of("add_generation_prompt", "chat_template_kwargs", "tools", "tool_choice");
 
     private final ServedModel model;
+    private final RequestParser parser;
     private final ChatPrompt chat;
     private final PromptReader reader;
     private final TokenizerPool pool;
 
-    TokenizeHandler(ServedModel model, ChatPrompt chat, PromptReader reader, TokenizerPool pool) {
+    TokenizeHandler(ServedModel model, RequestParser parser, ChatPrompt chat, PromptReader reader, TokenizerPool pool) {
         this.model = model;
+        this.parser = parser;
         this.chat = chat;
         this.reader = reader;
         this.pool = pool;
     }
 
     void tokenize(Exchange exchange) throws InterruptedException {
-        answer(exchange, () -> tokens(RequestFields.parse(exchange.body(), ApiFields.Endpoint.TOKENIZE)));
+        answer(exchange, () -> tokens(parser.parse(exchange.body(), ApiFields.Endpoint.TOKENIZE)));
     }
 
     void detokenize(Exchange exchange) throws InterruptedException {
-        answer(exchange, () -> text(RequestFields.parse(exchange.body(), ApiFields.Endpoint.DETOKENIZE)));
+        answer(exchange, () -> text(parser.parse(exchange.body(), ApiFields.Endpoint.DETOKENIZE)));
     }
 
     private void answer(Exchange exchange, Supplier<ObjectNode> work) throws InterruptedException {

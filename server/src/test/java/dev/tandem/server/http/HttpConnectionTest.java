@@ -6,6 +6,8 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.embedded.EmbeddedChannel;
 import io.netty.handler.codec.http.HttpServerCodec;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -18,12 +20,21 @@ import org.junit.jupiter.api.Test;
 /** One connection without a socket, under a clock that the test moves. */
 class HttpConnectionTest {
     private static final HttpLimits LIMITS = new HttpLimits(
-            1000, 1000, 1500, 10, Duration.ofSeconds(10), Duration.ofSeconds(60), Duration.ofSeconds(75), Duration.ofSeconds(60));
+            1000, 1000, 1500, 10, Duration.ofSeconds(10), Duration.ofSeconds(60), Duration.ofSeconds(75),
+            Duration.ofSeconds(60));
 
     private final BodyBudget budget = new BodyBudget(LIMITS.maxBufferedBytes());
     private final List<String> served = new ArrayList<>();
-    private Serving serving = exchange -> exchange.respond(200, "text/plain", exchange.body());
+    private Serving serving = exchange -> exchange.respond(200, "text/plain", bytes(exchange));
     private EmbeddedChannel channel;
+
+    private static byte[] bytes(Exchange exchange) {
+        try {
+            return exchange.body().readAllBytes();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
 
     private interface Serving {
         void serve(Exchange exchange) throws InterruptedException;
@@ -112,7 +123,8 @@ class HttpConnectionTest {
             assertThat(channel.isOpen()).isTrue();
         }
         pass(Duration.ofSeconds(2));
-        assertThat(written()).startsWith("HTTP/1.1 408").contains("the headers of the request did not arrive within 10000 ms");
+        assertThat(written()).startsWith("HTTP/1.1 408")
+                .contains("the headers of the request did not arrive within 10000 ms");
         assertThat(channel.isOpen()).isFalse();
         assertThat(served).isEmpty();
     }
@@ -141,6 +153,18 @@ class HttpConnectionTest {
         send("x".repeat(900));
         assertThat(written()).startsWith("HTTP/1.1 200");
         assertThat(budget.used()).isZero();
+    }
+
+    @Test
+    void aBodyIsPutTogetherFromItsPieces() {
+        StringBuilder body = new StringBuilder();
+        for (int i = 0; body.length() < 990; i++) {
+            body.append(i).append(' ');
+        }
+        for (char c : post("/a", body.toString()).toCharArray()) {
+            send(String.valueOf(c));
+        }
+        assertThat(written()).endsWith(body);
     }
 
     @Test

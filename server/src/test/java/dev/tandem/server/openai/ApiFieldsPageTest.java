@@ -26,7 +26,7 @@ class ApiFieldsPageTest {
 
                 This page is written from the class `ApiFields` by a test; do not edit it.
 
-                - A field that is not listed here is refused with 400 and named in the error. So is a listed one that is refused.
+                - A field that is not listed here, or listed as refused, is answered with 400. The error names it.
                 - A field whose value is `null` counts as absent.
                 - An ignored field is a hint: the answer is right without it.
                 - `GET` endpoints have no fields. Query parameters have no effect.

@@ -1,0 +1,62 @@
+package dev.tandem.server.openai;
+
+import dev.tandem.server.FakeTokenizer;
+import dev.tandem.text.ChatTemplate;
+import java.io.ByteArrayInputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.Optional;
+import java.util.OptionalInt;
+
+/** What the handlers do with a body before the engine sees it, for the fuzz target. */
+public final class RequestReading {
+    private static final String TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}"
+            + "{% for c in m.tool_calls %}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}";
+
+    private RequestReading() {}
+
+    public static void read(byte[] body) {
+        for (ApiFields.Endpoint endpoint : ApiFields.Endpoint.values()) {
+            read(body, endpoint);
+        }
+    }
+
+    private static void read(byte[] body, ApiFields.Endpoint endpoint) {
+        FakeTokenizer tokenizer = new FakeTokenizer();
+        // no engine: nothing is generated
+        ServedModel model = new ServedModel(
+                "fake", null, tokenizer, Optional.of(new ChatTemplate(TEMPLATE, "", "")),
+                ServedModel.SamplingDefaults.NEUTRAL);
+        PromptReader reader = new PromptReader(tokenizer, 1000);
+        RequestParser parser = new RequestParser(reader);
+        RequestFields fields = parser.parse(new ByteArrayInputStream(body), endpoint);
+        ModelName.check(fields, model);
+        switch (endpoint) {
+            case CHAT -> {
+                new ChatPrompt(model, reader, parser).read(fields);
+                sampling(fields, fields.integer("max_completion_tokens"));
+            }
+            case COMPLETIONS -> sampling(fields, fields.integer("max_tokens"));
+            case TOKENIZE -> {
+                if (fields.field("messages").isPresent()) {
+                    new ChatPrompt(model, reader, parser).read(fields);
+                } else {
+                    reader.encode("prompt", fields.text("prompt").orElse(""), true);
+                }
+            }
+            case DETOKENIZE -> fields.field("tokens")
+                    .ifPresent(list -> list.forEach(token -> RequestFields.whole("tokens", token)));
+        }
+    }
+
+    private static void sampling(RequestFields fields, OptionalInt maxTokens) {
+        SamplingFields.choices(fields);
+        SamplingFields.targets(fields);
+        StreamFields.read(fields, false);
+        SamplingFields.read(fields, ServedModel.SamplingDefaults.NEUTRAL, maxTokens, -1);
+    }
+
+    /** An error as the client gets it. */
+    public static byte[] error(String message, String parameter) {
+        return ApiErrors.node(400, message, parameter).toString().getBytes(StandardCharsets.UTF_8);
+    }
+}
