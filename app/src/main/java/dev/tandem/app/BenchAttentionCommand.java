@@ -47,7 +47,10 @@ final class BenchAttentionCommand implements Callable<Integer> {
     @CommandLine.Spec
     CommandLine.Model.CommandSpec spec;
 
-    @Option(names = "--threads", split = ",", description = "Numbers of threads, e.g. 1,8,16. Default: as serve beside a GPU, all cores but two.")
+    @Option(
+            names = "--threads",
+            split = ",",
+            description = "Numbers of threads, e.g. 1,8,16. Default: as serve beside a GPU, all cores but two.")
     List<Integer> threads = List.of();
 
     @Option(names = "--batch", description = "Rows. Default, with --context: 64 of 1,000 tokens and 8 of 16,000.")
@@ -129,7 +132,8 @@ final class BenchAttentionCommand implements Callable<Integer> {
                     result.put("round_us", Statistics.rounded(measured.micros()));
                     results.add(result);
                     if (!measured.pinned()) {
-                        System.err.println("given up: none of " + count + " threads is pinned, there are fewer cores or a CPU quota");
+                        System.err.println("given up: none of " + count
+                                + " threads is pinned, there are fewer cores or a CPU quota");
                     }
                     System.err.printf(
                             Locale.ROOT, "%-14s %-9s %-12s %3d x %,6d, %2d threads: roof %6.1f GB/s, multiply-adds %6.1f, kernel %6.1f, share %.2f (%.2f of a sequential read), %.1f us%n",

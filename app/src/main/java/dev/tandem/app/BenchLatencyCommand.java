@@ -65,7 +65,8 @@ final class BenchLatencyCommand implements Callable<Integer> {
     public Integer call() throws InterruptedException, IOException {
         if (batchSize < 1 || inputLength < 1 || outputLength < 2 || iterations < 1 || warmUpIterations < 0) {
             throw new ConfigurationException(
-                    "--batch-size " + batchSize + ", --input-len " + inputLength + ", --output-len " + outputLength + ", --num-iters " + iterations
+                    "--batch-size " + batchSize + ", --input-len " + inputLength + ", --output-len " + outputLength
+                            + ", --num-iters " + iterations
                             + " and --num-iters-warmup " + warmUpIterations
                             + ": they must be at least 1, --output-len at least 2, --num-iters-warmup at least 0");
         }

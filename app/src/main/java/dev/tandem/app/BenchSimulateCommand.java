@@ -75,7 +75,8 @@ final class BenchSimulateCommand implements Callable<Integer> {
                     "--lose-host-at " + loseHostAt.get() + " must be a number of seconds, 0 or more");
         }
         if (steady < 1 || warmUp < 0 || requests.orElse(1) < 1) {
-            throw new ConfigurationException("--steady " + steady + requests.map(count -> ", --requests " + count).orElse("") + " and --warm-up "
+            throw new ConfigurationException("--steady " + steady + requests.map(count -> ", --requests " + count)
+                    .orElse("") + " and --warm-up "
                     + warmUp + ": they must be at least 1, --warm-up at least 0");
         }
         report.check();
@@ -87,7 +88,8 @@ final class BenchSimulateCommand implements Callable<Integer> {
         try (Checkpoint checkpoint = EngineAssembly.open(options)) {
             Workload work = workload.workload(options.seed);
             ExecutorLimits limits = limits(checkpoint.config(), profile);
-            int context = (int) Math.min(options.contextTokens(checkpoint.config()), (long) limits.gpuBlocks() * limits.blockTokens());
+            int context = (int) Math.min(options.contextTokens(checkpoint.config()),
+                    (long) limits.gpuBlocks() * limits.blockTokens());
             EngineConfig config = new EngineConfig(options.budget(), Set.of(), context, Integer.MAX_VALUE, options.seed);
             options.strategy.chosen().check(limits, context);
             Scheduling scheduling = Scheduling.of(
@@ -113,7 +115,8 @@ final class BenchSimulateCommand implements Callable<Integer> {
 
     private ExecutorLimits limits(ModelConfig model, Profile profile) {
         if (profile.layers() != model.layers()) {
-            throw new ConfigurationException("--profile is of a model of " + profile.layers() + " layers and this one has "
+            throw new ConfigurationException("--profile is of a model of " + profile.layers()
+                    + " layers and this one has "
                     + model.layers() + "; use the profile of this model, or another --model or --preset");
         }
         ModelShape shape = new ModelShape(model, CudaBackend.type(options, model));

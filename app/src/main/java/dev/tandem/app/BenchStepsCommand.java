@@ -59,17 +59,21 @@ final class BenchStepsCommand implements Callable<Integer> {
     public Integer call() throws IOException {
         report.check();
         options.check();
-        if (rounds < 1 || batches.stream().anyMatch(rows -> rows < 1) || prompts.stream().anyMatch(tokens -> tokens < 1) || context < 1) {
-            throw new ConfigurationException("--batch " + batches + ", --context " + context + ", --prefill " + prompts + " and --rounds "
+        if (rounds < 1 || batches.stream().anyMatch(rows -> rows < 1) || prompts.stream()
+                .anyMatch(tokens -> tokens < 1) || context < 1) {
+            throw new ConfigurationException("--batch " + batches + ", --context " + context + ", --prefill " + prompts
+                    + " and --rounds "
                     + rounds + ": each number must be at least 1");
         }
         if (!options.gpu.chosen()) {
-            throw new ConfigurationException("bench steps needs an NVIDIA GPU and --device is " + options.gpu.device + "; tandem doctor says what was found");
+            throw new ConfigurationException("bench steps needs an NVIDIA GPU and --device is " + options.gpu.device
+                    + "; tandem doctor says what was found");
         }
         Backend backend = EngineAssembly.backend(options, System.err);
         try (CudaExecutor executor = (CudaExecutor) backend.executor()) {
             if (slots < 0 || slots > executor.limits().slotsPerLayer() || riding < 0) {
-                throw new ConfigurationException("--slots " + slots + " and --riding " + riding + " must be 0 or more, and slots at most "
+                throw new ConfigurationException("--slots " + slots + " and --riding " + riding
+                        + " must be 0 or more, and slots at most "
                         + executor.limits().slotsPerLayer() + " under --strategy " + options.strategy.chosen().flag());
             }
             for (int prompt : prompts) {

@@ -51,7 +51,8 @@ final class BenchThroughputCommand implements Callable<Integer> {
     @Override
     public Integer call() throws InterruptedException, IOException {
         if (requests < 1 || steady.orElse(1) < 1 || warmUp < 0) {
-            throw new ConfigurationException("--requests " + requests + steady.map(seconds -> ", --steady " + seconds).orElse("")
+            throw new ConfigurationException("--requests " + requests + steady.map(seconds -> ", --steady " + seconds)
+                    .orElse("")
                     + " and --warm-up " + warmUp + ": they must be at least 1, --warm-up at least 0");
         }
         report.check();

@@ -64,8 +64,10 @@ final class CpuBackend {
         ByteSize pools = new ByteSize((gpuBlocks + (long) hostBlocks) * blockBytes);
         ByteSize machine = new ByteSize(memory());
         if (pools.bytes() > machine.bytes()) {
-            throw new ConfigurationException("the KV pools of " + gpuBlocks + " and " + hostBlocks + " blocks need " + pools
-                    + " and this machine has " + machine + "; lower --kv-cache-memory (or --num-gpu-blocks-override) and --host-kv");
+            throw new ConfigurationException("the KV pools of " + gpuBlocks + " and " + hostBlocks + " blocks need "
+                    + pools
+                    + " and this machine has " + machine
+                    + "; lower --kv-cache-memory (or --num-gpu-blocks-override) and --host-kv");
         }
     }
 

@@ -134,7 +134,8 @@ final class CudaBackend {
     private static int blocks(ByteSize size, long blockBytes) {
         long blocks = size.bytes() / blockBytes;
         if (blocks < 1) {
-            throw new ConfigurationException("--kv-cache-memory " + size + " holds no KV block of " + new ByteSize(blockBytes) + "; raise it");
+            throw new ConfigurationException("--kv-cache-memory " + size + " holds no KV block of "
+                    + new ByteSize(blockBytes) + "; raise it");
         }
         return (int) Math.min(Integer.MAX_VALUE / ModelShape.BLOCK_TOKENS, blocks);
     }

@@ -40,7 +40,8 @@ final class DoctorCommand implements Callable<Integer> {
         out.println("Features  " + features() + "; kernels use vectors of " + Lanes.bits() + " bits");
         out.println("Attention " + attention());
         out.println("Memory    " + memory());
-        out.println("Cache     " + cache(DefaultModel.cache(System.getenv(), Path.of(System.getProperty("user.home")))));
+        out.println("Cache     " + cache(DefaultModel.cache(System.getenv(),
+                Path.of(System.getProperty("user.home")))));
         System.err.println("measuring ...");
         try (MachineProbe probe = new MachineProbe(cores, Clock.system())) {
             out.printf(
@@ -59,7 +60,8 @@ final class DoctorCommand implements Callable<Integer> {
         } catch (ConfigurationException e) {
             return folder + ": this user may not write it; set TANDEM_CACHE to a folder that can be written";
         }
-        return folder + (DefaultModel.isFetched(folder) ? "; the default model is there" : "; the default model is fetched at its first use");
+        return folder + (DefaultModel.isFetched(folder) ? "; the default model is there"
+                : "; the default model is fetched at its first use");
     }
 
     private interface Measurement {
@@ -91,10 +93,12 @@ final class DoctorCommand implements Callable<Integer> {
     /** How host KV is read, and what is lost without AMX. */
     private static String attention() {
         String vectors = "Vector API, " + Lanes.bits() + " bits"
-                + (Prefetch.missing().isEmpty() ? "" : "; it cannot prefetch (" + Prefetch.missing() + "), so it runs slower");
+                + (Prefetch.missing().isEmpty() ? "" : "; it cannot prefetch (" + Prefetch.missing()
+                + "), so it runs slower");
         return AmxLibrary.find().isPresent()
                 ? "AMX for bf16, " + vectors + " for other types"
-                : vectors + "; AMX is not available (" + AmxLibrary.reason() + "), attention over bf16 runs about 1.5x slower without it";
+                : vectors + "; AMX is not available (" + AmxLibrary.reason()
+                + "), attention over bf16 runs about 1.5x slower without it";
     }
 
     private static String memory() throws IOException {

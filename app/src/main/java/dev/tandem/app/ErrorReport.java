@@ -24,8 +24,8 @@ import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
 
 /**
- * How a command that cannot go on says so. What the user can mend is one line with the remedy; a mistake in Tandem is one line
- * that says so, then the stack trace.
+ * How a command that cannot go on says so. What the user can mend is one line with the remedy; a mistake in Tandem is
+ * one line that says so, then the stack trace.
  */
 final class ErrorReport {
     private ErrorReport() {}
@@ -38,7 +38,8 @@ final class ErrorReport {
             case ModelException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case FetchException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case TokenizerException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
-            case JinjaException wrong -> line(out, "the model's chat template is wrong: " + wrong.getMessage(), ExitCode.CANNOT_START);
+            case JinjaException wrong -> line(out, "the model's chat template is wrong: " + wrong.getMessage(),
+                    ExitCode.CANNOT_START);
             case RequestException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case ProfileException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case ListenException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
@@ -57,7 +58,8 @@ final class ErrorReport {
     }
 
     private static int bug(Throwable error, PrintStream out) {
-        line(out, "this is a mistake in Tandem, not in what you asked for; please report it with these lines: " + error, ExitCode.BUG);
+        line(out, "this is a mistake in Tandem, not in what you asked for; please report it with these lines: "
+                + error, ExitCode.BUG);
         error.printStackTrace(out);
         return ExitCode.BUG;
     }
@@ -75,7 +77,8 @@ final class ErrorReport {
     }
 
     private static String name(ParameterException wrong) {
-        return wrong.getArgSpec() instanceof CommandLine.Model.OptionSpec option ? option.longestName() : wrong.getArgSpec().paramLabel();
+        return wrong.getArgSpec() instanceof CommandLine.Model.OptionSpec option ? option.longestName()
+                : wrong.getArgSpec().paramLabel();
     }
 
     private static String file(IOException wrong) {
@@ -84,14 +87,17 @@ final class ErrorReport {
             case AccessDeniedException denied ->
                 denied.getFile() + " may not be read or written by this user; change its rights or choose another path";
             case NotDirectoryException other -> other.getFile() + " is not a directory; choose another path";
-            case FileAlreadyExistsException other -> other.getFile() + " exists and is not a directory; choose another path";
-            default -> "a file could not be read or written: " + wrong.getMessage() + "; check the path, its rights and the space left";
+            case FileAlreadyExistsException other -> other.getFile()
+                    + " exists and is not a directory; choose another path";
+            default -> "a file could not be read or written: " + wrong.getMessage()
+                    + "; check the path, its rights and the space left";
         };
     }
 
     private static String memory(OutOfMemoryError full) {
         return "not enough memory: " + full.getMessage() + "; stop other programs, choose a smaller model, or lower "
                 + String.join(", ", Arrays.asList("--kv-cache-memory", "--host-kv", "--max-num-batched-tokens"))
-                + (String.valueOf(full.getMessage()).contains("heap") ? "; TANDEM_JAVA_OPTIONS=-Xmx8g gives Java's heap 8 GiB" : "");
+                + (String.valueOf(full.getMessage()).contains("heap")
+                ? "; TANDEM_JAVA_OPTIONS=-Xmx8g gives Java's heap 8 GiB" : "");
     }
 }

@@ -32,6 +32,8 @@ import picocli.CommandLine.Option;
             "  tandem generate my-model/ --raw --prompt 'Once upon a time' --temperature 0.8"
         })
 final class GenerateCommand implements Callable<Integer> {
+    private static final int DEFAULT_TOKENS = 256;
+
     @Mixin
     ModelOptions options;
 
@@ -41,8 +43,10 @@ final class GenerateCommand implements Callable<Integer> {
     @Option(names = "--raw", description = "Continue the text as it stands, without the chat template.")
     boolean raw;
 
-    @Option(names = "--max-tokens", defaultValue = "256", description = "Tokens to generate at most (${DEFAULT-VALUE}).")
-    int maxTokens;
+    @Option(
+            names = "--max-tokens",
+            description = "Tokens to generate at most. Default: 256, or what the prompt leaves of the context where that is less.")
+    Optional<Integer> maxTokens = Optional.empty();
 
     @Option(names = "--temperature", defaultValue = "0", description = "0 is greedy (${DEFAULT-VALUE}).")
     double temperature;
@@ -53,18 +57,24 @@ final class GenerateCommand implements Callable<Integer> {
     @Option(names = "--top-k", defaultValue = "0", description = "Number of tokens drawn from, 0 for all (${DEFAULT-VALUE}).")
     int topK;
 
-    @Override
-    public Integer call() throws InterruptedException {
-        SamplingParams sampling = SamplingParams.builder()
+    private SamplingParams sampling(int tokens) {
+        return SamplingParams.builder()
                 .temperature(temperature)
                 .topP(topP)
                 .topK(topK)
-                .maxTokens(maxTokens)
+                .maxTokens(tokens)
                 .build();
+    }
+
+    @Override
+    public Integer call() throws InterruptedException {
+        sampling(maxTokens.orElse(DEFAULT_TOKENS)); // a bad value is known before anything loads
         try (EngineAssembly assembly = EngineAssembly.start(options, true, true, EngineListener.NONE, System.err)) {
             Tokenizer tokenizer = assembly.tokenizer().orElseThrow();
             int[] tokens = promptTokens(tokenizer, assembly.template());
             BlockingQueue<TokenEvent> events = new LinkedBlockingQueue<>();
+            int room = Math.clamp(assembly.engine().config().contextTokens() - tokens.length, 1, DEFAULT_TOKENS);
+            SamplingParams sampling = sampling(maxTokens.orElse(room));
             StreamingDetokenizer detokenizer = new StreamingDetokenizer(tokenizer.vocabulary(), true);
             assembly.engine()
                     .submit(new Request("generate", tokens, sampling, 0, TextDecoder.of(detokenizer::append, detokenizer::finish), events::add));

@@ -59,20 +59,24 @@ final class GpuOptions {
         }
         if (!(memoryUtilization > 0 && memoryUtilization <= 1)) {
             throw new ConfigurationException(
-                    "--gpu-memory-utilization " + memoryUtilization + " is a share of the GPU's memory; it must lie in (0, 1]");
+                    "--gpu-memory-utilization " + memoryUtilization
+                            + " is a share of the GPU's memory; it must lie in (0, 1]");
         }
         if (multiprocessorLimit < 0) {
-            throw new ConfigurationException("--gpu-sm-limit " + multiprocessorLimit + " must be positive, or 0 for all multiprocessors");
+            throw new ConfigurationException("--gpu-sm-limit " + multiprocessorLimit
+                    + " must be positive, or 0 for all multiprocessors");
         }
         if (!Set.of(AUTO, "system", "fetch").contains(libraries) && !Files.isDirectory(Path.of(libraries))) {
-            throw new ConfigurationException("--cuda-libraries " + libraries + " is not a folder; use auto, system, fetch or a folder");
+            throw new ConfigurationException("--cuda-libraries " + libraries
+                    + " is not a folder; use auto, system, fetch or a folder");
         }
     }
 
     /** @throws ConfigurationException where the options name a GPU and this machine has no driver for one */
     void requireDriver() {
         if (chosen() && CudaLibraries.driver().isEmpty()) {
-            throw new ConfigurationException("--device " + device + " needs NVIDIA's driver, and its library libcuda.so.1 was not found;"
+            throw new ConfigurationException("--device " + device
+                    + " needs NVIDIA's driver, and its library libcuda.so.1 was not found;"
                     + " install the driver, or use --device cpu (tandem doctor says what was found)");
         }
     }
@@ -112,7 +116,8 @@ final class GpuOptions {
         String[] parts = device.split(":");
         boolean valid = parts[0].equalsIgnoreCase("cuda") && (parts.length == 1 || parts.length == 2 && parts[1].matches("\\d{1,3}"));
         if (!valid && !device.equalsIgnoreCase(AUTO)) {
-            throw new ConfigurationException("--device " + device + " is not known; use auto, cuda, cuda:NUMBER or cpu");
+            throw new ConfigurationException("--device " + device
+                    + " is not known; use auto, cuda, cuda:NUMBER or cpu");
         }
         return parts.length == 2 ? Integer.parseInt(parts[1]) : 0;
     }

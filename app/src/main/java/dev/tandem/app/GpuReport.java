@@ -16,8 +16,10 @@ final class GpuReport {
 
     static void print(PrintStream out) {
         try {
-            CudaLibraries.driver().ifPresentOrElse(driver -> device(driver, out), () -> out.println("GPU       none: NVIDIA's driver library"
-                    + " libcuda.so.1 was not found, so models run on the CPU; with an NVIDIA GPU, install its driver (for CUDA 12.4 or later)"));
+            CudaLibraries.driver().ifPresentOrElse(
+                    driver -> device(driver, out),
+                    () -> out.println("GPU       none: NVIDIA's driver library libcuda.so.1 was not found, so models run"
+                            + " on the CPU; with an NVIDIA GPU, install its driver (for CUDA 12.4 or later)"));
         } catch (CudaException e) {
             out.println("GPU       cannot be used: " + PrintableText.oneLine(e.getMessage()));
         }

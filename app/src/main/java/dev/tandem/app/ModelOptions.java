@@ -32,8 +32,9 @@ final class ModelOptions {
             names = "--dtype",
             defaultValue = "auto",
             description = "auto, bfloat16, float16 or float32: weights and KV cache. auto takes the file's own type,"
-                    + " and bfloat16 for GGUF blocks that are unpacked on the CPU (Q5_0, Q5_1, Q4_K, Q5_K, Q6_K). Blocks of Q4_0, Q4_1"
-                    + " and Q8_0 are kept there and computed exactly, whatever the type; the KV cache of such files is float32 by default.")
+                    + " and bfloat16 for GGUF blocks that are unpacked on the CPU (Q5_0, Q5_1, Q4_K, Q5_K, Q6_K)."
+                    + " Blocks of Q4_0, Q4_1 and Q8_0 are kept there and computed exactly, whatever the type;"
+                    + " the KV cache of such files is float32 by default.")
     String dtype = "auto";
 
     @Option(
@@ -108,7 +109,8 @@ final class ModelOptions {
             negatable = true,
             defaultValue = "true",
             fallbackValue = "true",
-            description = "Bind threads of the CPU executor and of host attention to cores, where no CPU quota lies below them (${DEFAULT-VALUE}).")
+            description = "Bind threads of the CPU executor and of host attention to cores, where no CPU quota lies below"
+                    + " them (${DEFAULT-VALUE}).")
     boolean pinThreads = true;
 
     @Option(
@@ -177,11 +179,13 @@ final class ModelOptions {
         atLeast("--attention-threads", 1, attentionThreads);
         atMost("--attention-threads", MAX_THREADS, attentionThreads);
         if (kvCacheMemory.isPresent() && kvCacheMemory.get().bytes() == 0) {
-            throw new ConfigurationException("--kv-cache-memory 0 leaves no KV pool; give it memory, for example 2GiB, or leave it out");
+            throw new ConfigurationException(
+                    "--kv-cache-memory 0 leaves no KV pool; give it memory, for example 2GiB, or leave it out");
         }
         if (!(hostWatchdog > 0 && hostWatchdog <= MAX_WATCHDOG)) {
             throw new ConfigurationException(
-                    "--host-watchdog " + hostWatchdog + " must be a number of seconds above 0 and at most " + MAX_WATCHDOG);
+                    "--host-watchdog " + hostWatchdog + " must be a number of seconds above 0 and at most "
+                            + MAX_WATCHDOG);
         }
         trace.ifPresent(file -> OutputFile.check("--trace", file));
     }

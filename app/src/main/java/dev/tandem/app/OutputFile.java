@@ -4,7 +4,9 @@ import dev.tandem.engine.config.ConfigurationException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** Files that a command writes at its end, checked at its start: nobody measures for minutes and then loses the result. */
+/**
+ * Files that a command writes at its end, checked at its start: nobody measures for minutes and then loses the result.
+ */
 final class OutputFile {
     private OutputFile() {}
 
@@ -19,7 +21,8 @@ final class OutputFile {
         }
         if (Files.exists(absolute)) {
             if (!Files.isWritable(absolute)) {
-                throw new ConfigurationException(option + " " + file + " may not be written by this user; change its rights or name another file");
+                throw new ConfigurationException(option + " " + file
+                        + " may not be written by this user; change its rights or name another file");
             }
             return;
         }
@@ -29,7 +32,8 @@ final class OutputFile {
         }
         if (folder == null || !Files.isDirectory(folder) || !Files.isWritable(folder)) {
             throw new ConfigurationException(
-                    option + " " + file + " cannot be written: " + folder + " is not a directory that this user may write; name another file");
+                    option + " " + file + " cannot be written: " + folder
+                            + " is not a directory that this user may write; name another file");
         }
     }
 }

@@ -16,8 +16,8 @@ final class ProcessSignals {
     private ProcessSignals() {}
 
     /**
-     * Gives SIGINT and SIGTERM back to the system: the next one ends the process at once. Java's own handler answers the first
-     * with the shutdown hooks, and ignores every further one while they run.
+     * Gives SIGINT and SIGTERM back to the system: the next one ends the process at once. Java's own handler answers
+     * the first with the shutdown hooks, and ignores every further one while they run.
      */
     static void endAtOnce() {
         MethodHandle signal = Linker.nativeLinker()

@@ -72,7 +72,8 @@ final class ServeCommand implements Callable<Integer> {
             try {
                 name = name(assembly);
                 serve(server, assembly, listener, name, key);
-                lifetime = new ServerLifetime(server, assembly.engine(), assembly, Duration.ofSeconds(shutdownTimeout), System.err);
+                lifetime = new ServerLifetime(server, assembly.engine(), assembly, Duration.ofSeconds(shutdownTimeout),
+                        System.err);
                 lifetime.handleSignals();
             } catch (RuntimeException | Error e) {
                 assembly.close();
@@ -89,7 +90,8 @@ final class ServeCommand implements Callable<Integer> {
 
     private void check() {
         if (port < 0 || port > MAX_PORT) {
-            throw new ConfigurationException("--port " + port + " must lie in [0, " + MAX_PORT + "]; 0 takes a free one");
+            throw new ConfigurationException("--port " + port + " must lie in [0, " + MAX_PORT
+                    + "]; 0 takes a free one");
         }
         http.check();
         if (shutdownTimeout < 0) {
@@ -105,7 +107,8 @@ final class ServeCommand implements Callable<Integer> {
     }
 
     private static void serve(
-            TandemServer server, EngineAssembly assembly, DeferredListener listener, String name, Optional<String> key) {
+            TandemServer server, EngineAssembly assembly, DeferredListener listener, String name,
+                    Optional<String> key) {
         ServerMetrics metrics = new ServerMetrics(name);
         listener.attach(metrics);
         assembly.cost().ifPresent(metrics::watch);
@@ -123,7 +126,8 @@ final class ServeCommand implements Callable<Integer> {
     static Optional<String> warningOfOpenPort(String host, Optional<String> key) {
         return key.isPresent() || isLoopback(host)
                 ? Optional.empty()
-                : Optional.of("warning: --host " + host + " lets every machine that reaches this one use the model without a key;"
+                : Optional.of("warning: --host " + host
+                + " lets every machine that reaches this one use the model without a key;"
                         + " set --api-key or the variable TANDEM_API_KEY, or listen on 127.0.0.1");
     }
 
@@ -152,9 +156,11 @@ final class ServeCommand implements Callable<Integer> {
         }
         // a server on all addresses is asked on one
         String reachable = host.equals("0.0.0.0") ? "127.0.0.1" : host.equals("::") ? "::1" : host;
-        System.out.println("curl " + address(reachable, server.port()) + "/v1/chat/completions -H 'Content-Type: application/json'"
+        System.out.println("curl " + address(reachable, server.port())
+                + "/v1/chat/completions -H 'Content-Type: application/json'"
                 + (key.isPresent() ? " -H \"Authorization: Bearer $TANDEM_API_KEY\"" : "")
-                + " -d '" + shellQuoted("{\"model\": " + jsonString(name) + ", \"temperature\": 0, \"messages\": [{\"role\": \"user\","
+                + " -d '" + shellQuoted("{\"model\": " + jsonString(name)
+                + ", \"temperature\": 0, \"messages\": [{\"role\": \"user\","
                         + " \"content\": \"What is the capital of France?\"}]}") + "'");
         System.out.println();
         System.out.flush();

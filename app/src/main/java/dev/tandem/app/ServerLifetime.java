@@ -20,8 +20,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * <tr><td>the engine dies</td><td>says why, lets the error answers out, closes; 5 s at most</td><td>1</td></tr>
  * </table>
  *
- * <p>Owned by: the first of the main thread and the shutdown hook that {@link #begin}s; a watchdog halts the process where
- * closing hangs.
+ * <p>Owned by: the first of the main thread and the shutdown hook that sets {@link #ending}; a watchdog halts the
+ * process where closing hangs.
  */
 final class ServerLifetime {
     /** From the engine's death to the end of the process: what depends on it is to be restarted soon. */
@@ -78,7 +78,8 @@ final class ServerLifetime {
         ProcessSignals.endAtOnce();
         log.println("shutting down: finishing the requests under way, at most " + drainLimit.toSeconds()
                 + " s; another Ctrl-C or SIGTERM ends at once");
-        haltAfter(drainLimit.plus(CLOSE_LIMIT), "closing takes longer than " + CLOSE_LIMIT.toSeconds() + " s and is broken off");
+        haltAfter(drainLimit.plus(CLOSE_LIMIT), "closing takes longer than " + CLOSE_LIMIT.toSeconds()
+                + " s and is broken off");
         try {
             if (!engine.drain(drainLimit)) {
                 log.println("given up: some requests were still running after " + drainLimit.toSeconds() + " s");

@@ -136,7 +136,8 @@ final class StrategyOptions {
             throw new ConfigurationException("--max-overtakes " + maxOvertakes + " must be 0 or more");
         }
         if (!(canaryRate >= 0 && canaryRate <= 1)) {
-            throw new ConfigurationException("--canary-rate " + canaryRate + " is a share of requests; it must lie in [0, 1]");
+            throw new ConfigurationException("--canary-rate " + canaryRate
+                    + " is a share of requests; it must lie in [0, 1]");
         }
         if (profile.isPresent() && !Files.isReadable(profile.get())) {
             throw new ConfigurationException(
@@ -202,7 +203,8 @@ final class StrategyOptions {
     private Optional<Double> stageOverheadSeconds() {
         return stageOverhead.map(millis -> {
             if (!(millis >= 0) || millis == Double.POSITIVE_INFINITY) {
-                throw new ConfigurationException("--stage-overhead " + millis + " must be a number of milliseconds, 0 or more");
+                throw new ConfigurationException("--stage-overhead " + millis
+                        + " must be a number of milliseconds, 0 or more");
             }
             return millis / 1e3;
         });

@@ -75,7 +75,8 @@ class FirstErrorTest {
                 new Case(dummy + "--device cpu --port -1", "--port -1", "[0, 65535]"),
                 new Case(dummy + "--device cpu --port 65536", "--port 65536", "[0, 65535]"),
                 new Case(serve + "--preemption never", "--preemption never", "swap or recompute"),
-                new Case("serve DIR/dummy --device cpu --port 0 --load-format gguf", "--load-format gguf", "auto or dummy"),
+                new Case("serve DIR/dummy --device cpu --port 0 --load-format gguf", "--load-format gguf",
+                        "auto or dummy"),
                 new Case(serve + "--dtype int8", "int8", "bfloat16"),
                 new Case(serve + "--strategy fast", "--strategy fast", "gpu-only", "apex"),
                 new Case(serve + "--preset h100", "h100", "h200"),
@@ -85,9 +86,11 @@ class FirstErrorTest {
                 new Case(serve + "--gpu-memory-utilization 1.5", "--gpu-memory-utilization 1.5", "(0, 1]"),
                 new Case(serve + "--gpu-sm-limit -1", "--gpu-sm-limit -1", "positive"),
                 new Case(serve + "--max-model-len 0", "--max-model-len 0", "at least 2"),
-                new Case(serve + "--max-model-len 100000", "--max-model-len 100000", "512 tokens that the model allows"),
+                new Case(serve + "--max-model-len 100000", "--max-model-len 100000",
+                        "512 tokens that the model allows"),
                 new Case(serve + "--max-num-seqs 0", "--max-num-seqs 0", "at least 1"),
-                new Case(serve + "--max-num-seqs 64 --max-num-batched-tokens 8", "--max-num-batched-tokens 8", "--max-num-seqs 64"),
+                new Case(serve + "--max-num-seqs 64 --max-num-batched-tokens 8", "--max-num-batched-tokens 8",
+                        "--max-num-seqs 64"),
                 new Case(serve + "--max-prefill-chunk 0", "--max-prefill-chunk 0", "at least 1"),
                 new Case(serve + "--max-queued-requests 0", "--max-queued-requests 0", "at least 1"),
                 new Case(serve + "--max-body-size 0", "--max-body-size", "at least 1 byte"),
@@ -146,7 +149,8 @@ class FirstErrorTest {
                 new Case("bench steps --device cpu", "--device is cpu", "tandem doctor"),
                 new Case("bench simulate", "--profile FILE", "tandem profile"),
                 new Case("bench simulate --profile DIR/nowhere", "DIR/nowhere"),
-                new Case("profile DIR/dummy --load-format dummy --device cpu --output DIR", "--output", "is a directory"));
+                new Case("profile DIR/dummy --load-format dummy --device cpu --output DIR", "--output",
+                        "is a directory"));
     }
 
     @ParameterizedTest
@@ -186,10 +190,12 @@ class FirstErrorTest {
     @Test
     void aPortThatIsTakenIsKnownBeforeTheModelIsLookedFor() throws IOException {
         try (ServerSocket taken = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))) {
-            Result result = run("serve", folder.resolve("nowhere").toString(), "--device", "cpu", "--port", "" + taken.getLocalPort());
+            Result result = run("serve", folder.resolve("nowhere").toString(), "--device", "cpu", "--port", ""
+                    + taken.getLocalPort());
             assertThat(result.code()).isEqualTo(ExitCode.CANNOT_START);
             assertThat(result.errors().lines()).hasSize(1);
-            assertThat(result.errors()).contains("127.0.0.1:" + taken.getLocalPort()).contains("in use").contains("choose another --port");
+            assertThat(result.errors()).contains("127.0.0.1:" + taken.getLocalPort()).contains("in use")
+                    .contains("choose another --port");
         }
     }
 
@@ -210,7 +216,8 @@ class FirstErrorTest {
 
     @Test
     void memoryThatIsRefusedIsOneLine() {
-        Result result = report(new OutOfMemoryError("the GPU KV pool of 12 blocks needs 9 MiB of memory, which the system refused"));
+        Result result = report(new OutOfMemoryError(
+                "the GPU KV pool of 12 blocks needs 9 MiB of memory, which the system refused"));
         assertThat(result.code()).isEqualTo(ExitCode.CANNOT_START);
         assertThat(result.errors().lines()).hasSize(1);
         assertThat(result.errors()).contains("needs 9 MiB").contains("--kv-cache-memory");
@@ -220,7 +227,8 @@ class FirstErrorTest {
     void aMistakeInTheCodeIsNotTheUsers() {
         Result result = report(new IllegalArgumentException("a step has at most 2 sub-batches, not 3"));
         assertThat(result.code()).isEqualTo(ExitCode.BUG);
-        assertThat(result.errors().lines().findFirst().orElseThrow()).contains("a mistake in Tandem").contains("at most 2 sub-batches");
+        assertThat(result.errors().lines().findFirst().orElseThrow()).contains("a mistake in Tandem")
+                .contains("at most 2 sub-batches");
         assertThat(result.errors()).contains("\tat ");
     }
 

@@ -71,7 +71,8 @@ public record Workload(String name, List<Lengths> lengths) {
 
     private static List<Lengths> synthetic(int in, int out, SplittableRandom random) {
         if (in < 1 || out < 1) {
-            throw new ConfigurationException("--workload synthetic:" + in + "/" + out + ": both lengths must be at least 1");
+            throw new ConfigurationException("--workload synthetic:" + in + "/" + out
+                    + ": both lengths must be at least 1");
         }
         List<Lengths> lengths = new ArrayList<>();
         for (int i = 0; i < SAMPLES; i++) {

@@ -21,7 +21,7 @@ class UnusableHostTest {
         "T4_CLASS, osc, STRICT_TARGET, 100",
         "T4_CLASS, osc, LOST, 100",
         "H200_TIGHT, synthetic:1000/200, TINY_POOL, 100",
-        "H200_TIGHT, synthetic:1000/200, STRICT_TARGET, 100",
+        "H200_TIGHT, synthetic:1000/200, STRICT_TARGET, 400",
         "H200_TIGHT, synthetic:1000/200, LOST, 100",
     })
     void theGuardedDefaultDoesWhatGpuOnlyDoes(String name, String workload, Host host, int seconds) {

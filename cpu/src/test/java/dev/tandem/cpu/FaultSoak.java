@@ -47,11 +47,12 @@ import java.util.logging.Logger;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * Random and malformed requests with faults injected, on the real engine with the CPU executor, in rounds: each has a strategy,
- * pools and a budget of its own. Requests that nothing befalls must get the tokens, text and end they get alone; every request
- * must end exactly once; after each round the pools must be empty and the engine's threads gone.
+ * Random and malformed requests with faults injected, on the real engine with the CPU executor, in rounds: each has a
+ * strategy, pools and a budget of its own. Requests that nothing befalls must get the tokens, text and end they get
+ * alone; every request must end exactly once; after each round the pools must be empty and the engine's threads gone.
  *
- * <p>{@code tools/soak.sh cpu SECONDS SEED} runs it; {@link FaultSoakTest} runs some seconds of it. Owned by: the thread that runs it.
+ * <p>{@code tools/soak.sh cpu SECONDS SEED} runs it; {@link FaultSoakTest} runs some seconds of it. Owned by: the
+ * thread that runs it.
  */
 final class FaultSoak {
     private static final int TEXTS = 96;
@@ -85,7 +86,8 @@ final class FaultSoak {
     }
 
     /** @param sampling with a seed, or greedy */
-    private record Text(int[] prompt, SamplingParams sampling, List<Integer> tokens, String text, FinishReason reason) {}
+    private record Text(int[] prompt, SamplingParams sampling, List<Integer> tokens, String text,
+            FinishReason reason) {}
 
     /** Held here: a logger that nobody holds is collected, and its level with it. */
     private static final Logger LOG = Logger.getLogger("dev.tandem");
@@ -137,7 +139,8 @@ final class FaultSoak {
         answerAlone(random);
         FaultyExecutor.Fault[] kinds = FaultyExecutor.Fault.values();
         // every other round the executor itself is well
-        for (int i = 0; problems.isEmpty() && (clock.nanos() < end || i < MAX_ROUNDS_TO_SEE_ALL && !unseen().isEmpty()); i++) {
+        for (int i = 0; problems.isEmpty() && (clock.nanos() < end || i < MAX_ROUNDS_TO_SEE_ALL && !unseen()
+                .isEmpty()); i++) {
             round(random.nextLong(), i % 2 == 0 ? FaultyExecutor.Fault.NONE : kinds[i / 2 % kinds.length]);
             rounds++;
         }
@@ -210,13 +213,15 @@ final class FaultSoak {
                 if (!client.end.await(HANG_SECONDS, TimeUnit.SECONDS) || client.reason == null) {
                     throw new IllegalStateException("seed " + seed + ": request " + i + " alone: " + client.failure);
                 }
-                texts.add(new Text(asked.prompt(), asked.sampling(), List.copyOf(client.tokens), client.text.toString(), client.reason));
+                texts.add(new Text(asked.prompt(), asked.sampling(), List.copyOf(client.tokens),
+                        client.text.toString(), client.reason));
             }
         }
     }
 
     private static SamplingParams sampling(SplittableRandom random) {
-        SamplingParams.Builder sampling = SamplingParams.builder().temperature(0).maxTokens(1 + random.nextInt(MAX_OUTPUT));
+        SamplingParams.Builder sampling = SamplingParams.builder().temperature(0)
+                .maxTokens(1 + random.nextInt(MAX_OUTPUT));
         if (random.nextBoolean()) {
             sampling.temperature(random.nextDouble(0.01, 2)).seed(random.nextLong());
         }
@@ -242,8 +247,10 @@ final class FaultSoak {
 
     private static SamplingParams withLogprobs(SamplingParams s, int logprobs) {
         return new SamplingParams(
-                s.temperature(), s.topK(), s.topP(), s.minP(), s.repetitionPenalty(), s.presencePenalty(), s.frequencyPenalty(),
-                s.logitBias(), s.seed(), s.maxTokens(), s.minTokens(), s.stop(), s.includeStop(), s.stopTokenIds(), s.ignoreEos(), logprobs);
+                s.temperature(), s.topK(), s.topP(), s.minP(), s.repetitionPenalty(), s.presencePenalty(),
+                        s.frequencyPenalty(),
+                s.logitBias(), s.seed(), s.maxTokens(), s.minTokens(), s.stop(), s.includeStop(), s.stopTokenIds(),
+                        s.ignoreEos(), logprobs);
     }
 
     private void round(long roundSeed, FaultyExecutor.Fault executorFault) throws InterruptedException {
@@ -264,7 +271,8 @@ final class FaultSoak {
         EngineConfig config = new EngineConfig(
                 budget, Set.of(END_TOKEN), CONTEXT, 2 * CLIENTS, roundSeed, random.nextInt(3) == 0 ? 0.1 : 0);
         List<Client> clients = new ArrayList<>();
-        Engine engine = new Engine(config, PolicyScheduler.of(policy), executor, Clock.system(), new ThrowingListener()).start();
+        Engine engine = new Engine(config, PolicyScheduler.of(policy), executor, Clock.system(), new ThrowingListener())
+                .start();
         try {
             submitAll(engine, random, clients);
             for (Client client : clients) {
@@ -282,7 +290,8 @@ final class FaultSoak {
                 engine.close();
             }
         }
-        boolean dies = executorFault == FaultyExecutor.Fault.STEP_HANGS || executorFault == FaultyExecutor.Fault.DEVICE_FAILS;
+        boolean dies = executorFault == FaultyExecutor.Fault.STEP_HANGS
+                || executorFault == FaultyExecutor.Fault.DEVICE_FAILS;
         if (executor.isDone() || executorFault == FaultyExecutor.Fault.NONE) {
             count(executorFaults, executorFault);
         }
@@ -292,7 +301,8 @@ final class FaultSoak {
             problem("something is left: " + engine.stats() + ", waiting " + engine.waiting());
         }
         if (!dies && executor.isDone() != engine.stats().hostLost().contains("injected")) {
-            problem("the host's loss is not known: '" + engine.stats().hostLost() + "', " + executorFault + ", " + executor.isDone());
+            problem("the host's loss is not known: '" + engine.stats().hostLost() + "', " + executorFault + ", "
+                    + executor.isDone());
         }
         if (engineThreads() != threads) {
             problem(engineThreads() + " threads of an engine, " + threads + " before");
@@ -301,7 +311,8 @@ final class FaultSoak {
     }
 
     private static long engineThreads() {
-        return Thread.getAllStackTraces().keySet().stream().filter(thread -> thread.getName().startsWith("tandem")).count();
+        return Thread.getAllStackTraces().keySet().stream().filter(thread -> thread.getName().startsWith("tandem"))
+                .count();
     }
 
     private static Policy policy(Budget budget, FaultyExecutor.Fault fault, SplittableRandom random) {
@@ -332,14 +343,16 @@ final class FaultSoak {
             if (fault == Fault.NOT_A_NUMBER) {
                 int[] prompt = text.prompt().clone();
                 prompt[0] = FaultyExecutor.MARKER;
-                text = new Text(prompt, withLogprobs(EngineHarness.greedy(MAX_OUTPUT), -1), List.of(), "", FinishReason.ABORT);
+                text = new Text(prompt, withLogprobs(EngineHarness.greedy(MAX_OUTPUT), -1), List.of(), "",
+                        FinishReason.ABORT);
             }
             String id = "r" + i + (fault == Fault.LISTENER_THROWS ? "-listener" : "");
             Client client = new Client(id, text, fault, random.nextInt(8), places::release);
             client.engine = engine;
             clients.add(client);
             try {
-                engine.submit(client.request(withLogprobs(text.sampling(), random.nextInt(4) == 0 ? random.nextInt(3) : -1)));
+                engine.submit(client.request(withLogprobs(text.sampling(), random.nextInt(4) == 0 ? random.nextInt(3)
+                        : -1)));
                 count(injected, fault);
             } catch (RequestException e) {
                 client.refused = true;
@@ -356,7 +369,8 @@ final class FaultSoak {
     }
 
     /** A second request of the same id: it alone may be refused or fail, where the first still runs. */
-    private void submitAgain(Engine engine, Client first, List<Client> clients, Semaphore places) throws InterruptedException {
+    private void submitAgain(Engine engine, Client first, List<Client> clients,
+            Semaphore places) throws InterruptedException {
         if (!places.tryAcquire(HANG_SECONDS, TimeUnit.SECONDS)) {
             problem("no request ends any more: " + engine.stats());
             return;
@@ -423,12 +437,14 @@ final class FaultSoak {
             problem(client + " got " + client.tokens + ", alone " + expected);
         }
         boolean hostLost = client.failure != null && client.failure.contains("injected")
-                && (executorFault == FaultyExecutor.Fault.HOST_ROW_FAILS || executorFault == FaultyExecutor.Fault.HOST_ROW_STALLS);
+                && (executorFault == FaultyExecutor.Fault.HOST_ROW_FAILS
+                || executorFault == FaultyExecutor.Fault.HOST_ROW_STALLS);
         if (client.fault == Fault.NONE && !died && !hostLost && client.reason != FinishReason.ABORT) {
             compared++;
             if (client.failure != null || client.reason != client.asked.reason() || !client.tokens.equals(expected)
                     || !client.text.toString().equals(client.asked.text())) {
-                problem(client + " got " + client.tokens + " '" + client.text + "' " + client.reason + " " + client.failure + ", alone "
+                problem(client + " got " + client.tokens + " '" + client.text + "' " + client.reason + " "
+                        + client.failure + ", alone "
                         + expected + " '" + client.asked.text() + "' " + client.asked.reason());
             }
         }
@@ -482,7 +498,8 @@ final class FaultSoak {
         }
 
         Request request(SamplingParams sampling) {
-            return new Request(id, asked.prompt(), sampling, 0, TextDecoder.of(this::decode, this::finishText), this::on);
+            return new Request(id, asked.prompt(), sampling, 0, TextDecoder.of(this::decode, this::finishText),
+                    this::on);
         }
 
         private String decode(int token) {
@@ -547,7 +564,8 @@ final class FaultSoak {
 
         @Override
         public String toString() {
-            return id + " (" + fault + " after " + after + ", " + asked.prompt().length + " prompt tokens, " + asked.sampling() + ")";
+            return id + " (" + fault + " after " + after + ", " + asked.prompt().length + " prompt tokens, "
+                    + asked.sampling() + ")";
         }
     }
 

@@ -151,24 +151,33 @@ final class FaultyExecutor implements Executor {
     }
 
     /** NaN or infinity where a marked sequence's first token has its K and V: its next logits are no numbers. */
+    /**
+     * Before the step's swaps run, a block that they write still belongs to a sequence that leaves it in the same step:
+     * such blocks are left alone.
+     */
     private void damage(StepPlan plan) {
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
                 if (chunk.start() == 0 && chunk.tokens()[0] == MARKER) {
                     marked.add(chunk.sequence());
                 } else if (chunk.decodes() && marked.contains(chunk.sequence()) && random.nextInt(3) == 0) {
-                    damage(chunk.reader().place(), chunk.blocks()[0]);
+                    damage(plan, chunk.reader().place(), chunk.blocks()[0]);
                 }
             }
         }
         for (Admission admission : plan.admissions()) {
             if (marked.contains(admission.sequence()) && random.nextInt(3) == 0) {
-                damage(Place.HOST, admission.blocks()[0]);
+                damage(plan, Place.HOST, admission.blocks()[0]);
             }
         }
     }
 
-    private void damage(Place place, int block) {
+    private void damage(StepPlan plan, Place place, int block) {
+        boolean moves = plan.swaps().stream()
+                .anyMatch(swap -> swap.to() == place && Arrays.stream(swap.toBlocks()).anyMatch(to -> to == block));
+        if (moves) {
+            return;
+        }
         KvStore store = real.store(place);
         float[] wrong = new float[store.headDim()];
         Arrays.fill(wrong, random.nextBoolean() ? Float.NaN : Float.POSITIVE_INFINITY);
@@ -195,7 +204,8 @@ final class FaultyExecutor implements Executor {
             }
             if (fault == Fault.HOST_ROW_FAILS && due && flew && !done) {
                 done = true;
-                lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION, "its attention on the CPU failed: injected", false));
+                lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION,
+                        "its attention on the CPU failed: injected", false));
             } else {
                 sampled.add(each);
             }
@@ -209,7 +219,8 @@ final class FaultyExecutor implements Executor {
             long key = inFlight.iterator().next();
             inFlight.remove(key);
             stalled.add(key);
-            lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION, "its attention on the CPU stalled: injected", true));
+            lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION,
+                    "its attention on the CPU stalled: injected", true));
         }
         return new StepResult(result.step(), sampled, result.trace(), parked, lost, result.times());
     }

@@ -41,7 +41,8 @@ public final class AttentionBenchmark implements AutoCloseable {
      * @param micros of one round, hand-over included
      * @param pinned whether each thread had a core of its own
      */
-    public record Result(double sequential, double roof, double arithmetic, double kernel, double micros, boolean pinned) {
+    public record Result(
+            double sequential, double roof, double arithmetic, double kernel, double micros, boolean pinned) {
         public double share() {
             return kernel / roof;
         }
@@ -81,12 +82,14 @@ public final class AttentionBenchmark implements AutoCloseable {
      * @param warmUp of each before that
      * @throws IllegalArgumentException that names the flag
      */
-    public AttentionBenchmark(BlockFormat format, int heads, int batch, int context, int rounds, long seed, Duration warmUp, Clock clock) {
+    public AttentionBenchmark(
+            BlockFormat format, int heads, int batch, int context, int rounds, long seed, Duration warmUp, Clock clock) {
         if (format.type() == DataType.FLOAT32) {
             throw new IllegalArgumentException("--dtype float32: host KV beside a GPU is bfloat16 or float16");
         }
         if (batch > MAX_ROWS) {
-            throw new IllegalArgumentException("--batch " + batch + " is more than the " + MAX_ROWS + " rows that workers take at a time");
+            throw new IllegalArgumentException(
+                    "--batch " + batch + " is more than the " + MAX_ROWS + " rows that workers take at a time");
         }
         this.format = format;
         this.clock = clock;
@@ -100,8 +103,8 @@ public final class AttentionBenchmark implements AutoCloseable {
         this.batch = batch;
         this.context = context;
         this.config = new ModelConfig(
-                "llama", heads * format.headDim(), 1, heads, format.kvHeads(), format.headDim(), 1, 1, context, 1e-5, 10_000,
-                RopeScaling.NONE, true, false, false, 0, format.type(), Set.of());
+                "llama", heads * format.headDim(), 1, heads, format.kvHeads(), format.headDim(), 1, 1, context, 1e-5,
+                10_000, RopeScaling.NONE, true, false, false, 0, format.type(), Set.of());
         this.bytes = 2.0 * batch * context * format.kvHeads() * format.headDim() * format.type().bytes();
     }
 
@@ -146,11 +149,12 @@ public final class AttentionBenchmark implements AutoCloseable {
                     memory.allocate((long) FlightRings.MOST * FlightRings.sentBytes(config, bytes), 64),
                     memory.allocate((long) FlightRings.MOST * FlightRings.resultBytes(config, bytes), 64),
                     longs(FlightRings.MOST), longs(FlightRings.MOST + 1)));
-            fill(rings.query(0), FlightRings.MOST * (config.heads() + 2 * config.kvHeads()) * config.headDim(), new SplittableRandom(1));
+            int width = (config.heads() + 2 * config.kvHeads()) * config.headDim();
+            fill(rings.query(0), FlightRings.MOST * width, new SplittableRandom(1));
             this.coreLeft = left > 0;
             this.workers = new FlightWorkers(
-                    rings, new FlightWorkers.Attention(attention, attention, attention), (layer, block) -> blockAddresses[block],
-                    clock, Timeline.OFF, threads, new FlightWorkers.Cores(topology, true, left), WATCHDOG_NANOS);
+                    rings, new FlightWorkers.Attention(attention, attention, attention),
+                    (layer, block) -> blockAddresses[block], clock, Timeline.OFF, threads, new FlightWorkers.Cores(topology, true, left), WATCHDOG_NANOS);
         }
 
         private MemorySegment longs(int count) {
@@ -243,7 +247,8 @@ public final class AttentionBenchmark implements AutoCloseable {
                 sequential = readers.get(i).isSequential() ? Math.max(sequential, rate) : sequential;
             }
             double kernel = median(nanos[readers.size()]);
-            return new Result(sequential, roof, arithmetic, bytes / kernel, kernel / 1e3, all.getLast().workers.isPinned());
+            return new Result(
+                    sequential, roof, arithmetic, bytes / kernel, kernel / 1e3, all.getLast().workers.isPinned());
         } finally {
             all.forEach(Rig::close);
         }

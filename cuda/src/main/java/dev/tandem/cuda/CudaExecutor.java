@@ -179,7 +179,7 @@ public final class CudaExecutor implements Executor {
             decodeRows = Replays.roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
             graphRows = Math.max(decodeRows, Math.min(LEAST_GRAPH_ROWS, options.maxBatchTokens() / Replays.BUCKET_STEP * Replays.BUCKET_STEP));
             fastest = new FastestProducts(forward, choices);
-            fastest.algorithms(stream, graphRows + slots, maxSequences + slots, options.maxBatchTokens());
+            fastest.algorithms(stream, graphRows + slots, maxSequences + slots, options.maxBatchTokens(), slots);
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
             pools = own(new KvPools(
@@ -291,7 +291,8 @@ public final class CudaExecutor implements Executor {
     }
 
     /**
-     * Every kernel once, so that nothing is loaded while a graph is captured; the library's have run when its algorithms were measured or found.
+     * A decode step of each size that is replayed from a graph, so that a fault of a kernel shows at the start. All kernels are loaded before:
+     * our own with their modules, the library's by {@link FastestProducts#algorithms}.
      */
     private void warmUp() {
         for (int bucket = 1; bucket <= decodeRows; bucket = Replays.bucket(bucket + 1)) {
@@ -409,7 +410,7 @@ public final class CudaExecutor implements Executor {
                 underWay = Optional.of(new UnderWay(plan.step(), time.nanos(), limitNanos));
             }
             int slot = clock.begin(stream);
-            poisonNow(batches);
+            poisonNow(plan, batches);
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
             hostRows.ifPresent(rows -> plan.park().forEach(rows.rings()::park));
@@ -533,8 +534,9 @@ public final class CudaExecutor implements Executor {
         return poisoned;
     }
 
-    private void poisonNow(List<List<Chunk>> batches) {
-        for (List<Chunk> chunks : poisons ? batches : List.<List<Chunk>>of()) {
+    /** Not a block that the step's swaps write: until they have run, it belongs to a sequence that leaves it. */
+    private void poisonNow(StepPlan plan, List<List<Chunk>> batches) {
+        for (List<Chunk> chunks : poisons && plan.swaps().isEmpty() ? batches : List.<List<Chunk>>of()) {
             for (Chunk chunk : chunks) {
                 if (poisons && chunk.reader() == KvReader.GPU_FROM_GPU && chunk.rows() == 1 && chunk.start() > 0) {
                     pools.poison(stream, chunk.blocks()[0]);

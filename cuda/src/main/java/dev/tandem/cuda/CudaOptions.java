@@ -39,10 +39,12 @@ public record CudaOptions(
             throw new ConfigurationException("--gpu-memory-utilization " + memoryUtilization + " must lie in (0, 1]");
         }
         if (multiprocessorLimit < 0) {
-            throw new ConfigurationException("--gpu-sm-limit " + multiprocessorLimit + " must be positive, or 0 for all");
+            throw new ConfigurationException("--gpu-sm-limit " + multiprocessorLimit
+                    + " must be positive, or 0 for all");
         }
         if (maxSequences > maxBatchTokens) {
-            throw new ConfigurationException("--max-num-seqs " + maxSequences + " is more than --max-num-batched-tokens "
+            throw new ConfigurationException("--max-num-seqs " + maxSequences
+                    + " is more than --max-num-batched-tokens "
                     + maxBatchTokens + ": every running sequence takes one token of a step");
         }
     }

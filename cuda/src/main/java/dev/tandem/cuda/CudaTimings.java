@@ -47,7 +47,8 @@ public final class CudaTimings {
     /** Times decode steps in which the end of a prompt rides. */
     public StepTimer.StepTime timeRiding(int rows, int riding, int context, int slots, int repeats) {
         if (riding > context || rows + riding + slots > decodeInputs.rowCapacity()) {
-            throw new ConfigurationException(riding + " tokens of a prompt of " + context + " beside " + rows + " rows and " + slots
+            throw new ConfigurationException(riding + " tokens of a prompt of " + context + " beside " + rows
+                    + " rows and " + slots
                     + " slots do not fit into a step of " + decodeInputs.rowCapacity() + " rows; lower --riding or --batch");
         }
         device.makeCurrent();

@@ -52,13 +52,14 @@ final class FastestProducts {
     }
 
     /**
-     * cublasLt's algorithms; overwrites the activations.
+     * cublasLt's algorithms, for all numbers of rows that it is asked for; overwrites the activations.
      *
      * @param graphRows most rows of steps that are replayed from graphs
      * @param sampled rows that there are logits for
      * @param most rows of a step
+     * @param slots of rows in flight, which a step may have besides
      */
-    void algorithms(Stream stream, int graphRows, int sampled, int most) {
+    void algorithms(Stream stream, int graphRows, int sampled, int most, int slots) {
         Linear linear = forward.linear();
         for (int rows = Kernels.SKINNY_ROWS; rows <= graphRows; rows += Replays.BUCKET_STEP) {
             linear.measure(stream, forward.activations(), rows);
@@ -71,6 +72,12 @@ final class FastestProducts {
         }
         // prompts that wait fill steps to the last token
         linear.measure(stream, forward.activations(), most);
+        for (int rows = Linear.ROW_STEP; rows <= Linear.roundUp(most + slots); rows += Linear.ROW_STEP) {
+            linear.load(stream, forward.activations(), rows);
+            if (rows <= Linear.roundUp(sampled)) {
+                linear.loadHead(stream, forward.activations(), rows);
+            }
+        }
         forward.activations().clear(stream);
     }
 

@@ -21,8 +21,8 @@ import java.util.concurrent.locks.LockSupport;
 
 /**
  * Pinned threads that compute the attention of rows in flight: whole (row, layer) tasks, in the order in which the GPU asked.
- * They spin while rows are in flight and park while none is. With a CPU quota, spinning uses up the time that attention needs: they
- * then look for tasks every {@value #REST_NANOS} ns.
+ * They spin while rows are in flight and park while none is. With a CPU quota, spinning uses up the time that attention
+ * needs: they then look for tasks every {@value #REST_NANOS} ns.
  *
  * <p>A task that throws loses its row alone. A worker that is gone, or has been at one task for longer than the watchdog's time,
  * is for the engine thread to find ({@link #check}).
@@ -120,7 +120,9 @@ final class FlightWorkers implements AutoCloseable {
         if (pinned) {
             return " pinned";
         }
-        return cores.pin() ? " not pinned (" + cores.topology().pinObstacle(cores.left() + threads.length) + ")" : " not pinned";
+        return cores.pin()
+                ? " not pinned (" + cores.topology().pinObstacle(cores.left() + threads.length) + ")"
+                : " not pinned";
     }
 
     /** Binds the calling thread, the engine's, and whatever it starts to the cores that are left: no worker is there. */

@@ -338,6 +338,27 @@ final class Linear implements AutoCloseable {
                 logits.address(), Result.WIDE);
     }
 
+    /** Has cublasLt load what steps of so many rows need; overwrites the activations. */
+    void load(Stream stream, Activations a, int rows) {
+        CudaWeights.Layer layer = weights.layers.getFirst();
+        int padded = roundUp(rows);
+        library.load(
+                stream, layer.qkv(), shape.qkv(), shape.hidden(), a.normed().address(), padded, a.qkv().address(), Result.NARROW);
+        library.load(
+                stream, layer.output(), shape.hidden(), shape.queries(), a.attended().address(), padded, a.residual().address(), Result.WIDE_ADDED);
+        library.load(
+                stream, layer.gateUp(), 2 * shape.intermediate(), shape.hidden(), a.normed().address(), padded, a.gateUp().address(), Result.NARROW);
+        library.load(
+                stream, layer.down(), shape.hidden(), shape.intermediate(), a.activation().address(), padded, a.residual().address(),
+                Result.WIDE_ADDED);
+    }
+
+    /** Likewise for the output head; overwrites the logits. */
+    void loadHead(Stream stream, Activations a, int sampled) {
+        library.load(
+                stream, weights.head, shape.vocabulary(), shape.hidden(), a.normed().address(), roundUp(sampled), logits.address(), Result.WIDE);
+    }
+
     private void fillRandom(Stream stream, DeviceBuffer buffer, long count) {
         kernels.randomFill.launch(stream, device.multiprocessors() * 4, 1, buffer.address(), count, Integer.MAX_VALUE, Integer.MAX_VALUE, 1L, 0f, 1f);
     }

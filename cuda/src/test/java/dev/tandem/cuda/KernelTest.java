@@ -320,11 +320,11 @@ class KernelTest {
         return rig.ints(chosen, rows);
     }
 
-    /** Logits that are numbers below infinity, and one left that may be chosen. */
+    /** Logits of the model that are finite, and one that may be chosen after the adjustments. */
     private static boolean drawable(float[] logits, int offset, float[] adjusted) {
         boolean some = false;
         for (int i = 0; i < adjusted.length; i++) {
-            if (!(logits[offset + i] < Float.POSITIVE_INFINITY) || !(adjusted[i] < Float.POSITIVE_INFINITY)) {
+            if (!Float.isFinite(logits[offset + i]) || !(adjusted[i] < Float.POSITIVE_INFINITY)) {
                 return false;
             }
             some |= adjusted[i] > Float.NEGATIVE_INFINITY;

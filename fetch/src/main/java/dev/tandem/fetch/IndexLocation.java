@@ -81,7 +81,8 @@ public final class IndexLocation {
         } catch (URISyntaxException e) {
             throw new FetchException(source + " names the package index '" + text + "', which is not an address", e);
         }
-        throw new FetchException(source + " names the package index '" + text + "'; it must begin with http:// or https://");
+        throw new FetchException(
+                source + " names the package index '" + text + "'; it must begin with http:// or https://");
     }
 
     /** Where Python or pip is missing or does not answer, nothing is known. */

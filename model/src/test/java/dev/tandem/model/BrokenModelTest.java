@@ -149,7 +149,8 @@ class BrokenModelTest {
     void shardsLieBesideTheirIndex() throws IOException {
         config(CONFIG);
         for (String shard : new String[] {"\"../model.safetensors\"", "\"/model.safetensors\"", "\"passwords\"", "7"}) {
-            Files.writeString(folder.resolve("model.safetensors.index.json"), "{\"weight_map\": {\"a\": " + shard + "}}");
+            Files.writeString(
+                    folder.resolve("model.safetensors.index.json"), "{\"weight_map\": {\"a\": " + shard + "}}");
             assertRefused("it must be the name of a .safetensors file in the same directory");
         }
     }
@@ -167,7 +168,12 @@ class BrokenModelTest {
     }
 
     private static ByteBuffer gguf(int tensors, int entries) {
-        return ByteBuffer.allocate(4096).order(ByteOrder.LITTLE_ENDIAN).putInt(0x46554747).putInt(3).putLong(tensors).putLong(entries);
+        return ByteBuffer.allocate(4096)
+                .order(ByteOrder.LITTLE_ENDIAN)
+                .putInt(0x46554747)
+                .putInt(3)
+                .putLong(tensors)
+                .putLong(entries);
     }
 
     private static ByteBuffer key(ByteBuffer file, String name, int type) {
@@ -193,9 +199,11 @@ class BrokenModelTest {
         assertGgufRefused(tensor(gguf(1, 0), "t", 4, 1, 4), "no multiple of the alignment, 32");
         assertGgufRefused(tensor(tensor(gguf(2, 0), "t", 4, 1, 0), "t", 4, 1, 0), "has the tensor t twice");
         assertGgufRefused(key(key(gguf(0, 2), "k", 7).put((byte) 1), "k", 7), "has the metadata entry k twice");
-        assertGgufRefused(key(gguf(0, 1), "general.alignment", 10).putLong(1L << 62), "power of two of at most 2097152");
         assertGgufRefused(
-                key(gguf(0, 1), "general.architecture", 4).putInt(1), "general.architecture is of type Long; it must be of type String");
+                key(gguf(0, 1), "general.alignment", 10).putLong(1L << 62), "power of two of at most 2097152");
+        assertGgufRefused(
+                key(gguf(0, 1), "general.architecture", 4).putInt(1),
+                "general.architecture is of type Long; it must be of type String");
     }
 
     /** Counts and lengths are checked before anything is allocated, in a file whose size would allow them, too. */

@@ -11,8 +11,8 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * Answers 503 until the model is loaded, then passes requests on and counts those under way. Load balancers take the 503 of
- * /health for "not ready yet".
+ * Answers 503 until the model is loaded, then passes requests on and counts those under way. Load balancers take the
+ * 503 of /health for "not ready yet".
  *
  * <p>Owned by: any thread; the lock guards the count.
  */

@@ -286,6 +286,17 @@ class ApiFieldsTest {
         }
     }
 
+    @Test
+    void templateVariablesCannotReplaceWhatTheServerSets() throws IOException {
+        RawClient.Answer answer = server.post(
+                "/tokenize",
+                "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}],"
+                        + " \"chat_template_kwargs\": {\"messages\": []}}");
+        assertThat(answer.status()).isEqualTo(400);
+        assertThat(answer.parameter()).isEqualTo("chat_template_kwargs");
+        assertThat(answer.error()).contains("'messages'");
+    }
+
     /** Names of eight letters which the parser's table gives the same hash, whatever its seed. */
     private static List<String> collidingNames(int count) {
         int inverseOf33 = 0x3e0f83e1;

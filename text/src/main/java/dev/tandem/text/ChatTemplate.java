@@ -90,7 +90,8 @@ public final class ChatTemplate {
             Map<String, ?> extra) {
         for (String name : extra.keySet()) {
             if (RESERVED_NAMES.contains(name)) {
-                throw new JinjaException("'" + name + "' cannot be set; the server sets it, like " + new TreeSet<>(RESERVED_NAMES));
+                throw new JinjaException(
+                        "'" + name + "' cannot be set; the server sets it, like " + new TreeSet<>(RESERVED_NAMES));
             }
         }
         Map<String, Object> variables = new HashMap<>(extra);

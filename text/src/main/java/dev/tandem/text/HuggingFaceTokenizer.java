@@ -1,6 +1,5 @@
 package dev.tandem.text;
 
-import ai.djl.huggingface.tokenizers.Encoding;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -8,8 +7,8 @@ import java.nio.file.Path;
 import java.util.Map;
 
 /**
- * Hugging Face's own tokenizers, from a {@code tokenizer.json}. They are native code that ends the process where it fails, so
- * files are checked before they are loaded, and texts before they are encoded.
+ * Hugging Face's own tokenizers, from a {@code tokenizer.json}. They are native code that ends the process where it
+ * fails, so files are checked before they are loaded, and texts before they are encoded.
  */
 public final class HuggingFaceTokenizer implements Tokenizer {
     static {
@@ -53,13 +52,16 @@ public final class HuggingFaceTokenizer implements Tokenizer {
     @Override
     public int[] encode(String text, boolean addSpecial) {
         limits.check(text);
-        Encoding encoding = delegate.encode(text, addSpecial, false);
-        long[] ids = encoding.getIds();
-        int[] tokens = new int[ids.length];
-        for (int i = 0; i < ids.length; i++) {
-            tokens[i] = (int) ids[i];
+        try {
+            long[] ids = delegate.encode(text, addSpecial, false).getIds();
+            int[] tokens = new int[ids.length];
+            for (int i = 0; i < ids.length; i++) {
+                tokens[i] = Math.toIntExact(ids[i]);
+            }
+            return tokens;
+        } catch (RuntimeException e) { // the library has no type of its own
+            throw new TokenizerException("the tokenizer cannot encode the text: " + e.getMessage(), e);
         }
-        return tokens;
     }
 
     @Override

@@ -3,14 +3,14 @@ package dev.tandem.text;
 import java.util.Locale;
 
 /**
- * Bounds how often Oniguruma, the library's regex engine, backtracks in one match. Past {@value #MAX_RETRIES} retries it gives
- * up, and the library, which does not expect that, ends the process. So a pattern is accepted only when its retries grow
- * at most in proportion to the text, and then the text's length is limited.
+ * Bounds how often Oniguruma, the library's regex engine, backtracks in one match. Past {@value #MAX_RETRIES} retries
+ * it gives up, and the library, which does not expect that, ends the process. So a pattern is accepted only when its
+ * retries grow at most in proportion to the text, and then the text's length is limited.
  *
- * <p>The bound follows the pattern's structure. Each part has a number of ways to match at one position (a repeated character
- * class has as many as the text has characters, and so on), and a number of failures while all ways are tried. In a
- * sequence, what follows is tried once per way of what is before it. Where nothing may fail afterwards, the first success
- * ends the match. Syntax that is not known here is refused.
+ * <p>The bound follows the pattern's structure. Each part has a number of ways to match at one position (a repeated
+ * character class has as many as the text has characters, and so on), and a number of failures while all ways are
+ * tried. In a sequence, what follows is tried once per way of what is before it. Where nothing may fail afterwards,
+ * the first success ends the match. Syntax that is not known here is refused.
  *
  * <p>Owned by: the thread that calls {@link #of}.
  */
@@ -40,7 +40,9 @@ final class RegexBacktracking {
                     quadratic || Double.isNaN(product) ? Double.POSITIVE_INFINITY : product);
         }
 
-        /** How many characters a text may have for at most {@link #MAX_RETRIES}; 0 where the cost is more than linear. */
+        /**
+         * How many characters a text may have for at most {@link #MAX_RETRIES}; 0 where the cost is more than linear.
+         */
         int maxCharacters() {
             double left = MAX_RETRIES - constant;
             return (int) Math.clamp(left / Math.max(slope, 1e-9), 0, Integer.MAX_VALUE);
@@ -113,7 +115,10 @@ final class RegexBacktracking {
         this.pattern = pattern;
     }
 
-    /** @throws TokenizerException when the pattern may backtrack more than in proportion to the text, or is not understood */
+    /**
+     * @throws TokenizerException when the pattern may backtrack more than in proportion to the text, or is not
+     * understood
+     */
     static Cost of(String pattern) {
         if (pattern.length() > MAX_PATTERN) {
             throw new TokenizerException(
@@ -204,7 +209,10 @@ final class RegexBacktracking {
         return part;
     }
 
-    /** The bounds of {@code {n}}, {@code {n,}}, {@code {,m}} or {@code {n,m}}; empty for a brace that stands for itself. */
+    /**
+     * The bounds of {@code {n}}, {@code {n,}}, {@code {,m}} or {@code {n,m}}; empty for a brace that stands for
+     * itself.
+     */
     private int[] bounds() {
         if (!next('{')) {
             return new int[0];
@@ -375,7 +383,9 @@ final class RegexBacktracking {
                     }
                     at = end + 1;
                 } else {
-                    for (int i = 0; i < (c == 'x' ? 2 : 4) && at < pattern.length() && Character.digit(peek(), 16) >= 0; i++) {
+                    for (int i = 0;
+                            i < (c == 'x' ? 2 : 4) && at < pattern.length() && Character.digit(peek(), 16) >= 0;
+                            i++) {
                         at++;
                     }
                 }

@@ -33,8 +33,12 @@ public record TokenizerDescription(
         int unknownToken,
         boolean addBegin,
         boolean addSpacePrefix) {
-    /** Merges are found by cutting each token at each place; the largest vocabularies known take 20 million characters. */
+    /**
+     * Merges are found by cutting each token at each place; the largest vocabularies known take 20 million
+     * characters.
+     */
     private static final long MAX_CUTS = 1 << 30;
+
     private static final int CONTROL = 3;
     private static final int USER_DEFINED = 4;
     private static final String CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|";
@@ -87,14 +91,15 @@ public record TokenizerDescription(
             work += (long) token.length() * token.length();
         }
         if (work > MAX_CUTS) {
-            throw new TokenizerException(
-                    "its tokens are too long: the squares of their lengths add up to " + work + "; the limit is " + MAX_CUTS);
+            throw new TokenizerException("its tokens are too long: the squares of their lengths add up to " + work
+                    + "; the limit is " + MAX_CUTS);
         }
         for (String merge : kind.equals("gpt2") ? merges : List.<String>of()) {
             int blank = merge.indexOf(' ', 1);
             if (blank < 0 || !seen.contains(merge.substring(0, blank)) || !seen.contains(merge.substring(blank + 1))
                     || !seen.contains(merge.substring(0, blank) + merge.substring(blank + 1))) {
-                throw new TokenizerException("the merge '" + merge + "' is not two tokens of the vocabulary that make a third");
+                throw new TokenizerException(
+                        "the merge '" + merge + "' is not two tokens of the vocabulary that make a third");
             }
         }
     }

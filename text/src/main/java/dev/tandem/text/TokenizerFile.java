@@ -32,6 +32,7 @@ record TokenizerFile(byte[] json, Vocabulary vocabulary, TokenizerLimits limits,
     static TokenizerFile of(byte[] json, String origin) {
         try {
             JsonNode root = JSON.readTree(json);
+            TokenizerChecks.check(root);
             TokenizerLimits limits = TokenizerLimits.of(root);
             return new TokenizerFile(json, new Reader().vocabulary(root), limits, origin);
         } catch (TokenizerException e) {
@@ -81,7 +82,8 @@ record TokenizerFile(byte[] json, Vocabulary vocabulary, TokenizerLimits limits,
 
         private int add(JsonNode id, String token, boolean replaces) {
             if (!id.isIntegralNumber() || !id.canConvertToInt()) {
-                throw new TokenizerException("token '" + token + "' has the id " + id + "; it must be a number below " + MAX_TOKENS);
+                throw new TokenizerException(
+                        "token '" + token + "' has the id " + id + "; it must be a number below " + MAX_TOKENS);
             }
             return add(id.intValue(), token, replaces);
         }
@@ -89,7 +91,8 @@ record TokenizerFile(byte[] json, Vocabulary vocabulary, TokenizerLimits limits,
         /** @param replaces whether the vocabulary may have the id already, under the same spelling */
         private int add(int id, String token, boolean replaces) {
             if (id < 0 || id >= MAX_TOKENS) {
-                throw new TokenizerException("token '" + token + "' has the id " + id + "; it must be a number below " + MAX_TOKENS);
+                throw new TokenizerException(
+                        "token '" + token + "' has the id " + id + "; it must be a number below " + MAX_TOKENS);
             }
             if (id >= tokens.length) {
                 tokens = Arrays.copyOf(tokens, Math.min(MAX_TOKENS, Math.max(id + 1, 2 * tokens.length)));

@@ -4,8 +4,8 @@ import java.util.Map;
 import tools.jackson.databind.JsonNode;
 
 /**
- * How long a text may be, so that the library, native code that ends the process where it fails, cannot fail on it. The limits
- * follow from the patterns of the tokenizer's file; see {@link RegexBacktracking}.
+ * How long a text may be, so that the library, native code that ends the process where it fails, cannot fail on it.
+ * The limits follow from the patterns of the tokenizer's file; see {@link RegexBacktracking}.
  *
  * @param maxAscii characters of a text that is all ASCII
  * @param maxOther UTF-16 characters of a text without any ASCII; of a mixed text, both parts' shares count
@@ -23,7 +23,6 @@ record TokenizerLimits(int maxAscii, int maxOther) {
     /** A byte-level text has a character for each byte, of which UTF-8 has at most 3 for each UTF-16 character. */
     private static final int BYTES = 3;
     private static final int MAX_GROWTH = 1_000;
-    private static final int MAX_DEPTH = 20;
 
     /** Of a tokenizer that splits a text as it is. */
     static TokenizerLimits ofPattern(String pattern) {
@@ -32,17 +31,17 @@ record TokenizerLimits(int maxAscii, int maxOther) {
     }
 
     /**
-     * @param root of {@code tokenizer.json}
+     * @param root of {@code tokenizer.json}, which {@link TokenizerChecks} let pass
      * @throws TokenizerException when a text exists on which the library might end the process however short it is
      */
     static TokenizerLimits of(JsonNode root) {
         Reader reader = new Reader();
-        reader.read(root.path("normalizer"), 0);
-        reader.read(root.path("pre_tokenizer"), 0);
+        reader.read(root.path("normalizer"));
+        reader.read(root.path("pre_tokenizer"));
         // patterns that are not run are compiled nevertheless
         Reader unused = new Reader();
-        unused.read(root.path("post_processor"), 0);
-        unused.read(root.path("decoder"), 0);
+        unused.read(root.path("post_processor"));
+        unused.read(root.path("decoder"));
         return new TokenizerLimits(reader.maxAscii, reader.maxOther);
     }
 
@@ -55,7 +54,8 @@ record TokenizerLimits(int maxAscii, int maxOther) {
         long ascii = text.length() - other;
         if ((double) ascii / maxAscii + (double) other / maxOther > 1) {
             throw new TokenizerException("the text has " + ascii + " characters of ASCII and " + other
-                    + " others; the tokenizer takes at most " + maxAscii + " of ASCII, or " + maxOther + " others, at once");
+                    + " others; the tokenizer takes at most " + maxAscii + " of ASCII, or " + maxOther
+                    + " others, at once");
         }
     }
 
@@ -67,29 +67,15 @@ record TokenizerLimits(int maxAscii, int maxOther) {
         long asciiGrowth = 1;
         long otherGrowth = 1;
 
-        void read(JsonNode step, int depth) {
-            if (depth > MAX_DEPTH) {
-                throw new TokenizerException("its steps are nested more than " + MAX_DEPTH + " deep");
-            }
-            if (step.isArray()) {
-                step.forEach(each -> read(each, depth + 1));
-                return;
-            }
-            if (!step.isObject()) {
-                return;
-            }
-            String type = step.path("type").isString() ? step.path("type").stringValue() : "";
-            if (type.equals("Precompiled")) {
-                // its table of states is used by the library without a check
-                throw new TokenizerException("a step of type Precompiled is not supported");
-            }
+        void read(JsonNode step) {
             JsonNode regex = step.path("pattern").path("Regex");
             if (regex.isString()) {
                 splitBy(regex.stringValue());
             }
             for (String steps : new String[] {"normalizers", "pretokenizers", "processors", "decoders"}) {
-                read(step.path(steps), depth + 1);
+                step.path(steps).forEach(this::read);
             }
+            String type = step.path("type").asString("");
             switch (type) {
                 case "ByteLevel" -> {
                     if (step.path("use_regex").asBoolean(true)) {

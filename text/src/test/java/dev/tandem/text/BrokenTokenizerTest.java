@@ -52,7 +52,14 @@ class BrokenTokenizerTest {
                 "\"id\": 2 => \"id\": 2000000000 => token '<s>' has the id 2000000000",
                 "\"id\": 2 => \"id\": 1 => tokens 'b' and '<s>' have the same id, 1",
                 "\"content\": \"<s>\" => \"content\": null => a token is null; it must be a string",
-                "\"normalizer\": null => \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAAA\"} => type Precompiled is not supported",
+                "\"normalizer\": null => \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAAA\"} => a step of type \"Precompiled\" is not supported",
+                "\"type\": \"ByteLevel\", => \"type\": \"FixedLength\", \"length\": 0, => a step of type \"FixedLength\" is not supported",
+                "\"type\": \"BPE\" => \"type\": \"Other\" => a step of type \"Other\" is not supported",
+                "\"type\": \"BPE\" => \"type\": \"BPE\", \"continuing_subword_prefix\": \"##\" => continuing_subword_prefix is not supported",
+                "\"post_processor\": null => \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"B\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": {}} => is neither sequence A nor",
+                "\"post_processor\": null => \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": {}} => is neither sequence A nor",
+                "\"post_processor\": null => \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": \"$A\", \"pair\": [], \"special_tokens\": {}} => 'single' is not a list",
+                "\"post_processor\": null => \"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"a\", 4000000000], \"cls\": [\"a\", 0]} => has the id 4000000000",
                 "\"normalizer\": null => \"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"Regex\": \"(a+)+b\"}, \"content\": \"x\"} => the pattern (a+)+b is refused",
                 "\"decoder\": null => \"decoder\": {\"type\": \"Replace\", \"pattern\": {\"Regex\": \"(a+)+b\"}, \"content\": \"x\"} => the pattern (a+)+b is refused",
                 "\"version\": \"1.0\", => => is not valid JSON",
@@ -65,14 +72,17 @@ class BrokenTokenizerTest {
     void aNormalizerThatMakesTheTextLongerLowersTheLimit() {
         TokenizerLimits plain = TokenizerFile.of(VALID.getBytes(StandardCharsets.UTF_8), "t").limits();
         TokenizerLimits normalized = TokenizerFile.of(
-                        VALID.replace("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}").getBytes(StandardCharsets.UTF_8), "t")
+                        VALID.replace("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}")
+                                .getBytes(StandardCharsets.UTF_8),
+                        "t")
                 .limits();
         assertThat(normalized.maxAscii()).isEqualTo(plain.maxAscii());
         assertThat(normalized.maxOther()).isEqualTo(plain.maxOther() / 3);
         assertRefused(
                 VALID.replace(
                         "\"normalizer\": null",
-                        "\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"" + "b".repeat(5000) + "\"}"),
+                        "\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \""
+                                + "b".repeat(5000) + "\"}"),
                 "more than 1000 times as long");
     }
 
@@ -119,11 +129,14 @@ class BrokenTokenizerTest {
         assertRefused(description("llama", ab, new float[1], types, List.of(), -1), "3 tokens have 1 scores");
         assertRefused(description("gpt2", ab, scores, types, List.of("ab"), -1), "the merge 'ab' is not two tokens");
         assertRefused(description("gpt2", ab, scores, types, List.of("a c"), -1), "the merge 'a c' is not two tokens");
-        assertRefused(description("gpt2", ab, scores, types, List.of("a b"), 3), "bos_token_id is 3 and the vocabulary has 3 tokens");
+        assertRefused(
+                description("gpt2", ab, scores, types, List.of("a b"), 3),
+                "bos_token_id is 3 and the vocabulary has 3 tokens");
         assertRefused(description("gpt2", ab, scores, types, List.of("a b"), -7), "bos_token_id is -7");
         assertRefused(description("gpt2", List.of("a", "a"), scores, new int[2], List.of(), -1), "the token 'a' twice");
         assertRefused(description("gpt2", List.of(), scores, new int[0], List.of(), -1), "has 0 tokens");
-        assertRefused(description("mamba", ab, scores, types, List.of(), -1), "tokenizer model 'mamba' is not supported");
+        assertRefused(
+                description("mamba", ab, scores, types, List.of(), -1), "tokenizer model 'mamba' is not supported");
         List<String> tokens = new ArrayList<>(ab);
         tokens.add("x".repeat(100_000));
         assertRefused(description("llama", tokens, new float[4], new int[4], List.of(), -1), "its tokens are too long");
@@ -136,6 +149,7 @@ class BrokenTokenizerTest {
     void aByteTokenThatIsNoneIsText() {
         Vocabulary vocabulary = new Vocabulary(
                 new String[] {"<0x41>", "<0xZZ>"}, new BitSet(), new BitSet(), Vocabulary.Spelling.SENTENCE_PIECE);
-        assertThat(Arrays.asList(new String(vocabulary.bytes(0)), new String(vocabulary.bytes(1)))).containsExactly("A", "<0xZZ>");
+        assertThat(Arrays.asList(new String(vocabulary.bytes(0)), new String(vocabulary.bytes(1))))
+                .containsExactly("A", "<0xZZ>");
     }
 }

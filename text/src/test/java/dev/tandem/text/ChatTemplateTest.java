@@ -21,10 +21,21 @@ class ChatTemplateTest {
             "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}{{ enable_thinking }}", "<s>", "</s>");
 
     @ParameterizedTest
-    @ValueSource(strings = {
-        "messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "raise_exception", "strftime_now",
-        "range", "namespace", "dict", "loop"
-    })
+    @ValueSource(
+            strings = {
+                "messages",
+                "tools",
+                "documents",
+                "add_generation_prompt",
+                "bos_token",
+                "eos_token",
+                "raise_exception",
+                "strftime_now",
+                "range",
+                "namespace",
+                "dict",
+                "loop"
+            })
     void aRequestCannotSetWhatTheServerSets(String name) {
         assertThatThrownBy(() -> template.render(MESSAGES, List.of(), true, Map.of(name, "forged")))
                 .isInstanceOf(JinjaException.class)
@@ -33,7 +44,8 @@ class ChatTemplateTest {
 
     @Test
     void aRequestSetsOtherNames() {
-        assertThat(template.render(MESSAGES, List.of(), true, Map.of("enable_thinking", false))).isEqualTo("<s>HiFalse");
+        assertThat(template.render(MESSAGES, List.of(), true, Map.of("enable_thinking", false)))
+                .isEqualTo("<s>HiFalse");
     }
 
     @Test

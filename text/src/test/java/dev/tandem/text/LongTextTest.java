@@ -17,8 +17,14 @@ class LongTextTest {
     private static Outcome probe(String... args) throws Exception {
         String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
         ProcessBuilder builder = new ProcessBuilder(
-                java, "-Xmx1g", "-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=/dev/null", "--enable-native-access=ALL-UNNAMED",
-                "-cp", System.getProperty("java.class.path"), "dev.tandem.text.LongTextProbe");
+                java,
+                "-Xmx1g",
+                "-XX:-CreateCoredumpOnCrash",
+                "-XX:ErrorFile=/dev/null",
+                "--enable-native-access=ALL-UNNAMED",
+                "-cp",
+                System.getProperty("java.class.path"),
+                "dev.tandem.text.LongTextProbe");
         builder.command().addAll(List.of(args));
         Process process = builder.redirectErrorStream(true).start();
         String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
@@ -30,8 +36,11 @@ class LongTextTest {
     @ParameterizedTest
     @ValueSource(strings = {"llama3", "qwen2"})
     void aRunOfBlanksThatTheLibraryCannotTakeIsRefused(String name) throws Exception {
-        Outcome outcome = probe(name.equals("llama3") ? TokenizerFiles.LLAMA3 : TokenizerFiles.QWEN2, " ", "11000000", "x");
-        assertThat(outcome.output()).contains("refused: the text has 11000001 characters of ASCII and 0 others; the tokenizer takes at most 33");
+        Outcome outcome =
+                probe(name.equals("llama3") ? TokenizerFiles.LLAMA3 : TokenizerFiles.QWEN2, " ", "11000000", "x");
+        assertThat(outcome.output())
+                .contains(
+                        "refused: the text has 11000001 characters of ASCII and 0 others; the tokenizer takes at most 33");
         assertThat(outcome.code()).isZero();
     }
 

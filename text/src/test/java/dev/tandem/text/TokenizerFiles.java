@@ -19,7 +19,9 @@ public final class TokenizerFiles {
         Map<String, Object> root = new LinkedHashMap<>();
         root.put("version", "1.0");
         root.put("added_tokens", List.of());
-        root.put("pre_tokenizer", Map.of("type", "Split", "pattern", Map.of("Regex", pattern), "behavior", "Isolated", "invert", false));
+        root.put(
+                "pre_tokenizer",
+                Map.of("type", "Split", "pattern", Map.of("Regex", pattern), "behavior", "Isolated", "invert", false));
         root.put("model", Map.of("type", "WordLevel", "vocab", Map.of("?", 0), "unk_token", "?"));
         return new ObjectMapper().writeValueAsString(root);
     }

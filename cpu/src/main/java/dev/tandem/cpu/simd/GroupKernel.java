@@ -4,8 +4,8 @@ import jdk.incubator.vector.FloatVector;
 
 /**
  * {@link TileKernel} for eight rows at once whose inputs lie side by side, {@code [k][8]}: one address instead of eight
- * leaves the registers to the 16 accumulators (1.17 times the rows apart at 512 bits). Only with 32 vector registers: machines
- * with 16 keep to four rows. The chain of every output is the same.
+ * leaves the registers to the 16 accumulators (1.17 times the rows apart at 512 bits). Only with 32 vector registers:
+ * machines with 16 keep to four rows. The chain of every output is the same.
  */
 public final class GroupKernel {
     /** Rows of a group; 0 rows are grouped where there are too few registers. */

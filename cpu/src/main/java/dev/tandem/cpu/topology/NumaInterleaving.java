@@ -92,7 +92,7 @@ public final class NumaInterleaving {
         };
     }
 
-    /** {@link Binder} by the C library's {@code syscall}: {@code mbind} itself is in a library that need not be there. */
+    /** {@link Binder} by the C library's {@code syscall}: {@code mbind} is in a library that need not be there. */
     static int interleave(long address, long bytes, List<Integer> nodes) {
         OptionalLong number = callNumber();
         if (number.isEmpty()) {

@@ -11,8 +11,9 @@ import java.util.concurrent.locks.LockSupport;
  * under way and park when none is. Indices are handed out one by one, so a slow core takes fewer.
  *
  * <p>Protocol: {@code tickets} is set when a loop starts: how many workers take part, and how many indices are left.
- * Whoever takes one from it owns that index, and until it reports {@code finished} the loop's fields cannot change. Both
- * numbers are read and changed in one operation, so a late worker mistakes neither one loop for another nor its part in it.
+ * Whoever takes one from it owns that index, and until it reports {@code finished} the loop's fields cannot change.
+ * Both numbers are read and changed in one operation, so a late worker mistakes neither one loop for another nor its
+ * part in it.
  *
  * <p>With a CPU quota, spinning uses up the time of those that compute: workers and the caller then park after a bound,
  * and are woken by the next loop and by the last index.

@@ -19,7 +19,8 @@ import org.junit.jupiter.api.io.TempDir;
 
 class AmxTaskTest {
     private static final Path NATIVE = Path.of("src/main/native");
-    private static final Pattern OFFSET = Pattern.compile("_Static_assert\\(offsetof\\(struct task, (\\w+)\\) == (\\d+),");
+    private static final Pattern OFFSET =
+            Pattern.compile("_Static_assert\\(offsetof\\(struct task, (\\w+)\\) == (\\d+),");
     private static final Pattern SIZE = Pattern.compile("_Static_assert\\(sizeof\\(struct task\\) == (\\d+),");
 
     private static String source() {

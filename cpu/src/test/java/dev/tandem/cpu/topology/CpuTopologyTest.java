@@ -48,7 +48,8 @@ class CpuTopologyTest {
     @Test
     void theOnlyAllowedThreadOfACoreIsACore(@TempDir Path root) throws IOException {
         for (int cpu = 0; cpu < 4; cpu++) {
-            write(root.resolve("sys/devices/system/cpu/cpu" + cpu + "/topology/thread_siblings_list"), cpu % 2 + "," + (cpu % 2 + 2));
+            Path topology = root.resolve("sys/devices/system/cpu/cpu" + cpu + "/topology");
+            write(topology.resolve("thread_siblings_list"), cpu % 2 + "," + (cpu % 2 + 2));
         }
         BitSet upper = new BitSet();
         upper.set(2, 4);
@@ -68,8 +69,8 @@ class CpuTopologyTest {
     /** What two containers with quotas on one machine see: all its cores. */
     @ParameterizedTest
     @CsvSource({"200000 100000, true", "350000 100000, true", "400000 100000, false", "max 100000, false"})
-    void threadsAreNotPinnedWhereTheQuotaIsBelowTheCoresThatMayBeUsed(String cpuMax, boolean limited, @TempDir Path root)
-            throws IOException {
+    void threadsAreNotPinnedWhereTheQuotaIsBelowTheCoresThatMayBeUsed(
+            String cpuMax, boolean limited, @TempDir Path root) throws IOException {
         write(root.resolve("proc/self/cgroup"), "0::/");
         write(root.resolve("sys/fs/cgroup/cpu.max"), cpuMax);
         BitSet allowed = new BitSet();

@@ -41,7 +41,8 @@ class NumaInterleavingTest {
         NumaInterleaving two = on(List.of(0, 2), 0);
         two.apply(5 * MEGABYTE + 16, 3 * MEGABYTE);
         two.apply(9 * MEGABYTE, 4096);
-        assertThat(calls).containsExactly(new Call(5 * MEGABYTE + (64 << 10), 3 * MEGABYTE - (64 << 10), List.of(0, 2)));
+        assertThat(calls)
+                .containsExactly(new Call(5 * MEGABYTE + (64 << 10), 3 * MEGABYTE - (64 << 10), List.of(0, 2)));
         assertThat(two.report().orElseThrow()).contains("interleaved over NUMA nodes 0, 2").doesNotContain("given up");
     }
 

@@ -20,10 +20,12 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.stream.IntStream;
 
 /**
@@ -68,6 +70,8 @@ public final class MatrixProducts implements AutoCloseable {
     private final MemorySegment zero = arena.allocateFrom(JAVA_FLOAT, 0f);
     private final int type;
     private final Map<Shape, Plan> plans = new HashMap<>();
+    /** Results and algorithms that {@link #load} has seen. */
+    private final Set<String> loaded = new HashSet<>();
     private final KeptChoices choices;
 
     /** @param choices of this library, device and type */
@@ -92,11 +96,30 @@ public final class MatrixProducts implements AutoCloseable {
 
     /** Enqueues a product. */
     public void multiply(Stream stream, long weights, int n, int depth, long x, int rows, long out, Result result) {
-        Plan plan = plans.computeIfAbsent(new Shape(rows, n, depth, result), shape -> {
+        Plan plan = plan(new Shape(rows, n, depth, result));
+        run(stream, plan.description(), plan.algorithm(), weights, x, out, result);
+    }
+
+    /**
+     * Chooses the algorithm of a shape as {@link #multiply} would, and runs it unless one like it has run: the library loads a kernel at
+     * its first launch, which may wait for kernels that run, and these for the host.
+     */
+    public void load(Stream stream, long weights, int n, int depth, long x, int rows, long out, Result result) {
+        Plan plan = plan(new Shape(rows, n, depth, result));
+        if (loaded.add(result + " " + text(plan.algorithm()))) {
+            run(stream, plan.description(), plan.algorithm(), weights, x, out, result);
+        }
+    }
+
+    private Plan plan(Shape wanted) {
+        return plans.computeIfAbsent(wanted, shape -> {
             Description description = describe(shape);
             return new Plan(description, candidates(shape, description, 1).getFirst());
         });
-        run(stream, plan.description(), plan.algorithm(), weights, x, out, result);
+    }
+
+    private static String text(MemorySegment algorithm) {
+        return HexFormat.of().formatHex(algorithm.asSlice(0, CublasLt.ALGORITHM_BYTES).toArray(JAVA_BYTE));
     }
 
     private void run(
@@ -129,7 +152,7 @@ public final class MatrixProducts implements AutoCloseable {
             MemorySegment fastest = fastest(
                     stream, candidates(shape, description, CANDIDATES), rows > MANY_ROWS ? 1 : ROUNDS,
                     (candidate, matrix) -> run(stream, description, candidate, weights.get(matrix % weights.size()), x, out, result));
-            choices.put(name, HexFormat.of().formatHex(fastest.asSlice(0, CublasLt.ALGORITHM_BYTES).toArray(JAVA_BYTE)));
+            choices.put(name, text(fastest));
             return fastest;
         });
         plans.put(shape, new Plan(description, algorithm));

@@ -27,7 +27,8 @@ public record EngineConfig(
 
     public EngineConfig {
         if (!(canaryRate >= 0 && canaryRate <= 1)) {
-            throw new ConfigurationException("--canary-rate is " + canaryRate + "; it is a share of requests and lies in [0, 1]");
+            throw new ConfigurationException("--canary-rate is " + canaryRate
+                    + "; it is a share of requests and lies in [0, 1]");
         }
     }
 }

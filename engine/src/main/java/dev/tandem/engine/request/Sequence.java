@@ -25,6 +25,7 @@ public final class Sequence {
     private final Request request;
     private final long arrivedNanos;
     private final int limit;
+    private final long priorityNanos;
     private final TokenSampler sampler;
     private final StopMatcher stopMatcher;
     private final BlockTable table = new BlockTable();
@@ -54,6 +55,7 @@ public final class Sequence {
         this.request = request;
         this.arrivedNanos = arrivedNanos;
         this.limit = limit;
+        this.priorityNanos = NANOS_PER_PRIORITY * Math.clamp(request.priority(), -MAX_PRIORITY, MAX_PRIORITY);
         this.sampler = sampler;
         this.stopMatcher = new StopMatcher(request.sampling().stop(), request.sampling().includeStop());
         this.tokens = Arrays.copyOf(request.prompt(), request.prompt().length + 16);
@@ -199,8 +201,7 @@ public final class Sequence {
 
     /** The moment, moved by the request's priority: who has the lower one goes first. */
     public long aged(long nanos) {
-        long moved = NANOS_PER_PRIORITY * Math.clamp(request.priority(), -MAX_PRIORITY, MAX_PRIORITY);
-        return nanos == NEVER ? NEVER : nanos + moved;
+        return nanos == NEVER ? NEVER : nanos + priorityNanos;
     }
 
     /** Notes that the KV came to the place where it now is. */

@@ -13,7 +13,8 @@ public record Budget(int maxBatchTokens, int maxSequences, int maxChunkTokens) {
     public Budget {
         if (maxSequences < 1 || maxChunkTokens < 1 || maxBatchTokens < maxSequences) {
             throw new ConfigurationException(
-                    "--max-num-batched-tokens " + maxBatchTokens + ", --max-num-seqs " + maxSequences + " and --max-prefill-chunk "
+                    "--max-num-batched-tokens " + maxBatchTokens + ", --max-num-seqs " + maxSequences
+                            + " and --max-prefill-chunk "
                             + maxChunkTokens + ": each must be at least 1, and --max-num-batched-tokens at least --max-num-seqs");
         }
     }

@@ -103,7 +103,8 @@ public enum Strategy {
     public void check(ExecutorLimits limits, int contextTokens) {
         int needed = (contextTokens + limits.hostBlockTokens() - 1) / limits.hostBlockTokens();
         if (allHost && needed > limits.hostBlocks()) {
-            throw new ConfigurationException("--strategy " + flag + " keeps all KV on the host: a sequence of " + contextTokens
+            throw new ConfigurationException("--strategy " + flag + " keeps all KV on the host: a sequence of "
+                    + contextTokens
                     + " tokens needs " + needed + " blocks there and the host pool has " + limits.hostBlocks()
                     + "; raise --host-kv or lower --max-model-len");
         }

@@ -54,7 +54,8 @@ public final class TierRules {
     /** @param refresh steps between two looks, and between two rotations */
     TierRules(LatencyTargets server, int rotateAfter, double mostSlowdown, int refresh) {
         if (rotateAfter < 0 || !(mostSlowdown >= 0)) {
-            throw new ConfigurationException("--rotate-after " + rotateAfter + " and --max-host-slowdown " + mostSlowdown
+            throw new ConfigurationException("--rotate-after " + rotateAfter + " and --max-host-slowdown "
+                    + mostSlowdown
                     + " must not be negative; 0 turns them off");
         }
         this.server = server;

@@ -54,8 +54,8 @@ public final class GgufConfig {
     }
 
     /**
-     * In what values of such matrices are to be stored where they are stored one by one: 16-bit types as they are; blocks
-     * that are unpacked as bf16, which holds them in 2 bytes each with a relative error of at most 2^-9; else fp32.
+     * The type that stores values of such matrices one by one: a 16-bit file's own; bf16 for blocks that are unpacked,
+     * which holds each value in 2 bytes with a relative error of at most 2^-9; else fp32.
      */
     static DataType storage(Set<ElementType> types) {
         if (types.stream().anyMatch(GgufConfig::isUnpacked)) {

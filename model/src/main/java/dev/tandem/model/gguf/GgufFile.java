@@ -93,8 +93,8 @@ public final class GgufFile implements AutoCloseable {
                 || alignment < 1
                 || alignment > MAX_ALIGNMENT
                 || Long.bitCount(alignment) != 1) {
-            throw new ModelException(path + ": general.alignment is " + value + "; it must be a power of two of at most "
-                    + MAX_ALIGNMENT);
+            throw new ModelException(path + ": general.alignment is " + value
+                    + "; it must be a power of two of at most " + MAX_ALIGNMENT);
         }
         return alignment;
     }
@@ -134,8 +134,8 @@ public final class GgufFile implements AutoCloseable {
             }
             long size = Math.multiplyExact(type.bytes(entry.columns()), entry.rows());
             if (entry.offset() % alignment != 0) {
-                throw new ModelException(path + " is corrupt: tensor " + entry.name() + " lies at offset " + entry.offset()
-                        + ", which is no multiple of the alignment, " + alignment);
+                throw new ModelException(path + " is corrupt: tensor " + entry.name() + " lies at offset "
+                        + entry.offset() + ", which is no multiple of the alignment, " + alignment);
             }
             if (entry.offset() < 0 || data > bytes.byteSize() || entry.offset() > bytes.byteSize() - data - size) {
                 throw new ModelException(path + " is truncated: tensor " + entry.name() + " of " + size

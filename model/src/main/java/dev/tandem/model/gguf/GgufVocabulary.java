@@ -61,7 +61,9 @@ public record GgufVocabulary(
     }
 
     private static int[] integers(GgufFile file, String key) {
-        return Arrays.stream(file.array(key)).mapToInt(value -> element(file, key, value, Long.class).intValue()).toArray();
+        return Arrays.stream(file.array(key))
+                .mapToInt(value -> element(file, key, value, Long.class).intValue())
+                .toArray();
     }
 
     private static <T> T element(GgufFile file, String key, Object value, Class<T> type) {

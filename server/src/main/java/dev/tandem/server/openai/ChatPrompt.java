@@ -36,7 +36,14 @@ final class ChatPrompt {
             if (!node.isObject()) {
                 throw RequestFields.wrong("chat_template_kwargs", node, "an object");
             }
-            node.propertyStream().forEach(entry -> extra.put(entry.getKey(), plain(entry.getValue())));
+            node.propertyStream().forEach(entry -> {
+                if (ChatTemplate.RESERVED_NAMES.contains(entry.getKey())) {
+                    throw RequestException.bad(
+                            "chat_template_kwargs",
+                            "chat_template_kwargs has '" + entry.getKey() + "', which the server sets; leave it out");
+                }
+                extra.put(entry.getKey(), plain(entry.getValue()));
+            });
         });
         boolean addGenerationPrompt = fields.flag("add_generation_prompt", true);
         boolean addSpecialTokens = fields.flag("add_special_tokens", false);

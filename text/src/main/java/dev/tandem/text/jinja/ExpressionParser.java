@@ -9,7 +9,10 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 
-/** Expressions, by Jinja's precedence: conditional, or, and, not, comparison, sum, concatenation, product, power, unary, postfix. */
+/**
+ * Expressions, by Jinja's precedence: conditional, or, and, not, comparison, sum, concatenation, product, power,
+ * unary, postfix.
+ */
 final class ExpressionParser {
     private static final Set<String> COMPARISONS = Set.of("==", "!=", "<", ">", "<=", ">=");
 

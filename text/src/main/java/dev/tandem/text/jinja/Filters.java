@@ -17,8 +17,13 @@ final class Filters {
         return switch (name) {
             case "default", "d" -> orDefault(value, args, named);
             case "length", "count" -> (long) size(value);
-            case "trim" -> Methods.strip(
-                    budget, Values.text(budget, value), args.isEmpty() ? "" : Values.string(args.getFirst()), true, true);
+            case "trim" ->
+                Methods.strip(
+                        budget,
+                        Values.text(budget, value),
+                        args.isEmpty() ? "" : Values.string(args.getFirst()),
+                        true,
+                        true);
             case "upper" -> budget.made(Values.text(budget, value).toUpperCase(Locale.ROOT));
             case "lower" -> budget.made(Values.text(budget, value).toLowerCase(Locale.ROOT));
             case "capitalize" -> budget.made(Methods.capitalize(Values.text(budget, value)));
@@ -28,9 +33,13 @@ final class Filters {
             case "escape", "e" -> escape(budget, Values.text(budget, value));
             case "tojson" -> JsonText.of(budget, value, args, named);
             case "indent" -> indentText(budget, Values.text(budget, value), args, named);
-            case "replace" -> Methods.replace(
-                    budget, Values.text(budget, value), Values.text(budget, args.get(0)), Values.text(budget, args.get(1)),
-                    args.size() > 2 ? args.get(2) : Values.NONE);
+            case "replace" ->
+                Methods.replace(
+                        budget,
+                        Values.text(budget, value),
+                        Values.text(budget, args.get(0)),
+                        Values.text(budget, args.get(1)),
+                        args.size() > 2 ? args.get(2) : Values.NONE);
             case "int" -> toInteger(value, args);
             case "float" -> toReal(value, args);
             case "abs" -> Numbers.absolute(value);
@@ -41,15 +50,18 @@ final class Filters {
         };
     }
 
-    private static Object applyToList(RenderBudget budget, String name, Object value, List<Object> args, Map<String, Object> named) {
+    private static Object applyToList(
+            RenderBudget budget, String name, Object value, List<Object> args, Map<String, Object> named) {
         return switch (name) {
             case "list" -> Values.copy(budget, value);
             case "first" -> {
-                Object item = Interpreter.item(budget, value instanceof Map ? Values.iterate(budget, value) : value, 0L);
+                Object item =
+                        Interpreter.item(budget, value instanceof Map ? Values.iterate(budget, value) : value, 0L);
                 yield item instanceof Values.Undefined ? new Values.Undefined("first") : item;
             }
             case "last" -> {
-                Object item = Interpreter.item(budget, value instanceof Map ? Values.iterate(budget, value) : value, -1L);
+                Object item =
+                        Interpreter.item(budget, value instanceof Map ? Values.iterate(budget, value) : value, -1L);
                 yield item instanceof Values.Undefined ? new Values.Undefined("last") : item;
             }
             case "join" -> join(budget, value, args, named);
@@ -64,12 +76,14 @@ final class Filters {
             case "unique" -> unique(budget, value, args, named);
             case "sort" -> sort(budget, value, args, named);
             case "sum" -> sum(budget, value, named);
-            case "min" -> Values.iterate(budget, value).stream()
-                    .min((a, b) -> Values.compare(budget, a, b))
-                    .orElse(new Values.Undefined("min"));
-            case "max" -> Values.iterate(budget, value).stream()
-                    .max((a, b) -> Values.compare(budget, a, b))
-                    .orElse(new Values.Undefined("max"));
+            case "min" ->
+                Values.iterate(budget, value).stream()
+                        .min((a, b) -> Values.compare(budget, a, b))
+                        .orElse(new Values.Undefined("min"));
+            case "max" ->
+                Values.iterate(budget, value).stream()
+                        .max((a, b) -> Values.compare(budget, a, b))
+                        .orElse(new Values.Undefined("max"));
             case "map" -> map(budget, value, args, named);
             case "select", "reject" -> select(budget, value, args, named, name.equals("select"));
             case "selectattr", "rejectattr" -> selectByAttribute(budget, value, args, named, name.equals("selectattr"));
@@ -113,7 +127,8 @@ final class Filters {
         return out.toString();
     }
 
-    private static Object argument(List<Object> args, int index, Map<String, Object> named, String name, Object otherwise) {
+    private static Object argument(
+            List<Object> args, int index, Map<String, Object> named, String name, Object otherwise) {
         return index < args.size() ? args.get(index) : named.getOrDefault(name, otherwise);
     }
 
@@ -167,10 +182,15 @@ final class Filters {
         return Methods.join(
                 budget,
                 separator,
-                attribute == Values.NONE ? items : items.stream().map(item -> attribute(item, Values.string(attribute))).toList());
+                attribute == Values.NONE
+                        ? items
+                        : items.stream()
+                                .map(item -> attribute(item, Values.string(attribute)))
+                                .toList());
     }
 
-    private static List<Object> dictSort(RenderBudget budget, Object value, List<Object> args, Map<String, Object> named) {
+    private static List<Object> dictSort(
+            RenderBudget budget, Object value, List<Object> args, Map<String, Object> named) {
         if (!(value instanceof Map<?, ?> map)) {
             throw new JinjaException("dictsort of a " + Values.typeName(value));
         }
@@ -181,7 +201,12 @@ final class Filters {
             default -> throw new JinjaException("dictsort sorts by 'key' or by 'value'");
         };
         List<Object> pairs = Methods.items(budget, map);
-        sort(budget, pairs, pair -> ((List<?>) pair).get(by), caseSensitive, Values.truthy(argument(args, 2, named, "reverse", false)));
+        sort(
+                budget,
+                pairs,
+                pair -> ((List<?>) pair).get(by),
+                caseSensitive,
+                Values.truthy(argument(args, 2, named, "reverse", false)));
         return pairs;
     }
 
@@ -201,7 +226,11 @@ final class Filters {
 
     /** Equal items keep their order, in reverse too. */
     private static void sort(
-            RenderBudget budget, List<Object> items, UnaryOperator<Object> key, boolean caseSensitive, boolean reverse) {
+            RenderBudget budget,
+            List<Object> items,
+            UnaryOperator<Object> key,
+            boolean caseSensitive,
+            boolean reverse) {
         Comparator<Object> order = (a, b) -> Values.compare(
                 budget, folded(budget, key.apply(a), caseSensitive), folded(budget, key.apply(b), caseSensitive));
         items.sort(reverse ? order.reversed() : order);
@@ -215,7 +244,8 @@ final class Filters {
         return s.toLowerCase(Locale.ROOT);
     }
 
-    private static List<Object> unique(RenderBudget budget, Object value, List<Object> args, Map<String, Object> named) {
+    private static List<Object> unique(
+            RenderBudget budget, Object value, List<Object> args, Map<String, Object> named) {
         boolean caseSensitive = Values.truthy(argument(args, 0, named, "case_sensitive", false));
         List<Object> items = new ArrayList<>();
         List<Object> seen = new ArrayList<>();
@@ -233,7 +263,8 @@ final class Filters {
     private static Object sum(RenderBudget budget, Object value, Map<String, Object> named) {
         Object total = named.getOrDefault("start", 0L);
         for (Object item : Values.iterate(budget, value)) {
-            total = Numbers.arithmetic("+", total, named.get("attribute") instanceof String name ? attribute(item, name) : item);
+            total = Numbers.arithmetic(
+                    "+", total, named.get("attribute") instanceof String name ? attribute(item, name) : item);
         }
         return total;
     }
@@ -256,7 +287,8 @@ final class Filters {
                 Object found = attribute(item, name);
                 mapped.add(found instanceof Values.Undefined && named.containsKey("default") ? named.get("default") : found);
             } else {
-                mapped.add(apply(budget, Values.text(budget, args.getFirst()), item, args.subList(1, args.size()), named));
+                mapped.add(
+                        apply(budget, Values.text(budget, args.getFirst()), item, args.subList(1, args.size()), named));
             }
         }
         return mapped;
@@ -267,7 +299,8 @@ final class Filters {
         return value == Values.NONE ? List.of() : Values.iterate(budget, value);
     }
 
-    private static Object select(RenderBudget budget, Object value, List<Object> args, Map<String, Object> named, boolean keep) {
+    private static Object select(
+            RenderBudget budget, Object value, List<Object> args, Map<String, Object> named, boolean keep) {
         List<Object> kept = new ArrayList<>();
         for (Object item : orNothing(budget, value)) {
             boolean holds = args.isEmpty()

@@ -14,7 +14,8 @@ import java.util.Optional;
 import java.util.function.Supplier;
 
 /**
- * Renders one template once. A template that does not end, or would fill the memory, is stopped by the {@link RenderBudget}.
+ * Renders one template once. A template that does not end, or would fill the memory, is stopped by the {@link
+ * RenderBudget}.
  *
  * <p>Owned by: the thread that renders.
  */
@@ -57,7 +58,8 @@ final class Interpreter {
         globals.names.put("raise_exception", (Callable) (args, named) -> {
             throw new JinjaException(args.isEmpty() ? "" : Values.text(budget, args.getFirst()), true);
         });
-        globals.names.put("strftime_now", (Callable) (args, named) -> time(budget, now.get(), Values.string(args.getFirst())));
+        globals.names.put(
+                "strftime_now", (Callable) (args, named) -> time(budget, now.get(), Values.string(args.getFirst())));
         variables.forEach((name, value) -> globals.names.put(name, Values.of(budget, value)));
         scope = new Scope(Optional.of(globals));
     }
@@ -108,8 +110,15 @@ final class Interpreter {
             }
             case Node.SetBlock set -> scope.names.put(set.target(), capture(set.body()));
             case Node.Macro macro -> scope.names.put(macro.name(), macro(macro, scope));
-            case Node.FilterBlock filter -> out.append(Values.text(budget, Filters.apply(
-                    budget, filter.name(), capture(filter.body()), positional(filter.arguments()), named(filter.arguments()))));
+            case Node.FilterBlock filter ->
+                out.append(Values.text(
+                        budget,
+                        Filters.apply(
+                                budget,
+                                filter.name(),
+                                capture(filter.body()),
+                                positional(filter.arguments()),
+                                named(filter.arguments()))));
             case Node.Break b -> {
                 return Flow.BREAK;
             }
@@ -244,41 +253,56 @@ final class Interpreter {
             case Expression.ListOf list -> {
                 budget.elements(list.items().size());
                 List<Object> items = list.tuple() ? new Values.Tuple() : new ArrayList<>();
-                list.items().forEach(item -> items.add(evaluate(item)));
+                for (Expression item : list.items()) {
+                    items.add(evaluate(item));
+                }
                 yield items;
             }
             case Expression.DictOf dict -> {
                 budget.elements(dict.entries().size());
                 Map<Object, Object> map = new LinkedHashMap<>();
-                dict.entries().forEach(e -> map.put(Values.key(evaluate(e.getKey())), evaluate(e.getValue())));
+                for (Map.Entry<Expression, Expression> entry : dict.entries()) {
+                    map.put(Values.key(evaluate(entry.getKey())), evaluate(entry.getValue()));
+                }
                 yield map;
             }
             case Expression.Attribute attribute -> attribute(budget, evaluate(attribute.target()), attribute.name());
             case Expression.Item item -> item(budget, evaluate(item.target()), evaluate(item.index()));
             case Expression.Slice slice -> slice(slice);
             case Expression.Call call -> call(call);
-            case Expression.Filter filter -> Filters.apply(
-                    budget, filter.name(), evaluate(filter.target()), positional(filter.arguments()), named(filter.arguments()));
-            case Expression.Test test -> test.negated()
-                    != Tests.holds(budget, test.name(), evaluate(test.target()), positional(test.arguments()));
+            case Expression.Filter filter ->
+                Filters.apply(
+                        budget,
+                        filter.name(),
+                        evaluate(filter.target()),
+                        positional(filter.arguments()),
+                        named(filter.arguments()));
+            case Expression.Test test ->
+                test.negated()
+                        != Tests.holds(budget, test.name(), evaluate(test.target()), positional(test.arguments()));
             case Expression.Unary unary -> unary(unary);
             case Expression.Binary binary -> binary(binary);
             case Expression.Comparison comparison -> compare(comparison);
-            case Expression.Conditional conditional -> Values.truthy(evaluate(conditional.condition()))
-                    ? evaluate(conditional.then())
-                    : conditional.otherwise().map(this::evaluate).orElse(new Undefined("else"));
+            case Expression.Conditional conditional ->
+                Values.truthy(evaluate(conditional.condition()))
+                        ? evaluate(conditional.then())
+                        : conditional.otherwise().map(this::evaluate).orElse(new Undefined("else"));
         };
     }
 
     private List<Object> positional(Expression.Arguments arguments) {
         List<Object> values = new ArrayList<>();
-        arguments.positional().forEach(argument -> values.add(evaluate(argument)));
+        for (Expression argument : arguments.positional()) {
+            values.add(evaluate(argument));
+        }
         return values;
     }
 
     private Map<String, Object> named(Expression.Arguments arguments) {
         Map<String, Object> values = new LinkedHashMap<>();
-        arguments.named().forEach((name, argument) -> values.put(name, evaluate(argument)));
+        for (Map.Entry<String, Expression> argument : arguments.named().entrySet()) {
+            values.put(argument.getKey(), evaluate(argument.getValue()));
+        }
         return values;
     }
 
@@ -430,7 +454,10 @@ final class Interpreter {
         }
         Object right = evaluate(binary.right());
         return binary.operator().equals("~")
-                ? new TextBuilder(budget).append(Values.text(budget, left)).append(Values.text(budget, right)).toString()
+                ? new TextBuilder(budget)
+                        .append(Values.text(budget, left))
+                        .append(Values.text(budget, right))
+                        .toString()
                 : arithmetic(binary.operator(), left, right);
     }
 
@@ -484,7 +511,8 @@ final class Interpreter {
         double count = step == 0 ? Double.POSITIVE_INFINITY : Math.ceil(((double) to - from) / step);
         if (count > RenderBudget.MAX_RANGE) {
             throw new JinjaException("range(" + from + ", " + to + ", " + step
-                    + ") is not allowed: its step must not be 0, and it may have at most " + RenderBudget.MAX_RANGE + " items");
+                    + ") is not allowed: its step must not be 0, and it may have at most " + RenderBudget.MAX_RANGE
+                    + " items");
         }
         budget.elements((long) Math.max(0, count));
         List<Object> values = new ArrayList<>();

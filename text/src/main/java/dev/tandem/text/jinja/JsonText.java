@@ -1,6 +1,5 @@
 package dev.tandem.text.jinja;
 
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -38,7 +37,8 @@ final class JsonText {
 
     static String of(RenderBudget budget, Object value, List<Object> args, Map<String, Object> named) {
         if (args.size() > PARAMETERS.size() || !Set.copyOf(PARAMETERS).containsAll(named.keySet())) {
-            throw new JinjaException("tojson takes " + PARAMETERS + ", not " + args.size() + " arguments and " + named.keySet());
+            throw new JinjaException(
+                    "tojson takes " + PARAMETERS + ", not " + args.size() + " arguments and " + named.keySet());
         }
         Object[] chosen = {false, Values.NONE, Values.NONE, false};
         for (int i = 0; i < chosen.length; i++) {
@@ -64,6 +64,7 @@ final class JsonText {
         return Optional.of(" ".repeat((int) blanks));
     }
 
+    /** One frame per level of nesting, for a thread's stack is small. */
     private void write(Object value, int level) {
         RenderBudget.nested(level);
         budget.steps(1);
@@ -71,12 +72,26 @@ final class JsonText {
             case Boolean b -> out.append(b ? "true" : "false");
             case String s -> quote(s);
             case Double d -> out.append(real(d));
-            case List<?> list -> writeAll('[', ']', list.iterator(), level, item -> write(item, level + 1));
-            case Map<?, ?> map -> writeAll('{', '}', entries(map).iterator(), level, entry -> {
-                quote(key(entry.getKey()));
-                out.append(keySeparator);
-                write(entry.getValue(), level + 1);
-            });
+            case List<?> list -> {
+                out.append('[');
+                for (int i = 0; i < list.size(); i++) {
+                    separate(i == 0, level + 1);
+                    write(list.get(i), level + 1);
+                }
+                close(list.isEmpty(), level, ']');
+            }
+            case Map<?, ?> map -> {
+                out.append('{');
+                boolean first = true;
+                for (Map.Entry<?, ?> entry : entries(map)) {
+                    separate(first, level + 1);
+                    first = false;
+                    quote(key(entry.getKey()));
+                    out.append(keySeparator);
+                    write(entry.getValue(), level + 1);
+                }
+                close(first, level, '}');
+            }
             case Values.Undefined u -> throw new JinjaException("tojson of the " + Values.typeName(u));
             case Values.Callable c -> throw new JinjaException("tojson of a function");
             default -> out.append(value == Values.NONE ? "null" : value.toString());
@@ -101,32 +116,27 @@ final class JsonText {
     }
 
     private static String real(double value) {
-        return Double.isNaN(value) ? "NaN" : Double.isInfinite(value) ? value > 0 ? "Infinity" : "-Infinity" : Values.real(value);
+        return Double.isNaN(value)
+                ? "NaN"
+                : Double.isInfinite(value) ? value > 0 ? "Infinity" : "-Infinity" : Values.real(value);
     }
 
-    private interface Writer<T> {
-        void write(T item);
-    }
-
-    private <T> void writeAll(char open, char close, Iterator<T> items, int level, Writer<T> writer) {
-        out.append(open);
-        if (!items.hasNext()) {
-            out.append(close);
-            return;
-        }
-        while (items.hasNext()) {
-            newLine(level + 1);
-            writer.write(items.next());
-            if (items.hasNext()) {
-                out.append(itemSeparator);
-            }
-        }
+    private void separate(boolean first, int level) {
+        out.append(first ? "" : itemSeparator);
         newLine(level);
-        out.append(close);
+    }
+
+    private void close(boolean empty, int level, char mark) {
+        if (!empty) {
+            newLine(level);
+        }
+        out.append(mark);
     }
 
     private void newLine(int level) {
-        indent.ifPresent(blanks -> out.append('\n').repeat(blanks, level));
+        if (indent.isPresent()) {
+            out.append('\n').repeat(indent.get(), level);
+        }
     }
 
     private void quote(String s) {

@@ -234,7 +234,9 @@ final class Lexer {
     /** Up to three digits, of which one is read. */
     private char octal() {
         int value = source.charAt(at) - '0';
-        for (int i = 0; i < 2 && at + 1 < source.length() && source.charAt(at + 1) >= '0' && source.charAt(at + 1) <= '7'; i++) {
+        for (int i = 0;
+                i < 2 && at + 1 < source.length() && source.charAt(at + 1) >= '0' && source.charAt(at + 1) <= '7';
+                i++) {
             value = value * 8 + source.charAt(++at) - '0';
         }
         return (char) value;

@@ -126,7 +126,11 @@ final class Methods {
 
     private static String replace(RenderBudget budget, String s, List<Object> args) {
         return replace(
-                budget, s, Values.string(args.get(0)), Values.string(args.get(1)), args.size() > 2 ? args.get(2) : Values.NONE);
+                budget,
+                s,
+                Values.string(args.get(0)),
+                Values.string(args.get(1)),
+                args.size() > 2 ? args.get(2) : Values.NONE);
     }
 
     /** @param count how many are replaced; all where it is None or negative */

@@ -69,7 +69,9 @@ final class Numbers {
     }
 
     static boolean equal(Object a, Object b) {
-        return a instanceof Long x && b instanceof Long y ? x.longValue() == y.longValue() : ordered(a, b) && compare(a, b) == 0;
+        return a instanceof Long x && b instanceof Long y
+                ? x.longValue() == y.longValue()
+                : ordered(a, b) && compare(a, b) == 0;
     }
 
     /** False for NaN. */

@@ -72,7 +72,8 @@ final class RenderBudget {
     void enter() {
         steps(1);
         if (++depth > MAX_DEPTH) {
-            throw new JinjaException("the template's blocks, expressions and macros are nested more than " + MAX_DEPTH + " deep");
+            throw new JinjaException(
+                    "the template's blocks, expressions and macros are nested more than " + MAX_DEPTH + " deep");
         }
     }
 

@@ -62,13 +62,17 @@ final class Values {
             case Collection<?> items -> {
                 budget.elements(items.size());
                 List<Object> list = new ArrayList<>(items.size());
-                items.forEach(item -> list.add(of(budget, item, level + 1)));
+                for (Object item : items) {
+                    list.add(of(budget, item, level + 1));
+                }
                 yield list;
             }
             case Map<?, ?> map -> {
                 budget.elements(map.size());
                 Map<String, Object> copy = new LinkedHashMap<>();
-                map.forEach((key, item) -> copy.put(String.valueOf(key), of(budget, item, level + 1)));
+                for (Map.Entry<?, ?> entry : map.entrySet()) {
+                    copy.put(String.valueOf(entry.getKey()), of(budget, entry.getValue(), level + 1));
+                }
                 yield copy;
             }
             default -> throw new JinjaException("a template cannot take a " + value.getClass().getSimpleName());
@@ -115,10 +119,16 @@ final class Values {
             return true;
         }
         if (a instanceof Map<?, ?> x && b instanceof Map<?, ?> y) {
-            return x.size() == y.size()
-                    && x.entrySet().stream()
-                            .allMatch(entry -> y.containsKey(entry.getKey())
-                                    && equal(budget, entry.getValue(), y.get(entry.getKey()), level + 1));
+            if (x.size() != y.size()) {
+                return false;
+            }
+            for (Map.Entry<?, ?> entry : x.entrySet()) {
+                Object other = y.get(entry.getKey());
+                if (other == null || !equal(budget, entry.getValue(), other, level + 1)) {
+                    return false;
+                }
+            }
+            return true;
         }
         if (a instanceof String x && b instanceof String y) {
             budget.read(Math.min(x.length(), y.length()));

@@ -33,7 +33,8 @@ public final class TokenizerFuzz {
             end++;
         }
         Files.write(FOLDER.resolve("tokenizer.json"), Arrays.copyOf(data, end));
-        String text = new String(data, Math.min(data.length, end + 1), Math.max(0, data.length - end - 1), StandardCharsets.UTF_8);
+        String text = new String(
+                data, Math.min(data.length, end + 1), Math.max(0, data.length - end - 1), StandardCharsets.UTF_8);
         try (Tokenizer tokenizer = HuggingFaceTokenizer.open(FOLDER)) {
             int[] tokens = tokenizer.encode(text, true);
             tokenizer.decode(tokens, false);

@@ -15,7 +15,9 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** A template that does not end, or would fill the memory or the stack, is stopped with an error that names the limit. */
+/**
+ * A template that does not end, or would fill the memory or the stack, is stopped with an error that names the limit.
+ */
 class JinjaLimitsTest {
     private static String render(String template, Map<String, ?> variables) {
         return new JinjaTemplate(template, ZonedDateTime::now).render(variables);
@@ -81,7 +83,17 @@ class JinjaLimitsTest {
     @CsvSource(
             delimiter = '|',
             quoteCharacter = '`',
-            value = {"( | )", "[ | ]", "{'a': | }", "not | ``", "- | ``", "a[ | ]", "f( | )", "a if b else | ``", "a.f( | )"})
+            value = {
+                "( | )",
+                "[ | ]",
+                "{'a': | }",
+                "not | ``",
+                "- | ``",
+                "a[ | ]",
+                "f( | )",
+                "a if b else | ``",
+                "a.f( | )"
+            })
     void deepExpressionsAreRefusedBeforeTheyUseUpTheStack(String open, String close) {
         String template = "{{ " + (open + " ").repeat(60_000) + "1" + close.repeat(60_000) + " }}";
         assertThatThrownBy(() -> new JinjaTemplate(template, ZonedDateTime::now))
@@ -90,11 +102,46 @@ class JinjaLimitsTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"{% if true %}", "{% for a in b %}", "{% set x %}", "{% filter upper %}", "{% macro m() %}", "{% generation %}"})
+    @ValueSource(
+            strings = {
+                "{% if true %}",
+                "{% for a in b %}",
+                "{% set x %}",
+                "{% filter upper %}",
+                "{% macro m() %}",
+                "{% generation %}"
+            })
     void deepBlocksAreRefusedBeforeTheyUseUpTheStack(String piece) {
         assertThatThrownBy(() -> new JinjaTemplate(piece.repeat(10_000), ZonedDateTime::now))
                 .isInstanceOf(JinjaException.class)
                 .hasMessageContaining("nested more than 150 deep");
+    }
+
+    /** The deepest evaluation and the deepest value together, on a thread with the JVM's usual stack of 1 MiB. */
+    @Test
+    void theLimitsOfDepthTogetherFitAStack() throws Exception {
+        Object list = "x";
+        Object map = "x";
+        for (int level = 0; level < 500; level++) {
+            list = List.of(list);
+            map = Map.of("k", map);
+        }
+        Map<String, Object> variables = Map.of("list", list, "map", map);
+        String deep = "{% if n > 0 %}{{ m(n - 1) }}{% else %}{{ (list | tojson ~ list ~ map | tojson ~ map) | length }}"
+                + "{{ list == list and map == map and not list < list }}{% endif %}";
+        for (int depth = 60; depth < 200; depth += 10) {
+            String template = "{% macro m(n) %}" + deep + "{% endmacro %}{{ m(" + depth + ") }}";
+            FutureTask<String> rendering = new FutureTask<>(() -> {
+                try {
+                    return render(template, variables);
+                } catch (JinjaException e) {
+                    return e.getMessage();
+                }
+            });
+            Thread thread = new Thread(null, rendering, "rendering", 1 << 20);
+            thread.start();
+            assertThat(rendering.get()).matches("[0-9]+True|.*nested more than 500 deep");
+        }
     }
 
     @Test
@@ -113,7 +160,8 @@ class JinjaLimitsTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"'\\u12'", "'\\uzzzz'", "'\\u+123'", "'\\x4'", "'\\UFFFFFFFF'", "0x", "a.'b'", "'open", "0b_"})
+    @ValueSource(
+            strings = {"'\\u12'", "'\\uzzzz'", "'\\u+123'", "'\\x4'", "'\\UFFFFFFFF'", "0x", "a.'b'", "'open", "0b_"})
     void wrongLiteralsAreErrorsOfTheTemplate(String literal) {
         assertStopped("{{ " + literal + " }}", Map.of(), "line 1: ");
     }
@@ -121,10 +169,15 @@ class JinjaLimitsTest {
     @Test
     void integersHaveALimit() {
         assertStopped("{{ " + "9".repeat(2000) + " }}", Map.of(), "has 2000 digits; the limit is 1300");
-        assertStopped("{% set ns = namespace(x=2) %}{% for i in range(99) %}{% set ns.x = ns.x * ns.x %}{% endfor %}", Map.of(), "the limit is 4096");
+        assertStopped(
+                "{% set ns = namespace(x=2) %}{% for i in range(99) %}{% set ns.x = ns.x * ns.x %}{% endfor %}",
+                Map.of(), "the limit is 4096");
     }
 
-    /** 1.8 MB of nested tools and {@code tojson(indent=4)} filled the heap: indentation grows with the square of the depth. */
+    /**
+     * 1.8 MB of nested tools and {@code tojson(indent=4)} filled the heap: indentation grows with the square of the
+     * depth.
+     */
     @Test
     void indentationOfNestedToolsIsBounded() {
         List<Object> tools = new ArrayList<>();
@@ -136,7 +189,8 @@ class JinjaLimitsTest {
             tools.add(nested);
         }
         assertStopped("{{ tools | tojson(indent=4) }}", Map.of("tools", tools), "the limit is 16777216");
-        assertStopped("{% for t in tools %}{% for u in range(99) %}{% set x = t | tojson(indent=4) %}{% endfor %}{% endfor %}",
+        assertStopped(
+                "{% for t in tools %}{% for u in range(99) %}{% set x = t | tojson(indent=4) %}{% endfor %}{% endfor %}",
                 Map.of("tools", tools), "characters in all");
     }
 
@@ -153,7 +207,8 @@ class JinjaLimitsTest {
     void largeIntegersOfTheRequestArriveAsTheyAre() {
         Map<String, Object> variables = new HashMap<>();
         variables.put("n", new BigInteger("18446744073709551615"));
-        assertThat(render("{{ n | tojson }} {{ n + 1 }}", variables)).isEqualTo("18446744073709551615 18446744073709551616");
+        assertThat(render("{{ n | tojson }} {{ n + 1 }}", variables))
+                .isEqualTo("18446744073709551615 18446744073709551616");
     }
 
     /** What is far above real use still works: 20,000 messages, and one of 600,000 characters. */
@@ -164,9 +219,10 @@ class JinjaLimitsTest {
             messages.add(Map.of("role", i % 2 == 0 ? "user" : "assistant", "content", " message " + i));
         }
         messages.add(Map.of("role", "user", "content", "x".repeat(600_000)));
-        String template = "{%- for m in messages %}{%- if m.role == 'user' and m.content is string and loop.index0 % 2 == 0 %}"
-                + "{{ '<|im_start|>' + m.role + '\\n' + m.content | trim + '<|im_end|>\\n' }}{%- else %}"
-                + "{{ '<|im_start|>' ~ m['role'] ~ '\\n' ~ m.content[1:] ~ '<|im_end|>' }}{%- endif %}{%- endfor %}";
+        String template =
+                "{%- for m in messages %}{%- if m.role == 'user' and m.content is string and loop.index0 % 2 == 0 %}"
+                        + "{{ '<|im_start|>' + m.role + '\\n' + m.content | trim + '<|im_end|>\\n' }}{%- else %}"
+                        + "{{ '<|im_start|>' ~ m['role'] ~ '\\n' ~ m.content[1:] ~ '<|im_end|>' }}{%- endif %}{%- endfor %}";
         assertThat(render(template, Map.of("messages", messages)).length()).isGreaterThan(1_000_000);
     }
 }

@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""Draws the pictures of the documentation as SVG, from recorded results or from the tables in this file.
+
+usage: tools/pictures.py [--check]
+
+Writes docs/pictures/*.svg. With --check it writes nothing and fails when a file differs from what it would write.
+Standard library only. Each function draws one picture and is named for its file.
+"""
+
+import argparse
+import html
+import json
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+OUT = ROOT / "docs" / "pictures"
+
+STYLE = """
+  text { font: 13px system-ui, sans-serif; fill: #1f2933; }
+  .title { font-size: 15px; font-weight: 600; }
+  .small { font-size: 11px; fill: #52606d; }
+  .on { fill: #ffffff; }
+  .axis { stroke: #9aa5b1; fill: none; }
+  .grid { stroke: #e4e7eb; fill: none; }
+  .box { fill: #f5f7fa; stroke: #9aa5b1; }
+  .gpu { fill: #2f6f4f; } .cpu { fill: #b35c1e; } .link { fill: #5b6b8c; } .other { fill: #9aa5b1; }
+  .gpu-line { stroke: #2f6f4f; fill: none; stroke-width: 2; } .cpu-line { stroke: #b35c1e; fill: none; stroke-width: 2; }
+  .other-line { stroke: #7b8794; fill: none; stroke-width: 2; }
+  .arrow { stroke: #52606d; fill: none; marker-end: url(#head); }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e4e7eb; } .small { fill: #9aa5b1; } .box { fill: #1f2933; } .grid { stroke: #323f4b; }
+  }
+"""
+
+
+class Svg:
+    """A picture of fixed size that collects shapes."""
+
+    def __init__(self, width, height, title):
+        self.width, self.height, self.title = width, height, title
+        self.parts = []
+
+    def text(self, x, y, text, css="", anchor="start"):
+        self.parts.append(f'<text x="{x:g}" y="{y:g}" class="{css}" text-anchor="{anchor}">{html.escape(text)}</text>')
+
+    def box(self, x, y, width, height, css="box", label="", text="on"):
+        self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4" class="{css}"/>')
+        lines = label.split("\n") if label else []
+        for i, line in enumerate(lines):
+            middle = y + height / 2 + 4.5 + (i - (len(lines) - 1) / 2) * 16
+            self.text(x + width / 2, middle, line, "" if css == "box" else text, "middle")
+
+    def line(self, x1, y1, x2, y2, css="axis"):
+        self.parts.append(f'<path d="M{x1:g} {y1:g}L{x2:g} {y2:g}" class="{css}"/>')
+
+    def path(self, points, css):
+        self.parts.append('<path d="M' + "L".join(f"{x:g} {y:g}" for x, y in points) + f'" class="{css}"/>')
+
+    def dot(self, x, y, css):
+        self.parts.append(f'<circle cx="{x:g}" cy="{y:g}" r="4" class="{css}"/>')
+
+    def __str__(self):
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" width="{self.width}" '
+            f'role="img" aria-label="{html.escape(self.title)}">\n<style>{STYLE}</style>\n<defs><marker id="head" '
+            'viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+            '<path d="M0 0L8 4L0 8Z" fill="#52606d"/></marker></defs>\n'
+        )
+        return head + "\n".join(self.parts) + "\n</svg>\n"
+
+
+def lines(name):
+    with open(RESULTS / name, encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line.strip()]
+
+
+def throughput():
+    """README's chart: offline throughput beside vLLM's, as a ratio."""
+    rows = lines("peers/vllm-0.33-h200-offline.jsonl")
+    svg = Svg(760, 60 + 74 * len(rows), "Throughput of Tandem and vLLM 0.33 on one H200")
+    svg.text(16, 24, "Throughput on one NVIDIA H200, Llama-3.1-8B shapes, Tandem on the GPU alone", "title")
+    for i, row in enumerate(rows):
+        y, full = 48 + 74 * i, 560
+        svg.text(16, y + 12, f"{row['work']}, {row['unit']}")
+        highest = max(row["vllm_0_33"], row["tandem"])
+        for j, (name, key, css) in enumerate((("vLLM 0.33", "vllm_0_33", "other"), ("Tandem", "tandem", "gpu"))):
+            width = full * row[key] / highest
+            svg.box(100, y + 20 + 22 * j, width, 18, css)
+            svg.text(92, y + 34 + 22 * j, name, "small", "end")
+            svg.text(106, y + 34 + 22 * j, f"{row[key]:,}", "on")
+        svg.text(108 + full, y + 56, f"{row['tandem'] / row['vllm_0_33']:.2f}x", "title")
+    return svg
+
+
+def latency_under_load():
+    """Mean time to first token against the arrival rate, 1000/200 with 26,400 KV tokens."""
+    series = {"vLLM 0.33": ("v-tight", "other"), "Tandem, gpu-only": ("t-gpuonly", "gpu"), "Tandem, default": ("t-auto", "cpu")}
+    rows = [r for r in lines("peers/vllm-0.33-h200-online.jsonl") if r["workload"] == "synthetic:1000/200"]
+    tight = {r["rate"] for r in rows if r["label"] == "v-tight"}
+    svg = Svg(760, 380, "Mean time to first token under Poisson load")
+    svg.text(16, 24, "Mean time to first token under Poisson load, one H200, 1000/200, 26,400 KV tokens", "title")
+    left, top, width, height, fastest, slowest = 80, 48, 600, 270, 30, 10000
+
+    import math
+
+    def at(rate, ms):
+        x = left + width * (rate - 4) / 14
+        y = top + height * (1 - math.log(ms / fastest) / math.log(slowest / fastest))
+        return x, y
+
+    for ms in (30, 100, 300, 1000, 3000, 10000):
+        _, y = at(4, ms)
+        svg.line(left, y, left + width, y, "grid")
+        svg.text(left - 8, y + 4, f"{ms:,} ms", "small", "end")
+    for rate in (5, 10, 13, 17):
+        x, _ = at(rate, fastest)
+        svg.text(x, top + height + 18, f"{rate}", "small", "middle")
+    svg.text(left + width / 2, top + height + 40, "requests per second, open loop", "small", "middle")
+    for i, (name, (label, css)) in enumerate(series.items()):
+        points = sorted((r["rate"], r["ttft_ms"]["mean"]) for r in rows if r["label"] == label and r["rate"] in tight)
+        svg.path([at(*p) for p in points], css + "-line")
+        for p in points:
+            svg.dot(*at(*p), css)
+        svg.box(left + 16, top + 8 + 20 * i, 12, 12, css)
+        svg.text(left + 34, top + 18 + 20 * i, name)
+    return svg
+
+
+def peak_by_kernel():
+    """Share of the measured peak that each part of a decode step reaches."""
+    rows = [
+        ("GEMMs, 1 token", 4.1 / 4.59), ("GEMMs, 64 tokens", 3.9 / 4.59), ("attention, 24 tokens", 3.8 / 4.59),
+        ("attention, 64 tokens", 4.1 / 4.59), ("attention, 256 tokens", 4.4 / 4.59), ("host attention, AMX, 16 threads", 0.90),
+        ("host attention, AVX-512, 16 threads", 0.85),
+    ]
+    svg = Svg(760, 50 + 30 * len(rows), "Share of peak read bandwidth by kernel")
+    svg.text(16, 24, "Share of the peak read bandwidth of the same machine (H200: 4.59 TB/s)", "title")
+    for i, (name, share) in enumerate(rows):
+        y = 42 + 30 * i
+        svg.text(250, y + 15, name, "", "end")
+        svg.box(260, y, 420, 20, "box")
+        svg.box(260, y, 420 * share, 20, "cpu" if name.startswith("host") else "gpu", f"{share:.2f}")
+    return svg
+
+
+def kv_tiers():
+    """Where a sequence's KV lives and who attends."""
+    svg = Svg(760, 300, "KV on two tiers")
+    svg.text(16, 24, "Two KV tiers: each sequence keeps its KV on one of them", "title")
+    svg.box(16, 44, 340, 236, "box")
+    svg.text(28, 66, "GPU memory: weights and GPU blocks (16 tokens)")
+    svg.box(404, 44, 340, 236, "box")
+    svg.text(416, 66, "host memory: host blocks (64 tokens)")
+    for i, name in enumerate(("sequence A", "sequence B")):
+        svg.text(28, 96 + 40 * i, name, "small")
+        for j in range(5 - i):
+            svg.box(106 + 44 * j, 82 + 40 * i, 38, 22, "gpu", str(17 + 6 * i + j))
+    for i, name in enumerate(("sequence C", "sequence D")):
+        svg.text(416, 96 + 40 * i, name, "small")
+        for j in range(2):
+            svg.box(496 + 110 * j, 82 + 40 * i, 100, 22, "cpu", str(3 + 2 * i + j))
+    svg.box(28, 180, 316, 34, "gpu", "GPU attends for A and B")
+    svg.box(416, 180, 316, 34, "cpu", "CPU threads attend for C and D")
+    svg.box(28, 230, 316, 34, "gpu", "linear layers and sampling for all four")
+    svg.line(416, 204, 348, 240, "arrow")
+    svg.line(348, 222, 412, 190, "arrow")
+    svg.text(380, 172, "q, k, v", "small", "middle")
+    svg.text(380, 256, "output", "small", "middle")
+    return svg
+
+
+def timeline(title, lanes, note, width=760):
+    """Lanes of (start, length, label, css) boxes on one time axis."""
+    svg = Svg(width, 76 + 46 * len(lanes), title)
+    svg.text(16, 24, title, "title")
+    for i, (name, boxes) in enumerate(lanes):
+        y = 42 + 46 * i
+        svg.text(16, y + 21, name)
+        svg.line(70, y + 38, width - 16, y + 38, "grid")
+        for start, length, label, css in boxes:
+            svg.box(76 + start, y, length - 3, 32, css, label)
+    svg.text(16, 62 + 46 * len(lanes), note, "small")
+    return svg
+
+
+def asymmetric_step():
+    gpu, cpu = [], []
+    for layer in range(3):
+        x = 220 * layer
+        gpu += [(x, 120, f"linear 0, L{layer}", "gpu"), (x + 120, 100, f"linear 1, L{layer}", "link")]
+        cpu += [(x, 116, "attention 1", "cpu"), (x + 120, 96, "attention 0", "cpu")]
+    return timeline("Asymmetric pipelining: two sub-batches take turns", [("GPU", gpu), ("CPU", cpu)],
+                    "While the GPU runs the linear layers of one sub-batch, the CPU attends for the host tokens of the other (0, 1).")
+
+
+def async_overlap_step():
+    gpu, cpu = [], []
+    for layer in range(4):
+        x = 165 * layer
+        gpu += [(x, 62, f"QKV, L{layer}", "gpu"), (x + 62, 42, "attn", "gpu"), (x + 104, 61, "out, MLP", "gpu")]
+        cpu += [(x + 62, 104, f"host, L{layer}", "cpu")]
+    return timeline("Async overlap: host tokens leave at attention and rejoin later", [("GPU", gpu), ("CPU", cpu[:4])],
+                    "The GPU never waits. A host token rejoins at its layer once its attention is there, usually one step later.")
+
+
+def selector():
+    svg = Svg(760, 250, "What starts and ends offloading")
+    svg.text(16, 24, "The guard: what starts and ends offloading", "title")
+    svg.box(20, 60, 200, 60, "gpu", "GPU-only\nmeasured over a window")
+    svg.box(290, 60, 180, 60, "cpu", "warm-up\nthe host tier fills")
+    svg.box(540, 60, 200, 60, "cpu", "offloading\nmeasured over windows")
+    svg.box(290, 170, 180, 60, "box", "pause\nhost tokens drain")
+    svg.line(222, 90, 286, 90, "arrow")
+    svg.text(254, 52, "predicted gain", "small", "middle")
+    svg.line(472, 90, 536, 90, "arrow")
+    svg.text(504, 52, "tier full", "small", "middle")
+    svg.line(640, 122, 474, 190, "arrow")
+    svg.text(640, 170, "less than GPU-only", "small", "middle")
+    svg.line(380, 122, 380, 166, "arrow")
+    svg.text(388, 148, "hopeless", "small")
+    svg.line(288, 200, 120, 124, "arrow")
+    svg.text(130, 180, "pause over (4x longer each loss)", "small", "middle")
+    return svg
+
+
+def threads():
+    svg = Svg(760, 300, "Threads and what they own")
+    svg.text(16, 24, "Threads and what they own", "title")
+    svg.box(20, 50, 150, 60, "box", "event loops\nconnections")
+    svg.box(20, 200, 150, 60, "box", "text threads\none text each")
+    svg.box(280, 50, 200, 210, "gpu", "engine thread\n\nsequences, queues,\nblock tables, KV pools,\nstrategy, plans")
+    svg.box(590, 50, 150, 60, "link", "GPU\nkernels, graphs")
+    svg.box(590, 200, 150, 60, "cpu", "attention workers\nno shared state")
+    svg.line(95, 112, 95, 196, "arrow")
+    svg.line(172, 228, 276, 200, "arrow")
+    svg.text(226, 236, "requests", "small", "middle")
+    svg.line(278, 100, 174, 84, "arrow")
+    svg.text(226, 76, "tokens", "small", "middle")
+    svg.line(482, 80, 586, 76, "arrow")
+    svg.text(534, 66, "plans", "small", "middle")
+    svg.line(640, 112, 640, 196, "arrow")
+    svg.line(690, 198, 690, 114, "arrow")
+    svg.text(698, 158, "queues", "small")
+    return svg
+
+
+def packages():
+    svg = Svg(760, 280, "Modules: an arrow points to what a module depends on")
+    svg.text(16, 24, "Modules: each depends only on those below it", "title")
+    svg.box(300, 44, 160, 34, "box", "app")
+    for i, name in enumerate(("server", "cuda", "bench")):
+        svg.box(60 + 230 * i, 108, 180, 34, "box", name)
+    for i, name in enumerate(("text", "cpu", "fetch")):
+        svg.box(60 + 230 * i, 168, 180, 34, "box", name)
+    svg.box(60, 228, 180, 34, "box", "engine (JDK only)")
+    svg.box(290, 228, 180, 34, "box", "model")
+    for x1, y1, x2, y2 in ((340, 80, 180, 104), (380, 80, 380, 104), (420, 80, 580, 104), (150, 144, 150, 164),
+                           (380, 144, 380, 164), (440, 144, 560, 164), (380, 204, 380, 224), (288, 245, 244, 245)):
+        svg.line(x1, y1, x2, y2, "arrow")
+    return svg
+
+
+PICTURES = {
+    "throughput": throughput, "latency-under-load": latency_under_load, "peak-by-kernel": peak_by_kernel,
+    "kv-tiers": kv_tiers, "asymmetric-step": asymmetric_step, "async-overlap-step": async_overlap_step,
+    "selector": selector, "threads": threads, "packages": packages,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="fail when a picture is stale; write nothing")
+    check = parser.parse_args().check
+    OUT.mkdir(parents=True, exist_ok=True)
+    stale = []
+    for name, draw in PICTURES.items():
+        path, text = OUT / (name + ".svg"), str(draw())
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if not check:
+                path.write_text(text, encoding="utf-8")
+    if check and stale:
+        sys.exit("stale pictures, run tools/pictures.py: " + ", ".join(stale))
+
+
+if __name__ == "__main__":
+    main()
