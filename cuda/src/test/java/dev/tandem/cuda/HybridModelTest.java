@@ -91,6 +91,31 @@ class HybridModelTest {
                 .flatMap(family -> Stream.of(DataType.BFLOAT16, DataType.FLOAT16).map(type -> Arguments.of(family, type)));
     }
 
+    /** Heads of this model are stored wider than they are: what pads them must not keep another row's NaN. */
+    @Test
+    void aRowOfNaNLeavesNothingToTheHostRowsThatFollowItInTheBatch() {
+        int[] bad = {5, 9, 200, 31, 7};
+        int[] good = {11, 12, 13, 14, 15, 16, 17};
+        try (CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 8, true, 2, 10_000)) {
+            Chunk badPrompt = chunk(1, bad, 0, 3, new int[] {0}, KvReader.GPU_FROM_GPU);
+            Chunk goodPrompt = chunk(2, good, 0, 5, new int[] {0}, KvReader.GPU_WHILE_LANDING);
+            run(executor, plan(List.of(), List.of(badPrompt, goodPrompt), List.of()));
+            Chunk badRow = chunk(1, bad, 3, 4, new int[] {0}, KvReader.GPU_FROM_GPU);
+
+            executor.poisonNextRow();
+            assertThat(run(executor, plan(List.of(), List.of(badRow), List.of())).lost()).hasSize(1);
+            StepResult waiting = run(executor, plan(List.of(), List.of(row(2, good, 5, new int[] {0})), List.of()));
+            assertThat(waiting.lost()).isEmpty();
+            assertThat(waiting.sampled()).hasSize(1);
+
+            executor.poisonNextRow();
+            assertThat(run(executor, plan(List.of(), List.of(badRow), List.of())).lost()).hasSize(1);
+            for (float logit : fly(executor, good, 6, new int[] {0}, List.of())) {
+                assertThat(logit).isFinite();
+            }
+        }
+    }
+
     @Test
     void headSizesThatTheCpuDoesNotKnowAreRefused() {
         assertThatThrownBy(() -> CudaModelTest.executor("mistral", DataType.BFLOAT16, 8, true, 2, 10_000))

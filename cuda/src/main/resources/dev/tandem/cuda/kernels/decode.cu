@@ -126,6 +126,7 @@ __device__ __noinline__ void exchange(Flights *flights, int layer, int slots, in
         uint4 v = __ldcg((const uint4 *)(flights->incoming + (size_t)boards * HEADS * HEAD_DIM) + i % (HEADS * EIGHTS));
         *(uint4 *)(out + (size_t)(i / EIGHTS) * HEAD_WIDTH + i % EIGHTS * 8) = v;
     }
+    clearPadding(out, slots, thread, threads);
     if (thread >= slots) return;
     if (thread == 0) {
         flights->stamps[layer] = nanos();

@@ -101,6 +101,7 @@ extern "C" __global__ void __launch_bounds__(128) collect(const int *header, con
             int piece = j * 128 + threadIdx.x;
             if (piece < PIECES) *(uint4 *)(to + piece / EIGHTS * HEAD_WIDTH + piece % EIGHTS * 8) = v[j];
         }
+        clearPadding(to, 1, threadIdx.x, 128);
         if (i == rows->count - 1 && threadIdx.x == 0) flights->waits[2 * at + 1] = nanos();
     }
 }

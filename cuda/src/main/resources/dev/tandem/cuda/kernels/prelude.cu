@@ -128,6 +128,16 @@ __device__ __forceinline__ void dependentsLaunch() {
 #define PROMPT_BLOCKS 4
 #define PROMPT_SPLITS 5
 
+// Zeroes what pads the heads of `rows` rows of attended [rows][HEADS][HEAD_WIDTH], for kernels that write HEAD_DIM values
+// of each head. A row of NaN that was there before leaves NaN in the padding, and the output projection multiplies it by
+// zero weights.
+__device__ __forceinline__ void clearPadding(half16 *attended, int rows, int thread, int threads) {
+    const int PIECES = (HEAD_WIDTH - HEAD_DIM) / 8;
+    for (int i = thread; PIECES > 0 && i < rows * HEADS * PIECES; i += threads)
+        *(uint4 *)(attended + (size_t)(i / max(PIECES, 1)) * HEAD_WIDTH + HEAD_DIM + i % max(PIECES, 1) * 8)
+            = make_uint4(0, 0, 0, 0);
+}
+
 __device__ __forceinline__ float exp2Fast(float v) {
     float r;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
