@@ -8,7 +8,7 @@
 #   steady     steady windows of two of them
 #   hybrid     gpu-only beside others in steady windows (PAIRS="preset:workload ...", STRATEGIES, STEADY and WARM_UP seconds, HYBRID_OPTIONS,
 #              GUARD=--guard), steps with slots, and traces
-#   soak       a server with rows in flight, canaries and checksums under random load with clients that leave (SOAK seconds, SOAK_OPTIONS,
+#   soak       a server with in-flight tokens, shadow verifications and checksums under random load with clients that leave (SOAK seconds, SOAK_OPTIONS,
 #              SOAK_LOAD: clients, words and tokens at most)
 #   faults     rows of NaN, steps that hang, workers that die, kernels that sleep at random (DELAYS seeds), then the soak of the tests for SOAK seconds
 #              with seed SOAK_SEED
@@ -46,7 +46,7 @@ throughput() {
 
 steps() {
   "$tandem" bench steps --preset h200 --result-file "$lines" "$@" 2>>"$result/log" |
-    grep -E "^(window|batch_size|step_ms|products_ms|attention_ms|row_wise_ms)" | awk '{printf "%s %s  ", $1, $2} /row_wise_ms/ {print ""}'
+    grep -E "^(window|batch_size|step_ms|gemm_ms|attention_ms|row_wise_ms)" | awk '{printf "%s %s  ", $1, $2} /row_wise_ms/ {print ""}'
 }
 
 for what in "$@"; do
@@ -58,7 +58,7 @@ for what in "$@"; do
       ;;
     steps)
       steps --batch 1,8,24,64,128,256 --prefill 1024,2048,8192
-      steps --batch 24 --riding 136
+      steps --batch 24 --piggybacked 136
       latency 1 2048 4 5
       ;;
     start)
@@ -71,14 +71,14 @@ for what in "$@"; do
       ;;
     presets)
       throughput --preset h200 --workload synthetic:1000/200 --requests 500
-      throughput --preset h200-tight --workload synthetic:1000/200 --requests 70
-      throughput --preset a10g-class --workload synthetic:1000/200 --requests 80
-      throughput --preset t4-class --workload osc --requests 100
-      throughput --preset t4-tight --workload osc --requests 100
+      throughput --preset h200-26k --workload synthetic:1000/200 --requests 70
+      throughput --preset h200-16sm-26k --workload synthetic:1000/200 --requests 80
+      throughput --preset h200-8sm-2req --workload osc --requests 100
+      throughput --preset h200-2req --workload osc --requests 100
       ;;
     steady)
-      throughput --preset h200-tight --workload synthetic:1000/200 --steady 20
-      throughput --preset a10g-class --workload synthetic:1000/200 --steady 20
+      throughput --preset h200-26k --workload synthetic:1000/200 --steady 20
+      throughput --preset h200-16sm-26k --workload synthetic:1000/200 --steady 20
       ;;
     hybrid)
       for slots in 0 8 16; do
@@ -86,7 +86,7 @@ for what in "$@"; do
           --result-file "$lines" 2>>"$result/log" | grep -E "^(window|step_ms)" | tr '\n' ' '
       done
       echo
-      for pair in ${PAIRS:-h200-tight:synthetic:1000/200 t4-tight:osc}; do
+      for pair in ${PAIRS:-h200-tight:synthetic:1000/200 h200-2req:osc}; do
         preset=${pair%%:*}
         workload=${pair#*:}
         alone=$(throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}")
@@ -109,7 +109,7 @@ for what in "$@"; do
     soak)
       python3 tools/make_dummy_model.py app/src/main/resources/dev/tandem/app/presets/Llama-3.1-8B.json "$work/Llama-3.1-8B"
       "$tandem" serve "$work/Llama-3.1-8B" --load-format dummy --port 8123 --num-gpu-blocks-override 1650 --host-kv 24GiB \
-        --max-num-seqs 512 --canary-rate 0.02 --kv-checksums ${SOAK_OPTIONS:---strategy apex --no-guard} >>"$result/log" 2>&1 &
+        --max-num-seqs 512 --shadow-verification-rate 0.02 --kv-checksums ${SOAK_OPTIONS:---strategy apex --no-guard} >>"$result/log" 2>&1 &
       server=$!
       for _ in $(seq 240); do
         curl -s http://127.0.0.1:8123/health >/dev/null && break
@@ -119,7 +119,7 @@ for what in "$@"; do
       kill -0 "$server" 2>/dev/null || continue
       # shellcheck disable=SC2086
       timeout $((${SOAK:-600} + 120)) python3 tools/soak.py http://127.0.0.1:8123 "${SOAK:-600}" ${SOAK_LOAD:-384 500 500}
-      curl -s http://127.0.0.1:8123/metrics | grep -E '^tandem:canary_logprob_difference_bucket' | sed 's/.*le=/le=/' | tr '\n' ' '
+      curl -s http://127.0.0.1:8123/metrics | grep -E '^tandem:shadow_verification_logprob_difference_bucket' | sed 's/.*le=/le=/' | tr '\n' ' '
       echo
       kill "$server"; wait "$server"; echo "server ended with $?"
       ;;
@@ -133,7 +133,7 @@ for what in "$@"; do
     sanitizer)
       begin=$SECONDS
       for method in ${SANITIZED:-"CudaModelTest#samplingParametersOfEveryKindAreServed()" \
-        "ProductKernelTest#broadProducts(dev.tandem.cuda.ModelShape)" \
+        "GemmKernelTest#wgmmaGemm(dev.tandem.cuda.ModelShape)" \
         "AttentionKernelTest#decodeAttention(dev.tandem.cuda.ModelShape)" \
         "AttentionKernelTest#promptsBesideDecodes(dev.tandem.cuda.ModelShape)" \
         "KernelTest#choices(dev.tandem.cuda.ModelShape)" \

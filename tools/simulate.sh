@@ -40,17 +40,17 @@ cell() { # number, profile, preset, workload, steady seconds
 }
 
 # prompts come in waves of minutes where they are what a machine is short of
-cells="t4-class:t4-class:osc:400
-t4-tight:t4-tight:osc:400
-a10g-class:a10g-class:synthetic:1000/200:2000
-a10g-class:a10g-class:synthetic:1000/400:2000
-a10g-class:a10g-class:synthetic:1000/800:2000
-a10g-class:a10g-class:reasoning:2000
-h200:h200-tight:synthetic:1000/200:400
-h200:h200-tight:synthetic:1000/400:400
-h200:h200-tight:azure-code:400
-h200:h200-tight:osc:400
-a10g-class:a10g-class:osc:2000"
+cells="h200-8sm-2req:h200-8sm-2req:osc:400
+h200-2req:h200-2req:osc:400
+h200-16sm-26k:h200-16sm-26k:synthetic:1000/200:2000
+h200-16sm-26k:h200-16sm-26k:synthetic:1000/400:2000
+h200-16sm-26k:h200-16sm-26k:synthetic:1000/800:2000
+h200-16sm-26k:h200-16sm-26k:reasoning:2000
+h200:h200-26k:synthetic:1000/200:400
+h200:h200-26k:synthetic:1000/400:400
+h200:h200-26k:azure-code:400
+h200:h200-26k:osc:400
+h200-16sm-26k:h200-16sm-26k:osc:2000"
 number=0
 running=()
 # a cell that fails ends the script: a table with holes is none

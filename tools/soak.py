@@ -231,13 +231,13 @@ for _ in range(60):
     if left["vllm:num_requests_running"] + left["vllm:num_requests_waiting"] == 0:
         break
     time.sleep(0.5)
-for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "tandem:host_kv_cache_usage_perc", "tandem:rows_in_flight"):
+for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "tandem:host_kv_cache_usage_perc", "tandem:in_flight_tokens"):
     if name not in left:
         problems.append(f"{name} is not among the metrics")
     elif left[name] != 0:
         problems.append(f"afterwards {name} is {left[name]}")
 health = urllib.request.urlopen(f"http://{url.netloc}/health", timeout=20).read().decode()
-shown = {name: left[name] for name in left if re.match(r"tandem:(canary.*_(sum|count)|host_decode_tokens|offloading|guard_losses|host_lost)|vllm:num_preempt", name)}
+shown = {name: left[name] for name in left if re.match(r"tandem:(shadow_verification.*_(sum|count)|host_decode_tokens|offloading|guard_losses|host_lost)|vllm:num_preempt", name)}
 print(f"seed {seed}; {dict(counts)}; {shown}; health {health.strip()}")
 health_seconds.sort()
 p99 = round(1e3 * health_seconds[len(health_seconds) * 99 // 100], 1) if health_seconds else None

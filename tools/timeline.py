@@ -23,7 +23,7 @@ def bars(names, events, step):
     inside = [e for e in events if begin <= e["ts"] < begin + length]
     waits = sorted((e for e in inside if e["name"] == "gpu wait"), key=lambda e: e["ts"])
     out, at, kind = [], 0, "gpu 0"
-    # rows in flight: nobody waits, and each layer says when its attention began
+    # in-flight tokens: nobody waits, and each layer says when its attention began
     for layer in () if waits else (e for e in inside if e["name"] == "gpu layer"):
         start = layer["ts"] - begin
         out.append(("GPU", at, start, kind))

@@ -13,8 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { TOKENS = 64, ROW = 256, MOST_GROUP = 16, PAGE = 4096, AHEAD = 4 * PAGE };
-static const float LEAST = -1e30f;
+enum { TOKENS = 64, ROW = 256, MAX_GROUP = 16, PAGE = 4096, AHEAD = 4 * PAGE };
+static const float MIN = -1e30f;
 
 struct task {
     const uint16_t *q;       /* [kv_heads * group][key_dims], zeros beyond head_dim */
@@ -56,9 +56,9 @@ struct __attribute__((aligned(64))) config {
 };
 
 struct __attribute__((aligned(64))) working {
-    float scores[MOST_GROUP * TOKENS];
-    uint16_t high[MOST_GROUP * TOKENS];
-    uint16_t low[MOST_GROUP * TOKENS];
+    float scores[MAX_GROUP * TOKENS];
+    uint16_t high[MAX_GROUP * TOKENS];
+    uint16_t low[MAX_GROUP * TOKENS];
 };
 
 /*
@@ -175,16 +175,16 @@ static inline void soften(
         float *s, int tokens, float scale, float *max, float *sum, float *weighted, int head_dim, uint16_t *high, uint16_t *low) {
     __m512 x[4];
     __mmask16 there[4];
-    __m512 most = _mm512_set1_ps(LEAST);
+    __m512 max = _mm512_set1_ps(MIN);
     for (int i = 0; i < 4; i++) {
         int left = tokens - 16 * i;
         there[i] = left >= 16 ? 0xFFFF : left <= 0 ? 0 : (1 << left) - 1;
-        x[i] = _mm512_mask_mul_ps(_mm512_set1_ps(LEAST), there[i], _mm512_load_ps(s + 16 * i), _mm512_set1_ps(scale));
-        most = _mm512_max_ps(most, x[i]);
+        x[i] = _mm512_mask_mul_ps(_mm512_set1_ps(MIN), there[i], _mm512_load_ps(s + 16 * i), _mm512_set1_ps(scale));
+        max = _mm512_max_ps(max, x[i]);
     }
-    float top = _mm512_reduce_max_ps(most);
+    float top = _mm512_reduce_max_ps(max);
     if (top > *max) {
-        float shrink = *max <= LEAST ? 0 : _mm512_cvtss_f32(power(_mm512_set1_ps(*max - top)));
+        float shrink = *max <= MIN ? 0 : _mm512_cvtss_f32(power(_mm512_set1_ps(*max - top)));
         if (*max - top < -80)
             shrink = 0;
         *max = top;
@@ -300,7 +300,7 @@ void tandem_amx_partial(const struct task *t) {
     int heads = t->kv_heads * t->group;
     long head_bytes = (long)(t->key_dims + t->head_dim) * TOKENS * 2;
     for (int i = 0; i < heads; i++) {
-        t->max[i] = LEAST;
+        t->max[i] = MIN;
         t->sum[i] = 0;
     }
     memset(t->weighted, 0, sizeof(float) * heads * t->head_dim);

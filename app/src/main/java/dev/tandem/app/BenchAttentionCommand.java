@@ -5,7 +5,7 @@ import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.probe.MachineProbe;
-import dev.tandem.cpu.probe.RoofReader;
+import dev.tandem.cpu.probe.BandwidthProbe;
 import dev.tandem.cuda.AttentionBenchmark;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
@@ -108,7 +108,7 @@ final class BenchAttentionCommand implements Callable<Integer> {
         BlockFormat format = new BlockFormat(each.kvHeads(), each.headDim(), type);
         try (AttentionBenchmark benchmark = new AttentionBenchmark(
                 format, each.heads(), size.batch(), size.context(), rounds, 1, WARM_UP, Clock.system())) {
-            List<RoofReader> readers = RoofReader.all(format, each.heads());
+            List<BandwidthProbe> readers = BandwidthProbe.all(format, each.heads());
             for (PagedDecodeAttention attention : DecodeImplementations.all(format, each.heads())) {
                 if (!implementation.isEmpty() && !implementation.equals(attention.name())) {
                     continue;
@@ -123,11 +123,11 @@ final class BenchAttentionCommand implements Callable<Integer> {
                     result.put("context", size.context());
                     result.put("threads", count);
                     result.put("pinned", measured.pinned());
-                    result.put("roof_gbps", Statistics.rounded(measured.roof()));
+                    result.put("peak_read_gbps", Statistics.rounded(measured.peakBandwidth()));
                     result.put("sequential_read_gbps", Statistics.rounded(measured.sequential()));
                     result.put("vector_arithmetic_gbps", Statistics.rounded(measured.arithmetic()));
                     result.put("kernel_gbps", Statistics.rounded(measured.kernel()));
-                    result.put("share_of_roof", Statistics.rounded(measured.share()));
+                    result.put("share_of_peak_bandwidth", Statistics.rounded(measured.share()));
                     result.put("share_of_sequential_read", Statistics.rounded(measured.shareOfSequential()));
                     result.put("round_us", Statistics.rounded(measured.micros()));
                     results.add(result);
@@ -138,7 +138,7 @@ final class BenchAttentionCommand implements Callable<Integer> {
                     System.err.printf(
                             Locale.ROOT, "%-14s %-9s %-12s %3d x %,6d, %2d threads: roof %6.1f GB/s, multiply-adds %6.1f, kernel %6.1f, share %.2f (%.2f of a sequential read), %.1f us%n",
                             each.name(), type.flag(), attention.name(), size.batch(), size.context(), count,
-                            measured.roof(), measured.arithmetic(), measured.kernel(), measured.share(), measured.shareOfSequential(),
+                            measured.peakBandwidth(), measured.arithmetic(), measured.kernel(), measured.share(), measured.shareOfSequential(),
                             measured.micros());
                 }
             }

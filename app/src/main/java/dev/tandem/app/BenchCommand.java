@@ -14,7 +14,7 @@ import picocli.CommandLine.Command;
             "  tandem bench throughput --workload synthetic:128/128 --requests 32 --json",
             "  tandem bench latency --batch-size 8",
             "  tandem bench attention --threads 8",
-            "  tandem bench simulate --profile my-profile.txt --preset t4-class --workload osc --strategy neo"
+            "  tandem bench simulate --profile my-profile.txt --preset h200-8sm-2req --workload osc --strategy neo"
         })
 final class BenchCommand implements Runnable {
     @CommandLine.Spec

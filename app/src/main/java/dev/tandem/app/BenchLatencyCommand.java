@@ -109,10 +109,10 @@ final class BenchLatencyCommand implements Callable<Integer> {
     }
 
     private static void compare(Map<String, Object> result, List<Limits> limits) {
-        double roof = Statistics.median(limits.stream().mapToDouble(Limits::read).toArray());
+        double peakBandwidth = Statistics.median(limits.stream().mapToDouble(Limits::read).toArray());
         double peak = Statistics.median(limits.stream().mapToDouble(Limits::multiplyAdd).toArray());
-        result.put("machine_read_gbps", Statistics.rounded(roof));
-        result.put("share_of_read_bandwidth", Statistics.rounded((double) result.get("weights_read_gbps") / roof));
+        result.put("machine_read_gbps", Statistics.rounded(peakBandwidth));
+        result.put("share_of_read_bandwidth", Statistics.rounded((double) result.get("weights_read_gbps") / peakBandwidth));
         result.put("machine_fma_gflops", Statistics.rounded(peak));
         result.put("share_of_fma_peak", Statistics.rounded((double) result.get("prefill_gflops") / peak));
     }

@@ -13,7 +13,7 @@ import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
-import dev.tandem.engine.strategy.RidingRows;
+import dev.tandem.engine.strategy.PiggybackedPrefill;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.ModelConfig;
@@ -125,11 +125,11 @@ final class BenchSimulateCommand implements Callable<Integer> {
         long hostBytes = options.strategy.chosen() == Strategy.GPU_ONLY ? 0 : options.hostKv.map(ByteSize::bytes).orElse(0L);
         int hostBlocks = (int) (hostBytes / (shape.kvBytesPerToken() * BlockFormat.TOKENS));
         CostModel cost = new CostModel(profile);
-        int riding = RidingRows.of(cost::linear, Integer.MAX_VALUE);
+        int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
         boolean hybrid = options.strategy.chosen() != Strategy.GPU_ONLY;
         return new ExecutorLimits(
                 model.vocabulary(), model.usableContext(), ModelShape.BLOCK_TOKENS, BlockFormat.TOKENS, gpuBlocks, hostBlocks,
                 options.budget().maxBatchTokens(), profile.layers(), shape.kvBytesPerToken(), hybrid,
-                hybrid ? CudaExecutor.mostSlots() : 0, hybrid ? CudaExecutor.mostHostRows() : 0, false, riding);
+                hybrid ? CudaExecutor.maxSlots() : 0, hybrid ? CudaExecutor.maxHostTokens() : 0, false, piggybacked);
     }
 }

@@ -43,14 +43,14 @@ final class BenchStepsCommand implements Callable<Integer> {
     @Option(
             names = "--slots",
             defaultValue = "0",
-            description = "Empty slots for rows in flight beside the rows, with a strategy that has them (${DEFAULT-VALUE}).")
+            description = "Empty slots for in-flight tokens beside the rows, with a strategy that has them (${DEFAULT-VALUE}).")
     int slots;
 
     @Option(
-            names = "--riding",
+            names = "--piggybacked",
             defaultValue = "0",
             description = "Tokens of a prompt's end that each decode step computes beside its rows (${DEFAULT-VALUE}).")
-    int riding;
+    int piggybacked;
 
     @Option(names = "--rounds", defaultValue = "21", description = "Replays, of which the median counts (${DEFAULT-VALUE}).")
     int rounds;
@@ -71,8 +71,8 @@ final class BenchStepsCommand implements Callable<Integer> {
         }
         Backend backend = EngineAssembly.backend(options, System.err);
         try (CudaExecutor executor = (CudaExecutor) backend.executor()) {
-            if (slots < 0 || slots > executor.limits().slotsPerLayer() || riding < 0) {
-                throw new ConfigurationException("--slots " + slots + " and --riding " + riding
+            if (slots < 0 || slots > executor.limits().slotsPerLayer() || piggybacked < 0) {
+                throw new ConfigurationException("--slots " + slots + " and --piggybacked " + piggybacked
                         + " must be 0 or more, and slots at most "
                         + executor.limits().slotsPerLayer() + " under --strategy " + options.strategy.chosen().flag());
             }
@@ -81,9 +81,9 @@ final class BenchStepsCommand implements Callable<Integer> {
             }
             for (int batch : batches) {
                 double kv = (double) batch * context * executor.limits().kvBytesPerToken();
-                StepTimer.StepTime time = riding == 0
+                StepTimer.StepTime time = piggybacked == 0
                         ? executor.timings().timeDecode(batch, context, slots, rounds)
-                        : executor.timings().timeRiding(batch, riding, context, slots, rounds);
+                        : executor.timings().timePiggybacked(batch, piggybacked, context, slots, rounds);
                 write(time, slots == 0 ? "step" : "step with " + slots + " slots", backend.weightBytes() + kv, backend.model());
             }
         }
@@ -97,7 +97,7 @@ final class BenchStepsCommand implements Callable<Integer> {
         result.put("batch_size", time.rows());
         result.put("context", time.context());
         result.put("step_ms", Statistics.rounded(time.whole()));
-        result.put("products_ms", Statistics.rounded(time.products()));
+        result.put("gemm_ms", Statistics.rounded(time.gemms()));
         result.put("attention_ms", Statistics.rounded(time.attention()));
         result.put("row_wise_ms", Statistics.rounded(time.rowWise()));
         result.put("read_tbps", Statistics.rounded(bytes / time.whole() / 1e9));

@@ -24,7 +24,7 @@ import java.util.stream.Collectors;
 
 /** The CPU executor from the options: chooses what they leave open and says so. */
 final class CpuBackend {
-    private static final long MOST_KV = 4L << 30;
+    private static final long MAX_KV = 4L << 30;
 
     private final ModelOptions options;
     private final ModelConfig config;
@@ -77,7 +77,7 @@ final class CpuBackend {
 
     /** A quarter of the machine's memory, at most 4 GiB. */
     static long defaultKv() {
-        return Math.min(MOST_KV, memory() / 4);
+        return Math.min(MAX_KV, memory() / 4);
     }
 
     /** Bytes of the machine, or of what it grants this process. */

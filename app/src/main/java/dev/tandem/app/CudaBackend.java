@@ -29,7 +29,7 @@ import java.util.OptionalInt;
 
 /** The CUDA executor from the options: finds libraries, compiles kernels, and says what was found and chosen. */
 final class CudaBackend {
-    private static final long MOST_HOST_KV = 32L << 30;
+    private static final long MAX_HOST_KV = 32L << 30;
 
     private CudaBackend() {}
 
@@ -56,7 +56,7 @@ final class CudaBackend {
         libraries.found().forEach(found -> log.println("library: " + found));
         log.println("kernels: " + (compiler.compiled() == 0 ? "all from the cache" : compiler.compiled() + " compiled for this GPU and model")
                 + "; decode steps " + (options.gpu.eager ? "kernel by kernel (--enforce-eager)" : "replayed from graphs"));
-        log.println(executor.products() + "; prompts ride in steps of up to " + limits.ridingRows() + " rows");
+        log.println(executor.gemms() + "; prompts ride in steps of up to " + limits.piggybackedTokens() + " rows");
         log.println(executor.ledger());
         reportLosses(new ModelShape(config, type(options, config)), quantised, executor.device(), log);
         int context = (int) Math.min(options.contextTokens(config), (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
@@ -80,16 +80,16 @@ final class CudaBackend {
 
     /** Why the CPU cannot attend for this model with these options; empty when it can. */
     static Optional<String> hostObstacle(ModelOptions options, ModelConfig config) {
-        int most = CudaExecutor.mostHostRows();
-        return options.maxNumSeqs() > most
-                ? Optional.of("--max-num-seqs " + options.maxNumSeqs() + " is more than the " + most
+        int max = CudaExecutor.maxHostTokens();
+        return options.maxNumSeqs() > max
+                ? Optional.of("--max-num-seqs " + options.maxNumSeqs() + " is more than the " + max
                         + " rows that the CPU can have at a time; lower it")
                 : CudaExecutor.hostObstacle(config);
     }
 
     /** Bytes of the host pool where nobody says: a quarter of the machine's memory, with a host tier up to 32 GiB. */
     private static long defaultHostKv(ModelOptions options) {
-        return attentionThreads(options) == 0 ? CpuBackend.defaultKv() : Math.min(MOST_HOST_KV, CpuBackend.memory() / 4);
+        return attentionThreads(options) == 0 ? CpuBackend.defaultKv() : Math.min(MAX_HOST_KV, CpuBackend.memory() / 4);
     }
 
     private static void reportLosses(ModelShape shape, boolean quantised, Device device, PrintStream log) {

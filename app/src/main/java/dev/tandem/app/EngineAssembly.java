@@ -88,7 +88,7 @@ final class EngineAssembly implements AutoCloseable {
                     backend.contextTokens(),
                     options.maxQueuedRequests,
                     options.seed,
-                    options.strategy.canaryRate(strategy, log),
+                    options.strategy.shadowVerificationRate(strategy, log),
                     options.schedulingPolicy);
             strategy.check(backend.executor().limits(), config.contextTokens());
             Scheduling scheduling = Scheduling.of(

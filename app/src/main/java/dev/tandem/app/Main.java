@@ -34,7 +34,7 @@ import picocli.CommandLine.Command;
             "70:a mistake in Tandem; please report it"
         })
 public final class Main implements Runnable {
-    private static final Set<String> RUN_A_MODEL = Set.of("serve", "generate", "bench", "profile");
+    private static final Set<String> MODEL_COMMANDS = Set.of("serve", "generate", "bench", "profile");
 
     @CommandLine.Spec
     CommandLine.Model.CommandSpec spec;
@@ -42,7 +42,7 @@ public final class Main implements Runnable {
     private Main() {}
 
     public static void main(String[] args) {
-        if (args.length > 0 && RUN_A_MODEL.contains(args[0])) {
+        if (args.length > 0 && MODEL_COMMANDS.contains(args[0])) {
             // before anything else: reading the command line leaves a core idle for a third of a second
             KernelWarmUp.start();
         }

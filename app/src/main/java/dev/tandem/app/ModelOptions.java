@@ -122,8 +122,8 @@ final class ModelOptions {
     @Option(
             names = "--host-watchdog",
             defaultValue = "10",
-            description = "Seconds after which a thread that attends for one row counts as stalled: the rows in flight fail, the GPU goes on"
-                    + " alone. A step waits for its host rows twice as long at most (${DEFAULT-VALUE}).")
+            description = "Seconds after which a thread that attends for one row counts as stalled: the in-flight tokens fail, the GPU goes on"
+                    + " alone. A step waits for its host tokens twice as long at most (${DEFAULT-VALUE}).")
     double hostWatchdog = 10;
 
     @Mixin
@@ -141,7 +141,7 @@ final class ModelOptions {
     @Option(
             names = "--preset",
             converter = PresetConverter.class,
-            description = "For comparisons, on an H200: h200, h200-tight, a10g-class, t4-class or t4-tight. Sets model, pool, limits"
+            description = "For comparisons, on an H200: h200, h200-26k, h200-16sm-26k, h200-8sm-2req or h200-2req. Sets model, pool, limits"
                     + " and multiprocessors where they are not given.")
     Optional<Preset> preset = Optional.empty();
 

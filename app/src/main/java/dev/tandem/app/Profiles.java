@@ -69,7 +69,7 @@ final class Profiles {
     /** Whether it was measured with a pool not much smaller than this one. */
     private static boolean reaches(Profile profile, Executor executor) {
         long tokens = (long) executor.limits().gpuBlocks() * executor.limits().blockTokens();
-        return profile.gpuAttention().covers(Math.min(Profiler.MOST_TOKENS, tokens) / 8.0);
+        return profile.gpuAttention().covers(Math.min(Profiler.MAX_TOKENS, tokens) / 8.0);
     }
 
     private static void check(Profile profile, Executor executor, String origin) {

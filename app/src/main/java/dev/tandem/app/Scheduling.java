@@ -34,7 +34,7 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
             ModelOptions options, Budget budget, boolean guarded, ExecutorLimits limits, Supplier<Profile> profile, PrintStream out) {
         Strategy strategy = options.strategy.chosen();
         DecisionLog log = new DecisionLog(LOGGED);
-        Strategy.Options decided = options.strategy.decide(budget, options.preemption, Strategy.InFlight.of(limits), limits.ridingRows());
+        Strategy.Options decided = options.strategy.decide(budget, options.preemption, Strategy.InFlight.of(limits), limits.piggybackedTokens());
         if (strategy == Strategy.GPU_ONLY) {
             out.println("strategy: gpu-only");
             Policy policy = strategy.policy(decided, null);
@@ -50,7 +50,7 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
         } else {
             out.println("given up: on this executor both tiers share the same cores, so offloading cannot gain");
         }
-        GpuOnly gpuOnly = new GpuOnly(budget, options.preemption, decided.overtakes(), decided.ridingRows());
+        GpuOnly gpuOnly = new GpuOnly(budget, options.preemption, decided.queueBypasses(), decided.piggybackedTokens());
         Optional<Guard> guard = guarded
                 ? Optional.of(new Guard(
                         policy, strategy, gpuOnly, Strategy.drain(decided, cost), predictor, Guard.Limits.DEFAULT))

@@ -17,7 +17,7 @@ import picocli.CommandLine.Option;
 final class StrategyOptions {
     private static final String AUTO = "auto";
     /** Below these, what the engine and the server leave for attention is not worth a host tier. */
-    private static final int LEAST_CORES = 4;
+    private static final int MIN_CORES = 4;
 
     @Option(
             names = "--strategy",
@@ -51,22 +51,22 @@ final class StrategyOptions {
     boolean neoHidesAll;
 
     @Option(
-            names = "--max-overtakes",
+            names = "--max-queue-bypass",
             defaultValue = "8",
             description = "gpu-only: a request whose prompt does not fit into the KV pool lets so many later ones of its priority"
                     + " start before it, 0 for the order of arrival (${DEFAULT-VALUE}).")
-    int maxOvertakes = 8;
+    int maxQueueBypass = 8;
 
     @Option(
-            names = "--apex-least-cpu-ratio",
+            names = "--apex-min-cpu-ratio",
             defaultValue = "0",
             description = "apex leaves the CPU alone below this many CPU requests for each GPU request; the paper's"
                     + " implementation has 8 (${DEFAULT-VALUE}).")
-    double apexLeastCpuRatio;
+    double apexMinCpuRatio;
 
     @Option(
             names = "--apex-cohort",
-            description = "apex moves its host rows through the layers together, as in the paper, rather than some at each layer.")
+            description = "apex moves its host tokens through the layers together, as in the paper, rather than some at each layer.")
     boolean apexCohort;
 
     @Option(
@@ -111,20 +111,20 @@ final class StrategyOptions {
     Optional<Path> profile = Optional.empty();
 
     @Option(
-            names = "--canary-rate",
+            names = "--shadow-verification-rate",
             paramLabel = "SHARE",
             defaultValue = "0",
             description = "Of this share of requests one token that the CPU helped to decode is computed again by the GPU alone; how"
-                    + " far log-probabilities are apart is exported as tandem:canary_logprob_difference (${DEFAULT-VALUE}).")
-    double canaryRate;
+                    + " far log-probabilities are apart is exported as tandem:shadow_verification_logprob_difference (${DEFAULT-VALUE}).")
+    double shadowVerificationRate;
 
     /** Says so where nothing will be compared. */
-    double canaryRate(Strategy strategy, PrintStream log) {
-        if (canaryRate > 0 && strategy == Strategy.GPU_ONLY) {
-            log.println("given up: --canary-rate " + canaryRate + ", with --strategy gpu-only no token is decoded from host KV");
+    double shadowVerificationRate(Strategy strategy, PrintStream log) {
+        if (shadowVerificationRate > 0 && strategy == Strategy.GPU_ONLY) {
+            log.println("given up: --shadow verification-rate " + shadowVerificationRate + ", with --strategy gpu-only no token is decoded from host KV");
             return 0;
         }
-        return canaryRate;
+        return shadowVerificationRate;
     }
 
     /** @throws ConfigurationException that names the option, its value and the remedy */
@@ -132,11 +132,11 @@ final class StrategyOptions {
         chosen();
         decide(budget, preemption, Strategy.InFlight.UNLIMITED, 0);
         stageOverheadSeconds();
-        if (maxOvertakes < 0) {
-            throw new ConfigurationException("--max-overtakes " + maxOvertakes + " must be 0 or more");
+        if (maxQueueBypass < 0) {
+            throw new ConfigurationException("--max-queue-bypass " + maxQueueBypass + " must be 0 or more");
         }
-        if (!(canaryRate >= 0 && canaryRate <= 1)) {
-            throw new ConfigurationException("--canary-rate " + canaryRate
+        if (!(shadowVerificationRate >= 0 && shadowVerificationRate <= 1)) {
+            throw new ConfigurationException("--shadow verification-rate " + shadowVerificationRate
                     + " is a share of requests; it must lie in [0, 1]");
         }
         if (profile.isPresent() && !Files.isReadable(profile.get())) {
@@ -167,8 +167,8 @@ final class StrategyOptions {
             return;
         }
         Optional<String> reason = obstacle;
-        if (cores < LEAST_CORES) {
-            reason = Optional.of("this machine has " + cores + " cores of the " + LEAST_CORES + " that are worth it");
+        if (cores < MIN_CORES) {
+            reason = Optional.of("this machine has " + cores + " cores of the " + MIN_CORES + " that are worth it");
         } else if (hostKv.isPresent() && hostKv.get().bytes() == 0) {
             reason = Optional.of("--host-kv is 0");
         } else if (!guard.orElse(true)) {
@@ -178,7 +178,7 @@ final class StrategyOptions {
         reason.ifPresent(why -> log.println("given up: offloading (--strategy auto), for " + why));
     }
 
-    Strategy.Options decide(Budget budget, Preemption preemption, Strategy.InFlight inFlight, int ridingRows) {
+    Strategy.Options decide(Budget budget, Preemption preemption, Strategy.InFlight inFlight, int piggybackedTokens) {
         return new Strategy.Options(
                 budget,
                 preemption,
@@ -188,11 +188,11 @@ final class StrategyOptions {
                         maxHostSlowdown),
                 chunkedPrefill,
                 neoHidesAll,
-                apexLeastCpuRatio,
+                apexMinCpuRatio,
                 apexCohort,
-                maxOvertakes,
+                maxQueueBypass,
                 inFlight,
-                ridingRows);
+                piggybackedTokens);
     }
 
     /** The profile that decides. */

@@ -8,7 +8,7 @@ import picocli.CommandLine.Option;
 
 /** What a benchmark of the engine runs, and whether it says why. */
 final class WorkloadOptions {
-    private static final int MOST_EXPLAINED = 10_000;
+    private static final int MAX_EXPLAINED = 10_000;
 
     @Option(
             names = "--workload",
@@ -27,7 +27,7 @@ final class WorkloadOptions {
     /** The last decisions, where that was asked for. */
     void explain(DecisionLog decisions, PrintStream out) {
         if (explain) {
-            decisions.last(MOST_EXPLAINED).forEach(decision -> explain(decision, out));
+            decisions.last(MAX_EXPLAINED).forEach(decision -> explain(decision, out));
         }
     }
 

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 class PresetTest {
-    private static final int AT_A_TIME = 8;
+    private static final int PER_ROUND = 8;
     private static final int TIMES = 200;
 
     @Test
@@ -25,9 +25,9 @@ class PresetTest {
         try (InputStream resource = Preset.class.getResourceAsStream("presets/Llama-2-7B.json")) {
             expected = resource.readAllBytes();
         }
-        try (ExecutorService threads = Executors.newFixedThreadPool(AT_A_TIME)) {
+        try (ExecutorService threads = Executors.newFixedThreadPool(PER_ROUND)) {
             List<Future<?>> all = new ArrayList<>();
-            for (int i = 0; i < AT_A_TIME; i++) {
+            for (int i = 0; i < PER_ROUND; i++) {
                 all.add(threads.submit(() -> prepare(cache, expected)));
             }
             for (Future<?> one : all) {

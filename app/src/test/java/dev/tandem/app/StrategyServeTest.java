@@ -83,16 +83,16 @@ class StrategyServeTest {
 
     @Test
     @Timeout(60)
-    void canariesCompareTheHostWithTheGpuAndCountForNobody() throws Exception {
-        try (TestServer server = server("simple-offload", "--no-guard", "--canary-rate", "1")) {
+    void shadowVerificationsCompareTheHostWithTheGpuAndCountForNobody() throws Exception {
+        try (TestServer server = server("simple-offload", "--no-guard", "--shadow-verification-rate", "1")) {
             String body = "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": true}";
             JsonNode choice = JSON.readTree(server.post("/v1/completions", body).body()).at("/choices/0");
             assertThat(choice.get("logprobs").isNull()).isTrue();
             String metrics = server.get("/metrics").body();
-            while (value(metrics, "tandem:canary_logprob_difference_count") == 0) {
+            while (value(metrics, "tandem:shadow_verification_logprob_difference_count") == 0) {
                 metrics = server.get("/metrics").body();
             }
-            assertThat(value(metrics, "tandem:canary_logprob_difference_sum")).isLessThan(1e-3);
+            assertThat(value(metrics, "tandem:shadow_verification_logprob_difference_sum")).isLessThan(1e-3);
             assertThat(value(metrics, "vllm:e2e_request_latency_seconds_count")).isEqualTo(1);
         }
     }
@@ -149,9 +149,9 @@ class StrategyServeTest {
         "--threads 0 | --threads 0 is too small; it must be at least 1",
         "--attention-threads 0 | --attention-threads 0 is too small; it must be at least 1",
         "--ttft-target NaN | --ttft-target NaN must be a number of milliseconds",
-        "--canary-rate 1.5 --strategy neo | --canary-rate 1.5 is a share of requests; it must lie in [0, 1]",
+        "--shadow verification-rate 1.5 --strategy neo | --shadow verification-rate 1.5 is a share of requests; it must lie in [0, 1]",
         "--rotate-after -2 --strategy neo | --rotate-after -2",
-        "--apex-least-cpu-ratio -1 --strategy apex | --apex-least-cpu-ratio -1",
+        "--apex-min-cpu-ratio -1 --strategy apex | --apex-min-cpu-ratio -1",
         "--strategy neo --profile no-such-file | no-such-file cannot be read",
     })
     void badInputIsRefusedBeforeAnythingRuns(String flags, String message) {

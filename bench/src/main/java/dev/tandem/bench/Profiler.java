@@ -1,7 +1,7 @@
 package dev.tandem.bench;
 
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepTimes;
 import dev.tandem.engine.batch.SubBatch;
@@ -11,7 +11,7 @@ import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.cost.ProfileException;
 import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorLimits;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sample.TokenSampler;
@@ -36,7 +36,7 @@ public final class Profiler {
     private static final int[] CONTEXTS = {16, 128, 512, 2048, 8192};
     private static final int[] CPU_ROWS = {1, 4, 16, 64};
     /** KV that profiles reach to; larger pools are extrapolated to. */
-    public static final int MOST_TOKENS = 16_384;
+    public static final int MAX_TOKENS = 16_384;
     private static final int REPEATS = 5;
     /** A plan that takes this long is not repeated as often, and larger ones of its kind are left out. */
     private static final long LONG_NANOS = 400_000_000;
@@ -78,9 +78,9 @@ public final class Profiler {
 
     /** @param name of machine, model, dtype and threads: what the profile is good for */
     public Profile measure(String name) {
-        int least = Math.min(CONTEXTS[0], limits.blockTokens());
-        if (limits.hostBlocks() == 0 || Math.min(limits.maxBatchTokens(), limits.contextTokens()) < least) {
-            throw new ProfileException("profiling needs a block of host KV and steps and contexts of " + least
+        int min = Math.min(CONTEXTS[0], limits.blockTokens());
+        if (limits.hostBlocks() == 0 || Math.min(limits.maxBatchTokens(), limits.contextTokens()) < min) {
+            throw new ProfileException("profiling needs a block of host KV and steps and contexts of " + min
                     + " tokens; raise --host-kv, --max-num-batched-tokens or --max-model-len");
         }
         int gpuTokens = fillGpu();
@@ -122,16 +122,16 @@ public final class Profiler {
 
     /** Real KV in the first GPU blocks. */
     private int fillGpu() {
-        int most = Math.min(MOST_TOKENS, limits.gpuBlocks() * limits.blockTokens());
-        int first = Math.min(Math.min(limits.maxBatchTokens(), limits.contextTokens()), Math.min(most, 256));
+        int max = Math.min(MAX_TOKENS, limits.gpuBlocks() * limits.blockTokens());
+        int first = Math.min(Math.min(limits.maxBatchTokens(), limits.contextTokens()), Math.min(max, 256));
         run(prefill(first));
         int filled = first / limits.blockTokens() * limits.blockTokens();
         int[] from = blocks(0, filled);
         int[] through = blocks(0, Math.min(filled, limits.hostBlocks() * limits.blockTokens()));
         int piece = through.length * limits.blockTokens();
-        run(swaps(Place.GPU, Arrays.copyOf(from, through.length), Place.HOST, through));
-        for (int tokens = filled; tokens + piece <= most; tokens += piece) {
-            run(swaps(Place.HOST, through, Place.GPU, blocks(tokens, piece)));
+        run(swaps(KvTier.GPU, Arrays.copyOf(from, through.length), KvTier.HOST, through));
+        for (int tokens = filled; tokens + piece <= max; tokens += piece) {
+            run(swaps(KvTier.HOST, through, KvTier.GPU, blocks(tokens, piece)));
             filled = tokens + piece;
         }
         return filled;
@@ -139,17 +139,17 @@ public final class Profiler {
 
     /** The same in the first host blocks. */
     private int fillHost(int gpuTokens) {
-        int most = Math.min(Math.min(MOST_TOKENS, limits.hostBlocks() * limits.blockTokens()), gpuTokens);
-        int blocks = most / limits.blockTokens();
+        int max = Math.min(Math.min(MAX_TOKENS, limits.hostBlocks() * limits.blockTokens()), gpuTokens);
+        int blocks = max / limits.blockTokens();
         int[] all = blocks(0, blocks * limits.blockTokens());
-        run(swaps(Place.GPU, all, Place.HOST, all));
+        run(swaps(KvTier.GPU, all, KvTier.HOST, all));
         return blocks * limits.blockTokens();
     }
 
     private void prefills() {
         for (int rows : ROWS) {
-            int most = Math.min(Math.min(limits.maxBatchTokens(), limits.contextTokens() - 1), limits.gpuBlocks() * limits.blockTokens());
-            if (rows > most) {
+            int max = Math.min(Math.min(limits.maxBatchTokens(), limits.contextTokens() - 1), limits.gpuBlocks() * limits.blockTokens());
+            if (rows > max) {
                 break;
             }
             Sample sample = sample(prefill(rows));
@@ -167,7 +167,7 @@ public final class Profiler {
         for (int context : CONTEXTS) {
             for (int rows : new int[] {1, 8, 64}) {
                 if (fits(rows, context, tokens)) {
-                    Sample sample = sample(decodes(rows, context, KvReader.GPU_FROM_GPU));
+                    Sample sample = sample(decodes(rows, context, AttentionSite.GPU_FROM_GPU));
                     put(gpuAttention, (long) rows * context, sample.nanos(StepTimes::gpuAttention), limits.layers());
                     put(postLayer, rows, sample.nanos(StepTimes::postLayer), 1);
                     StepTimes t = sample.times();
@@ -182,7 +182,7 @@ public final class Profiler {
         for (int rows : CPU_ROWS) {
             for (int context : CONTEXTS) {
                 if (fits(rows, context, tokens)) {
-                    Sample sample = sample(decodes(rows, context, KvReader.CPU_FROM_HOST));
+                    Sample sample = sample(decodes(rows, context, AttentionSite.CPU_FROM_HOST));
                     put(
                             cpuAttention.computeIfAbsent(rows, key -> new TreeMap<>()),
                             context,
@@ -201,7 +201,7 @@ public final class Profiler {
         for (int blocks : new int[] {1, 4, 16, 64, 256}) {
             if (blocks * limits.blockTokens() <= tokens) {
                 int[] all = blocks(0, blocks * limits.blockTokens());
-                Sample sample = sample(swaps(Place.GPU, all, Place.HOST, all));
+                Sample sample = sample(swaps(KvTier.GPU, all, KvTier.HOST, all));
                 put(transfer, limits.kvBytesPerToken() * blocks * limits.blockTokens(), sample.nanos(StepTimes::transfer), 1);
             }
         }
@@ -212,8 +212,8 @@ public final class Profiler {
         if (limits.maxBatchTokens() < 2 || limits.gpuBlocks() < 2) {
             return 0;
         }
-        Sample one = sample(decodes(1, 2, KvReader.GPU_FROM_GPU));
-        List<Chunk> rows = chunks(2, 2, KvReader.GPU_FROM_GPU);
+        Sample one = sample(decodes(1, 2, AttentionSite.GPU_FROM_GPU));
+        List<Chunk> rows = chunks(2, 2, AttentionSite.GPU_FROM_GPU);
         Sample two = sample(plan(List.of(), List.of(new SubBatch(rows.subList(0, 1)), new SubBatch(rows.subList(1, 2)))));
         double extra = (two.wall() - 2.0 * (one.wall() - stepOverhead * 1e9)) / 1e9 - stepOverhead;
         return Math.max(0, extra / (2 * limits.layers()));
@@ -225,26 +225,26 @@ public final class Profiler {
 
     private StepPlan prefill(int rows) {
         int[] tokens = random.ints(rows, 0, limits.vocabulary()).toArray();
-        Chunk chunk = new Chunk(0, 0, tokens, blocks(0, rows), KvReader.GPU_FROM_GPU, Optional.of(sampler));
+        Chunk chunk = new Chunk(0, 0, tokens, blocks(0, rows), AttentionSite.GPU_FROM_GPU, Optional.of(sampler));
         return plan(List.of(), List.of(new SubBatch(List.of(chunk))));
     }
 
-    private StepPlan decodes(int rows, int context, KvReader reader) {
-        return plan(List.of(), List.of(new SubBatch(chunks(rows, context, reader))));
+    private StepPlan decodes(int rows, int context, AttentionSite site) {
+        return plan(List.of(), List.of(new SubBatch(chunks(rows, context, site))));
     }
 
     /** Rows over blocks of their own. */
-    private List<Chunk> chunks(int rows, int context, KvReader reader) {
+    private List<Chunk> chunks(int rows, int context, AttentionSite site) {
         List<Chunk> chunks = new ArrayList<>(rows);
         int each = (context + limits.blockTokens() - 1) / limits.blockTokens() * limits.blockTokens();
         for (int i = 0; i < rows; i++) {
             int[] token = {random.nextInt(limits.vocabulary())};
-            chunks.add(new Chunk(i, context - 1, token, blocks(i * each, context), reader, Optional.of(sampler)));
+            chunks.add(new Chunk(i, context - 1, token, blocks(i * each, context), site, Optional.of(sampler)));
         }
         return chunks;
     }
 
-    private StepPlan swaps(Place from, int[] fromBlocks, Place to, int[] toBlocks) {
+    private StepPlan swaps(KvTier from, int[] fromBlocks, KvTier to, int[] toBlocks) {
         Swap swap = new Swap(0, from, fromBlocks, to, toBlocks, fromBlocks.length * limits.blockTokens());
         return plan(List.of(swap), List.of());
     }

@@ -2,7 +2,7 @@ package dev.tandem.bench;
 
 import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepTimes;
@@ -25,7 +25,7 @@ import java.util.Queue;
 
 /**
  * Runs step plans in no time: a virtual clock moves by what a profile says that they take. The GPU's time is the sum of its
- * parts, with rows filled up as graphs have them; the CPU's attention is one queue, served at its full bandwidth; rows in flight
+ * parts, with rows filled up as graphs have them; the CPU's attention is one queue, served at its full bandwidth; in-flight tokens
  * board a layer when their result is there, as on hardware. Swaps that the step does not hide, and copies' share of the GPU,
  * are left out.
  *
@@ -42,7 +42,7 @@ public final class SimulatedExecutor implements Executor {
     private final ExecutorLimits limits;
     private final CostModel machine;
     private final VirtualClock clock;
-    private final Map<Long, Flight> flights = new LinkedHashMap<>();
+    private final Map<Long, HostToken> hostTokens = new LinkedHashMap<>();
     private final Queue<StepResult> results = new ArrayDeque<>();
     /** Seconds at which the CPU has done all that it was asked for so far. */
     private double cpuFree;
@@ -50,12 +50,12 @@ public final class SimulatedExecutor implements Executor {
     private double busyBefore;
     private double hostLostAt = Double.POSITIVE_INFINITY;
 
-    private static final class Flight {
+    private static final class HostToken {
         final Admission admission;
         int layer;
         double ready;
 
-        Flight(Admission admission) {
+        HostToken(Admission admission) {
             this.admission = admission;
         }
     }
@@ -92,7 +92,7 @@ public final class SimulatedExecutor implements Executor {
         double start = clock.nanos() / 1e9;
         List<Long> parked = new ArrayList<>();
         for (long key : plan.park()) {
-            if (flights.remove(key) != null) {
+            if (hostTokens.remove(key) != null) {
                 parked.add(key);
             }
         }
@@ -101,18 +101,18 @@ public final class SimulatedExecutor implements Executor {
         double seconds = parts.ends() + limits.layers() * parts.layer();
         double layer = seconds / limits.layers();
         for (Admission admission : plan.admissions()) {
-            Flight flight = new Flight(admission);
-            flights.put(admission.sequence(), flight);
-            ask(flight, start);
+            HostToken hostToken = new HostToken(admission);
+            hostTokens.put(admission.sequence(), hostToken);
+            ask(hostToken, start);
         }
         List<StepResult.Lost> lost = start >= hostLostAt ? lost(plan) : List.of();
         List<StepResult.Sampled> sampled = new ArrayList<>();
-        for (int at = 0; at < limits.layers() && !flights.isEmpty(); at++) {
+        for (int at = 0; at < limits.layers() && !hostTokens.isEmpty(); at++) {
             board(at, start + at * layer, layer, slots, sampled);
         }
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
-                if (lost.isEmpty() || chunk.reader() != KvReader.CPU_FROM_HOST) {
+                if (lost.isEmpty() || chunk.site() != AttentionSite.CPU_FROM_HOST) {
                     chunk.sampler().ifPresent(sampler -> sampled.add(
                             new StepResult.Sampled(chunk.sequence(), sampler.chosen(SOME_TOKEN, Optional.empty()))));
                 }
@@ -127,11 +127,11 @@ public final class SimulatedExecutor implements Executor {
     /** Every token that needs the CPU's attention, those in flight included. */
     private List<StepResult.Lost> lost(StepPlan plan) {
         List<StepResult.Lost> lost = new ArrayList<>();
-        flights.keySet().forEach(key -> lost.add(lost(key)));
-        flights.clear();
+        hostTokens.keySet().forEach(key -> lost.add(lost(key)));
+        hostTokens.clear();
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
-                if (chunk.reader() == KvReader.CPU_FROM_HOST) {
+                if (chunk.site() == AttentionSite.CPU_FROM_HOST) {
                     lost.add(lost(chunk.sequence()));
                 }
             }
@@ -150,28 +150,28 @@ public final class SimulatedExecutor implements Executor {
 
     /** Those whose attention of the layer is there take the slots, in the order in which it came. */
     private void board(int at, double now, double layerSeconds, int slots, List<StepResult.Sampled> sampled) {
-        List<Flight> boarding = flights.values().stream()
-                .filter(flight -> flight.layer == at && flight.ready <= now)
-                .sorted(Comparator.comparingDouble(flight -> flight.ready))
+        List<HostToken> boarding = hostTokens.values().stream()
+                .filter(hostToken -> hostToken.layer == at && hostToken.ready <= now)
+                .sorted(Comparator.comparingDouble(hostToken -> hostToken.ready))
                 .limit(slots)
                 .toList();
-        for (Flight flight : boarding) {
+        for (HostToken hostToken : boarding) {
             if (at + 1 == limits.layers()) {
-                flights.remove(flight.admission.sequence());
-                sampled.add(new StepResult.Sampled(flight.admission.sequence(), flight.admission.sampler().chosen(SOME_TOKEN, Optional.empty())));
+                hostTokens.remove(hostToken.admission.sequence());
+                sampled.add(new StepResult.Sampled(hostToken.admission.sequence(), hostToken.admission.sampler().chosen(SOME_TOKEN, Optional.empty())));
             } else {
-                flight.layer++;
-                ask(flight, now + layerSeconds);
+                hostToken.layer++;
+                ask(hostToken, now + layerSeconds);
             }
         }
     }
 
-    private void ask(Flight flight, double now) {
-        int context = flight.admission.position() + 1;
+    private void ask(HostToken hostToken, double now) {
+        int context = hostToken.admission.position() + 1;
         double share = machine.cpuAttention(FULL, (long) FULL * context) / FULL;
         cpuFree = Math.max(cpuFree, now) + share;
         cpuBusy += share;
-        flight.ready = cpuFree + machine.cpuAttention(FULL, (long) FULL * context) - share;
+        hostToken.ready = cpuFree + machine.cpuAttention(FULL, (long) FULL * context) - share;
     }
 
     private record Parts(double ends, double layer) {}
@@ -194,7 +194,7 @@ public final class SimulatedExecutor implements Executor {
             for (Chunk chunk : chunks) {
                 rows += chunk.rows();
                 outputs += chunk.sampler().isPresent() ? 1 : 0;
-                if (chunk.reader() == KvReader.CPU_FROM_HOST) {
+                if (chunk.site() == AttentionSite.CPU_FROM_HOST) {
                     cpuRows++;
                     cpuTokens += chunk.start() + 1;
                 } else if (chunk.decodes()) {
@@ -213,7 +213,7 @@ public final class SimulatedExecutor implements Executor {
         double layer = batches == 1
                 ? linear[0] + gpu[0] + cpu[0] + (waits ? machine.tripOverhead() : 0)
                 : new Stages(linear[0], linear[1] + gpu[0] + gpu[1], waits ? machine.stageOverhead() : 0, machine.tripOverhead()).layer(cpu[0], cpu[1]);
-        double load = flights.isEmpty() ? 1 : machine.hostLoad();
+        double load = hostTokens.isEmpty() ? 1 : machine.hostLoad();
         double ends = machine.preLayer(allRows) + (outputs > 0 ? machine.postLayer(outputs) : 0) + machine.stepOverhead() + exposed(plan);
         return new Parts(ends, layer * load);
     }

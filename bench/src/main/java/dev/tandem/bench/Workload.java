@@ -102,9 +102,9 @@ public record Workload(String name, List<Lengths> lengths) {
 
     /** @param column of the prompt's length; the output's follows it */
     private static List<Lengths> read(String file, int column) {
-        try (BufferedReader reader = new BufferedReader(
+        try (BufferedReader site = new BufferedReader(
                 new InputStreamReader(Workload.class.getResourceAsStream(file), StandardCharsets.UTF_8))) {
-            return reader.lines()
+            return site.lines()
                     .skip(1)
                     .filter(line -> !line.isBlank())
                     .map(line -> line.split(","))

@@ -16,7 +16,7 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.Calibrator;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.Guard;
-import dev.tandem.engine.strategy.RidingRows;
+import dev.tandem.engine.strategy.PiggybackedPrefill;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TierRules;
@@ -30,12 +30,12 @@ import java.util.Set;
 
 /** Pools and limits of the presets of {@code bench}. */
 enum SimulatedMachine {
-    T4_CLASS("t4-class", 54, 60, 524_288, 832, 64, 256, 100),
-    T4_TIGHT("t4-tight", 54, 44, 524_288, 832, 64, 256, 100),
+    T4_CLASS("h200-8sm-2req", 54, 60, 524_288, 832, 64, 256, 100),
+    T4_TIGHT("h200-2req", 54, 44, 524_288, 832, 64, 256, 100),
     /** Its host reads KV at 136 GB/s, the other at 122. */
     T4_TIGHT_FASTER_HOST("t4-tight-faster-host", 54, 44, 524_288, 832, 64, 256, 100),
     /** Prompts come in waves of minutes. */
-    A10G_CLASS("a10g-class", 1650, 72, 131_072, 20_480, 256, 512, 1000),
+    A10G_CLASS("h200-16sm-26k", 1650, 72, 131_072, 20_480, 256, 512, 1000),
     H200_TIGHT("h200", 1650, 36, 131_072, 20_480, 256, 256, 100),
     /** The same when cublasLt computed the products of steps in which prompts ride, and riding gained gpu-only less. */
     H200_TIGHT_LIBRARY("h200-library", 1650, 36, 131_072, 20_480, 256, 256, 100);
@@ -87,7 +87,7 @@ enum SimulatedMachine {
         return rate(strategy, workload, guarded, 1, seconds);
     }
 
-    /** @param slower steps with rows in flight take so many times as long as anybody predicts */
+    /** @param slower steps with in-flight tokens take so many times as long as anybody predicts */
     double rate(Strategy strategy, String workload, boolean guarded, double slower, int seconds) {
         Workload work = Workload.parse(workload, 0);
         SimulatedRun run = run(strategy, work, guarded, slower, Host.USABLE);
@@ -139,17 +139,17 @@ enum SimulatedMachine {
     private SimulatedRun run(Strategy strategy, Workload work, boolean guarded, double slower, Host host) {
         boolean hybrid = strategy != Strategy.GPU_ONLY;
         CostModel cost = new CostModel(profile);
-        int riding = RidingRows.of(cost::linear, Integer.MAX_VALUE);
+        int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
         ExecutorLimits limits = new ExecutorLimits(
                 32_000, 131_072, 16, 64, gpuBlocks, hostBlocks(strategy, host), batchTokens, profile.layers(),
-                tokenBytes, hybrid, hybrid ? 64 : 0, hybrid ? 1024 : 0, false, riding);
+                tokenBytes, hybrid, hybrid ? 64 : 0, hybrid ? 1024 : 0, false, piggybacked);
         Budget budget = budget(strategy);
         TierRules rules = new TierRules(new LatencyTargets(0, host == Host.STRICT_TARGET ? STRICT_NANOS : 0), 256, 0);
         var options = new Strategy.Options(
-                budget, Preemption.RECOMPUTE, rules, true, false, 0, false, 8, Strategy.InFlight.of(limits), riding);
+                budget, Preemption.RECOMPUTE, rules, true, false, 0, false, 8, Strategy.InFlight.of(limits), piggybacked);
         Policy policy = strategy.policy(options, cost);
         StepPredictor predictor = new StepPredictor(cost, true, tokenBytes);
-        GpuOnly gpuOnly = new GpuOnly(budget, Preemption.RECOMPUTE, 8, riding);
+        GpuOnly gpuOnly = new GpuOnly(budget, Preemption.RECOMPUTE, 8, piggybacked);
         Policy decider = guarded
                 ? new Guard(policy, strategy, gpuOnly, Strategy.drain(options, cost), predictor, Guard.Limits.DEFAULT)
                 : policy;

@@ -18,7 +18,7 @@ import org.junit.jupiter.params.provider.EnumSource;
  */
 class StrategiesPayTest {
     /** What gpu-only does, by machine and workload. */
-    private static final Map<String, Double> ALONE = new ConcurrentHashMap<>();
+    private static final Map<String, Double> BASELINE = new ConcurrentHashMap<>();
 
     @ParameterizedTest
     @CsvSource({
@@ -45,11 +45,11 @@ class StrategiesPayTest {
         "H200_TIGHT, synthetic:1000/200, NEO, true, 0.99",
         "H200_TIGHT, osc, ASYNC_OVERLAP, true, 0.97",
     })
-    void offloadingPaysWhereItShould(String machine, String workload, Strategy strategy, boolean guarded, double least) {
-        double alone = ALONE.computeIfAbsent(machine + workload, key ->
+    void offloadingPaysWhereItShould(String machine, String workload, Strategy strategy, boolean guarded, double min) {
+        double alone = BASELINE.computeIfAbsent(machine + workload, key ->
                 SimulatedMachine.valueOf(machine).rate(Strategy.GPU_ONLY, workload, false));
         double both = SimulatedMachine.valueOf(machine).rate(strategy, workload, guarded);
-        assertThat(both / alone).as("%s, %s, %s to gpu-only, guarded: %s", machine, workload, strategy.flag(), guarded).isGreaterThan(least);
+        assertThat(both / alone).as("%s, %s, %s to gpu-only, guarded: %s", machine, workload, strategy.flag(), guarded).isGreaterThan(min);
     }
 
     /** The guard notices, whatever was promised: what its attempts cost in so many seconds is all that is lost. */
@@ -60,18 +60,18 @@ class StrategiesPayTest {
         "H200_TIGHT, osc, 1000, 0.985",
         "A10G_CLASS, synthetic:1000/200, 5000, 0.985",
     })
-    void onAMachineThatIsAFifthSlowerTheGuardKeepsGpuOnlysPace(String machine, String workload, int seconds, double least) {
+    void onAMachineThatIsAFifthSlowerTheGuardKeepsGpuOnlysPace(String machine, String workload, int seconds, double min) {
         double alone = SimulatedMachine.valueOf(machine).rate(Strategy.GPU_ONLY, workload, false, 1, seconds);
         double both = SimulatedMachine.valueOf(machine).rate(Strategy.ASYNC_OVERLAP, workload, true, 1.2, seconds);
-        assertThat(both / alone).as("%s, %s", machine, workload).isGreaterThan(least);
+        assertThat(both / alone).as("%s, %s", machine, workload).isGreaterThan(min);
     }
 
     /** A burst, with the time in which the last requests are the host's alone. */
     @ParameterizedTest
     @CsvSource({"ASYNC_OVERLAP, 1.4", "NEO, 2.5", "APEX, 2.1"})
-    void offloadingPaysForABurst(Strategy strategy, double least) {
+    void offloadingPaysForABurst(Strategy strategy, double min) {
         double alone = SimulatedMachine.T4_CLASS.wholeRate(Strategy.GPU_ONLY, "osc", 100);
-        assertThat(SimulatedMachine.T4_CLASS.wholeRate(strategy, "osc", 100) / alone).isGreaterThan(least);
+        assertThat(SimulatedMachine.T4_CLASS.wholeRate(strategy, "osc", 100) / alone).isGreaterThan(min);
     }
 
     @ParameterizedTest

@@ -2,7 +2,7 @@ package dev.tandem.cpu;
 
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.model.config.ModelConfig;
 import java.util.ArrayList;
@@ -31,11 +31,11 @@ final class Activations {
             if (!chunk.decodes()) {
                 return PREFILL;
             }
-            return chunk.reader() == KvReader.CPU_FROM_HOST ? CPU : GPU;
+            return chunk.site() == AttentionSite.CPU_FROM_HOST ? CPU : GPU;
         }
     }
 
-    /** Of the sub-batch, then those of rows in flight that ride along. */
+    /** Of the sub-batch, then those of in-flight tokens that ride along. */
     final List<Chunk> chunks = new ArrayList<>();
     int rows;
     /** Rows of the sub-batch itself; the others are in flight. */
@@ -73,14 +73,14 @@ final class Activations {
     /**
      * Lays out a sub-batch's rows.
      *
-     * @param riding the most rows in flight that may ride along
+     * @param piggybacked the most in-flight tokens that may ride along
      */
-    void load(SubBatch batch, int tileTokens, int riding) {
+    void load(SubBatch batch, int tileTokens, int piggybacked) {
         chunks.clear();
         chunks.addAll(batch.chunks());
         rows = batch.rows();
         ownRows = rows;
-        reserve(rows + riding);
+        reserve(rows + piggybacked);
         int row = 0;
         for (int c = 0; c < chunks.size(); c++) {
             Chunk chunk = chunks.get(c);
@@ -113,24 +113,24 @@ final class Activations {
         return count;
     }
 
-    /** A row in flight takes part in the linear stages from here; what it carries is copied in. */
-    void board(FlyingRow flying) {
+    /** A in-flight token takes part in the linear stages from here; what it carries is copied in. */
+    void rejoin(InFlightToken inFlight) {
         chunkOfRow[rows] = chunks.size();
-        positions[rows] = flying.position();
-        chunks.add(flying.chunk);
-        System.arraycopy(flying.residual, 0, residual, rows * hiddenWidth, hiddenWidth);
-        System.arraycopy(flying.attended, 0, attended, rows * attendedWidth, attendedWidth);
-        System.arraycopy(flying.cos, 0, cos, rows * half, half);
-        System.arraycopy(flying.sin, 0, sin, rows * half, half);
+        positions[rows] = inFlight.position();
+        chunks.add(inFlight.chunk);
+        System.arraycopy(inFlight.residual, 0, residual, rows * hiddenWidth, hiddenWidth);
+        System.arraycopy(inFlight.attended, 0, attended, rows * attendedWidth, attendedWidth);
+        System.arraycopy(inFlight.cos, 0, cos, rows * half, half);
+        System.arraycopy(inFlight.sin, 0, sin, rows * half, half);
         rows++;
     }
 
     /** What a riding row has become. */
-    void copyOut(int row, FlyingRow flying) {
-        System.arraycopy(residual, row * hiddenWidth, flying.residual, 0, hiddenWidth);
-        System.arraycopy(qkv, row * qkvWidth, flying.qkv, 0, qkvWidth);
-        System.arraycopy(cos, row * half, flying.cos, 0, half);
-        System.arraycopy(sin, row * half, flying.sin, 0, half);
+    void copyOut(int row, InFlightToken inFlight) {
+        System.arraycopy(residual, row * hiddenWidth, inFlight.residual, 0, hiddenWidth);
+        System.arraycopy(qkv, row * qkvWidth, inFlight.qkv, 0, qkvWidth);
+        System.arraycopy(cos, row * half, inFlight.cos, 0, half);
+        System.arraycopy(sin, row * half, inFlight.sin, 0, half);
     }
 
     /** After the last attention only sampled rows go on, the last of their chunks: they close up. The others have stored their K and V. */

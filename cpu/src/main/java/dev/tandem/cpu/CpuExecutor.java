@@ -13,7 +13,7 @@ import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.execute.Readiness;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sample.Choice;
 import dev.tandem.engine.sample.SamplingScratch;
@@ -31,14 +31,14 @@ import java.util.Queue;
 
 /**
  * Runs step plans on the host's cores; two pools of host memory play the two places. A plan is computed when it is
- * submitted, one stage after another: two sub-batches alternate layer by layer, and rows in flight ride with the last
+ * submitted, one stage after another: two sub-batches alternate layer by layer, and in-flight tokens ride with the last
  * of them where their {@link Readiness} lets them.
  *
  * <p>Owned by: engine thread, which is also the workers' first.
  */
 public final class CpuExecutor implements Executor {
-    /** Rows in flight that a layer picks up at most: they are rows of the step's products like others. */
-    private static final int MOST_SLOTS = 256;
+    /** In-flight tokens that a layer picks up at most: they are rows of the step's products like others. */
+    private static final int MAX_SLOTS = 256;
 
     private final ExecutorLimits limits;
     private final Arena arena = Arena.ofShared();
@@ -46,16 +46,16 @@ public final class CpuExecutor implements Executor {
     private final WorkerPool workers;
     private final LlamaForward forward;
     private final long weightBytes;
-    private final EnumMap<Place, KvStore> stores = new EnumMap<>(Place.class);
+    private final EnumMap<KvTier, KvStore> stores = new EnumMap<>(KvTier.class);
     private final Activations[] activations = new Activations[2];
     private final SamplingScratch[] samplingScratch;
     private final Queue<StepResult> results = new ArrayDeque<>();
-    private final Flights flights;
+    private final InFlightTokens inFlightTokens;
     private final StepClock clock = new StepClock(Clock.system());
     private float[] logits = new float[0];
     private Thread pinnedCaller;
 
-    /** Rows in flight never wait: their attention is computed at once. */
+    /** In-flight tokens never wait: their attention is computed at once. */
     public CpuExecutor(Checkpoint checkpoint, CpuOptions options) {
         this(checkpoint, options, Readiness.allEarly());
     }
@@ -77,19 +77,19 @@ public final class CpuExecutor implements Executor {
                     config.layers(),
                     config.kvBytesPerToken(options.kvType()),
                     false,
-                    MOST_SLOTS,
+                    MAX_SLOTS,
                     Integer.MAX_VALUE,
                     true,
                     0);
-            stores.put(Place.GPU, store(Place.GPU, options.gpuBlocks(), config, options.kvType()));
-            stores.put(Place.HOST, store(Place.HOST, options.hostBlocks(), config, options.kvType()));
+            stores.put(KvTier.GPU, store(KvTier.GPU, options.gpuBlocks(), config, options.kvType()));
+            stores.put(KvTier.HOST, store(KvTier.HOST, options.hostBlocks(), config, options.kvType()));
             LlamaWeights weights = loadWeights(config, options.weightType());
             this.weightBytes = weights.bytes();
             this.forward = new LlamaForward(config, weights, stores, workers, options.attentionThreads(), arena);
             this.samplingScratch = new SamplingScratch[workers.size()];
             Arrays.setAll(samplingScratch, i -> new SamplingScratch());
             Arrays.setAll(activations, i -> new Activations(config));
-            this.flights = new Flights(forward, readiness, clock);
+            this.inFlightTokens = new InFlightTokens(forward, readiness, clock);
         } catch (RuntimeException | Error e) {
             workers.close();
             arena.close();
@@ -108,8 +108,8 @@ public final class CpuExecutor implements Executor {
         }
     }
 
-    private KvStore store(Place place, int blocks, ModelConfig config, DataType type) {
-        return new KvStore(place, blocks, config.layers(), config.kvHeads(), config.headDim(), type, arena);
+    private KvStore store(KvTier tier, int blocks, ModelConfig config, DataType type) {
+        return new KvStore(tier, blocks, config.layers(), config.kvHeads(), config.headDim(), type, arena);
     }
 
     @Override
@@ -128,8 +128,8 @@ public final class CpuExecutor implements Executor {
     }
 
     /** One place's KV; for tests that damage it. */
-    KvStore store(Place place) {
-        return stores.get(place);
+    KvStore store(KvTier tier) {
+        return stores.get(tier);
     }
 
     @Override
@@ -144,7 +144,7 @@ public final class CpuExecutor implements Executor {
         workers.beginStep();
         try {
             clock.measure(Component.TRANSFER, () -> plan.swaps().forEach(this::swap));
-            List<Long> parked = flights.park(plan.park());
+            List<Long> parked = inFlightTokens.park(plan.park());
             int batches = runLayers(plan);
             List<StepResult.Sampled> sampled = new ArrayList<>();
             List<StepResult.Lost> lost = new ArrayList<>();
@@ -153,7 +153,7 @@ public final class CpuExecutor implements Executor {
                     sample(activations[i], sampled, lost);
                 }
             });
-            results.add(new StepResult(plan.step(), sampled, flights.takeTrace(), parked, lost, clock.take()));
+            results.add(new StepResult(plan.step(), sampled, inFlightTokens.takeTrace(), parked, lost, clock.take()));
         } finally {
             workers.endStep();
         }
@@ -170,19 +170,19 @@ public final class CpuExecutor implements Executor {
 
     /**
      * The sub-batches alternate, as NEO's Figure 5 has it: while one is in its attention stage, the other's turn is the
-     * linear stage, post-projection and the next layer's pre-projection. Rows in flight ride with the last.
+     * linear stage, post-projection and the next layer's pre-projection. In-flight tokens ride with the last.
      *
-     * @return sub-batches, one without rows of its own included when rows in flight alone go on
+     * @return sub-batches, one without rows of its own included when in-flight tokens alone go on
      */
     private int runLayers(StepPlan plan) {
         List<SubBatch> batches = plan.subBatches().isEmpty() ? List.of(new SubBatch(List.of())) : plan.subBatches();
         int last = batches.size() - 1;
         clock.measure(Component.PRE_LAYER, () -> {
             for (int i = 0; i <= last; i++) {
-                int riding = i == last ? flights.count() + plan.admissions().size() : 0;
-                activations[i].load(batches.get(i), forward.tileTokens(), riding);
+                int piggybacked = i == last ? inFlightTokens.count() + plan.admissions().size() : 0;
+                activations[i].load(batches.get(i), forward.tileTokens(), piggybacked);
                 if (i == last) {
-                    flights.admit(plan.admissions(), activations[i]);
+                    inFlightTokens.admit(plan.admissions(), activations[i]);
                 }
                 forward.embed(activations[i]);
             }
@@ -194,7 +194,7 @@ public final class CpuExecutor implements Executor {
             for (int i = 0; i <= last; i++) {
                 attention(activations[i], layer);
                 if (i == last) {
-                    flights.board(plan, layer, activations[i]);
+                    inFlightTokens.rejoin(plan, layer, activations[i]);
                 }
                 Activations a = activations[i];
                 if (layer + 1 == limits.layers()) {
@@ -214,7 +214,7 @@ public final class CpuExecutor implements Executor {
         Activations a = activations[batch];
         clock.measure(Component.LINEAR, () -> forward.preProjection(a, layer));
         if (last) {
-            flights.alight(plan.step(), layer, a);
+            inFlightTokens.leaveBatch(plan.step(), layer, a);
         }
     }
 

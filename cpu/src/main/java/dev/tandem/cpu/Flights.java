@@ -11,23 +11,23 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Rows in flight (async overlap, APEX §3.3; ready slots). A row alights after each pre-projection, stands at that
+ * In-flight tokens (async overlap, APEX §3.3; ready slots). A row alights after each pre-projection, stands at that
  * layer while the CPU computes its attention, and boards again for the post-projection when the result is there and a
  * slot is free, in this step or a later one.
  *
  * <p>Owned by: engine thread.
  */
-final class Flights {
+final class InFlightTokens {
     private final LlamaForward forward;
     private final Readiness readiness;
     private final StepClock clock;
     /** Rows that stand at a layer, in the order in which their attention was issued. */
-    private final Map<Long, FlyingRow> standing = new LinkedHashMap<>();
+    private final Map<Long, InFlightToken> standing = new LinkedHashMap<>();
     /** Rows that ride with the last sub-batch, in the order of its rows. */
-    private final List<FlyingRow> riding = new ArrayList<>();
+    private final List<InFlightToken> piggybacked = new ArrayList<>();
     private List<RowProgress> trace = new ArrayList<>();
 
-    Flights(LlamaForward forward, Readiness readiness, StepClock clock) {
+    InFlightTokens(LlamaForward forward, Readiness readiness, StepClock clock) {
         this.forward = forward;
         this.readiness = readiness;
         this.clock = clock;
@@ -51,55 +51,55 @@ final class Flights {
     /** New rows board before layer 0. */
     void admit(List<Admission> admissions, Activations a) {
         for (Admission admission : admissions) {
-            FlyingRow row = new FlyingRow(admission, a);
-            a.board(row);
-            riding.add(row);
+            InFlightToken row = new InFlightToken(admission, a);
+            a.rejoin(row);
+            piggybacked.add(row);
         }
     }
 
     /** All riding rows leave the sub-batch with their q, k and v of {@code layer}, and the CPU begins their attention. */
-    void alight(long step, int layer, Activations a) {
-        for (int i = 0; i < riding.size(); i++) {
-            FlyingRow row = riding.get(i);
+    void leaveBatch(long step, int layer, Activations a) {
+        for (int i = 0; i < piggybacked.size(); i++) {
+            InFlightToken row = piggybacked.get(i);
             a.copyOut(a.ownRows + i, row);
             row.layer = layer;
             standing.put(row.sequence(), row);
             readiness.issued(step, layer, row.sequence());
         }
-        clock.measure(Component.CPU_ATTENTION, () -> forward.attention(riding));
+        clock.measure(Component.CPU_ATTENTION, () -> forward.attention(piggybacked));
         a.unload();
-        riding.clear();
+        piggybacked.clear();
     }
 
     /** Rows whose attention of {@code layer} is there board: those that must finish in this step, then up to the slots. */
-    void board(StepPlan plan, int layer, Activations a) {
+    void rejoin(StepPlan plan, int layer, Activations a) {
         if (standing.isEmpty()) {
             return;
         }
         List<Long> here = new ArrayList<>();
-        for (FlyingRow row : standing.values()) {
+        for (InFlightToken row : standing.values()) {
             if (row.layer == layer && plan.resume().contains(row.sequence())) {
-                riding.add(row);
+                piggybacked.add(row);
             } else if (row.layer == layer) {
                 here.add(row.sequence());
             }
         }
-        int slots = riding.size() + plan.slotsPerLayer();
+        int slots = piggybacked.size() + plan.slotsPerLayer();
         for (long sequence : readiness.ready(plan.step(), layer, here)) {
-            if (riding.size() < slots) {
-                riding.add(standing.get(sequence));
+            if (piggybacked.size() < slots) {
+                piggybacked.add(standing.get(sequence));
             }
         }
-        for (FlyingRow row : riding) {
+        for (InFlightToken row : piggybacked) {
             standing.remove(row.sequence());
-            a.board(row);
+            a.rejoin(row);
             trace.add(new RowProgress(layer, row.sequence()));
         }
     }
 
-    /** What {@link #board} did since the last call. Rows that ride after the last layer have been sampled: they are gone. */
+    /** What {@link #rejoin} did since the last call. Rows that ride after the last layer have been sampled: they are gone. */
     List<RowProgress> takeTrace() {
-        riding.clear();
+        piggybacked.clear();
         List<RowProgress> taken = trace;
         trace = new ArrayList<>();
         return taken;

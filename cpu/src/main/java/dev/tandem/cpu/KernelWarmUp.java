@@ -6,9 +6,9 @@ import dev.tandem.cpu.attention.PagedAttention;
 import dev.tandem.cpu.simd.GroupKernel;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.PackedMatrix;
-import dev.tandem.cpu.simd.PanelProduct;
+import dev.tandem.cpu.simd.PanelGemm;
 import dev.tandem.cpu.simd.RowOps;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -39,8 +39,8 @@ public final class KernelWarmUp {
                 quantised(8, columns, arena),
                 new PackedMatrix.Plain(DEPTH, columns, DataType.FLOAT32, arena.allocate(4L * DEPTH * columns, 64))
             };
-            long scratch = arena.allocate(PanelProduct.SCRATCH_BYTES, 64).address();
-            KvStore store = new KvStore(Place.HOST, 2, 1, 1, DEPTH, DataType.FLOAT32, arena);
+            long scratch = arena.allocate(PanelGemm.SCRATCH_BYTES, 64).address();
+            KvStore store = new KvStore(KvTier.HOST, 2, 1, 1, DEPTH, DataType.FLOAT32, arena);
             AttentionScratch attention = new AttentionScratch(PagedAttention.TILE_ROWS, DEPTH, arena);
             float[] x = new float[16 * DEPTH];
             Arrays.fill(x, 0.1f);
@@ -50,7 +50,7 @@ public final class KernelWarmUp {
                 for (PackedMatrix matrix : matrices) {
                     for (int rows = 1; rows <= 15; rows += 14) {
                         GroupKernel.gather(x, 0, DEPTH, DEPTH, groups, 0);
-                        PanelProduct.multiply(matrix, 0, rows, x, 0, DEPTH, groups, 0, out, 0, DEPTH, scratch);
+                        PanelGemm.multiply(matrix, 0, rows, x, 0, DEPTH, groups, 0, out, 0, DEPTH, scratch);
                     }
                 }
                 RowOps.rmsNorm(x, 0, x, 1e-5f, DEPTH, out, 0);

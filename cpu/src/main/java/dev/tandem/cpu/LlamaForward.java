@@ -6,11 +6,11 @@ import dev.tandem.cpu.attention.PagedAttention;
 import dev.tandem.cpu.simd.GroupKernel;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.PackedMatrix;
-import dev.tandem.cpu.simd.PanelProduct;
+import dev.tandem.cpu.simd.PanelGemm;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.config.RopeFrequencies;
 import java.lang.foreign.Arena;
@@ -34,19 +34,19 @@ final class LlamaForward {
      * Tasks of a product a worker. Panels side by side share cache lines of the output: handed out one by one, two
      * workers wrote the same lines in turn and were no faster than one.
      */
-    private static final int RUNS_A_WORKER = 4;
+    private static final int RUNS_PER_WORKER = 4;
     /** Below this many rows a row-wise operation costs less than handing it to the workers. */
     private static final int FEW_ROWS = 4;
 
     private final ModelConfig config;
     private final LlamaWeights weights;
-    private final EnumMap<Place, KvStore> stores;
+    private final EnumMap<KvTier, KvStore> stores;
     private final WorkerPool workers;
     private final int attentionThreads;
     private final float[] frequencies;
     private final float epsilon;
     private final AttentionScratch[] attentionScratch;
-    private final MemorySegment[] productScratch;
+    private final MemorySegment[] gemmScratch;
     /** Inputs of a product in groups of eight rows. */
     private float[] groups = new float[0];
 
@@ -57,7 +57,7 @@ final class LlamaForward {
     LlamaForward(
             ModelConfig config,
             LlamaWeights weights,
-            EnumMap<Place, KvStore> stores,
+            EnumMap<KvTier, KvStore> stores,
             WorkerPool workers,
             int attentionThreads,
             Arena arena) {
@@ -69,11 +69,11 @@ final class LlamaForward {
         this.frequencies = RopeFrequencies.of(config);
         this.epsilon = (float) config.normEpsilon();
         this.attentionScratch = new AttentionScratch[workers.size()];
-        this.productScratch = new MemorySegment[workers.size()];
+        this.gemmScratch = new MemorySegment[workers.size()];
         for (int i = 0; i < workers.size(); i++) {
             attentionScratch[i] =
-                    new AttentionScratch(PagedAttention.mostRows(config.group()), config.headDim(), arena);
-            productScratch[i] = arena.allocate(PanelProduct.SCRATCH_BYTES, 64);
+                    new AttentionScratch(PagedAttention.maxRows(config.group()), config.headDim(), arena);
+            gemmScratch[i] = arena.allocate(PanelGemm.SCRATCH_BYTES, 64);
         }
     }
 
@@ -127,7 +127,7 @@ final class LlamaForward {
             RowOps.rotate(a.qkv, at, a.cos, a.sin, row * a.half, a.half);
         }
         Chunk chunk = a.chunks.get(a.chunkOfRow[row]);
-        KvStore store = stores.get(chunk.reader().place());
+        KvStore store = stores.get(chunk.site().tier());
         int block = chunk.blocks()[a.positions[row] / KvStore.BLOCK_TOKENS];
         int slot = a.positions[row] % KvStore.BLOCK_TOKENS;
         for (int head = 0; head < config.kvHeads(); head++) {
@@ -141,15 +141,15 @@ final class LlamaForward {
         int groupWidth = config.group() * config.headDim();
         int end = a.tilesEnd[reading.ordinal()];
         int begin = reading.ordinal() == 0 ? 0 : a.tilesEnd[reading.ordinal() - 1];
-        int crew = reading == Activations.Reading.CPU ? attentionThreads : workers.size();
+        int threads = reading == Activations.Reading.CPU ? attentionThreads : workers.size();
         // the last tiles of a prompt see the longest context: begin with them
-        workers.run((end - begin) * kvHeads, crew, (index, worker) -> {
+        workers.run((end - begin) * kvHeads, threads, (index, worker) -> {
             int tile = 3 * (end - 1 - index / kvHeads);
             int kvHead = index % kvHeads;
             int row = a.tiles[tile + 1];
             Chunk chunk = a.chunks.get(a.tiles[tile]);
             PagedAttention.tile(
-                    stores.get(chunk.reader().place()),
+                    stores.get(chunk.site().tier()),
                     layer,
                     kvHead,
                     chunk.blocks(),
@@ -166,15 +166,15 @@ final class LlamaForward {
         });
     }
 
-    /** Rows in flight, each at the layer where it stands. */
-    void attention(List<FlyingRow> flying) {
+    /** In-flight tokens, each at the layer where it stands. */
+    void attention(List<InFlightToken> inFlight) {
         int kvHeads = config.kvHeads();
         int groupWidth = config.group() * config.headDim();
-        workers.run(flying.size() * kvHeads, attentionThreads, (index, worker) -> {
-            FlyingRow row = flying.get(index / kvHeads);
+        workers.run(inFlight.size() * kvHeads, attentionThreads, (index, worker) -> {
+            InFlightToken row = inFlight.get(index / kvHeads);
             int kvHead = index % kvHeads;
             PagedAttention.tile(
-                    stores.get(row.chunk.reader().place()),
+                    stores.get(row.chunk.site().tier()),
                     row.layer,
                     kvHead,
                     row.chunk.blocks(),
@@ -242,14 +242,14 @@ final class LlamaForward {
         workers.run(groupCount, (group, worker) -> GroupKernel.gather(
                 x, group * GroupKernel.ROWS * xs, xs, depth, gathered, group * GroupKernel.ROWS * depth));
         int panels = matrix.panels();
-        int run = Math.max(1, panels / (workers.size() * RUNS_A_WORKER));
+        int run = Math.max(1, panels / (workers.size() * RUNS_PER_WORKER));
         int runs = (panels + run - 1) / run;
         int rowBlocks = (rows + ROW_BLOCK - 1) / ROW_BLOCK;
         workers.run(runs * rowBlocks, (index, worker) -> {
             int from = index / runs * ROW_BLOCK;
             int first = index % runs * run;
             for (int panel = first; panel < Math.min(first + run, panels); panel++) {
-                PanelProduct.multiply(
+                PanelGemm.multiply(
                         matrix,
                         panel,
                         Math.min(ROW_BLOCK, rows - from),
@@ -261,7 +261,7 @@ final class LlamaForward {
                         out,
                         from * os + panel * Lanes.PANEL,
                         os,
-                        productScratch[worker].address());
+                        gemmScratch[worker].address());
             }
         });
     }

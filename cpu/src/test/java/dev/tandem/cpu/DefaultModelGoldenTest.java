@@ -8,9 +8,9 @@ import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.SubBatch;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.fetch.IndexLocation;
@@ -60,9 +60,9 @@ class DefaultModelGoldenTest {
                 WorkerPool workers = new WorkerPool(2, false);
                 Arena arena = Arena.ofShared()) {
             ModelConfig config = checkpoint.config();
-            EnumMap<Place, KvStore> stores = new EnumMap<>(Place.class);
+            EnumMap<KvTier, KvStore> stores = new EnumMap<>(KvTier.class);
             stores.put(
-                    Place.HOST, new KvStore(Place.HOST, 8, config.layers(), config.kvHeads(), config.headDim(), type, arena));
+                    KvTier.HOST, new KvStore(KvTier.HOST, 8, config.layers(), config.kvHeads(), config.headDim(), type, arena));
             MatrixPacker packer = new MatrixPacker(arena, (count, body) -> IntStream.range(0, count).forEach(body));
             LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
             LlamaForward forward = new LlamaForward(config, weights, stores, workers, workers.size(), arena);
@@ -72,7 +72,7 @@ class DefaultModelGoldenTest {
                 int[] blocks = {4, 2, 7, 1, 0};
                 a.load(
                         new SubBatch(List.of(new Chunk(
-                                1, 0, golden.prompt(), blocks, KvReader.CPU_FROM_HOST, Optional.empty()))),
+                                1, 0, golden.prompt(), blocks, AttentionSite.CPU_FROM_HOST, Optional.empty()))),
                         forward.tileTokens(), 0);
                 forward.embed(a);
                 for (int layer = 0; layer < config.layers(); layer++) {

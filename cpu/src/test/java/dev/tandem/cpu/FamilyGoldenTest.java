@@ -8,9 +8,9 @@ import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.SubBatch;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.model.Checkpoint;
@@ -46,8 +46,8 @@ class FamilyGoldenTest {
                 WorkerPool workers = new WorkerPool(2, false);
                 Arena arena = Arena.ofShared()) {
             ModelConfig config = checkpoint.config();
-            EnumMap<Place, KvStore> stores = new EnumMap<>(Place.class);
-            stores.put(Place.GPU, new KvStore(Place.GPU, 8, config.layers(), config.kvHeads(), config.headDim(), type, arena));
+            EnumMap<KvTier, KvStore> stores = new EnumMap<>(KvTier.class);
+            stores.put(KvTier.GPU, new KvStore(KvTier.GPU, 8, config.layers(), config.kvHeads(), config.headDim(), type, arena));
             MatrixPacker packer =
                     new MatrixPacker(arena, (count, body) -> IntStream.range(0, count).forEach(body));
             LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
@@ -56,7 +56,7 @@ class FamilyGoldenTest {
             int[] blocks = {5, 0, 3};
             a.load(
                     new SubBatch(List.of(
-                            new Chunk(1, 0, golden.prompt(), blocks, KvReader.GPU_FROM_GPU, Optional.empty()))),
+                            new Chunk(1, 0, golden.prompt(), blocks, AttentionSite.GPU_FROM_GPU, Optional.empty()))),
                     forward.tileTokens(), 0);
             forward.embed(a);
             for (int layer = 0; layer < config.layers(); layer++) {

@@ -78,7 +78,7 @@ final class FaultSoak {
         DECODER_THROWS,
         DECODER_THROWS_AT_THE_END,
         LISTENER_THROWS,
-        NOT_A_NUMBER,
+        NOT_PER_NUMBER,
         CANCELLED_BY_ANOTHER_THREAD,
         CANCELLED_IN_THE_SINK,
         DUPLICATE_ID,
@@ -316,8 +316,8 @@ final class FaultSoak {
     }
 
     private static Policy policy(Budget budget, FaultyExecutor.Fault fault, SplittableRandom random) {
-        boolean flights = fault == FaultyExecutor.Fault.HOST_ROW_FAILS || fault == FaultyExecutor.Fault.HOST_ROW_STALLS;
-        return switch (random.nextInt(flights ? 2 : 3)) {
+        boolean inFlightTokens = fault == FaultyExecutor.Fault.HOST_ROW_FAILS || fault == FaultyExecutor.Fault.HOST_ROW_STALLS;
+        return switch (random.nextInt(inFlightTokens ? 2 : 3)) {
             case 0 -> new ChangingStrategies(budget, random.nextLong());
             case 1 -> new Shuffling(budget, Shuffling.Takes.EVERYTHING, random.nextLong());
             default -> Strategy.values()[random.nextInt(Strategy.values().length)]
@@ -326,9 +326,9 @@ final class FaultSoak {
     }
 
     private void submitAll(Engine engine, SplittableRandom random, List<Client> clients) throws InterruptedException {
-        Semaphore places = new Semaphore(UNDER_WAY);
+        Semaphore tiers = new Semaphore(UNDER_WAY);
         for (int i = 0; i < CLIENTS; i++) {
-            if (!places.tryAcquire(HANG_SECONDS, TimeUnit.SECONDS)) {
+            if (!tiers.tryAcquire(HANG_SECONDS, TimeUnit.SECONDS)) {
                 problem("no request ends any more: " + engine.stats() + ", " + engine.health());
                 return;
             }
@@ -336,18 +336,18 @@ final class FaultSoak {
             requests++;
             if (fault == Fault.MALFORMED) {
                 submitMalformed(engine, random);
-                places.release();
+                tiers.release();
                 continue;
             }
             Text text = texts.get(random.nextInt(TEXTS));
-            if (fault == Fault.NOT_A_NUMBER) {
+            if (fault == Fault.NOT_PER_NUMBER) {
                 int[] prompt = text.prompt().clone();
                 prompt[0] = FaultyExecutor.MARKER;
                 text = new Text(prompt, withLogprobs(EngineHarness.greedy(MAX_OUTPUT), -1), List.of(), "",
                         FinishReason.ABORT);
             }
             String id = "r" + i + (fault == Fault.LISTENER_THROWS ? "-listener" : "");
-            Client client = new Client(id, text, fault, random.nextInt(8), places::release);
+            Client client = new Client(id, text, fault, random.nextInt(8), tiers::release);
             client.engine = engine;
             clients.add(client);
             try {
@@ -357,32 +357,32 @@ final class FaultSoak {
             } catch (RequestException e) {
                 client.refused = true;
                 client.failure = e.getMessage();
-                places.release();
+                tiers.release();
             }
             if (fault == Fault.CANCELLED_BY_ANOTHER_THREAD) {
                 engine.cancel(clients.get(random.nextInt(clients.size())).cancellable());
                 engine.cancel(client.id);
             } else if (fault == Fault.DUPLICATE_ID) {
-                submitAgain(engine, client, clients, places);
+                submitAgain(engine, client, clients, tiers);
             }
         }
     }
 
     /** A second request of the same id: it alone may be refused or fail, where the first still runs. */
     private void submitAgain(Engine engine, Client first, List<Client> clients,
-            Semaphore places) throws InterruptedException {
-        if (!places.tryAcquire(HANG_SECONDS, TimeUnit.SECONDS)) {
+            Semaphore tiers) throws InterruptedException {
+        if (!tiers.tryAcquire(HANG_SECONDS, TimeUnit.SECONDS)) {
             problem("no request ends any more: " + engine.stats());
             return;
         }
-        Client second = new Client(first.id, first.asked, Fault.DUPLICATE_ID, 0, places::release);
+        Client second = new Client(first.id, first.asked, Fault.DUPLICATE_ID, 0, tiers::release);
         clients.add(second);
         try {
             engine.submit(second.request(first.asked.sampling()));
         } catch (RequestException e) {
             second.refused = true;
             second.failure = e.getMessage();
-            places.release();
+            tiers.release();
         }
     }
 
@@ -431,7 +431,7 @@ final class FaultSoak {
         if (client.failure != null && client.failure.isBlank()) {
             problem(client + " failed without a word");
         }
-        boolean marked = client.fault == Fault.NOT_A_NUMBER;
+        boolean marked = client.fault == Fault.NOT_PER_NUMBER;
         List<Integer> expected = client.asked.tokens();
         if (!marked && !expected.subList(0, Math.min(expected.size(), client.tokens.size())).equals(client.tokens)) {
             problem(client + " got " + client.tokens + ", alone " + expected);
@@ -471,7 +471,7 @@ final class FaultSoak {
         final Fault fault;
         /** Tokens before the fault. */
         final int after;
-        final Runnable place;
+        final Runnable tier;
         final CountDownLatch end = new CountDownLatch(1);
         final List<Integer> tokens = new ArrayList<>();
         final StringBuilder text = new StringBuilder();
@@ -484,12 +484,12 @@ final class FaultSoak {
         volatile boolean mayBeCancelled;
         Engine engine;
 
-        Client(String id, Text asked, Fault fault, int after, Runnable place) {
+        Client(String id, Text asked, Fault fault, int after, Runnable tier) {
             this.id = id;
             this.asked = asked;
             this.fault = fault;
             this.after = after;
-            this.place = place;
+            this.tier = tier;
         }
 
         String cancellable() {
@@ -557,7 +557,7 @@ final class FaultSoak {
 
         private void ended() {
             if (ends++ == 0) {
-                place.run();
+                tier.run();
                 end.countDown();
             }
         }

@@ -3,14 +3,14 @@ package dev.tandem.cpu;
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -31,9 +31,9 @@ final class FaultyExecutor implements Executor {
     /** What befalls the executor itself, at a step of its choice. */
     enum Fault {
         NONE,
-        /** The attention of a row in flight fails; the worker is done with its blocks. */
+        /** The attention of a in-flight token fails; the worker is done with its blocks. */
         HOST_ROW_FAILS,
-        /** The attention of a row in flight never ends; the worker may still write its blocks. */
+        /** The attention of a in-flight token never ends; the worker may still write its blocks. */
         HOST_ROW_STALLS,
         /** A step exceeds its deadline. */
         STEP_HANGS,
@@ -41,7 +41,7 @@ final class FaultyExecutor implements Executor {
         DEVICE_FAILS
     }
 
-    /** What a plan may contain, and what becomes of rows in flight: each must be seen in a soak. */
+    /** What a plan may contain, and what becomes of in-flight tokens: each must be seen in a soak. */
     enum Seen {
         PREFILL,
         GPU_DECODE,
@@ -112,7 +112,7 @@ final class FaultyExecutor implements Executor {
 
     private void look(StepPlan plan) {
         for (Swap swap : plan.swaps()) {
-            seen.accept(swap.to() == Place.HOST ? Seen.SWAP_TO_HOST : Seen.SWAP_TO_GPU);
+            seen.accept(swap.to() == KvTier.HOST ? Seen.SWAP_TO_HOST : Seen.SWAP_TO_GPU);
         }
         if (plan.subBatches().size() == 2) {
             seen.accept(Seen.TWO_SUB_BATCHES);
@@ -136,17 +136,17 @@ final class FaultyExecutor implements Executor {
     }
 
     private static Seen kind(Chunk chunk) {
-        if (chunk.reader() == KvReader.GPU_WHILE_LANDING) {
+        if (chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD) {
             return Seen.PREFILL_INTO_HOST;
         }
         if (!chunk.decodes()) {
             return Seen.PREFILL;
         }
-        return switch (chunk.reader()) {
+        return switch (chunk.site()) {
             case GPU_FROM_GPU -> Seen.GPU_DECODE;
             case CPU_FROM_HOST -> Seen.HOST_DECODE;
             case GPU_FROM_HOST -> Seen.LINK_DECODE;
-            case GPU_WHILE_LANDING -> throw new IllegalStateException("a row that decodes does not land");
+            case GPU_PREFILL_OFFLOAD -> throw new IllegalStateException("a row that decodes does not land");
         };
     }
 
@@ -161,28 +161,28 @@ final class FaultyExecutor implements Executor {
                 if (chunk.start() == 0 && chunk.tokens()[0] == MARKER) {
                     marked.add(chunk.sequence());
                 } else if (chunk.decodes() && marked.contains(chunk.sequence()) && random.nextInt(3) == 0) {
-                    damage(plan, chunk.reader().place(), chunk.blocks()[0]);
+                    damage(plan, chunk.site().tier(), chunk.blocks()[0]);
                 }
             }
         }
         for (Admission admission : plan.admissions()) {
             if (marked.contains(admission.sequence()) && random.nextInt(3) == 0) {
-                damage(plan, Place.HOST, admission.blocks()[0]);
+                damage(plan, KvTier.HOST, admission.blocks()[0]);
             }
         }
     }
 
-    private void damage(StepPlan plan, Place place, int block) {
+    private void damage(StepPlan plan, KvTier tier, int block) {
         boolean moves = plan.swaps().stream()
-                .anyMatch(swap -> swap.to() == place && Arrays.stream(swap.toBlocks()).anyMatch(to -> to == block));
+                .anyMatch(swap -> swap.to() == tier && Arrays.stream(swap.toBlocks()).anyMatch(to -> to == block));
         if (moves) {
             return;
         }
-        KvStore store = real.store(place);
+        KvStore store = real.store(tier);
         float[] wrong = new float[store.headDim()];
         Arrays.fill(wrong, random.nextBoolean() ? Float.NaN : Float.POSITIVE_INFINITY);
         store.append(random.nextInt(limits().layers()), block, 0, random.nextInt(store.kvHeads()), wrong, 0, wrong, 0);
-        seen.accept(place == Place.GPU ? Seen.DAMAGED_GPU_BLOCK : Seen.DAMAGED_HOST_BLOCK);
+        seen.accept(tier == KvTier.GPU ? Seen.DAMAGED_GPU_BLOCK : Seen.DAMAGED_HOST_BLOCK);
     }
 
     @Override
@@ -198,11 +198,11 @@ final class FaultyExecutor implements Executor {
         List<StepResult.Lost> lost = new ArrayList<>(result.lost());
         for (StepResult.Sampled each : result.sampled()) {
             long key = each.sequence();
-            boolean flew = inFlight.remove(key);
+            boolean wasInFlight = inFlight.remove(key);
             if (stalled.contains(key)) {
                 continue; // nobody waits for it
             }
-            if (fault == Fault.HOST_ROW_FAILS && due && flew && !done) {
+            if (fault == Fault.HOST_ROW_FAILS && due && wasInFlight && !done) {
                 done = true;
                 lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION,
                         "its attention on the CPU failed: injected", false));

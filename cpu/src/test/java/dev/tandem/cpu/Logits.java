@@ -5,9 +5,9 @@ import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.SubBatch;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
@@ -28,7 +28,7 @@ import java.util.stream.IntStream;
  *
  * @param neighbours rows of other sequences that share each pass
  */
-record Logits(String family, DataType type, int threads, int chunk, KvReader reader, int neighbours) {
+record Logits(String family, DataType type, int threads, int chunk, AttentionSite site, int neighbours) {
     static final int PROMPT = 23;
     private static final int BLOCKS = 64;
     /** Enough calls of every kernel for the last tier of compilation, whose threshold is 15,000 loops and calls. */
@@ -36,7 +36,7 @@ record Logits(String family, DataType type, int threads, int chunk, KvReader rea
 
     /** The arguments: family, type, rounds. Prints the digest of the first round and of the last. */
     public static void main(String[] arguments) {
-        Logits logits = new Logits(arguments[0], DataType.valueOf(arguments[1]), 1, PROMPT, KvReader.GPU_FROM_GPU, 0);
+        Logits logits = new Logits(arguments[0], DataType.valueOf(arguments[1]), 1, PROMPT, AttentionSite.GPU_FROM_GPU, 0);
         int rounds = Integer.parseInt(arguments[2]);
         int first = 0;
         int last = 0;
@@ -61,10 +61,10 @@ record Logits(String family, DataType type, int threads, int chunk, KvReader rea
                 WorkerPool workers = new WorkerPool(threads, false);
                 Arena arena = Arena.ofShared()) {
             ModelConfig config = checkpoint.config();
-            EnumMap<Place, KvStore> stores = new EnumMap<>(Place.class);
-            for (Place place : Place.values()) {
-                stores.put(place, new KvStore(
-                        place, BLOCKS, config.layers(), config.kvHeads(), config.headDim(), type, arena));
+            EnumMap<KvTier, KvStore> stores = new EnumMap<>(KvTier.class);
+            for (KvTier tier : KvTier.values()) {
+                stores.put(tier, new KvStore(
+                        tier, BLOCKS, config.layers(), config.kvHeads(), config.headDim(), type, arena));
             }
             MatrixPacker packer = new MatrixPacker(arena, (count, body) -> IntStream.range(0, count).forEach(body));
             LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
@@ -99,13 +99,13 @@ record Logits(String family, DataType type, int threads, int chunk, KvReader rea
         List<Chunk> chunks = new ArrayList<>();
         for (int i = 0; i < neighbours; i++) {
             int[] blocks = {20 + i};
-            chunks.add(new Chunk(100 + i, 0, tokens(i, 1), blocks, KvReader.GPU_FROM_GPU, Optional.empty()));
+            chunks.add(new Chunk(100 + i, 0, tokens(i, 1), blocks, AttentionSite.GPU_FROM_GPU, Optional.empty()));
         }
         Optional<TokenSampler> sampler = end - start == 1 && start > 0
                 ? Optional.of(new TokenSampler(EngineHarness.greedy(1), prompt, Set.of(), 1))
                 : Optional.empty();
         int[] blocks = {9, 2};
-        chunks.add(new Chunk(1, start, Arrays.copyOfRange(prompt, start, end), blocks, reader, sampler));
+        chunks.add(new Chunk(1, start, Arrays.copyOfRange(prompt, start, end), blocks, site, sampler));
         return new SubBatch(chunks);
     }
 }

@@ -3,7 +3,7 @@ package dev.tandem.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cpu.simd.Lanes;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.model.config.DataType;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -37,11 +37,11 @@ class LogitsBitsTest {
     @MethodSource("familiesAndTypes")
     void threadsChunksPlacesAndNeighboursChangeNoBit(String family, DataType type) {
         int[] expected = Logits.bits(
-                new Logits(family, type, 1, Logits.PROMPT, KvReader.GPU_FROM_GPU, 0).compute());
+                new Logits(family, type, 1, Logits.PROMPT, AttentionSite.GPU_FROM_GPU, 0).compute());
         for (int chunk : new int[] {1, 7, 16, Logits.PROMPT}) {
-            for (KvReader reader : new KvReader[] {KvReader.GPU_FROM_GPU, KvReader.CPU_FROM_HOST}) {
+            for (AttentionSite site : new AttentionSite[] {AttentionSite.GPU_FROM_GPU, AttentionSite.CPU_FROM_HOST}) {
                 for (int neighbours : new int[] {0, 1, 9}) {
-                    Logits way = new Logits(family, type, 3, chunk, reader, neighbours);
+                    Logits way = new Logits(family, type, 3, chunk, site, neighbours);
                     assertThat(Logits.bits(way.compute())).as("%s", way).isEqualTo(expected);
                 }
             }

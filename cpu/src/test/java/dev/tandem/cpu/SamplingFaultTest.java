@@ -3,7 +3,7 @@ package dev.tandem.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.request.SamplingParams;
@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Test;
 class SamplingFaultTest {
     private static Chunk chunk(long sequence, int block, TokenSampler sampler) {
         return new Chunk(
-                sequence, 0, new int[] {5, 6, 7}, new int[] {block}, KvReader.GPU_FROM_GPU, Optional.of(sampler));
+                sequence, 0, new int[] {5, 6, 7}, new int[] {block}, AttentionSite.GPU_FROM_GPU, Optional.of(sampler));
     }
 
     @Test

@@ -38,7 +38,7 @@ class StrategyTokensTest {
     private static final int PROMPTS = 24;
     private static final int LONGEST = 40;
     private static final List<int[]> PROMPT = new ArrayList<>();
-    private static final List<List<Integer>> ALONE = new ArrayList<>();
+    private static final List<List<Integer>> BASELINE = new ArrayList<>();
     private static final Map<String, Supplier<Readiness>> READINESS = Map.of(
             "all early", Readiness::allEarly, "all late", Readiness::allLate, "random", () -> Readiness.random(5));
 
@@ -52,7 +52,7 @@ class StrategyTokensTest {
                 PROMPT.add(random.ints(1 + random.nextInt(50), 3, 301).toArray());
                 engine.submit("p" + i, PROMPT.get(i), EngineHarness.greedy(LONGEST));
                 engine.run();
-                ALONE.add(engine.tokens("p" + i));
+                BASELINE.add(engine.tokens("p" + i));
             }
         }
     }
@@ -60,7 +60,7 @@ class StrategyTokensTest {
     @AfterAll
     static void forget() {
         PROMPT.clear();
-        ALONE.clear();
+        BASELINE.clear();
     }
 
     static Stream<Arguments> cases() {
@@ -98,7 +98,7 @@ class StrategyTokensTest {
             engine.run();
             prompts.forEach((id, prompt) -> {
                 var answer = engine.answers.get(id);
-                List<Integer> expected = ALONE.get(prompt).subList(0, answer.tokens.size());
+                List<Integer> expected = BASELINE.get(prompt).subList(0, answer.tokens.size());
                 assertThat(answer.tokens).as("%s with prompt %d", id, prompt).isEqualTo(expected);
                 assertThat(answer.reason).isIn(FinishReason.LENGTH, FinishReason.ABORT);
             });

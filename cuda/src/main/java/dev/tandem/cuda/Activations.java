@@ -22,9 +22,9 @@ record Activations(
         DeviceBuffer residual, DeviceBuffer normed, DeviceBuffer qkv, DeviceBuffer queries, DeviceBuffer attended, DeviceBuffer gateUp,
         DeviceBuffer activation, DeviceBuffer angles) implements AutoCloseable {
 
-    /** @param mostRows rounded up to what products compute */
-    static Activations of(Device device, ModelShape shape, int mostRows, String label) {
-        int rows = Linear.roundUp(Math.max(mostRows, Linear.ROW_STEP));
+    /** @param maxRows rounded up to what products compute */
+    static Activations of(Device device, ModelShape shape, int maxRows, String label) {
+        int rows = GemmPlan.roundUp(Math.max(maxRows, GemmPlan.ROW_STEP));
         long half = (long) shape.type().bytes() * rows;
         return new Activations(
                 device.allocate(4L * rows * shape.hidden(), "the residual stream" + label),

@@ -2,7 +2,7 @@ package dev.tandem.cuda;
 
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
-import dev.tandem.cpu.probe.RoofReader;
+import dev.tandem.cpu.probe.BandwidthProbe;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cpu.topology.NativeMemory;
 import dev.tandem.engine.batch.Admission;
@@ -25,7 +25,7 @@ import java.util.SplittableRandom;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Decode attention of one layer over random KV in shuffled blocks by the workers that serve ({@link FlightWorkers}),
+ * Decode attention of one layer over random KV in shuffled blocks by the workers that serve ({@link HostAttentionWorkers}),
  * and plain reads of the same blocks in turn with it. The measuring thread does what the GPU does: it asks for every
  * row's attention and takes the results. Closing it frees the memory.
  *
@@ -36,15 +36,15 @@ public final class AttentionBenchmark implements AutoCloseable {
      * Medians.
      *
      * @param sequential the better of the reads that go through a block from end to end, 10^9 bytes of KV a second
-     * @param roof the best of all reads
+     * @param peakBandwidth the best of all reads
      * @param arithmetic what the multiply-adds alone would allow the Vector API, of KV that is in no memory
      * @param micros of one round, hand-over included
      * @param pinned whether each thread had a core of its own
      */
     public record Result(
-            double sequential, double roof, double arithmetic, double kernel, double micros, boolean pinned) {
+            double sequential, double peakBandwidth, double arithmetic, double kernel, double micros, boolean pinned) {
         public double share() {
-            return kernel / roof;
+            return kernel / peakBandwidth;
         }
 
         public double shareOfSequential() {
@@ -53,7 +53,7 @@ public final class AttentionBenchmark implements AutoCloseable {
     }
 
     /** Rows that may be measured at a time. */
-    public static final int MAX_ROWS = FlightRings.MOST;
+    public static final int MAX_ROWS = HostAttentionQueues.MAX;
 
     /** Above any task of a benchmark. */
     private static final long WATCHDOG_NANOS = Duration.ofSeconds(30).toNanos();
@@ -136,25 +136,25 @@ public final class AttentionBenchmark implements AutoCloseable {
     /** Workers of one implementation, with rings of their own, in the memory that a GPU would share. */
     private final class Rig implements AutoCloseable {
         private final Arena memory = Arena.ofShared();
-        private final FlightRings rings;
-        private final FlightWorkers workers;
+        private final HostAttentionQueues queues;
+        private final HostAttentionWorkers workers;
         private final boolean coreLeft;
-        private final Flight[] flights = new Flight[batch];
+        private final HostToken[] hostTokens = new HostToken[batch];
 
         Rig(PagedDecodeAttention attention, int threads) {
             int left = Math.clamp(topology.order().size() - threads, 0, CudaExecutor.CORES_LEFT);
             int bytes = format.type().bytes();
-            this.rings = new FlightRings(config, bytes, new FlightRings.Memory(
-                    longs(FlightRings.MOST), longs(FlightRings.MOST),
-                    memory.allocate((long) FlightRings.MOST * FlightRings.sentBytes(config, bytes), 64),
-                    memory.allocate((long) FlightRings.MOST * FlightRings.resultBytes(config, bytes), 64),
-                    longs(FlightRings.MOST), longs(FlightRings.MOST + 1)));
+            this.queues = new HostAttentionQueues(config, bytes, new HostAttentionQueues.Memory(
+                    longs(HostAttentionQueues.MAX), longs(HostAttentionQueues.MAX),
+                    memory.allocate((long) HostAttentionQueues.MAX * HostAttentionQueues.sentBytes(config, bytes), 64),
+                    memory.allocate((long) HostAttentionQueues.MAX * HostAttentionQueues.resultBytes(config, bytes), 64),
+                    longs(HostAttentionQueues.MAX), longs(HostAttentionQueues.MAX + 1)));
             int width = (config.heads() + 2 * config.kvHeads()) * config.headDim();
-            fill(rings.query(0), FlightRings.MOST * width, new SplittableRandom(1));
+            fill(queues.query(0), HostAttentionQueues.MAX * width, new SplittableRandom(1));
             this.coreLeft = left > 0;
-            this.workers = new FlightWorkers(
-                    rings, new FlightWorkers.Attention(attention, attention, attention),
-                    (layer, block) -> blockAddresses[block], clock, Timeline.OFF, threads, new FlightWorkers.Cores(topology, true, left), WATCHDOG_NANOS);
+            this.workers = new HostAttentionWorkers(
+                    queues, new HostAttentionWorkers.Attention(attention, attention, attention),
+                    (layer, block) -> blockAddresses[block], clock, Timeline.OFF, threads, new HostAttentionWorkers.Cores(topology, true, left), WATCHDOG_NANOS);
         }
 
         private MemorySegment longs(int count) {
@@ -170,7 +170,7 @@ public final class AttentionBenchmark implements AutoCloseable {
                 Arrays.setAll(table, block -> first + block);
                 TokenSampler greedy =
                         new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
-                flights[i] = rings.admit(new Admission(i, context - 1, 0, table, greedy));
+                hostTokens[i] = queues.admit(new Admission(i, context - 1, 0, table, greedy));
             }
             workers.wake();
         }
@@ -178,11 +178,11 @@ public final class AttentionBenchmark implements AutoCloseable {
         /** Nanoseconds from the first row that is asked for to the last result. */
         long round() {
             long begin = clock.nanos();
-            for (Flight flight : flights) {
-                rings.push(LAYER, flight.index);
+            for (HostToken hostToken : hostTokens) {
+                queues.push(LAYER, hostToken.index);
             }
             for (int results = 0; results < batch; ) {
-                if (rings.nextResult() >= 0) {
+                if (queues.nextResult() >= 0) {
                     results++;
                 } else {
                     await();
@@ -192,7 +192,7 @@ public final class AttentionBenchmark implements AutoCloseable {
         }
 
         private void await() {
-            FlightRings.Failure failure = rings.pollFailure();
+            HostAttentionQueues.Failure failure = queues.pollFailure();
             if (failure != null) {
                 throw new ExecutorException("attention failed: " + failure.cause(), failure.cause());
             }
@@ -208,8 +208,8 @@ public final class AttentionBenchmark implements AutoCloseable {
 
         /** The rows end: workers park. */
         void end() {
-            for (Flight flight : flights) {
-                rings.end(flight);
+            for (HostToken hostToken : hostTokens) {
+                queues.end(hostToken);
             }
         }
 
@@ -221,11 +221,11 @@ public final class AttentionBenchmark implements AutoCloseable {
     }
 
     /** Reads and the kernel in turn, each on workers of its own that are bound to the same cores. */
-    public Result measure(PagedDecodeAttention attention, List<RoofReader> readers, int threads) {
+    public Result measure(PagedDecodeAttention attention, List<BandwidthProbe> readers, int threads) {
         List<Rig> all = new ArrayList<>();
         try {
-            for (RoofReader reader : readers) {
-                all.add(new Rig(reader, threads));
+            for (BandwidthProbe site : readers) {
+                all.add(new Rig(site, threads));
             }
             all.add(new Rig(attention, threads));
             double[][] nanos = new double[all.size()][rounds];
@@ -237,18 +237,18 @@ public final class AttentionBenchmark implements AutoCloseable {
                     nanos[i][round] = lastRound(all.get(i));
                 }
             }
-            double roof = 0;
+            double peakBandwidth = 0;
             double sequential = 0;
             double arithmetic = 0;
             for (int i = 0; i < readers.size(); i++) {
                 double rate = bytes / median(nanos[i]);
-                roof = readers.get(i).reads() ? Math.max(roof, rate) : roof;
+                peakBandwidth = readers.get(i).reads() ? Math.max(peakBandwidth, rate) : peakBandwidth;
                 arithmetic = readers.get(i).reads() ? arithmetic : rate;
                 sequential = readers.get(i).isSequential() ? Math.max(sequential, rate) : sequential;
             }
             double kernel = median(nanos[readers.size()]);
             return new Result(
-                    sequential, roof, arithmetic, bytes / kernel, kernel / 1e3, all.getLast().workers.isPinned());
+                    sequential, peakBandwidth, arithmetic, bytes / kernel, kernel / 1e3, all.getLast().workers.isPinned());
         } finally {
             all.forEach(Rig::close);
         }

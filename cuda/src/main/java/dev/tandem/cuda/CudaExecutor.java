@@ -6,16 +6,16 @@ import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
-import dev.tandem.cuda.kernels.KeptChoices;
+import dev.tandem.cuda.kernels.AutotuneCache;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.Kernels;
-import dev.tandem.cuda.kernels.MatrixProducts;
+import dev.tandem.cuda.kernels.CublasLtGemm;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepTimes;
@@ -39,11 +39,11 @@ import java.util.function.UnaryOperator;
 /**
  * Runs step plans on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one for each bucket of
  * row counts; large steps, and those of two sub-batches, are enqueued kernel by kernel while the GPU works on them. Tokens are chosen
- * on the GPU; a row of logits is brought to the host where log-probabilities are wanted beside penalties or biases, or these on a row in flight.
+ * on the GPU; a row of logits is brought to the host where log-probabilities are wanted beside penalties or biases, or these on a in-flight token.
  *
  * <p>With attention threads, the host pool's rows decode too (async overlap by ready slots): the last rows of a step are slots,
- * which rows in flight board and leave at every layer as {@link FlightDeck} has it, and {@link FlightWorkers} attend. Nothing
- * here happens once a layer, and the GPU waits for nobody. In steps with host rows of their own (simple offload, NEO's
+ * which in-flight tokens board and leave at every layer as {@link HostLinkMemory} has it, and {@link HostAttentionWorkers} attend. Nothing
+ * here happens once a layer, and the GPU waits for nobody. In steps with host tokens of their own (simple offload, NEO's
  * sub-batches) it waits, in each layer, until the CPU has attended to them; the other sub-batch is what hides that.
  *
  * <p>While a step runs that is a graph's, and of which nobody needs the logits, the next may be submitted: it finds the tokens that it
@@ -53,17 +53,17 @@ import java.util.function.UnaryOperator;
  */
 public final class CudaExecutor implements Executor {
     /** Steps of prompts and decodes are graphs up to so many rows even where fewer sequences decode. */
-    private static final int LEAST_GRAPH_ROWS = 256;
+    private static final int MIN_GRAPH_ROWS = 256;
     /** Rows up to which decode steps are graphs. */
-    private static final int MOST_GRAPH_ROWS = 512;
+    private static final int MAX_GRAPH_ROWS = 512;
     /** Seconds between the steps of a busy engine, as measured on an H200. */
     private static final double STEP_OVERHEAD = 60e-6;
     /** Of all logits of a step, for which memory is kept: a MiB. */
-    private static final int MOST_ADJUSTMENTS = 1 << 16;
+    private static final int MAX_ADJUSTMENTS = 1 << 16;
     /** Cores for the engine and the server. */
     static final int CORES_LEFT = 2;
     /** Compute capability. */
-    private static final int LEAST_WITH_BFLOAT16 = 80;
+    private static final int MIN_WITH_BFLOAT16 = 80;
     /**
      * For the step under way when the executor is closed: a server whose GPU hangs shall be gone within five seconds.
      */
@@ -78,8 +78,8 @@ public final class CudaExecutor implements Executor {
     private final Device device;
     private final Stream stream;
     private final Kernels kernels;
-    private final MatrixProducts products;
-    private final FastestProducts fastest;
+    private final CublasLtGemm gemms;
+    private final GemmAutotuner fastest;
     private final CudaWeights weights;
     private final CudaForward forward;
     private final KvPools pools;
@@ -90,15 +90,15 @@ public final class CudaExecutor implements Executor {
     private final StepBuffer decodeInputs;
     private final StepBuffer mixedInputs;
     private final Optional<StepBuffer> secondInputs;
-    private final SampledTokens chosen;
+    private final SampleReport chosen;
     private final ExecutorLimits limits;
-    private final Replays replays;
+    private final GraphCache replays;
     private final StepLauncher launcher;
     /** Most rows of decode steps, and of all steps that are replayed from graphs; slots come on top. */
     private final int decodeRows;
     private final int graphRows;
     /** Empty without attention threads. */
-    private final Optional<HostRows> hostRows;
+    private final Optional<HostTokenTracker> hostTokens;
     private final Clock time;
     private final Timeline timeline;
     private final StepTrace trace;
@@ -109,7 +109,7 @@ public final class CudaExecutor implements Executor {
     private boolean ahead;
     private Thread user;
     /** What the engine thread waits for, as other threads see it. */
-    private volatile Optional<UnderWay> underWay = Optional.empty();
+    private volatile Optional<InFlightStep> underWay = Optional.empty();
     /** For tests. */
     private boolean poisons;
     private int poisoned;
@@ -125,7 +125,7 @@ public final class CudaExecutor implements Executor {
      *
      * @param began when the GPU came to it, or its launch began
      */
-    private record UnderWay(long step, long began, long limitNanos) {}
+    private record InFlightStep(long step, long began, long limitNanos) {}
 
     /**
      * Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's.
@@ -149,15 +149,15 @@ public final class CudaExecutor implements Executor {
             device = own(new Device(
                     CudaLibraries.driver().orElseThrow(() -> new CudaException("this machine has no NVIDIA driver (libcuda.so.1)")),
                     options.device(), options.multiprocessorLimit(), time));
-            if (options.type() == DataType.BFLOAT16 && device.capability() < LEAST_WITH_BFLOAT16) {
+            if (options.type() == DataType.BFLOAT16 && device.capability() < MIN_WITH_BFLOAT16) {
                 throw new CudaException(device.name() + " has no bfloat16; use --dtype float16");
             }
             long before = device.memory().free();
             stream = own(device.stream("steps"));
             kernels = own(new Kernels(device, shape, compiler));
-            KeptChoices choices = KeptChoices.open(
-                    compiler.cache(), FastestProducts.identity(device, libraries.cublasLt(), shape, options));
-            products = own(new MatrixProducts(libraries.cublasLt(), device, shape.type(), choices));
+            AutotuneCache choices = AutotuneCache.open(
+                    compiler.cache(), GemmAutotuner.identity(device, libraries.cublasLt(), shape, options));
+            gemms = own(new CublasLtGemm(libraries.cublasLt(), device, shape.type(), choices));
             weights = own(new CudaWeights(device, stream, kernels, shape, checkpoint));
             int contextTokens = checkpoint.config().usableContext();
             int maxSequences = options.maxSequences();
@@ -172,13 +172,13 @@ public final class CudaExecutor implements Executor {
                     throw new CudaException(why);
                 });
             }
-            int slots = hybrid ? FlightDeck.MOST_SLOTS : 0;
+            int slots = hybrid ? HostLinkMemory.MAX_SLOTS : 0;
             forward = own(new CudaForward(
-                    device, stream, kernels, products, weights, shape, options.maxBatchTokens() + slots,
+                    device, stream, kernels, gemms, weights, shape, options.maxBatchTokens() + slots,
                     hybrid ? maxSequences + slots : 0, maxSequences + slots));
-            decodeRows = Replays.roundUp(Math.min(MOST_GRAPH_ROWS, maxSequences));
-            graphRows = Math.max(decodeRows, Math.min(LEAST_GRAPH_ROWS, options.maxBatchTokens() / Replays.BUCKET_STEP * Replays.BUCKET_STEP));
-            fastest = new FastestProducts(forward, choices);
+            decodeRows = GraphCache.roundUp(Math.min(MAX_GRAPH_ROWS, maxSequences));
+            graphRows = Math.max(decodeRows, Math.min(MIN_GRAPH_ROWS, options.maxBatchTokens() / GraphCache.BUCKET_STEP * GraphCache.BUCKET_STEP));
+            fastest = new GemmAutotuner(forward, choices);
             fastest.algorithms(stream, graphRows + slots, maxSequences + slots, options.maxBatchTokens(), slots);
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
@@ -188,51 +188,51 @@ public final class CudaExecutor implements Executor {
             stream.fill(pools.gpu(), 0);
             forward.pools(pools, gpuBlocks);
             long longestStep = deadline.nanos(options.maxBatchTokens() + slots, false, 0);
-            Optional<FlightDeck> deck = hybrid
-                    ? Optional.of(own(new FlightDeck(device, stream, shape, 2 * options.watchdogNanos(), longestStep)))
+            Optional<HostLinkMemory> linkMemory = hybrid
+                    ? Optional.of(own(new HostLinkMemory(device, stream, shape, 2 * options.watchdogNanos(), longestStep)))
                     : Optional.empty();
-            deck.ifPresent(forward::flights);
+            linkMemory.ifPresent(forward::hostTokens);
             layout = new StepLayout(forward.shares());
             timer = own(new StepTimer(device, stream, forward, layout, shape));
             clock = own(new GpuClock(device));
             int tables = gpuBlocks + maxSequences + (hybrid ? stagingBlocks() : 0);
             decodeInputs = own(new StepBuffer(
-                    device, graphRows + slots, graphRows + slots, Replays.mostTiles(graphRows + slots, maxSequences, shape), tables, MOST_ADJUSTMENTS,
+                    device, graphRows + slots, graphRows + slots, GraphCache.maxTiles(graphRows + slots, maxSequences, shape), tables, MAX_ADJUSTMENTS,
                     "steps replayed from graphs"));
-            replays = own(new Replays(stream, forward, decodeInputs, pools, shape));
+            replays = own(new GraphCache(stream, forward, decodeInputs, pools, shape));
             int tiles = options.maxBatchTokens() / shape.tileTokens() + maxSequences + 1;
             mixedInputs = own(new StepBuffer(
-                    device, options.maxBatchTokens() + slots, maxSequences + slots, tiles, tables, MOST_ADJUSTMENTS, "mixed steps"));
+                    device, options.maxBatchTokens() + slots, maxSequences + slots, tiles, tables, MAX_ADJUSTMENTS, "mixed steps"));
             secondInputs = hybrid
                     ? Optional.of(own(new StepBuffer(
                             device, maxSequences + slots, maxSequences + slots, tiles, tables, 0, "second sub-batches")))
                     : Optional.empty();
             int sampled = Math.max(graphRows, maxSequences) + 2 * slots;
             trace = own(new StepTrace(device, timeline, time, layers()));
-            chosen = own(new SampledTokens(device, stream, forward.choice().logits(), shape, sampled));
+            chosen = own(new SampleReport(device, stream, forward.choice().logits(), shape, sampled));
             long beforeGraphs = device.memory().free();
             warmUp();
             fastest.methods(timer, decodeInputs);
             fastest.manyRows(timer, options.maxBatchTokens());
-            int riding = fastest.ridingRows(timer, decodeInputs, graphRows);
+            int piggybacked = fastest.piggybackedTokens(timer, decodeInputs, graphRows);
             fastest.keep();
             limits = new ExecutorLimits(
                     checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
                     pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
-                    hybrid ? FlightRings.MOST : 0, false, riding);
+                    hybrid ? HostAttentionQueues.MAX : 0, false, piggybacked);
             if (options.graphs()) {
                 replays.capture(decodeRows);
             }
             ledger = new MemoryLedger(
-                    weights.bytes(), forward.bytes() + products.workspaceBytes() + decodeInputs.bytes() + mixedInputs.bytes(),
+                    weights.bytes(), forward.bytes() + gemms.workspaceBytes() + decodeInputs.bytes() + mixedInputs.bytes(),
                     Math.max(0, beforeGraphs - device.memory().free()), pools.gpu().bytes(), pools.hostBytes(),
                     device.memory().free(), device.memory().total());
             timings = new CudaTimings(device, stream, kernels, pools, timer, decodeInputs, mixedInputs, gpuBlocks);
             this.time = time;
             this.timeline = timeline;
-            hostRows = deck.map(d -> own(new HostRows(d.rings(), startWorkers(d.rings(), attention))));
+            hostTokens = linkMemory.map(d -> own(new HostTokenTracker(d.queues(), startWorkers(d.queues(), attention))));
             StepLauncher.Inputs inputs = new StepLauncher.Inputs(decodeInputs, options.graphs() ? graphRows : 0, mixedInputs, secondInputs);
-            launcher = new StepLauncher(stream, forward, pools, layout, replays, inputs, hostRows, layers());
+            launcher = new StepLauncher(stream, forward, pools, layout, replays, inputs, hostTokens, layers());
         } catch (RuntimeException | Error e) {
             closeOwned();
             throw e;
@@ -249,15 +249,15 @@ public final class CudaExecutor implements Executor {
         return options.maxBatchTokens() / ModelShape.BLOCK_TOKENS + options.maxSequences();
     }
 
-    private FlightWorkers startWorkers(FlightRings rows, UnaryOperator<PagedDecodeAttention> attention) {
+    private HostAttentionWorkers startWorkers(HostAttentionQueues rows, UnaryOperator<PagedDecodeAttention> attention) {
         ModelConfig config = shape.config();
-        int parts = FlightRings.parts(config);
-        FlightWorkers.Attention who = new FlightWorkers.Attention(
+        int parts = HostAttentionQueues.parts(config);
+        HostAttentionWorkers.Attention who = new HostAttentionWorkers.Attention(
                 attention.apply(fastest(config, 1)), attention.apply(fastest(config, parts)),
-                attention.apply(fastest(config, parts / FlightRings.together(config))));
-        return new FlightWorkers(
+                attention.apply(fastest(config, parts / HostAttentionQueues.together(config))));
+        return new HostAttentionWorkers(
                 rows, who, pools::hostBlock, time, timeline, options.attentionThreads(),
-                new FlightWorkers.Cores(CpuTopology.find(), options.pinThreads(), CORES_LEFT), options.watchdogNanos());
+                new HostAttentionWorkers.Cores(CpuTopology.find(), options.pinThreads(), CORES_LEFT), options.watchdogNanos());
     }
 
     /** For one in so many KV heads. */
@@ -271,14 +271,14 @@ public final class CudaExecutor implements Executor {
     }
 
     /** Which products decode steps use, and when that was measured. */
-    public String products() {
+    public String gemms() {
         return fastest.text();
     }
 
     private int affordableBlocks(long used) {
         Device.Memory memory = device.memory();
         long budget = Math.min((long) (options.memoryUtilization() * memory.total()) - used, memory.free()) - RESERVE_BYTES;
-        long staging = options.attentionThreads() > 0 ? Landings.STAGES * stagingBlocks() * shape.blockBytes() + Landings.bytes() : 0;
+        long staging = options.attentionThreads() > 0 ? PrefillOffload.STAGES * stagingBlocks() * shape.blockBytes() + PrefillOffload.bytes() : 0;
         long blocks = (budget - staging) / (shape.blockBytes() * layers());
         if (blocks < 1) {
             throw new CudaException(String.format(
@@ -292,10 +292,10 @@ public final class CudaExecutor implements Executor {
 
     /**
      * A decode step of each size that is replayed from a graph, so that a fault of a kernel shows at the start. All kernels are loaded before:
-     * our own with their modules, the library's by {@link FastestProducts#algorithms}.
+     * our own with their modules, the library's by {@link GemmAutotuner#algorithms}.
      */
     private void warmUp() {
-        for (int bucket = 1; bucket <= decodeRows; bucket = Replays.bucket(bucket + 1)) {
+        for (int bucket = 1; bucket <= decodeRows; bucket = GraphCache.bucket(bucket + 1)) {
             decodeInputs.clear();
             StepLayout.pad(decodeInputs, 0, bucket);
             layout.spread(decodeInputs, 0);
@@ -310,14 +310,14 @@ public final class CudaExecutor implements Executor {
         return limits;
     }
 
-    /** Rows in flight that a layer can pick up. */
-    public static int mostSlots() {
-        return FlightDeck.MOST_SLOTS;
+    /** In-flight tokens that a layer can pick up. */
+    public static int maxSlots() {
+        return HostLinkMemory.MAX_SLOTS;
     }
 
     /** Sequences that may decode on the host. */
-    public static int mostHostRows() {
-        return FlightRings.MOST;
+    public static int maxHostTokens() {
+        return HostAttentionQueues.MAX;
     }
 
     /** Why the CPU cannot attend for a model; empty when it can. */
@@ -345,7 +345,7 @@ public final class CudaExecutor implements Executor {
 
     /** Who attends on the CPU; empty without attention threads. */
     public Optional<String> hostAttention() {
-        return hostRows.map(HostRows::workers).map(w -> "host attention: " + w.count() + " threads" + w.placement() + ", " + w.implementation());
+        return hostTokens.map(HostTokenTracker::workers).map(w -> "host attention: " + w.count() + " threads" + w.placement() + ", " + w.implementation());
     }
 
     /** Bytes of weights that a decoding step reads. */
@@ -375,7 +375,7 @@ public final class CudaExecutor implements Executor {
      * @throws CudaException without attention threads or host blocks
      */
     public Profile profile(String name) {
-        if (hostRows.isEmpty()) {
+        if (hostTokens.isEmpty()) {
             throw new CudaException("profiling needs threads for the CPU's attention: use a strategy with a host tier");
         }
         if (pools.hostBlocks() == 0) {
@@ -384,7 +384,7 @@ public final class CudaExecutor implements Executor {
         device.makeCurrent();
         timings.randomise();
         CudaProfiler profiler = new CudaProfiler(
-                timer, stream, pools, shape, decodeInputs, mixedInputs, secondInputs.orElseThrow(), hostRows.get(), time, limits.gpuBlocks());
+                timer, stream, pools, shape, decodeInputs, mixedInputs, secondInputs.orElseThrow(), hostTokens.get(), time, limits.gpuBlocks());
         return profiler.measure(name, decodeRows, options.maxBatchTokens(), STEP_OVERHEAD);
     }
 
@@ -396,9 +396,9 @@ public final class CudaExecutor implements Executor {
         if (user != Thread.currentThread()) {
             user = Thread.currentThread();
             device.makeCurrent();
-            hostRows.ifPresent(rows -> rows.workers().pinEngine());
+            hostTokens.ifPresent(rows -> rows.workers().pinEngine());
         }
-        List<List<Chunk>> batches = PlanRows.ordered(plan, hostRows.isPresent());
+        List<List<Chunk>> batches = PlanRows.ordered(plan, hostTokens.isPresent());
         long limitNanos = limitNanos(batches, PlanRows.slots(plan));
         try {
             StepLauncher.Way way = launcher.way(batches);
@@ -407,25 +407,25 @@ public final class CudaExecutor implements Executor {
                 finished.add(complete(outstanding.poll())); // what it moves, or its logits, are about to be overwritten
             }
             if (outstanding.isEmpty()) {
-                underWay = Optional.of(new UnderWay(plan.step(), time.nanos(), limitNanos));
+                underWay = Optional.of(new InFlightStep(plan.step(), time.nanos(), limitNanos));
             }
             int slot = clock.begin(stream);
             poisonNow(plan, batches);
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
-            hostRows.ifPresent(rows -> plan.park().forEach(rows.rings()::park));
+            hostTokens.ifPresent(rows -> plan.park().forEach(rows.queues()::park));
             StepLauncher.Report report = new StepLauncher.Report(chosen.of(slot).address(), trace.stamps(slot), chosen.logprobs(slot));
             Launched launched = launcher.launch(plan, batches, way, report);
             outstanding.add(new Outstanding(plan, launched, slot, limitNanos));
             clock.end(stream, slot);
-            ahead = isShort && launched.isForeseeable() && hostRows.stream().noneMatch(rows -> rows.rings().needsLogits());
+            ahead = isShort && launched.isForeseeable() && hostTokens.stream().noneMatch(rows -> rows.queues().needsLogits());
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
         }
     }
 
     @Override
-    public boolean runsAhead() {
+    public boolean allowsAsyncScheduling() {
         return ahead;
     }
 
@@ -446,7 +446,7 @@ public final class CudaExecutor implements Executor {
         for (List<Chunk> chunks : batches) {
             for (Chunk chunk : chunks) {
                 rows += chunk.rows();
-                waits |= chunk.reader() == KvReader.CPU_FROM_HOST;
+                waits |= chunk.site() == AttentionSite.CPU_FROM_HOST;
             }
         }
         return deadline.nanos(rows, waits, options.watchdogNanos());
@@ -474,21 +474,21 @@ public final class CudaExecutor implements Executor {
             Launched launched = step.launched();
             float millis = clock.await(
                     step.clock(), step.plan().step(), step.limitNanos(), launched.passes() > 0
-                            ? hostRows.orElseThrow()::watch : () -> {});
+                            ? hostTokens.orElseThrow()::watch : () -> {});
             underWay = Optional.ofNullable(outstanding.peek())
-                    .map(next -> new UnderWay(next.plan().step(), time.nanos(), next.limitNanos()));
+                    .map(next -> new InFlightStep(next.plan().step(), time.nanos(), next.limitNanos()));
             trace.record(step.clock(), step.plan().step(), launched, millis);
             pools.verify();
             List<StepResult.Sampled> sampled = new ArrayList<>(launched.sampled().size() + launched.slots());
             List<Long> parked = new ArrayList<>();
             List<StepResult.Lost> lost = new ArrayList<>();
-            hostRows.ifPresent(rows -> {
-                MemorySegment landed = chosen.of(step.clock()).asSlice(4L * (launched.firstSlotSample() + launched.slots()));
-                rows.land(
-                        landed, launched.slots(), launched.firstSlotSample(),
+            hostTokens.ifPresent(rows -> {
+                MemorySegment returned = chosen.of(step.clock()).asSlice(4L * (launched.firstSlotSample() + launched.slots()));
+                rows.finishLastLayer(
+                        returned, launched.slots(), launched.firstSlotSample(),
                         (sequence, sampler, draw, row) -> chosen.take(sequence, sampler, draw, step.clock(), row,
                                 sampled, lost), parked);
-                rows.collect(parked, lost);
+                rows.collectReleased(parked, lost);
                 rows.passed();
             });
             for (int i = 0; i < launched.sampled().size(); i++) {
@@ -498,7 +498,7 @@ public final class CudaExecutor implements Executor {
                             i, sampled, lost);
                 }
             }
-            StepTimes times = hostRows.map(HostRows::times).orElse(StepTimes.NONE);
+            StepTimes times = hostTokens.map(HostTokenTracker::times).orElse(StepTimes.NONE);
             return new StepResult(step.plan().step(), sampled, List.of(), parked, lost, times);
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
@@ -510,7 +510,7 @@ public final class CudaExecutor implements Executor {
         deadline = limit;
     }
 
-    /** For tests: no step ends any more, until the host gives up its rows or the courier's patience is over. */
+    /** For tests: no step ends any more, until the host gives up its rows or the transfer kernel's patience is over. */
     void hang() {
         device.makeCurrent();
         forward.hang(stream);
@@ -538,7 +538,7 @@ public final class CudaExecutor implements Executor {
     private void poisonNow(StepPlan plan, List<List<Chunk>> batches) {
         for (List<Chunk> chunks : poisons && plan.swaps().isEmpty() ? batches : List.<List<Chunk>>of()) {
             for (Chunk chunk : chunks) {
-                if (poisons && chunk.reader() == KvReader.GPU_FROM_GPU && chunk.rows() == 1 && chunk.start() > 0) {
+                if (poisons && chunk.site() == AttentionSite.GPU_FROM_GPU && chunk.rows() == 1 && chunk.start() > 0) {
                     pools.poison(stream, chunk.blocks()[0]);
                     poisons = false;
                     poisoned++;
@@ -548,8 +548,8 @@ public final class CudaExecutor implements Executor {
     }
 
     /** For tests: prompts that land are carried by kernels from now on. */
-    void landByKernels() {
-        pools.landings().useKernels();
+    void offloadPrefillByKernels() {
+        pools.prefillOffload().useKernels();
     }
 
     /** For tests: address of a host block. */
@@ -559,7 +559,7 @@ public final class CudaExecutor implements Executor {
 
     /** For tests: the workers end as if they had died. */
     void endWorkers() {
-        hostRows.ifPresent(HostRows::close);
+        hostTokens.ifPresent(HostTokenTracker::close);
     }
 
     /** The logits of a row sampled in the last step. */
@@ -573,11 +573,11 @@ public final class CudaExecutor implements Executor {
     @Override
     public void close() {
         device.makeCurrent();
-        hostRows.ifPresent(HostRows::abandon);
+        hostTokens.ifPresent(HostTokenTracker::abandon);
         if (endSteps()) {
             closeOwned();
         } else {
-            hostRows.ifPresent(HostRows::close);
+            hostTokens.ifPresent(HostTokenTracker::close);
             System.getLogger(CudaExecutor.class.getName()).log(
                     System.Logger.Level.WARNING,
                     "the GPU does not answer, so its memory is not freed; the end of the process frees it. If "
@@ -602,7 +602,7 @@ public final class CudaExecutor implements Executor {
     }
 
     private void closeOwned() {
-        if (!owned.isEmpty() && owned.peek() instanceof HostRows rows) {
+        if (!owned.isEmpty() && owned.peek() instanceof HostTokenTracker rows) {
             owned.pop();
             rows.close();
             if (!rows.workers().ended()) {

@@ -8,7 +8,7 @@ import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
-import dev.tandem.cuda.kernels.MatrixProducts;
+import dev.tandem.cuda.kernels.CublasLtGemm;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.config.RopeFrequencies;
 import java.lang.foreign.MemorySegment;
@@ -23,7 +23,7 @@ import java.util.Set;
  * A decoder of the Llama family as a sequence of kernels: embed, then for each layer norm, q k v, rotation and KV store,
  * attention, output, norm, gate and up, down; then logits and the most probable tokens. Enqueues and returns.
  *
- * <p>Small steps use the project's own products, whose partial sums the next row-wise kernel adds up; larger ones cublasLt ({@link Linear}).
+ * <p>Small steps use the project's own products, whose partial sums the next row-wise kernel adds up; larger ones cublasLt ({@link GemmPlan}).
  *
  * <p>Owned by: engine thread.
  */
@@ -37,9 +37,9 @@ final class CudaForward implements AutoCloseable {
     static final int NOT_THERE = -1;
     /** prefill.cu. */
     private static final int PART_THREADS = 256;
-    /** Thread blocks a multiprocessor that wait for host rows: a quarter of what it holds, so that those that send them fit. */
+    /** Thread blocks a multiprocessor that wait for host tokens: a quarter of what it holds, so that those that send them fit. */
     private static final int COLLECTORS = 4;
-    /** Host rows of a sub-batch that the rotation itself writes over the link: 24 KB each of a model with 32 heads. */
+    /** Host tokens of a sub-batch that the rotation itself writes over the link: 24 KB each of a model with 32 heads. */
     private static final int SENT_BY_ROTATION = 8;
 
     private final Device device;
@@ -48,21 +48,21 @@ final class CudaForward implements AutoCloseable {
     private final ModelShape shape;
     private final ModelConfig config;
     private final float epsilon;
-    private final AttentionShares shares;
+    private final SmPartition shares;
     private KvPools pools;
     private long blocks;
     private long layerBytes;
     private int gpuBlocks;
-    private long flights;
+    private long hostTokens;
     private final Stream link;
     private final Event left;
     private final Event carried;
     private final List<DeviceBuffer> buffers = new ArrayList<>();
-    private final Linear linear;
+    private final GemmPlan linear;
     private final DeviceBuffer frequencies;
     private final Activations first;
     private final Optional<Activations> second;
-    private final TokenChoice choice;
+    private final GpuSampler choice;
     private final DeviceBuffer partialOut;
     private final DeviceBuffer partialNorm;
     private final int multiprocessors;
@@ -72,7 +72,7 @@ final class CudaForward implements AutoCloseable {
     /** Kinds of kernels, so that their time can be measured apart. */
     enum Part {
         /** Matrix products, the output head included. */
-        PRODUCTS,
+        GEMM,
         ATTENTION,
         /** Norms, rotation, activation, embedding, choice of tokens. */
         ROW_WISE
@@ -81,30 +81,30 @@ final class CudaForward implements AutoCloseable {
     /**
      * What one step enqueues; all parts unless time is measured.
      *
-     * @param rows slots for rows in flight, which are the last, included
+     * @param rows slots for in-flight tokens, which are the last, included
      * @param sampled likewise
-     * @param hostRows rows that the CPU attends to while the step waits, before the slots
+     * @param hostTokens rows that the CPU attends to while the step waits, before the slots
      */
-    record Extent(int rows, int sampled, boolean decodes, int tiles, int slots, int hostRows, Set<Part> parts) {
+    record Extent(int rows, int sampled, boolean decodes, int tiles, int slots, int hostTokens, Set<Part> parts) {
         Extent(int rows, int sampled, boolean decodes, int tiles, int slots) {
             this(rows, sampled, decodes, tiles, slots, 0);
         }
 
-        Extent(int rows, int sampled, boolean decodes, int tiles, int slots, int hostRows) {
-            this(rows, sampled, decodes, tiles, slots, hostRows, EnumSet.allOf(Part.class));
+        Extent(int rows, int sampled, boolean decodes, int tiles, int slots, int hostTokens) {
+            this(rows, sampled, decodes, tiles, slots, hostTokens, EnumSet.allOf(Part.class));
         }
 
         Extent only(Set<Part> some) {
-            return new Extent(rows, sampled, decodes, tiles, slots, hostRows, some);
+            return new Extent(rows, sampled, decodes, tiles, slots, hostTokens, some);
         }
 
-        /** What kernels do not read from the step's inputs: they do that of how many host rows there are, while these are few. */
+        /** What kernels do not read from the step's inputs: they do that of how many host tokens there are, while these are few. */
         Extent alike() {
-            return new Extent(rows, sampled, decodes, tiles, slots, hostRows == 0 ? 0 : Math.max(hostRows, SENT_BY_ROTATION), parts);
+            return new Extent(rows, sampled, decodes, tiles, slots, hostTokens == 0 ? 0 : Math.max(hostTokens, SENT_BY_ROTATION), parts);
         }
 
         Extent sampledOnly() {
-            return new Extent(sampled, sampled, decodes, tiles, slots, hostRows, parts);
+            return new Extent(sampled, sampled, decodes, tiles, slots, hostTokens, parts);
         }
 
         /** No row comes after it without slots. */
@@ -123,7 +123,7 @@ final class CudaForward implements AutoCloseable {
      * @param maxSampled of both
      */
     CudaForward(
-            Device device, Stream stream, Kernels kernels, MatrixProducts products, CudaWeights weights, ModelShape shape,
+            Device device, Stream stream, Kernels kernels, CublasLtGemm gemms, CudaWeights weights, ModelShape shape,
             int maxRows, int secondRows, int maxSampled) {
         this.device = device;
         this.kernels = kernels;
@@ -131,24 +131,24 @@ final class CudaForward implements AutoCloseable {
         this.shape = shape;
         this.config = shape.config();
         this.epsilon = (float) config.normEpsilon();
-        this.shares = AttentionShares.of(
+        this.shares = SmPartition.of(
                 shape, device.multiprocessors(), kernels.decodeAttention.residentBlocks(), kernels.promptsLeaveRoom(),
                 device.bandwidth());
-        this.link = device.stream("rows in flight");
+        this.link = device.stream("in-flight tokens");
         this.left = device.event();
         this.carried = device.event();
-        int sampled = Linear.roundUp(Math.max(maxSampled, Linear.ROW_STEP));
+        int sampled = GemmPlan.roundUp(Math.max(maxSampled, GemmPlan.ROW_STEP));
         first = Activations.of(device, shape, maxRows, "");
         second = secondRows > 0 ? Optional.of(Activations.of(device, shape, secondRows, " of the second sub-batch")) : Optional.empty();
         frequencies = buffer(4L * config.headDim() / 2, "rotation frequencies");
-        choice = new TokenChoice(device, stream, kernels, shape, sampled);
+        choice = new GpuSampler(device, stream, kernels, shape, sampled);
         long quads = (long) shares.attentionBlocks() * config.group() * shape.headWidth() / 4;
         partialOut = buffer(16 * quads, "partial attention");
         partialNorm = buffer(8 * quads, "partial attention sums");
         multiprocessors = device.multiprocessors();
-        prefillParts = buffer(4L * AttentionShares.MOST_PARTS * PART_THREADS * (shape.headWidth() / 2 + 4), "partial attention of prompts");
-        prefillFinished = buffer(4L * AttentionShares.MOST_PARTS, "counters of prompts' attention");
-        linear = new Linear(device, kernels, products, weights, shape, choice.logits());
+        prefillParts = buffer(4L * SmPartition.MAX_PARTS * PART_THREADS * (shape.headWidth() / 2 + 4), "partial attention of prompts");
+        prefillFinished = buffer(4L * SmPartition.MAX_PARTS, "counters of prompts' attention");
+        linear = new GemmPlan(device, kernels, gemms, weights, shape, choice.logits());
         first.clear(stream);
         second.ifPresent(activations -> activations.clear(stream));
         buffers.forEach(buffer -> stream.fill(buffer, 0));
@@ -170,10 +170,10 @@ final class CudaForward implements AutoCloseable {
         layerBytes = gpuBlocks * shape.blockBytes();
     }
 
-    /** Says where rows in flight are; before the first step with slots. */
-    void flights(FlightDeck deck) {
-        flights = deck.address();
-        choice.flights(flights);
+    /** Says where in-flight tokens are; before the first step with slots. */
+    void hostTokens(HostLinkMemory linkMemory) {
+        hostTokens = linkMemory.address();
+        choice.hostTokens(hostTokens);
     }
 
     private DeviceBuffer buffer(long bytes, String label) {
@@ -189,12 +189,12 @@ final class CudaForward implements AutoCloseable {
     }
 
     /** What follows the layers. */
-    TokenChoice choice() {
+    GpuSampler choice() {
         return choice;
     }
 
     /** The products, to choose algorithms. */
-    Linear linear() {
+    GemmPlan linear() {
         return linear;
     }
 
@@ -206,18 +206,18 @@ final class CudaForward implements AutoCloseable {
     /** A sub-batch on its way through the layers. */
     record Pass(StepBuffer step, Extent extent) {}
 
-    /** Enqueues a step of one batch whose inputs are in {@code step}; the most probable tokens are then {@link TokenChoice#chosen}. */
+    /** Enqueues a step of one batch whose inputs are in {@code step}; the most probable tokens are then {@link GpuSampler#chosen}. */
     void run(Stream stream, StepBuffer step, Extent extent) {
         run(stream, List.of(new Pass(step, extent)));
     }
 
     /**
      * Enqueues a step of one or two sub-batches, which take turns layer by layer (NEO, Figure 5): while the CPU attends to
-     * one's host rows, the GPU computes post-projection and next pre-projection of the other. Slots are in the last;
+     * one's host tokens, the GPU computes post-projection and next pre-projection of the other. Slots are in the last;
      * whatever moves KV, in the first. Sampled rows come in the order of the sub-batches.
      */
     void run(Stream stream, List<Pass> passes) {
-        boolean courier = begin(stream, passes);
+        boolean transfer = begin(stream, passes);
         for (int p = 0; p < passes.size(); p++) {
             project(stream, passes.get(p), p, 0, 0);
             between(stream, p, 0);
@@ -227,7 +227,7 @@ final class CudaForward implements AutoCloseable {
             int sampled = 0;
             for (int p = 0; p < passes.size(); p++) {
                 Pass pass = passes.get(p);
-                attention(stream, pass, p, layer, !courier);
+                attention(stream, pass, p, layer, !transfer);
                 if (layer + 1 < config.layers()) {
                     project(stream, pass, p, layer + 1, postProjection(stream, activations(p), pass.extent(), layer));
                     between(stream, p, layer + 1);
@@ -240,26 +240,26 @@ final class CudaForward implements AutoCloseable {
             }
         }
         logits(stream, passes);
-        end(stream, passes, courier);
+        end(stream, passes, transfer);
     }
 
     /**
      * Enqueues what comes before the first layer.
      *
-     * @return whether a courier is under way, for which {@link #end} waits
+     * @return whether a transfer kernel is under way, for which {@link #end} waits
      */
     boolean begin(Stream stream, List<Pass> passes) {
         for (int p = 0; p < passes.size(); p++) {
             embed(stream, passes.get(p), p);
         }
-        boolean courier = passes.size() == 1 && sendsCourier(passes.getFirst().extent());
-        if (courier) {
+        boolean transfer = passes.size() == 1 && launchesTransfer(passes.getFirst().extent());
+        if (transfer) {
             stream.record(left);
             link.waitFor(left);
-            kernels.courier.launch(link, 1, 1, flights);
+            kernels.transfer.launch(link, 1, 1, hostTokens);
             link.record(carried);
         }
-        return courier;
+        return transfer;
     }
 
     /** The first layer's q, k and v of a step of one batch. */
@@ -267,43 +267,43 @@ final class CudaForward implements AutoCloseable {
         project(stream, pass, 0, 0, 0);
     }
 
-    /** For tests: what is enqueued later does not run, for a courier stays that nobody ends. */
+    /** For tests: what is enqueued later does not run, for a transfer kernel stays that nobody ends. */
     void hang(Stream stream) {
-        kernels.courier.launch(stream, 1, 1, flights);
+        kernels.transfer.launch(stream, 1, 1, hostTokens);
     }
 
-    /** Whether a courier runs beside a step of one batch: own products leave room for a block, cublasLt's may want whole multiprocessors. */
-    boolean sendsCourier(Extent extent) {
-        return extent.slots() > 0 && extent.hostRows() == 0 && extent.has(Part.ATTENTION) && !linear.finishes(extent.rows());
+    /** Whether a transfer kernel runs beside a step of one batch: own products leave room for a block, cublasLt's may want whole multiprocessors. */
+    boolean launchesTransfer(Extent extent) {
+        return extent.slots() > 0 && extent.hostTokens() == 0 && extent.has(Part.ATTENTION) && !linear.finishes(extent.rows());
     }
 
     /** One layer of a step of one batch, but the last: from storing K and V to the next layer's q, k and v. Between layers KV moves. */
-    void layer(Stream stream, Pass pass, int layer, boolean courier) {
+    void layer(Stream stream, Pass pass, int layer, boolean transfer) {
         store(stream, pass, 0, layer);
-        attention(stream, pass, 0, layer, !courier);
+        attention(stream, pass, 0, layer, !transfer);
         project(stream, pass, 0, layer + 1, postProjection(stream, first, pass.extent(), layer));
     }
 
     /** The last layer of a step of one batch, and its logits. */
-    void lastLayer(Stream stream, Pass pass, boolean courier) {
+    void lastLayer(Stream stream, Pass pass, boolean transfer) {
         int layer = config.layers() - 1;
         store(stream, pass, 0, layer);
-        attention(stream, pass, 0, layer, !courier);
+        attention(stream, pass, 0, layer, !transfer);
         between(stream, 0, config.layers());
         finish(stream, pass, 0, 0);
         logits(stream, List.of(pass));
     }
 
     /** Enqueues what comes after the layers. */
-    void end(Stream stream, List<Pass> passes, boolean courier) {
-        if (courier || passes.stream().anyMatch(pass -> departs(pass.extent()))) {
+    void end(Stream stream, List<Pass> passes, boolean transfer) {
+        if (transfer || passes.stream().anyMatch(pass -> sendsHostTokens(pass.extent()))) {
             stream.waitFor(carried);
         }
     }
 
-    /** Whether host rows have a kernel of their own to depart by, beside the step's, which wait for fewer. */
-    static boolean departs(Extent extent) {
-        return extent.hostRows() > SENT_BY_ROTATION;
+    /** Whether host tokens have a kernel of their own to depart by, beside the step's, which wait for fewer. */
+    static boolean sendsHostTokens(Extent extent) {
+        return extent.hostTokens() > SENT_BY_ROTATION;
     }
 
     /** Moves KV before a layer's K and V are stored, or, after the last one's attention, what is left. */
@@ -324,7 +324,7 @@ final class CudaForward implements AutoCloseable {
         if (extent.has(Part.ROW_WISE)) {
             kernels.embed.launch(
                     stream, extent.rows(), 1, step.tokens(), choice.chosen(), step.positions(), weights.embeddings, frequencies.address(),
-                    a.residual().address(), a.angles().address(), extent.firstSlot(), flights, step.admitted(), step.admittedDraws());
+                    a.residual().address(), a.angles().address(), extent.firstSlot(), hostTokens, step.admitted(), step.admittedDraws());
         }
     }
 
@@ -337,7 +337,7 @@ final class CudaForward implements AutoCloseable {
         Activations a = activations(index);
         Extent extent = pass.extent();
         norm(stream, a, extent, pending, weights.layers.get(layer).inputNorm(), layer);
-        if (extent.has(Part.PRODUCTS)) {
+        if (extent.has(Part.GEMM)) {
             linear.qkv(stream, a, layer, extent.rows());
         }
     }
@@ -345,11 +345,11 @@ final class CudaForward implements AutoCloseable {
     /** Rotates what {@link #project} left and stores K and V; the CPU's rows depart. */
     private void store(Stream stream, Pass pass, int index, int layer) {
         Extent extent = pass.extent();
-        rotate(stream, activations(index), pass.step(), extent, layer, extent.has(Part.PRODUCTS) ? linear.qkvSplits(extent.rows()) : 0);
-        if (departs(extent)) {
+        rotate(stream, activations(index), pass.step(), extent, layer, extent.has(Part.GEMM) ? linear.qkvSplits(extent.rows()) : 0);
+        if (sendsHostTokens(extent)) {
             stream.record(left);
             link.waitFor(left);
-            kernels.depart.launch(link, extent.hostRows(), 1, pass.step().header(), pass.step().slots(), flights, layer);
+            kernels.sendHostTokens.launch(link, extent.hostTokens(), 1, pass.step().header(), pass.step().slots(), hostTokens, layer);
             link.record(carried);
         }
     }
@@ -358,16 +358,16 @@ final class CudaForward implements AutoCloseable {
         Activations a = activations(index);
         Extent extent = pass.extent();
         attend(stream, a, pass.step(), extent, layer, carries);
-        if (extent.hostRows() > 0) {
-            kernels.collect.launch(
-                    stream, Math.min(extent.hostRows(), multiprocessors * COLLECTORS) + 1, 1, pass.step().header(), pass.step().slots(), flights, layer, index * config.layers() + layer,
+        if (extent.hostTokens() > 0) {
+            kernels.receiveHostTokens.launch(
+                    stream, Math.min(extent.hostTokens(), multiprocessors * COLLECTORS) + 1, 1, pass.step().header(), pass.step().slots(), hostTokens, layer, index * config.layers() + layer,
                     a.attended().address());
         }
     }
 
     /** Returns how many partial sums of its last product are pending. */
     private int postProjection(Stream stream, Activations a, Extent extent, int layer) {
-        int pending = extent.has(Part.PRODUCTS) ? linear.output(stream, a, layer, extent.rows()) : 0;
+        int pending = extent.has(Part.GEMM) ? linear.output(stream, a, layer, extent.rows()) : 0;
         norm(stream, a, extent, pending, weights.layers.get(layer).attentionNorm(), layer + 1);
         return feedForward(stream, a, extent, layer);
     }
@@ -395,7 +395,7 @@ final class CudaForward implements AutoCloseable {
             Kernels.Norm norm = kernels.addNorm(extent.sampled());
             norm.kernel().launch(
                     stream, extent.sampled(), norm.blocks(), a.residual().address(), linear.partials(), pending, extent.rows(), weights.norm,
-                    closes ? 0L : pass.step().samples(), out, epsilon, extent.firstSlot(), flights, config.layers());
+                    closes ? 0L : pass.step().samples(), out, epsilon, extent.firstSlot(), hostTokens, config.layers());
         }
     }
 
@@ -405,7 +405,7 @@ final class CudaForward implements AutoCloseable {
             return;
         }
         Extent any = passes.getFirst().extent();
-        if (any.has(Part.PRODUCTS)) {
+        if (any.has(Part.GEMM)) {
             linear.head(stream, first, sampled);
         }
         if (any.has(Part.ROW_WISE)) {
@@ -415,13 +415,13 @@ final class CudaForward implements AutoCloseable {
 
     private int feedForward(Stream stream, Activations a, Extent extent, int layer) {
         int rows = extent.rows();
-        if (extent.has(Part.PRODUCTS)) {
+        if (extent.has(Part.GEMM)) {
             linear.gateUp(stream, a, layer, rows);
         }
         if (extent.has(Part.ROW_WISE)) {
             activate(stream, a, rows);
         }
-        return extent.has(Part.PRODUCTS) ? linear.down(stream, a, layer, rows) : 0;
+        return extent.has(Part.GEMM) ? linear.down(stream, a, layer, rows) : 0;
     }
 
     private void activate(Stream stream, Activations a, int rows) {
@@ -445,7 +445,7 @@ final class CudaForward implements AutoCloseable {
             Kernels.Norm norm = linear.finishes(extent.rows()) ? kernels.addNormMany : kernels.addNorm(extent.rows());
             norm.kernel().launch(
                     stream, extent.rows(), norm.blocks(), a.residual().address(), linear.partials(), splits, extent.rows(), weight, 0L,
-                    a.normed().address(), epsilon, extent.firstSlot(), flights, mapLayer);
+                    a.normed().address(), epsilon, extent.firstSlot(), hostTokens, mapLayer);
         }
     }
 
@@ -458,12 +458,12 @@ final class CudaForward implements AutoCloseable {
         kernels.ropeStore.launch(
                 stream, extent.rows() + (extent.slots() > 0 ? 1 : 0), Kernels.ropeBlocks(shape), linear.partials(), splits, extent.rows(), a.qkv().address(), layer.qkvBias(),
                 layer.queryNorm(), layer.keyNorm(), epsilon, a.angles().address(), step.slots(), a.queries().address(),
-                blocks + index * layerBytes, gpuBlocks, pools.stagingShift(index), extent.firstSlot(), flights, index,
+                blocks + index * layerBytes, gpuBlocks, pools.stagingShift(index), extent.firstSlot(), hostTokens, index,
                 extent.slots() > 0 ? extent.rows() : Integer.MAX_VALUE,
-                departs(extent) || extent.hostRows() == 0 ? 0L : step.header());
+                sendsHostTokens(extent) || extent.hostTokens() == 0 ? 0L : step.header());
     }
 
-    /** @param carries whether a block carries rows in flight over the link, where no courier does */
+    /** @param carries whether a block carries in-flight tokens over the link, where no transfer kernel does */
     private void attend(Stream stream, Activations a, StepBuffer step, Extent extent, int layer, boolean carries) {
         if (!extent.has(Part.ATTENTION)) {
             return;
@@ -479,7 +479,7 @@ final class CudaForward implements AutoCloseable {
             kernels.decodeAttention.launch(
                     stream, shares.attentionBlocks() + carrier, 1, a.queries().address(), blocks + layer * layerBytes, step.tables(), step.sequences(), step.header(),
                     shape.scoreScale(), a.attended().address(), partialOut.address(), partialNorm.address(),
-                    extent.slots(), extent.firstSlot(), flights, layer, place);
+                    extent.slots(), extent.firstSlot(), hostTokens, layer, place);
         }
         if (extent.tiles() > 0 && !together) {
             attendPrompts(stream, a, step, extent, layer, 0L);
@@ -497,7 +497,7 @@ final class CudaForward implements AutoCloseable {
     }
 
     /** How attention is cut into work. */
-    AttentionShares shares() {
+    SmPartition shares() {
         return shares;
     }
 

@@ -16,7 +16,7 @@ import java.util.OptionalInt;
  * @param graphs whether decode steps are replayed from graphs
  * @param attentionThreads CPU threads that attend for rows in host KV; 0: preempted KV only waits there
  * @param pinThreads whether each of them is bound to a core of its own, where {@code CpuTopology.canPin} allows it
- * @param watchdogNanos time after which an attention task counts as stalled; a step waits for its host rows twice as long at most
+ * @param watchdogNanos time after which an attention task counts as stalled; a step waits for its host tokens twice as long at most
  * @param kvChecksums whether KV that moves between GPU and host is summed on both sides, and a difference ends the executor
  */
 public record CudaOptions(

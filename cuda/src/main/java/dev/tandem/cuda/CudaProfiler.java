@@ -6,7 +6,7 @@ import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Curve;
 import dev.tandem.engine.cost.Profile;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sample.TokenSampler;
@@ -26,9 +26,9 @@ import java.util.stream.LongStream;
 final class CudaProfiler {
     private static final int REPEATS = 5;
     /** Tokens of context of all rows together that are measured; beyond them each costs the same. */
-    private static final int MOST_CONTEXT = 131_072;
+    private static final int MAX_CONTEXT = 131_072;
     /** Prompt tokens of the largest step that is measured. */
-    private static final int MOST_PROMPT = 4096;
+    private static final int MAX_PROMPT = 4096;
     private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512};
     private static final int[] CONTEXTS = {64, 512, 2048, 8192};
     /** Next to nothing to attend to; a block's first token has all of it cleared. */
@@ -36,7 +36,7 @@ final class CudaProfiler {
     /** Host KV that is read: far more than any cache holds. */
     private static final long HOST_BYTES = 6L << 30;
     /** Tasks that wait for each worker. */
-    private static final int TASKS_A_WORKER = 3;
+    private static final int TASKS_PER_WORKER = 3;
     private static final long MEASURE_NANOS = 60_000_000;
     private static final long COMPILE_NANOS = 2_000_000_000;
     /** The fastest counts. */
@@ -52,8 +52,8 @@ final class CudaProfiler {
     private final StepBuffer prompts;
     /** Of second sub-batches. */
     private final StepBuffer second;
-    private final FlightRings rings;
-    private final FlightWorkers workers;
+    private final HostAttentionQueues queues;
+    private final HostAttentionWorkers workers;
     private final Clock clock;
     private final int gpuBlocks;
     private final int layers;
@@ -63,7 +63,7 @@ final class CudaProfiler {
     private int promptTokens;
 
     CudaProfiler(
-            StepTimer timer, Stream stream, KvPools pools, ModelShape shape, StepBuffer decodes, StepBuffer prompts, StepBuffer second, HostRows hostRows,
+            StepTimer timer, Stream stream, KvPools pools, ModelShape shape, StepBuffer decodes, StepBuffer prompts, StepBuffer second, HostTokenTracker hostTokens,
             Clock clock, int gpuBlocks) {
         this.timer = timer;
         this.stream = stream;
@@ -72,8 +72,8 @@ final class CudaProfiler {
         this.decodes = decodes;
         this.prompts = prompts;
         this.second = second;
-        this.rings = hostRows.rings();
-        this.workers = hostRows.workers();
+        this.queues = hostTokens.queues();
+        this.workers = hostTokens.workers();
         this.clock = clock;
         this.gpuBlocks = gpuBlocks;
         this.layers = shape.config().layers();
@@ -123,9 +123,9 @@ final class CudaProfiler {
                 put(postLayer, rows, timer.decodeWhole(decodes, rows, REPEATS) - inner);
             }
         }
-        int most = Math.min(promptTokens, MOST_PROMPT); // beyond it each row costs the same
-        for (int rows = 1024; rows / 2 < most; rows *= 2) {
-            int tokens = Math.min(rows, most);
+        int max = Math.min(promptTokens, MAX_PROMPT); // beyond it each row costs the same
+        for (int rows = 1024; rows / 2 < max; rows *= 2) {
+            int tokens = Math.min(rows, max);
             if (tokens > linear.lastKey()) {
                 put(linear, tokens, timer.promptLayers(prompts, tokens, gpuBlocks, REPEATS) / layers);
             }
@@ -134,7 +134,7 @@ final class CudaProfiler {
 
     private TreeMap<Double, Double> prefillAttention() {
         TreeMap<Double, Double> points = new TreeMap<>();
-        for (int tokens = 128; tokens / 2 < promptTokens && tokens <= MOST_PROMPT; tokens *= 4) {
+        for (int tokens = 128; tokens / 2 < promptTokens && tokens <= MAX_PROMPT; tokens *= 4) {
             int count = Math.min(tokens, promptTokens);
             put(points, count * (count + 1.0) / 2, timer.prefill(prompts, count, gpuBlocks, REPEATS).attention() / layers);
         }
@@ -144,9 +144,9 @@ final class CudaProfiler {
     /** What context adds to steps of as many rows without any. */
     private TreeMap<Double, Double> gpuAttention() {
         TreeMap<Double, Double> points = new TreeMap<>();
-        int most = Math.min(gpuBlocks * ModelShape.BLOCK_TOKENS, MOST_CONTEXT);
-        for (int size = 512; size < 4 * most; size *= 4) {
-            int tokens = Math.min(size, most);
+        int max = Math.min(gpuBlocks * ModelShape.BLOCK_TOKENS, MAX_CONTEXT);
+        for (int size = 512; size < 4 * max; size *= 4) {
+            int tokens = Math.min(size, max);
             int rows = Math.min(Math.max(1, tokens / 1024), decodeRows);
             // whole blocks, of which the pool has no more
             int blocks = Math.min(tokens / rows, shape.config().usableContext()) / ModelShape.BLOCK_TOKENS;
@@ -167,7 +167,7 @@ final class CudaProfiler {
             int tokens = blocks * HostFormat.BLOCK_TOKENS;
             double millis = timer.time(REPEATS, () -> {
                 pools.beginStep();
-                pools.swap(new Swap(0, Place.GPU, gpu, Place.HOST, host, tokens));
+                pools.swap(new Swap(0, KvTier.GPU, gpu, KvTier.HOST, host, tokens));
                 pools.upload(stream);
                 pools.begin(stream);
                 pools.end(stream);
@@ -217,7 +217,7 @@ final class CudaProfiler {
     /** Rows of so many tokens that keep the workers busy, as far as the filled blocks go. */
     private int rowsOf(int context) {
         int blocks = (context - 1) / BlockFormat.TOKENS + 1;
-        return Math.min(Math.min(TASKS_A_WORKER * workers.count(), FlightRings.MOST), filled / blocks);
+        return Math.min(Math.min(TASKS_PER_WORKER * workers.count(), HostAttentionQueues.MAX), filled / blocks);
     }
 
     /** Mean time from one finished task to the next, while the GPU computes steps of one row. */
@@ -241,10 +241,10 @@ final class CudaProfiler {
      * interruption takes as long as a hundred of the shortest tasks.
      */
     private double secondsAwaited(StepTimer.Busy busy, int context) {
-        List<Flight> rows = new ArrayList<>();
+        List<HostToken> rows = new ArrayList<>();
         try {
             for (int number = 0; number < Math.max(1, rowsOf(context)); number++) {
-                rows.add(rings.pass(row(number, context)));
+                rows.add(queues.pass(row(number, context)));
             }
             workers.wake();
             LongStream.Builder times = LongStream.builder();
@@ -253,22 +253,22 @@ final class CudaProfiler {
                 busy.refill();
                 times.add(await(rows.get(task % rows.size()), task / rows.size() % layers));
             }
-            if (rings.pollFailure() != null) {
+            if (queues.pollFailure() != null) {
                 throw new CudaException("attention on the CPU failed while it was measured");
             }
             long[] sorted = times.build().sorted().toArray();
             return sorted[sorted.length / 2] / 1e9;
         } finally {
-            rows.forEach(rings::end);
+            rows.forEach(queues::end);
         }
     }
 
     /** Nanoseconds until the row's attention in the layer is there. */
-    private long await(Flight row, int layer) {
-        long number = rings.promise(1);
+    private long await(HostToken row, int layer) {
+        long number = queues.promise(1);
         long began = clock.nanos();
-        rings.ask(number, layer, row.index);
-        while (rings.answered(row.index) != number + 1) {
+        queues.ask(number, layer, row.index);
+        while (queues.answered(row.index) != number + 1) {
             workers.check().ifPresent(trouble -> {
                 throw new CudaException(trouble);
             });
@@ -276,23 +276,23 @@ final class CudaProfiler {
         return clock.nanos() - began;
     }
 
-    /** What a layer takes longer, in seconds, when each of so many sub-batches waits for a host row that is next to no work. */
+    /** What a layer takes longer, in seconds, when each of so many sub-batches waits for a host token that is next to no work. */
     private double waiting(int batches) {
-        List<Flight> rows = new ArrayList<>();
+        List<HostToken> rows = new ArrayList<>();
         try {
             for (int i = 0; i < batches; i++) {
-                rows.add(rings.pass(row(i, SHORTEST)));
+                rows.add(queues.pass(row(i, SHORTEST)));
             }
             workers.wake();
             List<StepBuffer> inputs = List.of(prompts, second);
-            double waiting = timer.hostRows(inputs, rows, true, () -> rings.promise((long) batches * layers), REPEATS);
-            if (rings.hasGivenUp()) {
-                throw new CudaException(HostRows.IN_VAIN);
+            double waiting = timer.hostTokens(inputs, rows, true, () -> queues.promise((long) batches * layers), REPEATS);
+            if (queues.hasGivenUp()) {
+                throw new CudaException(HostTokenTracker.IN_VAIN);
             }
-            double passing = timer.hostRows(inputs, rows, false, () -> 0, REPEATS);
+            double passing = timer.hostTokens(inputs, rows, false, () -> 0, REPEATS);
             return Math.max(0, waiting - passing) / 1e3 / layers;
         } finally {
-            rows.forEach(rings::end);
+            rows.forEach(queues::end);
         }
     }
 
@@ -315,17 +315,17 @@ final class CudaProfiler {
 
     /** Rows whose attention is asked for again as soon as it is there: the profiler hands tasks to the workers as the GPU would. */
     private final class HostLoad implements AutoCloseable {
-        private final List<Flight> flights = new ArrayList<>();
+        private final List<HostToken> hostTokens = new ArrayList<>();
         private long tasks;
         private long began;
         private int failed;
 
         HostLoad(int rows, int context) {
             for (int number = 0; number < rows; number++) {
-                flights.add(rings.admit(row(number, context)));
+                hostTokens.add(queues.admit(row(number, context)));
             }
             workers.wake();
-            flights.forEach(flight -> rings.push(0, flight.index));
+            hostTokens.forEach(hostToken -> queues.push(0, hostToken.index));
         }
 
         void restart() {
@@ -335,21 +335,21 @@ final class CudaProfiler {
         /** Takes one result, if there is one, and asks for the row's next layer. */
         void pump() {
             failIfWorkersDo();
-            long task = rings.nextResult();
+            long task = queues.nextResult();
             if (task >= 0) {
                 tasks++;
-                rings.push((FlightRings.layer(task) + 1) % layers, FlightRings.row(task));
+                queues.push((HostAttentionQueues.layer(task) + 1) % layers, HostAttentionQueues.row(task));
             }
         }
 
         private void failIfWorkersDo() {
-            FlightRings.Failure failure = rings.pollFailure();
+            HostAttentionQueues.Failure failure = queues.pollFailure();
             if (failure != null) {
                 failed++;
                 throw new CudaException("attention on the CPU failed while it was measured: " + failure.cause());
             }
             workers.check().ifPresent(trouble -> {
-                failed = flights.size(); // nobody is waited for
+                failed = hostTokens.size(); // nobody is waited for
                 throw new CudaException(trouble);
             });
         }
@@ -357,16 +357,16 @@ final class CudaProfiler {
         /** Waits for the tasks that are under way, but for those that failed. */
         @Override
         public void close() {
-            for (int left = flights.size() - failed; left > 0; ) {
-                left -= rings.nextResult() >= 0 ? 1 : 0;
-                if (rings.pollFailure() != null) {
+            for (int left = hostTokens.size() - failed; left > 0; ) {
+                left -= queues.nextResult() >= 0 ? 1 : 0;
+                if (queues.pollFailure() != null) {
                     left--;
                 } else if (workers.check().isPresent()) {
                     left = 0;
                 }
             }
-            flights.forEach(rings::end);
-            rings.reset();
+            hostTokens.forEach(queues::end);
+            queues.reset();
         }
     }
 }

@@ -36,24 +36,24 @@ public final class CudaTimings {
     /**
      * Times decode steps on random KV. For measurements before serving.
      *
-     * @param slots for rows in flight, empty, beside the rows; 0 without attention threads
+     * @param slots for in-flight tokens, empty, beside the rows; 0 without attention threads
      */
     public StepTimer.StepTime timeDecode(int rows, int context, int slots, int repeats) {
         device.makeCurrent();
         randomise();
-        return timer.decode(decodeInputs, rows, Replays.bucket(rows + slots), context, slots, gpuBlocks, repeats);
+        return timer.decode(decodeInputs, rows, GraphCache.bucket(rows + slots), context, slots, gpuBlocks, repeats);
     }
 
     /** Times decode steps in which the end of a prompt rides. */
-    public StepTimer.StepTime timeRiding(int rows, int riding, int context, int slots, int repeats) {
-        if (riding > context || rows + riding + slots > decodeInputs.rowCapacity()) {
-            throw new ConfigurationException(riding + " tokens of a prompt of " + context + " beside " + rows
+    public StepTimer.StepTime timePiggybacked(int rows, int piggybacked, int context, int slots, int repeats) {
+        if (piggybacked > context || rows + piggybacked + slots > decodeInputs.rowCapacity()) {
+            throw new ConfigurationException(piggybacked + " tokens of a prompt of " + context + " beside " + rows
                     + " rows and " + slots
-                    + " slots do not fit into a step of " + decodeInputs.rowCapacity() + " rows; lower --riding or --batch");
+                    + " slots do not fit into a step of " + decodeInputs.rowCapacity() + " rows; lower --piggybacked or --batch");
         }
         device.makeCurrent();
         randomise();
-        return timer.riding(decodeInputs, rows, riding, Replays.bucket(rows + riding + slots), context, slots, gpuBlocks, repeats);
+        return timer.piggybacked(decodeInputs, rows, piggybacked, GraphCache.bucket(rows + piggybacked + slots), context, slots, gpuBlocks, repeats);
     }
 
     /** Times a step that prefills one prompt of so many tokens. */

@@ -30,7 +30,7 @@ import java.util.stream.IntStream;
 final class CudaWeights implements AutoCloseable {
     private static final int STAGING_BYTES = 64 << 20;
     private static final int ALIGNMENT = 256;
-    /** stream.cu. */
+    /** gemv_tma.cu. */
     private static final int BOX_ROWS = 64;
 
     /** Addresses; 0 where the model has no such weights. Norms and biases are fp32. */
@@ -238,9 +238,9 @@ final class CudaWeights implements AutoCloseable {
         }
         Tensor tensor = source.matrix(name, rows, columns);
         long rowBytes = (long) placement.stride() * shape.type().bytes();
-        int most = (int) Math.min(rows, STAGING_BYTES / rowBytes);
+        int max = (int) Math.min(rows, STAGING_BYTES / rowBytes);
         for (int from = 0; from < rows; ) {
-            int end = Math.min(rows, from + most);
+            int end = Math.min(rows, from + max);
             if (!placement.consecutive(rows)) {
                 end = Math.min(end, (from / placement.rowGroup() + 1) * placement.rowGroup());
             }

@@ -25,7 +25,7 @@ final class GpuClock implements AutoCloseable {
     private final Event[] begins = new Event[RING];
     private final Event[] ends = new Event[RING];
     private long steps;
-    private long awaited;
+    private long waitedFor;
     private volatile double busyMillis;
     private volatile double idleMillis;
 
@@ -66,7 +66,7 @@ final class GpuClock implements AutoCloseable {
         }
         float millis = ends[slot].millisecondsSince(begins[slot]);
         busyMillis += millis;
-        if (awaited++ > 0) {
+        if (waitedFor++ > 0) {
             float gap = begins[slot].millisecondsSince(ends[(slot + RING - 1) % RING]);
             idleMillis += gap < REST_MILLIS ? Math.max(0, gap) : 0;
         }

@@ -10,7 +10,7 @@ import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.execute.ExecutorException;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.MemorySegment;
@@ -25,7 +25,7 @@ import java.util.stream.IntStream;
  * the format that the CPU attends over. Kernels convert while they copy over the link.
  *
  * <p>Order within a step: what moves out, then what moves in, a few layers at a time, before each layer writes; a prompt's layer
- * leaves its staging before the layer after next writes there ({@link Landings}); the step ends when all has arrived.
+ * leaves its staging before the layer after next writes there ({@link PrefillOffload}); the step ends when all has arrived.
  *
  * <p>Owned by: engine thread.
  */
@@ -38,10 +38,10 @@ final class KvPools implements AutoCloseable {
     /** Random words that repeat. */
     private static final int PATTERNS = 1021;
     /** Thread blocks that copy: two fill the link, and products that want whole multiprocessors get none where one copies. */
-    private static final int MOST_COPY_BLOCKS = 4;
-    private static final int MULTIPROCESSORS_A_COPY_BLOCK = 4;
+    private static final int MAX_COPY_BLOCKS = 4;
+    private static final int SMS_PER_COPY_BLOCK = 4;
     /** Pools below this are not worth huge pages. */
-    private static final long LEAST_HUGE = 256L << 20;
+    private static final long MIN_HUGE = 256L << 20;
 
     private final Device device;
     private final boolean checksums;
@@ -55,9 +55,9 @@ final class KvPools implements AutoCloseable {
     private final long hostBlockBytes;
     private final DeviceBuffer gpu;
     private final PinnedBuffer host;
-    private final MoveList outs;
-    private final MoveList ins;
-    private final Landings landings;
+    private final BlockCopyList outs;
+    private final BlockCopyList ins;
+    private final PrefillOffload prefillOffload;
     private final Stream swapping;
     private final Event planned;
     private final Event[] swapped;
@@ -78,15 +78,15 @@ final class KvPools implements AutoCloseable {
         this.stagingBlocks = stagingBlocks;
         this.hostBlockBytes = HostFormat.blockBytes(shape);
         this.hostBlocks = (int) Math.min(Integer.MAX_VALUE / HostFormat.BLOCK_TOKENS, hostBytes / (hostBlockBytes * layers));
-        this.copyBlocks = Math.clamp(device.multiprocessors() / MULTIPROCESSORS_A_COPY_BLOCK, 1, MOST_COPY_BLOCKS);
-        this.gpu = device.allocate(((long) gpuBlocks * layers + Landings.STAGES * stagingBlocks) * shape.blockBytes(), "the GPU KV pool");
+        this.copyBlocks = Math.clamp(device.multiprocessors() / SMS_PER_COPY_BLOCK, 1, MAX_COPY_BLOCKS);
+        this.gpu = device.allocate(((long) gpuBlocks * layers + PrefillOffload.STAGES * stagingBlocks) * shape.blockBytes(), "the GPU KV pool");
         long bytes = hostBytes();
-        this.host = bytes < LEAST_HUGE ? device.pinned(bytes, "the host KV pool") : device.pinnedHuge(bytes, "the host KV pool");
+        this.host = bytes < MIN_HUGE ? device.pinned(bytes, "the host KV pool") : device.pinnedHuge(bytes, "the host KV pool");
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
-        int most = gpuBlocks / ratio + maxSequences + 1;
-        this.outs = moves(most, true, "swaps out");
-        this.ins = moves(most, false, "swaps in");
-        this.landings = new Landings(device, kernels, this, shape, stagingBlocks, maxSequences);
+        int max = gpuBlocks / ratio + maxSequences + 1;
+        this.outs = moves(max, true, "swaps out");
+        this.ins = moves(max, false, "swaps in");
+        this.prefillOffload = new PrefillOffload(device, kernels, this, shape, stagingBlocks, maxSequences);
         this.swapping = device.stream("swaps");
         this.planned = device.event();
         this.swapped = new Event[(layers + LAYERS_AT_ONCE - 1) / LAYERS_AT_ONCE];
@@ -95,17 +95,17 @@ final class KvPools implements AutoCloseable {
         }
     }
 
-    /** @param most moves */
-    MoveList moves(int most, boolean toHost, String label) {
-        MoveList list = new MoveList(device, most, label);
+    /** @param max moves */
+    BlockCopyList moves(int max, boolean toHost, String label) {
+        BlockCopyList list = new BlockCopyList(device, max, label);
         if (checksums) {
-            list.check(new MoveSums(device, kernels, shape, this::hostBlock, most, toHost, label));
+            list.check(new TransferChecksums(device, kernels, shape, this::hostBlock, max, toHost, label));
         }
         return list;
     }
 
-    Landings landings() {
-        return landings;
+    PrefillOffload prefillOffload() {
+        return prefillOffload;
     }
 
     DeviceBuffer gpu() {
@@ -157,22 +157,22 @@ final class KvPools implements AutoCloseable {
     void beginStep() {
         outs.clear();
         ins.clear();
-        landings.clear();
+        prefillOffload.clear();
     }
 
     void swap(Swap swap) {
-        boolean out = swap.to() == Place.HOST;
+        boolean out = swap.to() == KvTier.HOST;
         (out ? outs : ins).add(out ? swap.toBlocks() : swap.fromBlocks(), out ? swap.fromBlocks() : swap.toBlocks(), 0, swap.tokens());
     }
 
     /** Staging for a prompt that lands on the host: numbers of blocks for its block table, beyond the pool's. */
     int[] stage(Chunk chunk) {
-        return landings.stage(chunk, gpuBlocks);
+        return prefillOffload.stage(chunk, gpuBlocks);
     }
 
     /** What numbers of staging blocks miss of where the layer's staging is, in blocks from the layer's own. */
     int stagingShift(int layer) {
-        return (layers - layer - 1) * gpuBlocks + layer % Landings.STAGES * stagingBlocks;
+        return (layers - layer - 1) * gpuBlocks + layer % PrefillOffload.STAGES * stagingBlocks;
     }
 
     /** What a step moves between its pools, as far as it makes a difference to what is enqueued. */
@@ -187,19 +187,19 @@ final class KvPools implements AutoCloseable {
     /** Before {@link #begin}. */
     void upload(Stream stream) {
         ins.beginSums();
-        landings.beginSums();
+        prefillOffload.beginSums();
         outs.upload(stream, false);
         ins.upload(stream, false);
-        landings.upload(stream);
+        prefillOffload.upload(stream);
     }
 
     /** Enqueues the swaps; the step's layers wait for theirs. */
     void begin(Stream stream) {
-        if (!landings.any() && moving().equals(Moving.NOTHING)) {
+        if (!prefillOffload.any() && moving().equals(Moving.NOTHING)) {
             return;
         }
         stream.record(planned);
-        landings.begin(planned);
+        prefillOffload.begin(planned);
         if (outs.count() + ins.count() == 0) {
             return;
         }
@@ -213,7 +213,7 @@ final class KvPools implements AutoCloseable {
     }
 
     /** Moves {@code count} layers from that one on; {@code from} is the first one's on the GPU. */
-    void move(Stream stream, Kernel kernel, long from, MoveList moves, int layer, int count) {
+    void move(Stream stream, Kernel kernel, long from, BlockCopyList moves, int layer, int count) {
         if (moves.count() > 0) {
             kernel.launch(
                     stream, copyBlocks, 1, from, hostBlock(layer, 0), layerBytes() / WORD, hostBlocks * hostBlockBytes / WORD,
@@ -224,7 +224,7 @@ final class KvPools implements AutoCloseable {
 
     /** Address of a layer's staging. */
     long stage(int layer) {
-        return gpu.address() + ((long) gpuBlocks * layers + (long) (layer % Landings.STAGES) * stagingBlocks) * shape.blockBytes();
+        return gpu.address() + ((long) gpuBlocks * layers + (long) (layer % PrefillOffload.STAGES) * stagingBlocks) * shape.blockBytes();
     }
 
     private long layerBytes() {
@@ -239,12 +239,12 @@ final class KvPools implements AutoCloseable {
         if (layer < layers && outs.count() + ins.count() > 0 && layer % LAYERS_AT_ONCE == 0) {
             stream.waitFor(swapped[layer / LAYERS_AT_ONCE]);
         }
-        landings.between(stream, layer);
+        prefillOffload.between(stream, layer);
     }
 
     /** What follows runs when everything has arrived. */
     void end(Stream stream) {
-        landings.end(stream);
+        prefillOffload.end(stream);
         if (outs.count() + ins.count() > 0) {
             stream.waitFor(swapped[swapped.length - 1]);
         }
@@ -258,12 +258,12 @@ final class KvPools implements AutoCloseable {
     void verify() {
         outs.verifySums();
         ins.verifySums();
-        landings.verifySums();
+        prefillOffload.verifySums();
     }
 
     @Override
     public void close() {
-        List<AutoCloseable> all = new ArrayList<>(List.of(swapping, landings, gpu, host, outs, ins, planned));
+        List<AutoCloseable> all = new ArrayList<>(List.of(swapping, prefillOffload, gpu, host, outs, ins, planned));
         all.addAll(List.of(swapped));
         Resources.closeAll(all);
     }

@@ -1,7 +1,7 @@
 package dev.tandem.cuda;
 
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.execute.ExecutorException;
@@ -11,8 +11,8 @@ import java.util.List;
 
 /** What of a plan the CUDA executor takes, and in which order. */
 final class PlanRows {
-    /** Slots for rows in flight of a step that has any. */
-    private static final int LEAST_SLOTS = 8;
+    /** Slots for in-flight tokens of a step that has any. */
+    private static final int MIN_SLOTS = 8;
     /** The longest context first: what is left over at the end of a layer is then short. */
     private static final Comparator<Chunk> LONGEST_FIRST = Comparator.comparingInt(Chunk::start).reversed();
 
@@ -25,13 +25,13 @@ final class PlanRows {
      * @throws ExecutorException that names what this executor does not do
      */
     static List<List<Chunk>> ordered(StepPlan plan, boolean host) {
-        boolean flies = !plan.admissions().isEmpty() || plan.slotsPerLayer() > 0;
+        boolean hasInFlight = !plan.admissions().isEmpty() || plan.slotsPerLayer() > 0;
         if (!plan.resume().isEmpty()) {
-            throw new ExecutorException("the CUDA executor leaves rows in flight where they are; this plan has some that finish in it");
+            throw new ExecutorException("the CUDA executor leaves in-flight tokens where they are; this plan has some that finish in it");
         }
-        if (flies && !host || plan.admissions().size() > FlightDeck.MOST_SLOTS) {
-            throw new ExecutorException("this plan has rows in flight, or more than " + FlightDeck.MOST_SLOTS
-                    + " that enter in one step; the CUDA executor has " + (host ? FlightDeck.MOST_SLOTS : 0) + " slots");
+        if (hasInFlight && !host || plan.admissions().size() > HostLinkMemory.MAX_SLOTS) {
+            throw new ExecutorException("this plan has in-flight tokens, or more than " + HostLinkMemory.MAX_SLOTS
+                    + " that enter in one step; the CUDA executor has " + (host ? HostLinkMemory.MAX_SLOTS : 0) + " slots");
         }
         List<List<Chunk>> batches = new ArrayList<>();
         for (SubBatch batch : plan.subBatches()) {
@@ -48,37 +48,37 @@ final class PlanRows {
         List<Chunk> chunks = new ArrayList<>(batch.chunks().size());
         batch.chunks().stream().filter(PlanRows::sharesDecodeKernel).forEach(chunks::add);
         batch.chunks().stream()
-                .filter(chunk -> !sharesDecodeKernel(chunk) && chunk.reader() != KvReader.CPU_FROM_HOST)
+                .filter(chunk -> !sharesDecodeKernel(chunk) && chunk.site() != AttentionSite.CPU_FROM_HOST)
                 .forEach(chunks::add);
-        batch.chunks().stream().filter(chunk -> chunk.reader() == KvReader.CPU_FROM_HOST).sorted(LONGEST_FIRST).forEach(chunks::add);
+        batch.chunks().stream().filter(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST).sorted(LONGEST_FIRST).forEach(chunks::add);
         return chunks;
     }
 
     private static void check(SubBatch batch, boolean host, boolean first) {
         for (Chunk chunk : batch.chunks()) {
-            boolean known = switch (chunk.reader()) {
+            boolean known = switch (chunk.site()) {
                 case GPU_FROM_GPU -> true;
-                case GPU_WHILE_LANDING -> host && first;
+                case GPU_PREFILL_OFFLOAD -> host && first;
                 case CPU_FROM_HOST -> host && chunk.decodes();
                 case GPU_FROM_HOST -> false;
             };
             if (!known) {
-                throw new ExecutorException("the CUDA executor cannot run a row read by " + chunk.reader()
+                throw new ExecutorException("the CUDA executor cannot run a row read by " + chunk.site()
                         + (host ? " in this sub-batch" : ": it has no attention threads"));
             }
         }
     }
 
     static boolean sharesDecodeKernel(Chunk chunk) {
-        return chunk.rows() == 1 && chunk.reader() == KvReader.GPU_FROM_GPU;
+        return chunk.rows() == 1 && chunk.site() == AttentionSite.GPU_FROM_GPU;
     }
 
     /** Slots of a step are one of few numbers, because graphs are made for them. */
     static int slots(StepPlan plan) {
-        int wanted = Math.min(Math.max(plan.slotsPerLayer(), plan.admissions().size()), FlightDeck.MOST_SLOTS);
+        int wanted = Math.min(Math.max(plan.slotsPerLayer(), plan.admissions().size()), HostLinkMemory.MAX_SLOTS);
         if (wanted == 0) {
             return 0;
         }
-        return Math.max(LEAST_SLOTS, Integer.highestOneBit(2 * wanted - 1));
+        return Math.max(MIN_SLOTS, Integer.highestOneBit(2 * wanted - 1));
     }
 }

@@ -13,18 +13,18 @@ import java.util.function.Function;
  * <p>Owned by: engine thread.
  */
 final class Recent<K, V> {
-    private final int most;
+    private final int max;
     private final Runnable rest;
     private final Consumer<V> end;
     private final LinkedHashMap<K, V> kept = new LinkedHashMap<>(16, 0.75f, true);
 
     /**
-     * @param most that are kept
+     * @param max that are kept
      * @param rest returns when none is in use
      * @param end frees one
      */
-    Recent(int most, Runnable rest, Consumer<V> end) {
-        this.most = most;
+    Recent(int max, Runnable rest, Consumer<V> end) {
+        this.max = max;
         this.rest = rest;
         this.end = end;
     }
@@ -39,7 +39,7 @@ final class Recent<K, V> {
         if (found != null) {
             return found;
         }
-        if (kept.size() == most) {
+        if (kept.size() == max) {
             Map.Entry<K, V> eldest = kept.firstEntry();
             rest.run();
             kept.remove(eldest.getKey());

@@ -17,8 +17,8 @@ import java.util.Optional;
  * <p>Owned by: engine thread.
  */
 final class ReportedLogprobs implements AutoCloseable {
-    private static final int MOST = SamplingParams.MAX_LOGPROBS;
-    private static final int WORDS = 1 + 2 * MOST;
+    private static final int MAX = SamplingParams.MAX_LOGPROBS;
+    private static final int WORDS = 1 + 2 * MAX;
 
     private final PinnedBuffer pinned;
     private final int rows;
@@ -40,7 +40,7 @@ final class ReportedLogprobs implements AutoCloseable {
         }
         MemorySegment words = pinned.memory().asSlice(4L * WORDS * (rows * slot + row), 4L * WORDS);
         int[] tokens = words.asSlice(4, 4L * alternatives).toArray(JAVA_INT);
-        float[] logprobs = words.asSlice(4 + 4L * MOST, 4L * alternatives).toArray(JAVA_FLOAT);
+        float[] logprobs = words.asSlice(4 + 4L * MAX, 4L * alternatives).toArray(JAVA_FLOAT);
         return Optional.of(new TokenLogprobs(words.get(JAVA_FLOAT, 0), tokens, logprobs));
     }
 

@@ -15,8 +15,8 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * What a sub-batch's kernels read besides weights and KV, as flat integers: written in pinned memory, uploaded once, at fixed
- * addresses so that graphs find it. In this order: counts of decode attention, prompts' attention beside it, and host rows; token,
- * position and slot of each row; rows to sample; rows in flight that enter, with their draws; random draws; tiles of prefill attention; sequences of decode attention; block tables;
+ * addresses so that graphs find it. In this order: counts of decode attention, prompts' attention beside it, and host tokens; token,
+ * position and slot of each row; rows to sample; in-flight tokens that enter, with their draws; random draws; tiles of prefill attention; sequences of decode attention; block tables;
  * rows whose logits are adjusted, and how.
  *
  * <p>Owned by: engine thread. What it writes after {@link #clear} does not touch what was uploaded last, so a step's inputs may be
@@ -28,14 +28,14 @@ final class StepBuffer implements AutoCloseable {
     /** prelude.cu. */
     private static final int PROMPT_BLOCKS_AT = 4;
     private static final int PROMPT_SPLITS_AT = 5;
-    /** {@code struct HostRows} of prelude.cu. */
+    /** {@code struct HostTokenTracker} of prelude.cu. */
     private static final int HOST_ROWS_AT = 8;
     private static final int HOST_TASKS_AT = 12;
     private static final int DRAW_INTS = 8;
     private static final int TILE_INTS = 4;
     private static final int SEQUENCE_INTS = 4;
     /** What beginning a (row, KV head) costs decode attention on an H200, in KV blocks of one KV head. */
-    private static final int MOST_GAP = 4;
+    private static final int MAX_START_UP_COST = 4;
     private static final int ADJUSTED_INTS = 4;
     /** {@code struct Adjustment} of prelude.cu. */
     private static final int ADJUSTMENT_INTS = 4;
@@ -54,7 +54,7 @@ final class StepBuffer implements AutoCloseable {
     private final int tablesAt;
     private final int adjustedAt;
     private final int adjustmentsAt;
-    private final int mostAdjustments;
+    private final int maxAdjustments;
     private final DeviceBuffer device;
     private final PinnedBuffer pinned;
     private final MemorySegment[] halves;
@@ -81,14 +81,14 @@ final class StepBuffer implements AutoCloseable {
         this.slotsAt = positionsAt + rows;
         this.samplesAt = slotsAt + rows;
         this.admittedAt = samplesAt + samples;
-        this.admittedDrawsAt = (admittedAt + FlightDeck.MOST_SLOTS + 7) / 8 * 8;
-        this.drawsAt = admittedDrawsAt + DRAW_INTS * FlightDeck.MOST_SLOTS;
+        this.admittedDrawsAt = (admittedAt + HostLinkMemory.MAX_SLOTS + 7) / 8 * 8;
+        this.drawsAt = admittedDrawsAt + DRAW_INTS * HostLinkMemory.MAX_SLOTS;
         this.tilesAt = drawsAt + DRAW_INTS * samples;
         this.sequencesAt = (tilesAt + TILE_INTS * tiles + 7) / 8 * 8;
         this.tablesAt = sequencesAt + SEQUENCE_INTS * rows;
         this.adjustedAt = (tablesAt + tables + 3) / 4 * 4;
         this.adjustmentsAt = adjustedAt + ADJUSTED_INTS * samples;
-        this.mostAdjustments = adjustments;
+        this.maxAdjustments = adjustments;
         long bytes = (4L * (adjustmentsAt + (long) ADJUSTMENT_INTS * adjustments) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         this.device = owner.allocate(bytes, "inputs of " + label);
         this.pinned = owner.pinned(2 * bytes, "inputs of " + label);
@@ -118,7 +118,7 @@ final class StepBuffer implements AutoCloseable {
         reportsLogprobs = false;
     }
 
-    /** @param slot of the row's KV in the pool; -1 stores nothing, less says whose numbers a host row uses */
+    /** @param slot of the row's KV in the pool; -1 stores nothing, less says whose numbers a host token uses */
     void row(int row, int token, int position, int slot) {
         set(tokensAt + row, token);
         set(positionsAt + row, position);
@@ -126,18 +126,18 @@ final class StepBuffer implements AutoCloseable {
     }
 
     /** A row that the CPU attends to while the step waits. */
-    void hostRow(int row, int token, int position, Flight flight) {
-        row(row, token, position, -2 - flight.index);
+    void hostToken(int row, int token, int position, HostToken hostToken) {
+        row(row, token, position, -2 - hostToken.index);
     }
 
     /**
-     * Where host rows are and how their tasks are numbered.
+     * Where host tokens are and how their tasks are numbered.
      *
-     * @param all host rows of all sub-batches of the step
+     * @param all host tokens of all sub-batches of the step
      * @param before of the sub-batches before this one
      * @param tasks number of the step's first
      */
-    void hostRows(int first, int count, int all, int before, long tasks) {
+    void hostTokens(int first, int count, int all, int before, long tasks) {
         set(HOST_ROWS_AT, first);
         set(HOST_ROWS_AT + 1, count);
         set(HOST_ROWS_AT + 2, all);
@@ -179,14 +179,14 @@ final class StepBuffer implements AutoCloseable {
     }
 
     /**
-     * Over how many thread blocks decode attention is spread: none should have less than {@code leastUnits}, unless it could
+     * Over how many thread blocks decode attention is spread: none should have less than {@code minUnits}, unless it could
      * leave a whole (row, KV head) to another. Where there are units each has one, for all are counted as sharing; slots alone
      * have a block each. A pair begins with a gap, of at most a third of what a thread block has.
      */
-    void spread(int residentBlocks, int leastUnits, int kvHeads, int slots) {
-        int wanted = units == 0 ? slots : Math.max(units / leastUnits, sequenceCount * kvHeads);
+    void spread(int residentBlocks, int minUnits, int kvHeads, int slots) {
+        int wanted = units == 0 ? slots : Math.max(units / minUnits, sequenceCount * kvHeads);
         int sharing = Math.max(1, Math.min(residentBlocks, wanted));
-        int gap = Math.min(MOST_GAP, units / sharing / 3);
+        int gap = Math.min(MAX_START_UP_COST, units / sharing / 3);
         set(1, units + gap * sequenceCount * kvHeads);
         set(2, sharing);
         set(3, gap);
@@ -204,7 +204,7 @@ final class StepBuffer implements AutoCloseable {
     }
 
     void tile(int row, int count, int position, int table) {
-        tileStages += AttentionShares.stages(position + count);
+        tileStages += SmPartition.stages(position + count);
         int at = tilesAt + TILE_INTS * tileCount++;
         set(at, row);
         set(at + 1, count);
@@ -240,7 +240,7 @@ final class StepBuffer implements AutoCloseable {
 
     /** Adjustments that a further row may have. */
     int adjustmentRoom() {
-        return mostAdjustments - adjustmentCount;
+        return maxAdjustments - adjustmentCount;
     }
 
     int adjustedCount() {
@@ -263,13 +263,13 @@ final class StepBuffer implements AutoCloseable {
         set(at + 7, draw.adjusted() ? 1 : 0);
     }
 
-    /** A row in flight that enters layer 0 in a slot. */
-    void admit(int slot, Flight flight) {
-        set(admittedAt + slot, flight.index);
+    /** A in-flight token that enters layer 0 in a slot. */
+    void admit(int slot, HostToken hostToken) {
+        set(admittedAt + slot, hostToken.index);
         int at = admittedDrawsAt + DRAW_INTS * slot;
         set(at, 0f);
         set(at + 6, 0);
-        flight.draw.ifPresent(draw -> draw(at, 0, draw));
+        hostToken.draw.ifPresent(draw -> draw(at, 0, draw));
     }
 
     /** Nobody enters in this slot. */

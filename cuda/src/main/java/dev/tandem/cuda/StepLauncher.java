@@ -6,7 +6,7 @@ import dev.tandem.cuda.StepLayout.Filled;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.sample.TokenSampler;
@@ -25,10 +25,10 @@ final class StepLauncher {
     private final CudaForward forward;
     private final KvPools pools;
     private final StepLayout layout;
-    private final Replays replays;
+    private final GraphCache replays;
     private final Inputs inputs;
     /** Empty without attention threads. */
-    private final Optional<HostRows> hostRows;
+    private final Optional<HostTokenTracker> hostTokens;
     private final int layers;
     private Launched last = new Launched(List.of(), List.of(), 0, 0, 0);
     /** Where the sequence after the one that was looked for last is likely to be among the samples of the last step. */
@@ -47,7 +47,7 @@ final class StepLauncher {
         /** It touches GPU blocks alone. */
         ONE_GRAPH,
         /** Prompts land. */
-        GRAPH_A_LAYER,
+        GRAPH_PER_LAYER,
         /** Many rows, two sub-batches, or rows that the CPU attends to while the step waits: a graph where the same rows come up again, else kernel by kernel. */
         PASSES
     }
@@ -56,7 +56,7 @@ final class StepLauncher {
      * A step that has been enqueued.
      *
      * @param sampled chunks in the order of the sampled rows; slots follow
-     * @param passes sub-batches that wait for host rows
+     * @param passes sub-batches that wait for host tokens
      */
     record Launched(List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSlotSample, int slots, int passes) {
         /** Whether the next step's draws can be told before its tokens are, and nobody needs its logits: the GPU chooses every token. */
@@ -69,15 +69,15 @@ final class StepLauncher {
     record Report(long tokens, long stamps, long logprobs) {}
 
     StepLauncher(
-            Stream stream, CudaForward forward, KvPools pools, StepLayout layout, Replays replays, Inputs inputs,
-            Optional<HostRows> hostRows, int layers) {
+            Stream stream, CudaForward forward, KvPools pools, StepLayout layout, GraphCache replays, Inputs inputs,
+            Optional<HostTokenTracker> hostTokens, int layers) {
         this.stream = stream;
         this.forward = forward;
         this.pools = pools;
         this.layout = layout;
         this.replays = replays;
         this.inputs = inputs;
-        this.hostRows = hostRows;
+        this.hostTokens = hostTokens;
         this.layers = layers;
     }
 
@@ -88,7 +88,7 @@ final class StepLauncher {
     Launched launch(StepPlan plan, List<List<Chunk>> batches, Way way, Report report) {
         int slots = PlanRows.slots(plan);
         int rows = batches.stream().flatMap(List::stream).mapToInt(Chunk::rows).sum();
-        int waiting = (int) batches.stream().flatMap(List::stream).filter(chunk -> chunk.reader() == KvReader.CPU_FROM_HOST).count();
+        int waiting = (int) batches.stream().flatMap(List::stream).filter(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST).count();
         if (rows + slots == 0) {
             pools.upload(stream);
             pools.begin(stream);
@@ -98,7 +98,7 @@ final class StepLauncher {
         }
         Launched launched = switch (way) {
             case ONE_GRAPH -> replay(plan, batches.getFirst(), rows, slots, replays::launch);
-            case GRAPH_A_LAYER -> replay(plan, batches.getFirst(), rows, slots, replays::launchLanding);
+            case GRAPH_PER_LAYER -> replay(plan, batches.getFirst(), rows, slots, replays::launchPrefillOffload);
             case PASSES -> passes(plan, batches, slots, waiting);
         };
         StepBuffer step = way == Way.PASSES ? inputs.first() : inputs.graph();
@@ -113,14 +113,14 @@ final class StepLauncher {
 
     /** Replaces what is not simply the most probable token, and says how probable tokens were. */
     private void choose(StepBuffer step, int slots, int samples, Report report) {
-        boolean slotsDraw = slots > 0 && hostRows.orElseThrow().rings().draws();
+        boolean slotsDraw = slots > 0 && hostTokens.orElseThrow().queues().draws();
         if (step.adjustedCount() > 0) {
             forward.choice().adjust(stream, step);
         }
         if (step.drawCount() > 0 || slotsDraw) {
             forward.choice().sample(stream, step, step.drawCount(), slotsDraw ? slots : 0, samples);
         }
-        boolean slotsReport = slots > 0 && hostRows.orElseThrow().rings().reportsLogprobs();
+        boolean slotsReport = slots > 0 && hostTokens.orElseThrow().queues().reportsLogprobs();
         if (step.reportsLogprobs() || slotsReport) {
             forward.choice().logprobs(stream, step, step.drawCount(), slotsReport ? slots : 0, samples - slots, report.logprobs());
         }
@@ -132,23 +132,23 @@ final class StepLauncher {
             return Way.PASSES;
         }
         int rows = 0;
-        boolean lands = false;
+        boolean offloadsPrefill = false;
         for (Chunk chunk : batches.getFirst()) {
             rows += chunk.rows();
-            lands |= chunk.reader() == KvReader.GPU_WHILE_LANDING;
-            if (chunk.reader() != KvReader.GPU_FROM_GPU && chunk.reader() != KvReader.GPU_WHILE_LANDING) {
+            offloadsPrefill |= chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD;
+            if (chunk.site() != AttentionSite.GPU_FROM_GPU && chunk.site() != AttentionSite.GPU_PREFILL_OFFLOAD) {
                 return Way.PASSES;
             }
         }
         if (rows > inputs.graphRows()) {
             return Way.PASSES;
         }
-        return lands ? Way.GRAPH_A_LAYER : Way.ONE_GRAPH;
+        return offloadsPrefill ? Way.GRAPH_PER_LAYER : Way.ONE_GRAPH;
     }
 
     /** A token that is awaited is on the GPU, where the last step chooses it. */
     private int token(long sequence, int token) {
-        if (token != Chunk.AWAITED) {
+        if (token != Chunk.PLACEHOLDER) {
             return token;
         }
         List<Chunk> sampled = last.sampled();
@@ -162,12 +162,12 @@ final class StepLauncher {
         throw new ExecutorException("sequence " + sequence + " awaits a token that the step before does not sample");
     }
 
-    private Launched replay(StepPlan plan, List<Chunk> chunks, int rows, int slots, Consumer<Replays.Key> launch) {
+    private Launched replay(StepPlan plan, List<Chunk> chunks, int rows, int slots, Consumer<GraphCache.Key> launch) {
         List<Chunk> sampled = new ArrayList<>();
         StepBuffer step = inputs.graph();
         layout.fill(step, chunks, pools, this::token, this::nobody, sampled);
         List<Optional<TokenSampler.Draw>> draws = draws(step, sampled);
-        Replays.Key replay = replays.key(rows, sampled.size(), step.tileCount(), slots);
+        GraphCache.Key replay = replays.key(rows, sampled.size(), step.tileCount(), slots);
         layout.spread(step, slots);
         // a graph's rows and samples are filled up: slots come after
         int first = replay.rows() - slots;
@@ -185,7 +185,7 @@ final class StepLauncher {
     private Launched passes(StepPlan plan, List<List<Chunk>> batches, int slots, int waiting) {
         List<Chunk> sampled = new ArrayList<>();
         List<Pass> passes = new ArrayList<>(batches.size());
-        long tasks = waiting == 0 ? 0 : hostRows.orElseThrow().rings().promise((long) waiting * layers);
+        long tasks = waiting == 0 ? 0 : hostTokens.orElseThrow().queues().promise((long) waiting * layers);
         int before = 0;
         for (List<Chunk> chunks : batches) {
             boolean last = passes.size() + 1 == batches.size();
@@ -195,11 +195,11 @@ final class StepLauncher {
             Filled filled = layout.fill(step, chunks, pools, this::token, this::pass, sampled);
             layout.spread(step, slotsHere);
             admit(plan, step, filled.rows(), slotsHere, filled.sampled());
-            step.hostRows(filled.firstHostRow(), filled.hostRows(), waiting, before, tasks);
-            before += filled.hostRows();
+            step.hostTokens(filled.firstHostRow(), filled.hostTokens(), waiting, before, tasks);
+            before += filled.hostTokens();
             passes.add(new Pass(step, new Extent(
                     filled.rows() + slotsHere, filled.sampled() + slotsHere, filled.decodes() > 0, step.tileCount(), slotsHere,
-                    filled.hostRows())));
+                    filled.hostTokens())));
         }
         List<Optional<TokenSampler.Draw>> draws = draws(inputs.first(), sampled);
         pools.upload(stream);
@@ -221,15 +221,15 @@ final class StepLauncher {
 
     private void admit(StepPlan plan, StepBuffer step, int first, int slots, int firstSample) {
         if (slots > 0) {
-            StepLayout.slots(step, first, slots, firstSample, this::token, hostRows.orElseThrow().admit(plan.admissions()));
+            StepLayout.slots(step, first, slots, firstSample, this::token, hostTokens.orElseThrow().admit(plan.admissions()));
         }
     }
 
-    private Flight pass(Admission row) {
-        return hostRows.orElseThrow().pass(row);
+    private HostToken pass(Admission row) {
+        return hostTokens.orElseThrow().pass(row);
     }
 
-    private Flight nobody(Admission row) {
+    private HostToken nobody(Admission row) {
         throw new IllegalStateException("sequence " + row.sequence() + " is the CPU's in a step that is replayed");
     }
 

@@ -2,7 +2,7 @@ package dev.tandem.cuda;
 
 import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import java.util.List;
 
 /**
@@ -11,15 +11,15 @@ import java.util.List;
  */
 final class StepLayout {
     /** KV blocks below which spreading decode attention further costs more in merging than it saves. */
-    private static final int BLOCKS_A_WARP = 2;
+    private static final int BLOCKS_PER_WARP = 2;
 
-    /** Thread blocks of attention of which the courier takes the place. */
-    private static final int COURIER = 1;
+    /** Thread blocks of attention of which the transfer kernel takes the place. */
+    private static final int TRANSFER = 1;
 
     private final ModelShape shape;
-    private final AttentionShares shares;
+    private final SmPartition shares;
 
-    StepLayout(AttentionShares shares) {
+    StepLayout(SmPartition shares) {
         this.shape = shares.shape();
         this.shares = shares;
     }
@@ -28,17 +28,17 @@ final class StepLayout {
      * What a sub-batch holds.
      *
      * @param decodes rows of decode attention
-     * @param hostRows that the CPU attends to
+     * @param hostTokens that the CPU attends to
      */
-    record Filled(int rows, int sampled, int decodes, int hostRows) {
+    record Filled(int rows, int sampled, int decodes, int hostTokens) {
         int firstHostRow() {
-            return rows - hostRows;
+            return rows - hostTokens;
         }
     }
 
-    /** How a host row gets its number. */
+    /** How a host token gets its number. */
     interface HostEntry {
-        Flight enter(Admission row);
+        HostToken enter(Admission row);
     }
 
     /** What stands for a token in a step's inputs: its id, or where the step before has chosen it. */
@@ -59,30 +59,30 @@ final class StepLayout {
         int before = sampled.size();
         int row = 0;
         int decodes = 0;
-        int hostRows = 0;
+        int hostTokens = 0;
         for (Chunk chunk : chunks) {
             int count = chunk.rows();
             if (chunk.sampler().isPresent()) {
                 inputs.sample(sampled.size() - before, row + count - 1);
                 sampled.add(chunk);
             }
-            if (chunk.reader() == KvReader.CPU_FROM_HOST) {
+            if (chunk.site() == AttentionSite.CPU_FROM_HOST) {
                 Admission asRow = new Admission(
                         chunk.sequence(), chunk.start(), chunk.tokens()[0], chunk.blocks(), chunk.sampler().orElseThrow());
-                inputs.hostRow(row++, tokens.of(chunk.sequence(), chunk.tokens()[0]), chunk.start(), host.enter(asRow));
-                hostRows++;
+                inputs.hostToken(row++, tokens.of(chunk.sequence(), chunk.tokens()[0]), chunk.start(), host.enter(asRow));
+                hostTokens++;
                 continue;
             }
             int length = chunk.start() + count;
-            boolean lands = chunk.reader() == KvReader.GPU_WHILE_LANDING;
-            int[] blocks = lands ? pools.stage(chunk) : chunk.blocks();
+            boolean offloadsPrefill = chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD;
+            int[] blocks = offloadsPrefill ? pools.stage(chunk) : chunk.blocks();
             int table = inputs.table(blocks, (length - 1) / ModelShape.BLOCK_TOKENS + 1);
             for (int i = 0; i < count; i++) {
                 int position = chunk.start() + i;
                 int block = blocks[position / ModelShape.BLOCK_TOKENS];
                 inputs.row(row + i, tokens.of(chunk.sequence(), chunk.tokens()[i]), position, block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
             }
-            if (count == 1 && !lands) {
+            if (count == 1 && !offloadsPrefill) {
                 inputs.decode(length, table, shape.config().kvHeads());
                 decodes++;
             } else {
@@ -90,11 +90,11 @@ final class StepLayout {
             }
             row += count;
         }
-        return new Filled(row, sampled.size() - before, decodes, hostRows);
+        return new Filled(row, sampled.size() - before, decodes, hostTokens);
     }
 
-    /** Slots for rows in flight, from row {@code first} on; their results are sampled from {@code firstSample} on. */
-    static void slots(StepBuffer inputs, int first, int slots, int firstSample, Tokens tokens, List<Flight> admitted) {
+    /** Slots for in-flight tokens, from row {@code first} on; their results are sampled from {@code firstSample} on. */
+    static void slots(StepBuffer inputs, int first, int slots, int firstSample, Tokens tokens, List<HostToken> admitted) {
         for (int slot = 0; slot < slots; slot++) {
             inputs.row(first + slot, 0, 0, -1);
             inputs.sample(firstSample + slot, first + slot);
@@ -126,15 +126,15 @@ final class StepLayout {
         }
     }
 
-    /** Cuts attention into as much as is resident: decode attention beside the courier and prompts' attention, where there are these. */
+    /** Cuts attention into as much as is resident: decode attention beside the transfer kernel and prompts' attention, where there are these. */
     void spread(StepBuffer inputs, int slots) {
-        int others = slots == 0 ? 0 : COURIER;
+        int others = slots == 0 ? 0 : TRANSFER;
         if (shares.together() && inputs.tileCount() > 0) {
-            AttentionShares.Prompts prompts = shares.prompts(inputs.units(), inputs.tileCount(), inputs.tileStages());
+            SmPartition.Prompts prompts = shares.prompts(inputs.units(), inputs.tileCount(), inputs.tileStages());
             inputs.prompts(prompts.blocks(), prompts.splits());
             others += prompts.blocks() < shares.multiprocessors() ? prompts.blocks() * shares.decodeBlocks() : 0;
         }
-        inputs.spread(shares.attentionBlocks() - others, BLOCKS_A_WARP * shape.decodeWarps(), shape.config().kvHeads(), slots);
+        inputs.spread(shares.attentionBlocks() - others, BLOCKS_PER_WARP * shape.decodeWarps(), shape.config().kvHeads(), slots);
     }
 
     /** The last tile of a chunk sees the longest context: it begins first. */

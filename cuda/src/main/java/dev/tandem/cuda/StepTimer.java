@@ -18,13 +18,13 @@ import java.util.function.LongSupplier;
 import java.util.stream.IntStream;
 
 /**
- * Times steps by the GPU's own clock, replayed from graphs: for {@link FastestProducts}, and for benchmarks.
+ * Times steps by the GPU's own clock, replayed from graphs: for {@link GemmAutotuner}, and for benchmarks.
  *
  * <p>Owned by: the executor, before it serves.
  */
 public final class StepTimer implements AutoCloseable {
     /** What differs between the methods of products: cublasLt leaves the activation to a row-wise kernel. */
-    private static final Set<Part> LINEAR = EnumSet.of(Part.PRODUCTS, Part.ROW_WISE);
+    private static final Set<Part> LINEAR = EnumSet.of(Part.GEMM, Part.ROW_WISE);
     private static final int WARM_UPS = 2;
     /** Rows of which there are logits in any case. */
     static final int FEW_ROWS = 8;
@@ -48,12 +48,12 @@ public final class StepTimer implements AutoCloseable {
     }
 
     /** Milliseconds of the products and activations of a step of so many rows, few of which are sampled. */
-    double products(StepBuffer inputs, int rows) {
+    double gemms(StepBuffer inputs, int rows) {
         return time(inputs, linear(rows, FEW_ROWS), CHOICE_REPEATS);
     }
 
     /** The products and activations of a step, to be launched and timed by turns with others ({@link #launched}). */
-    Graph products(StepBuffer inputs, int rows, int sampled) {
+    Graph gemms(StepBuffer inputs, int rows, int sampled) {
         return captured(inputs, linear(rows, sampled));
     }
 
@@ -68,19 +68,19 @@ public final class StepTimer implements AutoCloseable {
 
     /** Milliseconds of gate, up and activation of some layers. */
     double gateUp(int rows) {
-        int layers = Math.min(Linear.MEASURED_LAYERS, shape.config().layers());
+        int layers = Math.min(GemmPlan.MEASURED_LAYERS, shape.config().layers());
         return once(() -> forward.gateUp(stream, layers, rows), Thread::onSpinWait);
     }
 
     /** GPU milliseconds of a step, whole and by kind of kernel, each replayed from a graph of its own. */
-    public record StepTime(int rows, int context, double whole, double products, double attention, double rowWise) {}
+    public record StepTime(int rows, int context, double whole, double gemms, double attention, double rowWise) {}
 
     /**
      * A decode step of rows that all have the same context.
      *
      * @param bucket rows of the graph that such a step is replayed from
      * @param context tokens of each row, the new one included
-     * @param slots for rows in flight, all empty, among the bucket's rows
+     * @param slots for in-flight tokens, all empty, among the bucket's rows
      */
     StepTime decode(StepBuffer inputs, int rows, int bucket, int context, int slots, int gpuBlocks, int repeats) {
         decodes(inputs, rows, context, gpuBlocks);
@@ -91,19 +91,19 @@ public final class StepTimer implements AutoCloseable {
         return times(rows, context, inputs, new Extent(bucket, bucket, true, 0, slots), repeats);
     }
 
-    /** Likewise, with the last {@code riding} tokens of a prompt of {@code context} tokens beside them. */
-    StepTime riding(StepBuffer inputs, int rows, int riding, int bucket, int context, int slots, int gpuBlocks, int repeats) {
+    /** Likewise, with the last {@code piggybacked} tokens of a prompt of {@code context} tokens beside them. */
+    StepTime piggybacked(StepBuffer inputs, int rows, int piggybacked, int bucket, int context, int slots, int gpuBlocks, int repeats) {
         int blocks = decodes(inputs, rows, context, gpuBlocks);
         int[] table = IntStream.range(0, blocks).toArray();
-        for (int i = 0; i < riding; i++) {
-            inputs.row(rows + i, i, context - riding + i, -1);
+        for (int i = 0; i < piggybacked; i++) {
+            inputs.row(rows + i, i, context - piggybacked + i, -1);
         }
-        StepLayout.tiles(inputs, rows, riding, context - riding, inputs.table(table, blocks), shape.tileTokens());
-        StepLayout.padRows(inputs, rows + riding, bucket - slots);
+        StepLayout.tiles(inputs, rows, piggybacked, context - piggybacked, inputs.table(table, blocks), shape.tileTokens());
+        StepLayout.padRows(inputs, rows + piggybacked, bucket - slots);
         StepLayout.slots(inputs, bucket - slots, slots, rows, (sequence, token) -> token, List.of());
         layout.spread(inputs, slots);
         inputs.upload(stream);
-        return times(rows + riding, context, inputs, new Extent(bucket, rows + slots, true, inputs.tileCount(), slots), repeats);
+        return times(rows + piggybacked, context, inputs, new Extent(bucket, rows + slots, true, inputs.tileCount(), slots), repeats);
     }
 
     /** Rows over blocks of their own; returns the blocks of each. */
@@ -179,12 +179,12 @@ public final class StepTimer implements AutoCloseable {
     }
 
     /**
-     * The layers of a step of sub-batches of one host row each, in milliseconds.
+     * The layers of a step of sub-batches of one host token each, in milliseconds.
      *
      * @param waits whether the step waits for their attention
      * @param tasks gives each run the number of its first task
      */
-    double hostRows(List<StepBuffer> inputs, List<Flight> rows, boolean waits, LongSupplier tasks, int repeats) {
+    double hostTokens(List<StepBuffer> inputs, List<HostToken> rows, boolean waits, LongSupplier tasks, int repeats) {
         int waiting = waits ? 1 : 0;
         List<Pass> passes = inputs.subList(0, rows.size()).stream().map(input -> new Pass(input, new Extent(1, 0, false, 0, 0, waiting))).toList();
         Runnable fill = () -> {
@@ -192,8 +192,8 @@ public final class StepTimer implements AutoCloseable {
             for (int i = 0; i < rows.size(); i++) {
                 StepBuffer input = inputs.get(i);
                 input.clear();
-                input.hostRow(0, 0, 0, rows.get(i));
-                input.hostRows(0, waiting, waiting * rows.size(), waiting * i, first);
+                input.hostToken(0, 0, 0, rows.get(i));
+                input.hostTokens(0, waiting, waiting * rows.size(), waiting * i, first);
                 input.upload(stream);
             }
         };
@@ -276,7 +276,7 @@ public final class StepTimer implements AutoCloseable {
         return new StepTime(
                 rows, context,
                 time(inputs, extent, repeats),
-                time(inputs, extent.only(EnumSet.of(Part.PRODUCTS)), repeats),
+                time(inputs, extent.only(EnumSet.of(Part.GEMM)), repeats),
                 time(inputs, extent.only(EnumSet.of(Part.ATTENTION)), repeats),
                 time(inputs, extent.only(EnumSet.of(Part.ROW_WISE)), repeats));
     }

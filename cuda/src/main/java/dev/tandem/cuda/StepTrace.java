@@ -10,7 +10,7 @@ import dev.tandem.engine.observe.Timeline;
 import java.lang.foreign.MemorySegment;
 
 /**
- * The GPU's lanes of the timeline, by its own clock: steps, layers of steps with slots, and waits for host rows.
+ * The GPU's lanes of the timeline, by its own clock: steps, layers of steps with slots, and waits for host tokens.
  *
  * <p>Owned by: engine thread.
  */
@@ -20,7 +20,7 @@ final class StepTrace implements AutoCloseable {
     private final Timeline.Lane steps;
     private final Timeline.Lane layerTimes;
     private final Timeline.Lane waits;
-    /** For each step of the clock's ring: [layers + 1], then [2 sub-batches, layers, 2] of waits for host rows. */
+    /** For each step of the clock's ring: [layers + 1], then [2 sub-batches, layers, 2] of waits for host tokens. */
     private final PinnedBuffer stamps;
 
     StepTrace(Device device, Timeline timeline, Clock time, int layers) {
@@ -64,7 +64,7 @@ final class StepTrace implements AutoCloseable {
             long at = layers + 1 + 2L * (pass * layers + layer);
             long began = times.getAtIndex(JAVA_LONG, at) + shift;
             long ended = times.getAtIndex(JAVA_LONG, at + 1) + shift; // by another thread block's look at the clock
-            waits.add(Timeline.Kind.GPU_WAIT, began, Math.max(began, ended), Timeline.place(layer, pass));
+            waits.add(Timeline.Kind.GPU_WAIT, began, Math.max(began, ended), Timeline.layerAndSequence(layer, pass));
         }
     }
 

@@ -8,7 +8,7 @@ import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.DecodeTask;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.decode.Partial;
-import dev.tandem.cpu.probe.RoofReader;
+import dev.tandem.cpu.probe.BandwidthProbe;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.model.config.DataType;
@@ -66,9 +66,9 @@ class AttentionBenchmarkTest {
         Set<String> threads = ConcurrentHashMap.newKeySet();
         try (AttentionBenchmark benchmark = benchmark(FORMAT, 5)) {
             AttentionBenchmark.Result result = benchmark.measure(
-                    before(() -> threads.add(Thread.currentThread().getName())), RoofReader.all(FORMAT, HEADS), 1);
+                    before(() -> threads.add(Thread.currentThread().getName())), BandwidthProbe.all(FORMAT, HEADS), 1);
             assertThat(result.kernel()).isPositive();
-            assertThat(result.roof()).isPositive();
+            assertThat(result.peakBandwidth()).isPositive();
             assertThat(result.micros()).isPositive();
         }
         assertThat(threads).containsExactly("tandem-attention-0");

@@ -365,8 +365,8 @@ class AttentionKernelTest {
             int rows = decodes + counts[0] + counts[1];
             Pool pool = Pool.of(rig, lengths);
             float[] q = queries(rig, rows);
-            AttentionShares shares =
-                    new AttentionShares(shape, rig.device.multiprocessors(), rig.kernels.decodeAttention.residentBlocks(), true, bandwidth);
+            SmPartition shares =
+                    new SmPartition(shape, rig.device.multiprocessors(), rig.kernels.decodeAttention.residentBlocks(), true, bandwidth);
             try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, 0, "test")) {
                 step.clear();
                 for (int row = 0; row < decodes; row++) {
@@ -379,7 +379,7 @@ class AttentionKernelTest {
                 }
                 new StepLayout(shares).spread(step, 0);
                 step.upload(rig.stream);
-                int parts = AttentionShares.MOST_PARTS;
+                int parts = SmPartition.MAX_PARTS;
                 DeviceBuffer queries = rig.putHalves(q);
                 DeviceBuffer cache = rig.putHalves(pool.values);
                 DeviceBuffer promptParts = rig.poisoned(4L * parts * 256 * (shape.headWidth() / 2 + 4));

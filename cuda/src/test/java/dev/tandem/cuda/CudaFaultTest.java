@@ -7,7 +7,7 @@ import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.schedule.Budget;
@@ -66,7 +66,7 @@ class CudaFaultTest {
     @Test
     void plansOfOtherStrategiesAreRefused() {
         try (CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 8, true)) {
-            Chunk host = new Chunk(1, 0, new int[] {5}, new int[] {0}, KvReader.CPU_FROM_HOST, Optional.empty());
+            Chunk host = new Chunk(1, 0, new int[] {5}, new int[] {0}, AttentionSite.CPU_FROM_HOST, Optional.empty());
             assertThatThrownBy(() -> executor.submit(StepPlan.unified(1, List.of(), List.of(host))))
                     .isInstanceOf(ExecutorException.class)
                     .hasMessageContaining("CPU_FROM_HOST");
@@ -92,7 +92,7 @@ class CudaFaultTest {
             List<EngineHarness.Answer> failed = engine.answers.values().stream()
                     .filter(answer -> answer.failure != null).toList();
             assertThat(failed).singleElement().satisfies(answer -> assertThat(answer.failure)
-                    .contains(SampledTokens.NOT_FINITE)
+                    .contains(SampleReport.NOT_FINITE)
                     .contains("--dtype bfloat16"));
             assertThat(engine.answers.values()).filteredOn(answer -> answer.failure == null).allSatisfy(
                     answer -> assertThat(answer.tokens).hasSize(40));
@@ -107,14 +107,14 @@ class CudaFaultTest {
         executor.deadline(new StepDeadline(400_000_000L, 0));
         assertThat(executor.trouble()).isEmpty();
         executor.hang();
-        Chunk chunk = new Chunk(1, 0, new int[] {5}, new int[] {0}, KvReader.GPU_FROM_GPU,
+        Chunk chunk = new Chunk(1, 0, new int[] {5}, new int[] {0}, AttentionSite.GPU_FROM_GPU,
                 Optional.of(CudaModelTest.greedy(new int[] {5})));
         executor.submit(StepPlan.unified(7, List.of(), List.of(chunk)));
         assertThatThrownBy(executor::poll)
                 .isInstanceOf(ExecutorException.class)
                 .hasMessageContaining("did not finish step 7 within 0.4 s");
         assertThat(executor.trouble().orElseThrow()).contains("step 7 has kept the GPU for").contains("counts as hung");
-        executor.close(); // ends the courier that the step waits for
+        executor.close(); // ends the transfer kernel that the step waits for
         assertThat(executor.device().open()).isEmpty();
     }
 

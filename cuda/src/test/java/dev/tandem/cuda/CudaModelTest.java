@@ -10,7 +10,7 @@ import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.observe.Timeline;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sample.TokenSampler;
@@ -122,7 +122,7 @@ class CudaModelTest {
     /** One chunk of the prompt; its logits. */
     private static float[] run(CudaExecutor executor, int step, int[] prompt, int from, int to, int[] blocks) {
         Chunk chunk = new Chunk(
-                1, from, Arrays.copyOfRange(prompt, from, to), blocks, KvReader.GPU_FROM_GPU, Optional.of(greedy(prompt)));
+                1, from, Arrays.copyOfRange(prompt, from, to), blocks, AttentionSite.GPU_FROM_GPU, Optional.of(greedy(prompt)));
         executor.submit(StepPlan.unified(step, List.of(), List.of(chunk)));
         executor.poll();
         return executor.logits(0);
@@ -210,7 +210,7 @@ class CudaModelTest {
             TokenSampler sampler = new TokenSampler(
                     SamplingParams.builder().temperature(0).maxTokens(1).logprobs(20).build(), prompt, Set.of(), 0);
             reference.submit(StepPlan.unified(
-                    1, List.of(), List.of(new Chunk(1, 0, prompt, blocks, KvReader.GPU_FROM_GPU, Optional.of(sampler)))));
+                    1, List.of(), List.of(new Chunk(1, 0, prompt, blocks, AttentionSite.GPU_FROM_GPU, Optional.of(sampler)))));
             var best = reference.poll().sampled().getFirst().choice().logprobs().orElseThrow();
             for (int i = 0; i < best.topTokens().length; i++) {
                 if (best.topTokens()[i] == actual.get(agreed)) {

@@ -61,7 +61,7 @@ class DelayedKernelTest {
                 .flatMap(strategy -> seeds().mapToObj(seed -> Arguments.of(strategy, seed)));
     }
 
-    /** Steps that wait for the CPU, two sub-batches, and rows in flight with their courier. */
+    /** Steps that wait for the CPU, two sub-batches, and in-flight tokens with their transfer kernel. */
     @ParameterizedTest
     @MethodSource("strategies")
     void wholeStepsWithHostRows(Strategy strategy, int seed) throws IOException {

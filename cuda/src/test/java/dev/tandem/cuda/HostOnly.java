@@ -1,7 +1,7 @@
 package dev.tandem.cuda;
 
-import dev.tandem.engine.batch.KvReader;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -26,12 +26,12 @@ record HostOnly(Budget budget) implements Policy {
         }
         int running = state.host().size() + state.inFlight().size();
         for (Sequence sequence : state.waiting().view()) {
-            int blocks = state.kv().blocksFor(Place.HOST, sequence.length());
+            int blocks = state.kv().blocksFor(KvTier.HOST, sequence.length());
             if (running++ >= budget.maxSequences() || sequence.length() > budget.maxBatchTokens() - draft.totalRows()
                     || blocks + state.inFlight().size() + draft.admissions().size() > draft.freeHost()) {
                 break;
             }
-            draft.start(sequence, sequence.length(), KvReader.GPU_WHILE_LANDING);
+            draft.start(sequence, sequence.length(), AttentionSite.GPU_PREFILL_OFFLOAD);
         }
         draft.slots(16);
         return draft;

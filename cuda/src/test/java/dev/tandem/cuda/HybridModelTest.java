@@ -7,13 +7,13 @@ import dev.tandem.cuda.CudaModelTest.Golden;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.execute.ExecutorException;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.schedule.Budget;
@@ -45,7 +45,7 @@ import org.junit.jupiter.api.Test;
 /** Rows whose attention the CPU computes, in every placement, against transformers and against the GPU alone. */
 @Tag("gpu")
 class HybridModelTest {
-    private static final int MOST_STEPS = 5_000;
+    private static final int MAX_STEPS = 5_000;
     private long step;
 
     private StepPlan plan(List<Swap> swaps, List<Chunk> chunks, List<Admission> admissions) {
@@ -59,31 +59,31 @@ class HybridModelTest {
     }
 
     /** Sends one token through all layers on the host; its logits. */
-    private float[] fly(CudaExecutor executor, int[] tokens, int position, int[] hostBlocks, List<Swap> swaps) {
+    private float[] runInFlight(CudaExecutor executor, int[] tokens, int position, int[] hostBlocks, List<Swap> swaps) {
         Admission admission = new Admission(1, position, tokens[position], hostBlocks, CudaModelTest.greedy(tokens));
         StepResult result = run(executor, plan(swaps, List.of(), List.of(admission)));
         for (int steps = 0; result.sampled().isEmpty(); steps++) {
-            assertThat(steps).as("the row does not arrive").isLessThan(MOST_STEPS);
+            assertThat(steps).as("the row does not arrive").isLessThan(MAX_STEPS);
             result = run(executor, plan(List.of(), List.of(), List.of()));
         }
         return executor.logits(0);
     }
 
-    private static Chunk prompt(int[] tokens, int to, int[] blocks, KvReader reader) {
-        return prompt(tokens, 0, to, blocks, reader);
+    private static Chunk prompt(int[] tokens, int to, int[] blocks, AttentionSite site) {
+        return prompt(tokens, 0, to, blocks, site);
     }
 
-    private static Chunk prompt(int[] tokens, int from, int to, int[] blocks, KvReader reader) {
-        return chunk(1, tokens, from, to, blocks, reader);
+    private static Chunk prompt(int[] tokens, int from, int to, int[] blocks, AttentionSite site) {
+        return chunk(1, tokens, from, to, blocks, site);
     }
 
-    private static Chunk chunk(long sequence, int[] tokens, int from, int to, int[] blocks, KvReader reader) {
-        return new Chunk(sequence, from, Arrays.copyOfRange(tokens, from, to), blocks, reader, Optional.of(CudaModelTest.greedy(tokens)));
+    private static Chunk chunk(long sequence, int[] tokens, int from, int to, int[] blocks, AttentionSite site) {
+        return new Chunk(sequence, from, Arrays.copyOfRange(tokens, from, to), blocks, site, Optional.of(CudaModelTest.greedy(tokens)));
     }
 
     /** A decode row that the CPU attends to while the step waits. */
     private static Chunk row(long sequence, int[] tokens, int position, int[] blocks) {
-        return chunk(sequence, tokens, position, position + 1, blocks, KvReader.CPU_FROM_HOST);
+        return chunk(sequence, tokens, position, position + 1, blocks, AttentionSite.CPU_FROM_HOST);
     }
 
     static Stream<Arguments> families() {
@@ -97,10 +97,10 @@ class HybridModelTest {
         int[] bad = {5, 9, 200, 31, 7};
         int[] good = {11, 12, 13, 14, 15, 16, 17};
         try (CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 8, true, 2, 10_000)) {
-            Chunk badPrompt = chunk(1, bad, 0, 3, new int[] {0}, KvReader.GPU_FROM_GPU);
-            Chunk goodPrompt = chunk(2, good, 0, 5, new int[] {0}, KvReader.GPU_WHILE_LANDING);
+            Chunk badPrompt = chunk(1, bad, 0, 3, new int[] {0}, AttentionSite.GPU_FROM_GPU);
+            Chunk goodPrompt = chunk(2, good, 0, 5, new int[] {0}, AttentionSite.GPU_PREFILL_OFFLOAD);
             run(executor, plan(List.of(), List.of(badPrompt, goodPrompt), List.of()));
-            Chunk badRow = chunk(1, bad, 3, 4, new int[] {0}, KvReader.GPU_FROM_GPU);
+            Chunk badRow = chunk(1, bad, 3, 4, new int[] {0}, AttentionSite.GPU_FROM_GPU);
 
             executor.poisonNextRow();
             assertThat(run(executor, plan(List.of(), List.of(badRow), List.of())).lost()).hasSize(1);
@@ -110,7 +110,7 @@ class HybridModelTest {
 
             executor.poisonNextRow();
             assertThat(run(executor, plan(List.of(), List.of(badRow), List.of())).lost()).hasSize(1);
-            for (float logit : fly(executor, good, 6, new int[] {0}, List.of())) {
+            for (float logit : runInFlight(executor, good, 6, new int[] {0}, List.of())) {
                 assertThat(logit).isFinite();
             }
         }
@@ -130,8 +130,8 @@ class HybridModelTest {
         int[] host = {2, 0, 3};
         int half = tokens.length / 2;
         try (CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 8, true, 2, 10_000)) {
-            run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, KvReader.GPU_FROM_GPU)), List.of()));
-            executor.submit(plan(List.of(new Swap(1, Place.GPU, gpu, Place.HOST, host, half)), List.of(), List.of()));
+            run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, AttentionSite.GPU_FROM_GPU)), List.of()));
+            executor.submit(plan(List.of(new Swap(1, KvTier.GPU, gpu, KvTier.HOST, host, half)), List.of(), List.of()));
             executor.logits(0); // the step has ended, and nobody has looked at it yet
             MemorySegment block = MemorySegment.ofAddress(executor.hostBlock(1, host[0])).reinterpret(1);
             block.set(ValueLayout.JAVA_BYTE, 0, (byte) (block.get(ValueLayout.JAVA_BYTE, 0) ^ 4));
@@ -155,40 +155,40 @@ class HybridModelTest {
             double sum = 0;
             for (int i = 1; i < tokens.length; i++) {
                 if (i == 1) {
-                    fly(executor, tokens, 0, host, List.of());
+                    runInFlight(executor, tokens, 0, host, List.of());
                 }
-                double error = CudaModelTest.error(fly(executor, tokens, i, host, List.of()), golden, i);
+                double error = CudaModelTest.error(runInFlight(executor, tokens, i, host, List.of()), golden, i);
                 assertThat(error).as("%s %s, position %d on the host", family, type, i).isLessThan(bound);
                 sum += error;
             }
             assertThat(sum / tokens.length).as("%s %s, mean over positions on the host", family, type).isLessThan(bound / 2);
             int half = tokens.length / 2;
-            run(executor, plan(List.of(), List.of(prompt(tokens, half, host, KvReader.GPU_WHILE_LANDING)), List.of()));
-            double landed = CudaModelTest.error(fly(executor, tokens, half, host, List.of()), golden, half);
-            assertThat(landed).as("%s %s, a prompt that landed on the host", family, type).isLessThan(bound);
+            run(executor, plan(List.of(), List.of(prompt(tokens, half, host, AttentionSite.GPU_PREFILL_OFFLOAD)), List.of()));
+            double offloaded = CudaModelTest.error(runInFlight(executor, tokens, half, host, List.of()), golden, half);
+            assertThat(offloaded).as("%s %s, a prompt that landed on the host", family, type).isLessThan(bound);
             int[] cuts = {0, 7, half - 1, half};
             for (String carrier : List.of("the copy engine", "kernels")) {
                 for (int i = 1; i < cuts.length; i++) {
-                    run(executor, plan(List.of(), List.of(prompt(tokens, cuts[i - 1], cuts[i], host, KvReader.GPU_WHILE_LANDING)), List.of()));
+                    run(executor, plan(List.of(), List.of(prompt(tokens, cuts[i - 1], cuts[i], host, AttentionSite.GPU_PREFILL_OFFLOAD)), List.of()));
                 }
-                double chunked = CudaModelTest.error(fly(executor, tokens, half, host, List.of()), golden, half);
+                double chunked = CudaModelTest.error(runInFlight(executor, tokens, half, host, List.of()), golden, half);
                 assertThat(chunked).as("%s %s, a prompt that landed in chunks, by %s", family, type, carrier).isLessThan(bound);
                 host = new int[] {4, 5, 1};
-                executor.landByKernels();
+                executor.offloadPrefillByKernels();
             }
             host = new int[] {2, 0, 3};
             run(executor, plan(List.of(), List.of(row(1, tokens, half, host)), List.of()));
             double waited = CudaModelTest.error(executor.logits(0), golden, half);
             assertThat(waited).as("%s %s, a row that its step waits for", family, type).isLessThan(bound);
             twoSubBatches(executor, golden, host, gpu, bound);
-            run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, KvReader.GPU_FROM_GPU)), List.of()));
-            Swap out = new Swap(1, Place.GPU, gpu, Place.HOST, host, half);
-            double migrated = CudaModelTest.error(fly(executor, tokens, half, host, List.of(out)), golden, half);
+            run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, AttentionSite.GPU_FROM_GPU)), List.of()));
+            Swap out = new Swap(1, KvTier.GPU, gpu, KvTier.HOST, host, half);
+            double migrated = CudaModelTest.error(runInFlight(executor, tokens, half, host, List.of(out)), golden, half);
             assertThat(migrated).as("%s %s, swapped out and flown in one step", family, type).isLessThan(bound);
             int[] others = {4, 2, 0, 1, 3, 7};
-            Swap in = new Swap(1, Place.HOST, host, Place.GPU, others, half + 1);
+            Swap in = new Swap(1, KvTier.HOST, host, KvTier.GPU, others, half + 1);
             Chunk next = new Chunk(
-                    1, half + 1, new int[] {tokens[half + 1]}, others, KvReader.GPU_FROM_GPU, Optional.of(CudaModelTest.greedy(tokens)));
+                    1, half + 1, new int[] {tokens[half + 1]}, others, AttentionSite.GPU_FROM_GPU, Optional.of(CudaModelTest.greedy(tokens)));
             run(executor, plan(List.of(in), List.of(next), List.of()));
             double returned = CudaModelTest.error(executor.logits(0), golden, half + 1);
             assertThat(returned).as("%s %s, back on the GPU", family, type).isLessThan(bound);
@@ -200,12 +200,12 @@ class HybridModelTest {
         int[] tokens = golden.prompt();
         int half = tokens.length / 2;
         int[] other = {1, 5, 4};
-        run(executor, plan(List.of(), List.of(chunk(2, tokens, 0, half, other, KvReader.GPU_WHILE_LANDING)), List.of()));
-        run(executor, plan(List.of(), List.of(chunk(3, tokens, 0, half, gpu, KvReader.GPU_FROM_GPU)), List.of()));
+        run(executor, plan(List.of(), List.of(chunk(2, tokens, 0, half, other, AttentionSite.GPU_PREFILL_OFFLOAD)), List.of()));
+        run(executor, plan(List.of(), List.of(chunk(3, tokens, 0, half, gpu, AttentionSite.GPU_FROM_GPU)), List.of()));
         for (int position = half; position < Math.min(half + 3, tokens.length); position++) {
             List<SubBatch> batches = List.of(
-                    new SubBatch(List.of(row(1, tokens, position, host), chunk(4, tokens, 0, 9, new int[] {2}, KvReader.GPU_FROM_GPU))),
-                    new SubBatch(List.of(row(2, tokens, position, other), chunk(3, tokens, position, position + 1, gpu, KvReader.GPU_FROM_GPU))));
+                    new SubBatch(List.of(row(1, tokens, position, host), chunk(4, tokens, 0, 9, new int[] {2}, AttentionSite.GPU_FROM_GPU))),
+                    new SubBatch(List.of(row(2, tokens, position, other), chunk(3, tokens, position, position + 1, gpu, AttentionSite.GPU_FROM_GPU))));
             StepResult result = run(executor, new StepPlan(step++, List.of(), batches, List.of(), 0, List.of(), List.of()));
             List<Long> sampled = result.sampled().stream().map(StepResult.Sampled::sequence).toList();
             assertThat(sampled).containsExactlyInAnyOrder(1L, 2L, 3L, 4L);
@@ -228,7 +228,7 @@ class HybridModelTest {
                 0, 8, DataType.BFLOAT16, 0.5, OptionalInt.of(40), 32 << 20, 256, 256, true, 3, true, 10_000_000_000L, true);
         try (CudaExecutor executor = CudaModelTest.executor("llama31", options)) {
             List<Chunk> first = IntStream.range(0, rows)
-                    .mapToObj(i -> chunk(i, tokens, 0, 1, new int[] {i}, KvReader.GPU_WHILE_LANDING))
+                    .mapToObj(i -> chunk(i, tokens, 0, 1, new int[] {i}, AttentionSite.GPU_PREFILL_OFFLOAD))
                     .toList();
             run(executor, plan(List.of(), first, List.of()));
             List<Chunk> chunks = IntStream.range(0, rows).mapToObj(i -> row(i, tokens, 1, new int[] {i})).toList();
@@ -295,10 +295,10 @@ class HybridModelTest {
     }
 
     @Test
-    void greedyTokensMatchTransformersWhenPromptsLandByKernels() throws IOException {
+    void greedyTokensMatchTransformersWhenKernelsOffloadPrefills() throws IOException {
         Budget budget = new Budget(200, 100, 200);
         CudaExecutor executor = executor();
-        executor.landByKernels();
+        executor.offloadPrefillByKernels();
         greedyTokensMatch("by kernels", policy(Placement.MIXED, budget), budget, executor);
     }
 

@@ -35,8 +35,8 @@ class HybridSoakTest {
     private static final int TEXTS = 64;
     private static final int REQUESTS = 100;
     private static final int LONGEST = 60;
-    private static final int MOST_TOKENS = 40;
-    private static final int MOST_HOST_BLOCKS = (LONGEST + MOST_TOKENS - 1) / HostFormat.BLOCK_TOKENS + 1;
+    private static final int MAX_TOKENS = 40;
+    private static final int MAX_HOST_BLOCKS = (LONGEST + MAX_TOKENS - 1) / HostFormat.BLOCK_TOKENS + 1;
     /** Log-probabilities of the best two tokens that lie further apart than placements can make them differ. */
     private static final double SURE = 0.05;
     /** In a round with NaN, a row in so many steps. */
@@ -46,8 +46,8 @@ class HybridSoakTest {
     /** @param sure tokens before the first that might be another elsewhere */
     private record Text(int[] prompt, List<Integer> tokens, int sure) {}
 
-    /** @param most tokens, fewer only by a stop token or a cancellation */
-    private record Asked(Text text, int most) {}
+    /** @param max tokens, fewer only by a stop token or a cancellation */
+    private record Asked(Text text, int max) {}
 
     /** What befalls a worker in a round, after which the GPU is alone. */
     private enum Fault {
@@ -93,7 +93,7 @@ class HybridSoakTest {
             List<int[]> prompts = new ArrayList<>();
             for (int i = 0; i < TEXTS; i++) {
                 prompts.add(random.ints(1 + random.nextInt(LONGEST), 3, 301).toArray());
-                engine.submit("t" + i, prompts.get(i), greedy(MOST_TOKENS).logprobs(2).build());
+                engine.submit("t" + i, prompts.get(i), greedy(MAX_TOKENS).logprobs(2).build());
             }
             engine.run();
             List<Text> texts = new ArrayList<>();
@@ -158,12 +158,12 @@ class HybridSoakTest {
             }
             // what a stalled worker holds stays taken
             int held = (int) attention.stream().filter(moody -> moody.stuck.getCount() == 0).count();
-            assertThat(engine.loop.stats().hostBlocksUsed()).as("host blocks, %s", round).isBetween(0, held * MOST_HOST_BLOCKS);
+            assertThat(engine.loop.stats().hostBlocksUsed()).as("host blocks, %s", round).isBetween(0, held * MAX_HOST_BLOCKS);
             assertThat(engine.loop.stats().gpuBlocksUsed()).as("GPU blocks, %s", round).isZero();
             int lost = 0;
             for (int i = 0; i < REQUESTS; i++) {
                 EngineHarness.Answer answer = engine.answers.get("r" + i);
-                boolean isNaN = answer.failure != null && answer.failure.contains(SampledTokens.NOT_FINITE);
+                boolean isNaN = answer.failure != null && answer.failure.contains(SampleReport.NOT_FINITE);
                 lost += isNaN ? 1 : 0;
                 check(answer, asked.get(i), isNaN, fault, round + ", r" + i);
             }
@@ -183,16 +183,16 @@ class HybridSoakTest {
     }
 
     private static void submit(EngineHarness engine, String id, Text text, SplittableRandom random, List<Asked> asked) {
-        int most = 1 + random.nextInt(MOST_TOKENS);
-        SamplingParams.Builder sampling = greedy(most);
+        int max = 1 + random.nextInt(MAX_TOKENS);
+        SamplingParams.Builder sampling = greedy(max);
         if (random.nextInt(3) == 0) { // ends by a token that no plan foresees
-            sampling.stopTokenIds(Set.of(text.tokens().get(random.nextInt(MOST_TOKENS))));
+            sampling.stopTokenIds(Set.of(text.tokens().get(random.nextInt(MAX_TOKENS))));
         }
         if (random.nextInt(10) == 0) {
             sampling.logprobs(1);
         }
         engine.submit(id, text.prompt(), sampling.build());
-        asked.add(new Asked(text, most));
+        asked.add(new Asked(text, max));
     }
 
     /** @param isNaN whether it failed for the NaN of its own KV */
@@ -201,13 +201,13 @@ class HybridSoakTest {
         if (isNaN) {
             assertThat(answer.usage).as("%s is told once", who).isNull();
         } else if (answer.failure != null) {
-            boolean inVain = fault == Fault.STALL && answer.failure.equals(HostRows.IN_VAIN);
-            assertThat(answer.failure).as(who).contains(inVain ? new String[] {HostRows.IN_VAIN} : fault.messages);
+            boolean inVain = fault == Fault.STALL && answer.failure.equals(HostTokenTracker.IN_VAIN);
+            assertThat(answer.failure).as(who).contains(inVain ? new String[] {HostTokenTracker.IN_VAIN} : fault.messages);
         } else {
             assertThat(answer.usage).as("%s ended", who).isNotNull();
         }
         if (answer.reason == FinishReason.LENGTH) {
-            assertThat(answer.tokens).as(who).hasSize(asked.most());
+            assertThat(answer.tokens).as(who).hasSize(asked.max());
         }
         int same = Math.min(text.sure(), answer.tokens.size());
         assertThat(answer.tokens.subList(0, same)).as(who).isEqualTo(text.tokens().subList(0, same));

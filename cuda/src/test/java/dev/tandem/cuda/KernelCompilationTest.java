@@ -74,8 +74,8 @@ class KernelCompilationTest {
     private static boolean compiles(Unit unit, int model, int capability) {
         boolean first = FIRST.contains(capability);
         return switch (unit.source()) {
-            case "rows", "decode", "prefill", "prefill_groups" -> first || LARGEST.contains(model);
-            case "skinny", "stream" -> model == 0 && (first || Stream.of(Kernels.TILES.getFirst(), Kernels.TILES.getLast())
+            case "rows", "decode", "prefill", "prefill_wgmma" -> first || LARGEST.contains(model);
+            case "gemv", "gemv_tma" -> model == 0 && (first || Stream.of(Kernels.TILES.getFirst(), Kernels.TILES.getLast())
                     .anyMatch(tiles -> unit.defines().contains("-DTILES=" + tiles)));
             default -> model == 0;
         };
@@ -116,7 +116,7 @@ class KernelCompilationTest {
         KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache).withDelays(1);
         ModelShape shape = KernelCatalogue.models(KernelCatalogue.types(capability).getFirst()).get(2);
         KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability)).stream()
-                .filter(unit -> Set.of("rows", "decode", "prefill", "prefill_groups", "sample", "flights")
+                .filter(unit -> Set.of("rows", "decode", "prefill", "prefill_wgmma", "sample", "host_transfer")
                         .contains(unit.source()))
                 .forEach(unit -> assertThat(compiler.compile(unit.source(), capability, unit.defines()).cubin())
                         .as("%s for %d", unit.source(), capability)

@@ -414,7 +414,7 @@ class KernelTest {
                 for (int i = 0; i < moves[0] * layers; i++) {
                     int move = 8 + 8 * (i / layers);
                     long block = host.address() + (i % layers * hostBlocks + moves[move]) * format.blockBytes();
-                    long sum = MoveSums.sum(format, block, moves[move + 1]);
+                    long sum = TransferChecksums.sum(format, block, moves[move + 1]);
                     assertThat(summed.getAtIndex(ValueLayout.JAVA_LONG_UNALIGNED, i)).isEqualTo(sum);
                     different.add(sum);
                 }

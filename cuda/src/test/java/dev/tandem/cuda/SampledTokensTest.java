@@ -23,7 +23,7 @@ class SampledTokensTest {
     private final Device device = new Device(fake.driver(), 0, 0);
     private final Stream stream = device.stream("test");
     private final ModelShape shape = GpuRig.shape(4, 2, 64, 256, 512, 301, DataType.FLOAT16);
-    private final SampledTokens tokens = new SampledTokens(device, stream, device.allocate(1 << 16, "logits"), shape,
+    private final SampleReport tokens = new SampleReport(device, stream, device.allocate(1 << 16, "logits"), shape,
             8);
     private final List<StepResult.Sampled> sampled = new ArrayList<>();
     private final List<StepResult.Lost> lost = new ArrayList<>();
@@ -46,7 +46,7 @@ class SampledTokensTest {
         assertThat(lost).singleElement().satisfies(row -> {
             assertThat(row.sequence()).isEqualTo(5);
             assertThat(row.cause()).isEqualTo(StepResult.Cause.SAMPLING);
-            assertThat(row.message()).contains(SampledTokens.NOT_FINITE).contains("--dtype bfloat16");
+            assertThat(row.message()).contains(SampleReport.NOT_FINITE).contains("--dtype bfloat16");
             assertThat(row.stillInUse()).isFalse();
         });
         assertThat(sampled).singleElement().satisfies(row -> {

@@ -2,7 +2,7 @@ package dev.tandem.engine;
 
 import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepResult.RowProgress;
@@ -13,7 +13,7 @@ import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.execute.Readiness;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sample.Choice;
 import java.util.ArrayDeque;
@@ -53,19 +53,19 @@ public final class ContentExecutor implements Executor {
 
     private final ExecutorLimits limits;
     private final Readiness readiness;
-    private final EnumMap<Place, Written[][]> slots = new EnumMap<>(Place.class);
-    private final Map<Long, Flight> flights = new LinkedHashMap<>();
+    private final EnumMap<KvTier, Written[][]> slots = new EnumMap<>(KvTier.class);
+    private final Map<Long, Flight> inFlightTokens = new LinkedHashMap<>();
     private final Queue<StepResult> results = new ArrayDeque<>();
     public final List<StepPlan> plans = new ArrayList<>();
-    /** Rows in flight that are lost at the end of a step, with or without their blocks. */
+    /** In-flight tokens that are lost at the end of a step, with or without their blocks. */
     public LongPredicate losing = key -> false;
     public boolean losingForGood;
     public final List<StepResult> history = new ArrayList<>();
     /** Whether plans that touch GPU blocks alone let the next come before their result. */
-    public boolean runsAhead;
+    public boolean allowsAsyncScheduling;
     /** Told of each plan while it is computed: time may pass. */
     public Consumer<StepPlan> computing = plan -> {};
-    /** Whether plans resume rows in flight. */
+    /** Whether plans resume in-flight tokens. */
     public boolean resumes = true;
 
     public ContentExecutor(int layers, int gpuBlocks, int hostBlocks, int maxBatchTokens, int context, Readiness readiness) {
@@ -79,8 +79,8 @@ public final class ContentExecutor implements Executor {
         this.limits = new ExecutorLimits(
                 1000, context, BLOCK, hostBlock, gpuBlocks, hostBlocks, maxBatchTokens, layers, 8, true, 256, Integer.MAX_VALUE, true, 0);
         this.readiness = readiness;
-        slots.put(Place.GPU, new Written[layers][gpuBlocks * BLOCK]);
-        slots.put(Place.HOST, new Written[layers][hostBlocks * hostBlock]);
+        slots.put(KvTier.GPU, new Written[layers][gpuBlocks * BLOCK]);
+        slots.put(KvTier.HOST, new Written[layers][hostBlocks * hostBlock]);
     }
 
     /** What follows {@code position} in a sequence that arrived as number {@code sequence}. */
@@ -94,9 +94,9 @@ public final class ContentExecutor implements Executor {
     }
 
     @Override
-    public boolean runsAhead() {
+    public boolean allowsAsyncScheduling() {
         StepPlan last = plans.getLast();
-        return runsAhead && (!resumes || last.slotsPerLayer() + last.resume().size() == 0) && last.swaps().isEmpty() && chunks(last).allMatch(chunk -> chunk.reader() == KvReader.GPU_FROM_GPU);
+        return allowsAsyncScheduling && (!resumes || last.slotsPerLayer() + last.resume().size() == 0) && last.swaps().isEmpty() && chunks(last).allMatch(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU);
     }
 
     private static Stream<Chunk> chunks(StepPlan plan) {
@@ -114,7 +114,7 @@ public final class ContentExecutor implements Executor {
         plan.swaps().forEach(this::swap);
         List<Long> parked = new ArrayList<>();
         for (long key : plan.park()) {
-            if (flights.remove(key) != null) {
+            if (inFlightTokens.remove(key) != null) {
                 parked.add(key);
             }
         }
@@ -137,7 +137,7 @@ public final class ContentExecutor implements Executor {
             }
         }
         List<StepResult.Lost> lost = new ArrayList<>();
-        flights.keySet().removeIf(key -> losing.test(key)
+        inFlightTokens.keySet().removeIf(key -> losing.test(key)
                 && lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION, "the worker is gone", losingForGood)));
         StepResult result = new StepResult(plan.step(), sampled, trace, parked, lost, StepTimes.NONE);
         results.add(result);
@@ -147,82 +147,82 @@ public final class ContentExecutor implements Executor {
     /** A token is awaited if, and only if, the step that samples it has not been polled. */
     private void known(long sequence, int position, int token) {
         boolean sampling = results.stream().flatMap(result -> result.sampled().stream()).anyMatch(s -> s.sequence() == sequence);
-        fail(sampling != (token == Chunk.AWAITED), "sequence " + sequence + " has token " + token + " at " + position);
+        fail(sampling != (token == Chunk.PLACEHOLDER), "sequence " + sequence + " has token " + token + " at " + position);
     }
 
     private static Sampled sample(long sequence, int position) {
         return new Sampled(sequence, new Choice(token(sequence, position), Optional.empty()));
     }
 
-    private void enter(long step, Flight flight) {
-        flights.put(flight.admission.sequence(), flight);
-        issue(step, flight);
+    private void enter(long step, Flight inFlightToken) {
+        inFlightTokens.put(inFlightToken.admission.sequence(), inFlightToken);
+        issue(step, inFlightToken);
     }
 
     /** The row's q, k and v of its layer leave: the CPU appends K and V and reads everything before. */
-    private void issue(long step, Flight flight) {
-        Admission a = flight.admission;
-        write(Place.HOST, flight.layer, a.blocks(), a.sequence(), a.position());
-        read(Place.HOST, flight.layer, a.blocks(), a.sequence(), a.position());
-        readiness.issued(step, flight.layer, a.sequence());
+    private void issue(long step, Flight inFlightToken) {
+        Admission a = inFlightToken.admission;
+        write(KvTier.HOST, inFlightToken.layer, a.blocks(), a.sequence(), a.position());
+        read(KvTier.HOST, inFlightToken.layer, a.blocks(), a.sequence(), a.position());
+        readiness.issued(step, inFlightToken.layer, a.sequence());
     }
 
     private void advance(StepPlan plan, int layer, List<RowProgress> trace, List<Sampled> sampled) {
         List<Flight> going = new ArrayList<>();
         List<Long> standing = new ArrayList<>();
-        for (Flight flight : flights.values()) {
-            if (flight.layer == layer) {
-                if (plan.resume().contains(flight.admission.sequence())) {
-                    going.add(flight);
+        for (Flight inFlightToken : inFlightTokens.values()) {
+            if (inFlightToken.layer == layer) {
+                if (plan.resume().contains(inFlightToken.admission.sequence())) {
+                    going.add(inFlightToken);
                 } else {
-                    standing.add(flight.admission.sequence());
+                    standing.add(inFlightToken.admission.sequence());
                 }
             }
         }
-        int most = going.size() + plan.slotsPerLayer();
+        int max = going.size() + plan.slotsPerLayer();
         for (long key : readiness.ready(plan.step(), layer, standing)) {
-            if (going.size() < most) {
-                going.add(flights.get(key));
+            if (going.size() < max) {
+                going.add(inFlightTokens.get(key));
             }
         }
-        for (Flight flight : going) {
-            long key = flight.admission.sequence();
+        for (Flight inFlightToken : going) {
+            long key = inFlightToken.admission.sequence();
             trace.add(new RowProgress(layer, key));
-            flights.remove(key);
+            inFlightTokens.remove(key);
             // the attention's result is taken here: what it was computed from must still be there
-            read(Place.HOST, layer, flight.admission.blocks(), key, flight.admission.position());
-            flight.layer++;
-            if (flight.layer == limits.layers()) {
-                sampled.add(sample(key, flight.admission.position()));
+            read(KvTier.HOST, layer, inFlightToken.admission.blocks(), key, inFlightToken.admission.position());
+            inFlightToken.layer++;
+            if (inFlightToken.layer == limits.layers()) {
+                sampled.add(sample(key, inFlightToken.admission.position()));
             } else {
-                enter(plan.step(), flight);
+                enter(plan.step(), inFlightToken);
             }
         }
     }
 
     private void compute(Chunk chunk, int layer) {
-        Place place = chunk.reader().place();
+        KvTier tier = chunk.site().tier();
         for (int i = 0; i < chunk.rows(); i++) {
-            write(place, layer, chunk.blocks(), chunk.sequence(), chunk.start() + i);
+            write(tier, layer, chunk.blocks(), chunk.sequence(), chunk.start() + i);
         }
-        read(place, layer, chunk.blocks(), chunk.sequence(), chunk.start() + chunk.rows() - 1);
+        read(tier, layer, chunk.blocks(), chunk.sequence(), chunk.start() + chunk.rows() - 1);
     }
 
-    private void write(Place place, int layer, int[] blocks, long sequence, int position) {
-        slots.get(place)[layer][slot(place, blocks, position)] = new Written(sequence, position);
+    private void write(KvTier tier, int layer, int[] blocks, long sequence, int position) {
+        slots.get(tier)[layer][slot(tier, blocks, position)] = new Written(sequence, position);
     }
 
-    private int slot(Place place, int[] blocks, int position) {
-        int tokens = place == Place.GPU ? BLOCK : hostBlock;
+    private int slot(KvTier tier, int[] blocks, int position) {
+        int tokens = tier == KvTier.GPU ? BLOCK : hostBlock;
         return blocks[position / tokens] * tokens + position % tokens;
     }
 
-    private void read(Place place, int layer, int[] blocks, long sequence, int last) {
+    private void read(KvTier tier, int layer, int[] blocks, long sequence, int last) {
         for (int position = 0; position <= last; position++) {
-            Written found = slots.get(place)[layer][slot(place, blocks, position)];
+            Written found = slots.get(tier)[layer][slot(tier, blocks, position)];
             if (found == null || found.sequence() != sequence || found.position() != position) {
                 throw new ExecutorException("sequence " + sequence + " reads position " + position + " of layer " + layer
-                        + " on " + place + " and finds " + found);
+                        + " on " + tier + " and finds " + found);
             }
         }
     }
@@ -240,43 +240,43 @@ public final class ContentExecutor implements Executor {
     /** What every plan must keep. */
     private void check(StepPlan plan) {
         Set<Long> seen = new HashSet<>();
-        Map<Place, Map<Integer, Long>> owners = new HashMap<>(Map.of(Place.GPU, new HashMap<>(), Place.HOST, new HashMap<>()));
+        Map<KvTier, Map<Integer, Long>> owners = new HashMap<>(Map.of(KvTier.GPU, new HashMap<>(), KvTier.HOST, new HashMap<>()));
         int rows = plan.admissions().size();
-        int landing = 0;
-        for (Flight flight : flights.values()) {
-            claim(owners, Place.HOST, flight.admission.blocks(), flight.admission.sequence());
+        int draining = 0;
+        for (Flight inFlightToken : inFlightTokens.values()) {
+            claim(owners, KvTier.HOST, inFlightToken.admission.blocks(), inFlightToken.admission.sequence());
         }
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
                 rows += chunk.rows();
                 fail(!seen.add(chunk.sequence()), "sequence " + chunk.sequence() + " has two chunks");
-                fail(flights.containsKey(chunk.sequence()), "sequence " + chunk.sequence() + " is in flight and in a batch");
-                landing += chunk.reader() == KvReader.GPU_WHILE_LANDING ? chunk.start() + chunk.rows() : 0;
+                fail(inFlightTokens.containsKey(chunk.sequence()), "sequence " + chunk.sequence() + " is in flight and in a batch");
+                draining += chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD ? chunk.start() + chunk.rows() : 0;
                 fail(
-                        chunk.reader() == KvReader.CPU_FROM_HOST && chunk.rows() > 1,
+                        chunk.site() == AttentionSite.CPU_FROM_HOST && chunk.rows() > 1,
                         "the CPU decodes, it does not prefill");
-                claim(owners, chunk.reader().place(), chunk.blocks(), chunk.sequence());
+                claim(owners, chunk.site().tier(), chunk.blocks(), chunk.sequence());
             }
         }
         for (Admission admission : plan.admissions()) {
             fail(!seen.add(admission.sequence()), "sequence " + admission.sequence() + " is admitted twice");
-            fail(flights.containsKey(admission.sequence()), "sequence " + admission.sequence() + " flies already");
-            claim(owners, Place.HOST, admission.blocks(), admission.sequence());
+            fail(inFlightTokens.containsKey(admission.sequence()), "sequence " + admission.sequence() + " flies already");
+            claim(owners, KvTier.HOST, admission.blocks(), admission.sequence());
         }
         for (Swap swap : plan.swaps()) {
-            fail(flights.containsKey(swap.sequence()), "sequence " + swap.sequence() + " is swapped in flight");
+            fail(inFlightTokens.containsKey(swap.sequence()), "sequence " + swap.sequence() + " is swapped in flight");
         }
         for (long key : plan.resume()) {
-            fail(!flights.containsKey(key), "sequence " + key + " resumes and does not fly");
+            fail(!inFlightTokens.containsKey(key), "sequence " + key + " resumes and does not fly");
         }
-        fail(landing > limits.maxBatchTokens(), landing + " tokens of staging of at most " + limits.maxBatchTokens());
+        fail(draining > limits.maxBatchTokens(), draining + " tokens of staging of at most " + limits.maxBatchTokens());
         fail(rows > limits.maxBatchTokens(), rows + " rows of at most " + limits.maxBatchTokens());
     }
 
-    private static void claim(Map<Place, Map<Integer, Long>> owners, Place place, int[] blocks, long sequence) {
+    private static void claim(Map<KvTier, Map<Integer, Long>> owners, KvTier tier, int[] blocks, long sequence) {
         for (int block : blocks) {
-            Long other = owners.get(place).put(block, sequence);
-            fail(other != null, place + " block " + block + " belongs to " + other + " and " + sequence);
+            Long other = owners.get(tier).put(block, sequence);
+            fail(other != null, tier + " block " + block + " belongs to " + other + " and " + sequence);
         }
     }
 

@@ -37,7 +37,7 @@ import org.junit.jupiter.api.Test;
 class EngineLoopTest {
     private final List<String> events = new ArrayList<>();
     private boolean computesInSubmit;
-    private boolean runsAhead;
+    private boolean allowsAsyncScheduling;
     private long lastAhead = Long.MAX_VALUE;
     private boolean broken;
     private String trouble;
@@ -48,8 +48,8 @@ class EngineLoopTest {
         private long last;
 
         @Override
-        public boolean runsAhead() {
-            return runsAhead && last <= lastAhead;
+        public boolean allowsAsyncScheduling() {
+            return allowsAsyncScheduling && last <= lastAhead;
         }
 
         @Override
@@ -66,8 +66,8 @@ class EngineLoopTest {
         public void submit(StepPlan next) {
             plans.add(next);
             last = next.step();
-            boolean awaits = next.subBatches().stream().flatMap(batch -> batch.chunks().stream()).anyMatch(chunk -> chunk.tokens()[0] == Chunk.AWAITED);
-            events.add("submit " + next.step() + (awaits ? " awaiting" : ""));
+            boolean awaits = next.subBatches().stream().flatMap(batch -> batch.chunks().stream()).anyMatch(chunk -> chunk.tokens()[0] == Chunk.PLACEHOLDER);
+            events.add("submit " + next.step() + (awaits ? " placeholders" : ""));
         }
 
         @Override
@@ -118,7 +118,7 @@ class EngineLoopTest {
     }
 
     @Test
-    void tokensAreToldWhileTheNextStepRuns() {
+    void tokensAreProcessedWhileTheNextStepRuns() {
         submit("a", greedy(2).build());
         run();
         assertThat(events)
@@ -127,33 +127,33 @@ class EngineLoopTest {
 
     @Test
     void theNextStepIsSubmittedWhileOneRuns() {
-        runsAhead = true;
+        allowsAsyncScheduling = true;
         submit("a", greedy(3).build());
         run();
         assertThat(events).containsExactly(
-                "submit 0", "submit 1 awaiting", "poll 0", "submit 2 awaiting", "a token", "poll 1", "a token", "poll 2", "a token",
+                "submit 0", "submit 1 placeholders", "poll 0", "submit 2 placeholders", "a token", "poll 1", "a token", "poll 2", "a token",
                 "a finished LENGTH");
     }
 
     @Test
     void whatComesAfterAnEndThatNobodyForesawIsDropped() {
-        runsAhead = true;
+        allowsAsyncScheduling = true;
         submit("a", greedy(9).stopTokenIds(Set.of(7)).build());
         run();
         assertThat(events)
-                .containsExactly("submit 0", "submit 1 awaiting", "poll 0", "a token", "a finished STOP", "poll 1");
+                .containsExactly("submit 0", "submit 1 placeholders", "poll 0", "a token", "a finished STOP", "poll 1");
         assertThat(loop.stats().gpuBlocksUsed()).isZero();
     }
 
     @Test
     void blocksThatAStepMayTouchBesideTheGpuAreFreeAfterIt() {
-        runsAhead = true;
+        allowsAsyncScheduling = true;
         lastAhead = 0;
         submit("a", greedy(9).stopTokenIds(Set.of(7)).build());
         loop.step();
         loop.step();
         loop.checkIntegrity();
-        assertThat(events).as("it has ended, and step 1 runs").containsExactly("submit 0", "submit 1 awaiting", "poll 0");
+        assertThat(events).as("it has ended, and step 1 runs").containsExactly("submit 0", "submit 1 placeholders", "poll 0");
         assertThat(loop.stats().gpuBlocksUsed()).isPositive();
         run();
         assertThat(events).endsWith("a token", "a finished STOP", "poll 1");
@@ -162,7 +162,7 @@ class EngineLoopTest {
 
     @Test
     void whoIsCancelledHearsNothingOfStepsUnderWay() {
-        runsAhead = true;
+        allowsAsyncScheduling = true;
         submit("a", greedy(9).build());
         loop.step();
         queue.cancel("a");
@@ -172,7 +172,7 @@ class EngineLoopTest {
 
     @Test
     void blocksOfARowThatEndsForSureAreFreeWhileItsStepRuns() {
-        runsAhead = true;
+        allowsAsyncScheduling = true;
         submit("a", greedy(1).build());
         loop.step();
         loop.checkIntegrity();
@@ -200,7 +200,7 @@ class EngineLoopTest {
 
     @Test
     void everybodyHearsWhenTheDeviceIsGone() throws InterruptedException {
-        runsAhead = true;
+        allowsAsyncScheduling = true;
         broken = true;
         Engine engine = new Engine(new EngineConfig(budget, Set.of(), 64, 8, 1), PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)), executor, clock, EngineListener.NONE);
         engine.submit(request("a", greedy(1).build()));
@@ -226,7 +226,7 @@ class EngineLoopTest {
     }
 
     @Test
-    void tokensThatMayCompleteAStopStringAreToldAtOnce() {
+    void tokensThatMayCompleteAStopStringAreProcessedAtOnce() {
         submit("a", greedy(2).stop(List.of("x")).build());
         loop.step();
         assertThat(events).containsExactly("submit 0", "poll 0", "a token");

@@ -138,13 +138,13 @@ class GpuOnlyTest {
         assertThat(step(scheduler)).as("6 blocks hold both prompts but not a block to grow").isEqualTo("r0@0+12!");
     }
 
-    private static PolicyScheduler overtaking(int overtakes) {
-        return PolicyScheduler.of(new GpuOnly(new Budget(32, 8, 32), Preemption.SWAP, overtakes, 0));
+    private static PolicyScheduler bypassing(int queueBypasses) {
+        return PolicyScheduler.of(new GpuOnly(new Budget(32, 8, 32), Preemption.SWAP, queueBypasses, 0));
     }
 
     @Test
-    void smallPromptsOvertakeOneThatDoesNotFitABoundedNumberOfTimes() {
-        PolicyScheduler scheduler = overtaking(2);
+    void smallPromptsBypassOneThatDoesNotFitABoundedNumberOfTimes() {
+        PolicyScheduler scheduler = bypassing(2);
         add(12, 0);
         add(12, 0);
         add(3, 0);
@@ -155,14 +155,14 @@ class GpuOnlyTest {
         state.remove(sequences.get(3L));
         add(3, 0);
         assertThat(step(scheduler)).as("r1 has been overtaken twice").isEqualTo("r0@13+1!");
-        assertThat(sequences.get(1L).overtaken()).isEqualTo(2);
+        assertThat(sequences.get(1L).bypassed()).isEqualTo(2);
         state.remove(sequences.get(0L));
         assertThat(step(scheduler)).as("r1 first, then who waited behind it").isEqualTo("r1@0+12! r4@0+3!");
     }
 
     @Test
-    void nobodyOvertakesAMoreUrgentRequest() {
-        PolicyScheduler scheduler = overtaking(2);
+    void noRequestBypassesAMoreUrgentOne() {
+        PolicyScheduler scheduler = bypassing(2);
         add(12, 0);
         add(12, 0);
         add(3, 1);
@@ -170,8 +170,8 @@ class GpuOnlyTest {
     }
 
     @Test
-    void withoutOvertakingTheOrderOfArrivalHolds() {
-        PolicyScheduler scheduler = overtaking(0);
+    void withoutQueueBypassTheOrderOfArrivalHolds() {
+        PolicyScheduler scheduler = bypassing(0);
         add(12, 0);
         add(12, 0);
         add(3, 0);

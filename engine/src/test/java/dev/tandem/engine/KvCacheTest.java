@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.engine.kv.KvCache;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.Sequence;
@@ -33,7 +33,7 @@ class KvCacheTest {
         for (int i = 0; i < 20_000; i++) {
             if (live.size() < 8 && random.nextInt(4) == 0) {
                 Sequence sequence = sequence(i);
-                cache.place(sequence, random.nextBoolean() ? Place.GPU : Place.HOST);
+                cache.assignTier(sequence, random.nextBoolean() ? KvTier.GPU : KvTier.HOST);
                 live.add(sequence);
             } else if (!live.isEmpty()) {
                 Sequence sequence = live.get(random.nextInt(live.size()));
@@ -42,7 +42,7 @@ class KvCacheTest {
                         cache.release(sequence);
                         live.remove(sequence);
                     }
-                    case 1 -> cache.move(sequence, random.nextBoolean() ? Place.GPU : Place.HOST);
+                    case 1 -> cache.move(sequence, random.nextBoolean() ? KvTier.GPU : KvTier.HOST);
                     default -> {
                         int tokens = sequence.computed() + 1 + random.nextInt(30);
                         if (cache.grow(sequence, tokens)) {
@@ -54,7 +54,7 @@ class KvCacheTest {
             cache.checkIntegrity(live);
         }
         live.forEach(cache::release);
-        assertThat(cache.pool(Place.GPU).used() + cache.pool(Place.HOST).used()).as("seed %d", seed).isZero();
+        assertThat(cache.pool(KvTier.GPU).used() + cache.pool(KvTier.HOST).used()).as("seed %d", seed).isZero();
     }
 
     /** Neighbours are copied over the link at once: what lies side by side is to stay so. */

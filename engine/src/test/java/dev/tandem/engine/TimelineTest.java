@@ -16,7 +16,7 @@ class TimelineTest {
         for (int step = 0; step < 7; step++) {
             steps.add(Kind.GPU_STEP, step * 1_000, step * 1_000 + 500, step);
         }
-        worker.add(Kind.CPU_ATTENTION, 1_500, 4_000, Timeline.place(31, 7_000_000_000L));
+        worker.add(Kind.CPU_ATTENTION, 1_500, 4_000, Timeline.layerAndSequence(31, 7_000_000_000L));
         StringBuilder text = new StringBuilder();
         timeline.write(text);
         assertThat(text.toString().lines().filter(line -> line.contains("gpu step"))).hasSize(4);

@@ -198,7 +198,7 @@ class TokenSamplerTest {
     }
 
     @Test
-    void aDeviceIsToldWhatToDoToTheLogitsFirst() {
+    void aDeviceAppliesAdjustmentsToTheLogitsFirst() {
         int[] prompt = {1, 2};
         for (SamplingParams params : List.of(
                 SamplingParams.builder().temperature(0).repetitionPenalty(1.2).maxTokens(9).build(),

@@ -2,7 +2,7 @@ package dev.tandem.cpu.attention;
 
 import dev.tandem.cpu.simd.Unpack;
 import dev.tandem.cpu.topology.NativeMemory;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -27,13 +27,13 @@ public final class KvStore {
     private final DataType type;
     private final MemorySegment data;
 
-    public KvStore(Place place, int blocks, int layers, int kvHeads, int headDim, DataType type, Arena arena) {
+    public KvStore(KvTier tier, int blocks, int layers, int kvHeads, int headDim, DataType type, Arena arena) {
         this.blocks = blocks;
         this.layers = layers;
         this.kvHeads = kvHeads;
         this.headDim = headDim;
         this.type = type;
-        this.data = NativeMemory.allocate(bytes(blocks), "the " + place + " KV pool of " + blocks + " blocks", arena);
+        this.data = NativeMemory.allocate(bytes(blocks), "the " + tier + " KV pool of " + blocks + " blocks", arena);
     }
 
     public DataType type() {

@@ -25,7 +25,7 @@ public final class PagedAttention {
     }
 
     /** Rows a tile has at most. */
-    public static int mostRows(int group) {
+    public static int maxRows(int group) {
         return tileTokens(group) * group;
     }
 

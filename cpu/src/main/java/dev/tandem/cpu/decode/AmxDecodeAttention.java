@@ -11,7 +11,7 @@ import java.lang.foreign.ValueLayout;
 /** {@link PagedDecodeAttention} with AMX tiles, bf16 only: the kernel is C, called once a segment. */
 final class AmxDecodeAttention implements PagedDecodeAttention {
     /** Rows of a tile. */
-    private static final int MOST_GROUP = 16;
+    private static final int MAX_GROUP = 16;
     /** The C source's {@code struct task}, which asserts the same offsets. */
     static final StructLayout TASK = MemoryLayout.structLayout(
             ValueLayout.ADDRESS.withName("q"),
@@ -67,7 +67,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
     }
 
     static boolean supports(BlockFormat format, int heads) {
-        return format.type() == DataType.BFLOAT16 && heads / format.kvHeads() <= MOST_GROUP;
+        return format.type() == DataType.BFLOAT16 && heads / format.kvHeads() <= MAX_GROUP;
     }
 
     @Override

@@ -131,7 +131,7 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
      *
      * @param k [tokens, kvHeads, headDim] of this type, address; likewise {@code v}
      */
-    public void land(long block, int tokens, long k, long v) {
+    public void finish(long block, int tokens, long k, long v) {
         long row = (long) kvHeads * headDim * type.bytes();
         for (int token = 0; token < tokens; token++) {
             append(block, token, k + token * row, v + token * row);

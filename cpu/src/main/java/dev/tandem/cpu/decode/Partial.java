@@ -11,11 +11,11 @@ import java.util.Arrays;
  */
 public final class Partial {
     /** A score that no sum notices, and that can be subtracted from itself. */
-    static final float LEAST = -1e30f;
+    static final float MIN = -1e30f;
 
     final int heads;
     final int headDim;
-    /** [heads] what weights are reckoned from: the largest score, or not far below it */
+    /** [heads] what weights are estimated from: the largest score, or not far below it */
     final float[] max;
     /** [heads] */
     final float[] sum;
@@ -31,7 +31,7 @@ public final class Partial {
     }
 
     void clear() {
-        Arrays.fill(max, LEAST);
+        Arrays.fill(max, MIN);
         Arrays.fill(sum, 0);
         Arrays.fill(weighted, 0);
     }
@@ -51,7 +51,7 @@ public final class Partial {
     }
 
     private static float scale(float from, float to) {
-        return from <= LEAST ? 0 : (float) Math.pow(2, from - to);
+        return from <= MIN ? 0 : (float) Math.pow(2, from - to);
     }
 
     /** @param out [heads, headDim] fp32, address */

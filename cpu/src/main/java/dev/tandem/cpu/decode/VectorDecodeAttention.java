@@ -52,19 +52,19 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
 
     /** Heads of one kernel call: a group of three is computed as four, the last of zeros. */
     private static int together(int left) {
-        return Math.min(DecodeKernel.MOST_HEADS, left >= 3 ? 4 : left);
+        return Math.min(DecodeKernel.MAX_HEADS, left >= 3 ? 4 : left);
     }
 
     /** What is written all the time has {@link Lanes#APART} floats on either side that nobody uses. */
     private static final class Working implements Scratch {
         /** Each group's heads, call by call: [headDim, heads of the call]. */
         final float[] q;
-        final float[] scores = apart(DecodeKernel.MOST_HEADS * BlockFormat.TOKENS);
+        final float[] scores = apart(DecodeKernel.MAX_HEADS * BlockFormat.TOKENS);
         /** [headDim] */
         final float[] row;
         /** [heads padded, headDim] */
         final float[] weighted;
-        /** What a head's weights are reckoned from: no less than 8 below its largest score so far, in powers of two. */
+        /** What a head's weights are estimated from: no less than 8 below its largest score so far, in powers of two. */
         final float[] reference;
         /** [heads padded, a vector] */
         final float[] sums;
@@ -104,7 +104,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         packQueries(task.q, w);
         Arrays.fill(w.weighted, 0);
         Arrays.fill(w.sums, 0);
-        Arrays.fill(w.reference, Partial.LEAST);
+        Arrays.fill(w.reference, Partial.MIN);
         boolean appends = task.prepareAppend(format, last);
         for (int i = first; i < last; i++) {
             int tokens = Math.min(BlockFormat.TOKENS, task.context - i * BlockFormat.TOKENS);
@@ -203,7 +203,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
 
     /** Scores have risen: what was summed so far counts for less. */
     private void rescale(Working w, int head, float reference) {
-        float scale = w.reference[head] <= Partial.LEAST ? 0 : (float) Math.pow(2, w.reference[head] - reference);
+        float scale = w.reference[head] <= Partial.MIN ? 0 : (float) Math.pow(2, w.reference[head] - reference);
         w.reference[head] = reference;
         for (int i = head * format.headDim(); i < (head + 1) * format.headDim(); i++) {
             w.weighted[APART + i] *= scale;

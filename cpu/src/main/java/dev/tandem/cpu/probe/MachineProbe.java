@@ -1,6 +1,6 @@
 package dev.tandem.cpu.probe;
 
-import dev.tandem.cpu.simd.RoofKernels;
+import dev.tandem.cpu.simd.BandwidthKernels;
 import dev.tandem.cpu.topology.NativeMemory;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.clock.Clock;
@@ -48,7 +48,7 @@ public final class MachineProbe implements AutoCloseable {
         int[] sums = new int[workers.size()];
         long start = clock.nanos();
         workers.beginStep();
-        workers.run(SLICES, (index, worker) -> sums[worker] += RoofKernels.read(memory.address() + index * slice, slice));
+        workers.run(SLICES, (index, worker) -> sums[worker] += BandwidthKernels.read(memory.address() + index * slice, slice));
         workers.endStep();
         double seconds = (clock.nanos() - start) / 1e9;
         sink += sums[0];
@@ -61,11 +61,11 @@ public final class MachineProbe implements AutoCloseable {
         float[] results = new float[tasks];
         long start = clock.nanos();
         workers.beginStep();
-        workers.run(tasks, (index, worker) -> results[index] = RoofKernels.multiplyAdd(FMA_ROUNDS));
+        workers.run(tasks, (index, worker) -> results[index] = BandwidthKernels.multiplyAdd(FMA_ROUNDS));
         workers.endStep();
         double seconds = (clock.nanos() - start) / 1e9;
         sink += (long) results[0];
-        return (double) tasks * FMA_ROUNDS * RoofKernels.flopsPerRound() / seconds / 1e9;
+        return (double) tasks * FMA_ROUNDS * BandwidthKernels.flopsPerRound() / seconds / 1e9;
     }
 
     /** Processors and their name, as results say it. */

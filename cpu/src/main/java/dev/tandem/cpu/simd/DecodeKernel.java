@@ -8,7 +8,7 @@ import java.util.Map;
 /** The inner loops of decode attention over one KV head of one block, for one data type. */
 public final class DecodeKernel {
     /** Query heads that share each load. */
-    public static final int MOST_HEADS = 4;
+    public static final int MAX_HEADS = 4;
     /** Exponent of the factor that stored values come out too small by; fp16 has it, see {@link #of}. */
     public static final int HALF_EXPONENT = 112;
 

@@ -34,12 +34,12 @@ public final class Lanes {
     static final boolean MANY_REGISTERS = hasManyRegisters(
             System.getProperty("os.arch"), FloatVector.SPECIES_PREFERRED.vectorBitSize());
 
-    private static final int FLOATS_A_LINE = 16;
+    private static final int FLOATS_PER_CACHE_LINE = 16;
     /**
      * Floats between what one thread writes all the time and what others read: a line of memory, and the one that is brought with it.
      * The collector puts objects of several threads side by side.
      */
-    public static final int APART = 2 * FLOATS_A_LINE;
+    public static final int APART = 2 * FLOATS_PER_CACHE_LINE;
 
     static final ByteOrder LE = ByteOrder.LITTLE_ENDIAN;
     /** The whole address space as one segment that never closes: bounds and lifetime checks fold to constants. */
@@ -69,7 +69,7 @@ public final class Lanes {
      */
     public static int stride(int size) {
         int padded = padded(size);
-        return padded / FLOATS_A_LINE % 2 == 0 ? padded + FLOATS_A_LINE : padded;
+        return padded / FLOATS_PER_CACHE_LINE % 2 == 0 ? padded + FLOATS_PER_CACHE_LINE : padded;
     }
 
     public static int bits() {

@@ -128,11 +128,11 @@ public final class RowOps {
         for (int i = size; i < padded; i++) {
             scores[so + i] = Float.NEGATIVE_INFINITY;
         }
-        FloatVector most = FloatVector.broadcast(Lanes.F, Float.NEGATIVE_INFINITY);
+        FloatVector maxima = FloatVector.broadcast(Lanes.F, Float.NEGATIVE_INFINITY);
         for (int i = 0; i < padded; i += Lanes.COUNT) {
-            most = most.max(FloatVector.fromArray(Lanes.F, scores, so + i));
+            maxima = maxima.max(FloatVector.fromArray(Lanes.F, scores, so + i));
         }
-        float max = most.reduceLanes(VectorOperators.MAX);
+        float max = maxima.reduceLanes(VectorOperators.MAX);
         FloatVector a = FloatVector.zero(Lanes.F);
         FloatVector b = a;
         FloatVector c = a;

@@ -4,7 +4,7 @@ import jdk.incubator.vector.FloatVector;
 
 /**
  * {@code out[row][column] += Σ_k x[row][k] · a[k][column]} in fp32 for two vectors of columns: the inner kernel of
- * both halves of attention, and of matrix products for the rows that {@link GroupKernel} leaves over.
+ * both halves of attention, and of GEMMs for the rows that {@link GroupKernel} leaves over.
  *
  * <p>Each output is one chain of fused multiply-adds over ascending k, whatever the number of rows: a token's result
  * does not depend on its neighbours in the batch, nor on how its prompt was cut. A lane is a column, so nothing is

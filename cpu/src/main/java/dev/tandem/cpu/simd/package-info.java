@@ -1,5 +1,5 @@
 /**
- * Vector API kernels. Entry points: {@link dev.tandem.cpu.simd.PanelProduct} for matrix products,
+ * Vector API kernels. Entry points: {@link dev.tandem.cpu.simd.PanelGemm} for GEMMs,
  * {@link dev.tandem.cpu.simd.RowOps} for the rest. Each has a scalar twin in {@code reference}.
  *
  * <p>Owned by: stateless. Next: {@code reference}.

@@ -2,7 +2,7 @@ package dev.tandem.cpu.attention;
 
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import org.junit.jupiter.api.Test;
@@ -12,7 +12,7 @@ class KvStoreTest {
     @Test
     void aPoolOfManyLayersAndBlocksIsCountedWithoutOverflow() {
         try (Arena arena = Arena.ofConfined()) {
-            assertThatThrownBy(() -> new KvStore(Place.HOST, 53_687_092, 80, 128, 256, DataType.FLOAT32, arena))
+            assertThatThrownBy(() -> new KvStore(KvTier.HOST, 53_687_092, 80, 128, 256, DataType.FLOAT32, arena))
                     .isInstanceOf(OutOfMemoryError.class)
                     .hasMessageContaining(" needs 17179869440 MiB ");
         }

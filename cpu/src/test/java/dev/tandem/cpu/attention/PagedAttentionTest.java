@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cpu.simd.Unpack;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.util.Arrays;
@@ -36,7 +36,7 @@ class PagedAttentionTest {
         int kvHeads = 2;
         int blockCount = (context + KvStore.BLOCK_TOKENS - 1) / KvStore.BLOCK_TOKENS;
         try (Arena arena = Arena.ofConfined()) {
-            KvStore store = new KvStore(Place.HOST, blockCount + 3, 2, kvHeads, headDim, type, arena);
+            KvStore store = new KvStore(KvTier.HOST, blockCount + 3, 2, kvHeads, headDim, type, arena);
             int[] blocks = new int[blockCount];
             for (int i = 0; i < blockCount; i++) {
                 blocks[i] = (i * 2 + 1) % (blockCount + 3) == 0 ? 0 : blockCount + 2 - i;
@@ -59,7 +59,7 @@ class PagedAttentionTest {
                 queries[i] = (float) (2 * random.nextDouble() - 1);
             }
             float[] out = new float[tokens * row];
-            AttentionScratch scratch = new AttentionScratch(PagedAttention.mostRows(group), headDim, arena);
+            AttentionScratch scratch = new AttentionScratch(PagedAttention.maxRows(group), headDim, arena);
             int kvHead = 1;
             int offset = kvHead * group * headDim;
             PagedAttention.tile(

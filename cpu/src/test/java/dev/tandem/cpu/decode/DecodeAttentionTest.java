@@ -49,7 +49,7 @@ class DecodeAttentionTest {
         BlockFormat format = new BlockFormat(2, 64, DataType.BFLOAT16);
         for (PagedDecodeAttention attention : implementations(format, 6)) {
             try (Arena arena = Arena.ofConfined()) {
-                HostRows rows = new HostRows(format, 6, new int[] {100, 200}, true, 3, arena);
+                HostTokenTracker rows = new HostTokenTracker(format, 6, new int[] {100, 200}, true, 3, arena);
                 PagedDecodeAttention.Scratch scratch = attention.scratch(arena);
                 Partial partial = new Partial(6, 64);
                 Partial sum = new Partial(6, 64);
@@ -73,7 +73,7 @@ class DecodeAttentionTest {
         BlockFormat format = new BlockFormat(kvHeads, headDim, type);
         for (PagedDecodeAttention attention : implementations(format, kvHeads * group)) {
             try (Arena arena = Arena.ofConfined()) {
-                HostRows rows = new HostRows(format, kvHeads * group, CONTEXTS, true, 7, arena);
+                HostTokenTracker rows = new HostTokenTracker(format, kvHeads * group, CONTEXTS, true, 7, arena);
                 run(attention, rows, arena);
                 for (int i = 0; i < CONTEXTS.length; i++) {
                     assertThat(rows.error(i))
@@ -84,7 +84,7 @@ class DecodeAttentionTest {
         }
     }
 
-    private static void run(PagedDecodeAttention attention, HostRows rows, Arena arena) {
+    private static void run(PagedDecodeAttention attention, HostTokenTracker rows, Arena arena) {
         PagedDecodeAttention.Scratch scratch = attention.scratch(arena);
         Partial partial = new Partial(attention.heads(), attention.format().headDim());
         Partial sum = new Partial(attention.heads(), attention.format().headDim());
@@ -104,7 +104,7 @@ class DecodeAttentionTest {
         int[] contexts = {4096, 4097, 9000};
         for (PagedDecodeAttention attention : implementations(format, 2)) {
             try (Arena arena = Arena.ofConfined()) {
-                HostRows rows = new HostRows(format, 2, contexts, false, 3, arena);
+                HostTokenTracker rows = new HostTokenTracker(format, 2, contexts, false, 3, arena);
                 run(attention, rows, arena);
                 for (int i = 0; i < contexts.length; i++) {
                     assertThat(rows.error(i)).as("%s, context %d", attention.name(), contexts[i]).isLessThanOrEqualTo(bound(attention));
@@ -120,7 +120,7 @@ class DecodeAttentionTest {
         BlockFormat format = new BlockFormat(1, 64, DataType.FLOAT32);
         for (PagedDecodeAttention attention : implementations(format, 1)) {
             try (Arena arena = Arena.ofConfined()) {
-                HostRows rows = new HostRows(format, 1, new int[] {300}, false, 5, arena);
+                HostTokenTracker rows = new HostTokenTracker(format, 1, new int[] {300}, false, 5, arena);
                 DecodeTask task = rows.tasks[0];
                 for (int t = 0; t < 300; t++) {
                     for (int d = 0; d < 64; d++) {
@@ -136,7 +136,7 @@ class DecodeAttentionTest {
 
     @ParameterizedTest
     @MethodSource("types")
-    void whatLandsIsTakenBack(DataType type) {
+    void offloadedPrefillIsTakenBack(DataType type) {
         SplittableRandom random = new SplittableRandom(11);
         for (int headDim : new int[] {64, 80, 128}) {
             BlockFormat format = new BlockFormat(2, headDim, type);
@@ -149,7 +149,7 @@ class DecodeAttentionTest {
                 }
                 MemorySegment block = arena.allocate(format.blockBytes(), 64);
                 block.fill((byte) 0xFF);
-                format.land(block.address(), tokens, in.address(), in.address() + bytes);
+                format.finish(block.address(), tokens, in.address(), in.address() + bytes);
                 MemorySegment out = arena.allocate(2 * bytes, 64);
                 format.take(block.address(), tokens, out.address(), out.address() + bytes);
                 assertThat(out.mismatch(in)).as("%s, %d tokens", format, tokens).isEqualTo(-1);

@@ -85,9 +85,9 @@ class MatrixPackerTest {
 
     private static double[] product(PackedMatrix matrix, float[] x, Arena arena) {
         float[] out = new float[Lanes.padded(matrix.columns())];
-        long scratch = arena.allocate(PanelProduct.SCRATCH_BYTES, 64).address();
+        long scratch = arena.allocate(PanelGemm.SCRATCH_BYTES, 64).address();
         for (int panel = 0; panel < matrix.panels(); panel++) {
-            PanelProduct.multiply(
+            PanelGemm.multiply(
                     matrix, panel, 1, x, 0, x.length, new float[0], 0, out, panel * Lanes.PANEL, out.length, scratch);
         }
         return IntStream.range(0, matrix.columns()).mapToDouble(i -> out[i]).toArray();

@@ -33,9 +33,9 @@ public final class Device implements AutoCloseable {
     private static final int NON_BLOCKING = 1;
     /** The highest priority there is. */
     private static final int URGENT = -5;
-    private static final int LEAST_CAPABILITY = 75;
+    private static final int MIN_CAPABILITY = 75;
     /** The first with green contexts and programmatic launches in graphs. */
-    private static final int LEAST_DRIVER = 12_040;
+    private static final int MIN_DRIVER = 12_040;
     /** What the driver puts into the name of a MIG slice: {@code NVIDIA H100 80GB HBM3 MIG 3g.40gb}. */
     private static final String SLICE = " MIG ";
 
@@ -78,7 +78,7 @@ public final class Device implements AutoCloseable {
             driver.cuDeviceGetName.call(text, 256, handle);
             this.name = text.getString(0);
             this.capability = 10 * attribute(COMPUTE_CAPABILITY_MAJOR, word) + attribute(COMPUTE_CAPABILITY_MINOR, word);
-            if (capability < LEAST_CAPABILITY) {
+            if (capability < MIN_CAPABILITY) {
                 throw new CudaException(name + " has compute capability " + capability / 10 + "." + capability % 10
                         + "; Tandem's kernels need 7.5 or later. Run on the CPU with --device cpu");
             }
@@ -103,7 +103,7 @@ public final class Device implements AutoCloseable {
         MemorySegment version = arena.allocate(JAVA_INT);
         driver.cuDriverGetVersion.call(version);
         int found = version.get(JAVA_INT, 0);
-        if (found < LEAST_DRIVER) {
+        if (found < MIN_DRIVER) {
             throw new CudaException("NVIDIA's driver is for CUDA " + found / 1000 + "." + found % 1000 / 10
                     + "; Tandem needs one for CUDA 12.4 or later. Update it, or run on the CPU with --device cpu");
         }

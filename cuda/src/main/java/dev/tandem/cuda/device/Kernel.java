@@ -18,7 +18,7 @@ import java.util.Arrays;
  * <p>Owned by: the thread that launches it, one at a time.
  */
 public final class Kernel {
-    private static final int MOST_ARGUMENTS = 20;
+    private static final int MAX_ARGUMENTS = 20;
     /** {@code CUDA_ERROR_INVALID_VALUE}: {@code cuFuncGetParamInfo} answers with it beyond the last parameter. */
     private static final int INVALID_VALUE = 1;
     /** {@code CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES}. */
@@ -47,8 +47,8 @@ public final class Kernel {
     private final int[] parameterBytes;
     private final Arena arena = Arena.ofAuto();
     private final MemorySegment config = arena.allocate(CONFIG_BYTES, 8);
-    private final MemorySegment values = arena.allocate(8L * MOST_ARGUMENTS, 8);
-    private final MemorySegment pointers = arena.allocate(ADDRESS, MOST_ARGUMENTS);
+    private final MemorySegment values = arena.allocate(8L * MAX_ARGUMENTS, 8);
+    private final MemorySegment pointers = arena.allocate(ADDRESS, MAX_ARGUMENTS);
 
     Kernel(Device device, String name, MemorySegment function, int threads, int sharedBytes, boolean waits) {
         this.device = device;
@@ -70,7 +70,7 @@ public final class Kernel {
         config.set(JAVA_INT, 24, sharedBytes);
         config.set(ADDRESS, CONFIG_ATTRIBUTES, attribute);
         config.set(JAVA_INT, CONFIG_ATTRIBUTE_COUNT, waits ? 1 : 0);
-        for (int i = 0; i < MOST_ARGUMENTS; i++) {
+        for (int i = 0; i < MAX_ARGUMENTS; i++) {
             pointers.setAtIndex(ADDRESS, i, values.asSlice(8L * i, 8));
         }
         if (sharedBytes > FREE_SHARED) {
@@ -95,8 +95,8 @@ public final class Kernel {
         try (Arena confined = Arena.ofConfined()) {
             MemorySegment offset = confined.allocate(JAVA_LONG);
             MemorySegment size = confined.allocate(JAVA_LONG);
-            int[] bytes = new int[MOST_ARGUMENTS];
-            for (int i = 0; i < MOST_ARGUMENTS; i++) {
+            int[] bytes = new int[MAX_ARGUMENTS];
+            for (int i = 0; i < MAX_ARGUMENTS; i++) {
                 int code = device.driver().cuFuncGetParamInfo.code(function, (long) i, offset, size);
                 if (code == INVALID_VALUE) {
                     return Arrays.copyOf(bytes, i);

@@ -19,7 +19,7 @@ public final class TensorMap {
     private static final int SWIZZLE_128_BYTES = 3;
     private static final int PROMOTE_128_BYTES = 2;
     private static final int BOX_COLUMNS = 64;
-    /** Rows of a strip; broad.cu. */
+    /** Rows of a strip; gemm_wgmma.cu. */
     private static final int PAIRED_ROWS = 128;
     /** {@code CUtensorMap}. */
     static final int BYTES = 128;

@@ -22,24 +22,24 @@ public final class KernelCatalogue {
     /** Compute capability with asynchronous products of groups of warps, which later ones do not have: its code is compiled for it alone. */
     static final int WARP_GROUPS = 90;
     /**
-     * Ring of stream.cu. On 9.0 two blocks share a multiprocessor, of which they take no more than 196 KiB with what each has beside its
+     * Ring of gemv_tma.cu. On 9.0 two blocks share a multiprocessor, of which they take no more than 196 KiB with what each has beside its
      * ring: one size further, the first-level cache is too small for the attention that follows (a sixth slower).
      * On 12.0 and 12.1, where nothing was measured, a multiprocessor holds one block.
      */
     static final int RING_BYTES = 96 << 10;
-    /** Ring of broad.cu, whose blocks have a multiprocessor to themselves. */
-    static final int BROAD_RING_BYTES = 192 << 10;
-    /** Stages of broad.cu's blocks of 256 weight rows, and the rows from which these are worth having. */
+    /** Ring of gemm_wgmma.cu, whose blocks have a multiprocessor to themselves. */
+    static final int WGMMA_RING_BYTES = 192 << 10;
+    /** Stages of gemm_wgmma.cu's blocks of 256 weight rows, and the rows from which these are worth having. */
     static final int TALL_STAGES = 4;
-    static final int LEAST_TALL_ROWS = 128;
-    /** Of many.cu, whose blocks have a multiprocessor to themselves too. */
-    private static final int MANY_STAGES = 4;
+    static final int MIN_TALL_ROWS = 128;
+    /** Of gemm_swiglu.cu, whose blocks have a multiprocessor to themselves too. */
+    private static final int GEMM_SWIGLU_STAGES = 4;
     /** The compute capabilities that the kernels compile for; the first has no bfloat16. */
     public static final List<Integer> CAPABILITIES = List.of(75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121);
     private static final int FIRST_WITH_BFLOAT16 = 80;
     /** The only compute capability on which the kernels have run. */
     private static final int TESTED = 90;
-    private static final int SKINNY_CHUNK_BYTES = 8 * 32 * 16;
+    private static final int GEMV_CHUNK_BYTES = 8 * 32 * 16;
 
     /**
      * A kernel of a source, as it is launched.
@@ -131,27 +131,27 @@ public final class KernelCatalogue {
                 "sample", common,
                 List.of(waiting("argmax", 256, 0), waiting("sample", 1024, 0), waiting("adjust", 256, 0), waiting("logprobs", 1024, 0))));
         units.add(new Unit(
-                "flights", common,
-                List.of(free("courier", 256), free("depart", 128), waiting("collect", 128, 0), waiting("report", 256, 0))));
+                "host_transfer", common,
+                List.of(free("transfer", 256), free("send_host_tokens", 128), waiting("receive_host_tokens", 128, 0), waiting("report", 256, 0))));
         for (int tiles : Kernels.TILES) {
-            int shared = 2 * SKINNY_CHUNK_BYTES * tiles;
+            int shared = 2 * GEMV_CHUNK_BYTES * tiles;
             units.add(new Unit(
-                    "skinny", with(common, "-DTILES=" + tiles),
-                    List.of(waiting("skinny", 256, shared), waiting("skinny_swiglu", 256, shared))));
+                    "gemv", with(common, "-DTILES=" + tiles),
+                    List.of(waiting("gemv", 256, shared), waiting("gemv_swiglu", 256, shared))));
         }
         for (int tiles : capability >= COPY_ENGINE ? Kernels.TILES : List.<Integer>of()) {
             int stages = RING_BYTES / stageBytes(tiles);
             units.add(new Unit(
-                    "stream", with(common, "-DTILES=" + tiles, "-DSTAGES_OF_RING=" + stages),
+                    "gemv_tma", with(common, "-DTILES=" + tiles, "-DSTAGES_OF_RING=" + stages),
                     List.of(
-                            waiting("stream_plain", 160, stages * stageBytes(tiles)),
-                            waiting("stream_swiglu", 160, stages * stageBytes(tiles)))));
+                            waiting("gemv_tma", 160, stages * stageBytes(tiles)),
+                            waiting("gemv_tma_swiglu", 160, stages * stageBytes(tiles)))));
         }
-        for (int rows : capability == WARP_GROUPS ? Kernels.BROAD_ROWS : List.<Integer>of()) {
-            units.add(broad(common, rows));
+        for (int rows : capability == WARP_GROUPS ? Kernels.WGMMA_ROWS : List.<Integer>of()) {
+            units.add(wgmma(common, rows));
         }
         if (capability == WARP_GROUPS) {
-            units.add(new Unit("many", with(common, "-DSTAGES=" + MANY_STAGES), List.of(waiting("many_swiglu", 384, manyBytes()))));
+            units.add(new Unit("gemm_swiglu", with(common, "-DSTAGES=" + GEMM_SWIGLU_STAGES), List.of(waiting("gemm_swiglu", 384, manyBytes()))));
         }
         return units;
     }
@@ -173,16 +173,16 @@ public final class KernelCatalogue {
                 free("random_fill", 256));
     }
 
-    private static Unit broad(List<String> common, int rows) {
-        int stages = BROAD_RING_BYTES / broadStageBytes(rows);
-        int tallStages = rows < LEAST_TALL_ROWS ? 0 : TALL_STAGES;
+    private static Unit wgmma(List<String> common, int rows) {
+        int stages = WGMMA_RING_BYTES / wgmmaStageBytes(rows);
+        int tallStages = rows < MIN_TALL_ROWS ? 0 : TALL_STAGES;
         List<Entry> entries = new ArrayList<>(List.of(
-                waiting("broad_plain", 288, stages * broadStageBytes(rows)), waiting("broad_swiglu", 288, stages * broadStageBytes(rows))));
+                waiting("gemm_wgmma", 288, stages * wgmmaStageBytes(rows)), waiting("gemm_wgmma_swiglu", 288, stages * wgmmaStageBytes(rows))));
         if (tallStages > 0) {
-            entries.add(waiting("broad_swiglu_tall", 512, tallStages * tallStageBytes(rows)));
+            entries.add(waiting("gemm_wgmma_swiglu_tall", 512, tallStages * tallStageBytes(rows)));
         }
         return new Unit(
-                "broad", with(common, "-DTOKENS=" + rows, "-DSTRIP_STAGES=" + stages, "-DTALL_STAGES=" + tallStages), List.copyOf(entries));
+                "gemm_wgmma", with(common, "-DTOKENS=" + rows, "-DSTRIP_STAGES=" + stages, "-DTALL_STAGES=" + tallStages), List.copyOf(entries));
     }
 
     private static Entry waiting(String kernel, int threads, int sharedBytes) {
@@ -193,8 +193,8 @@ public final class KernelCatalogue {
         return new Entry(kernel, threads, 0, false);
     }
 
-    private static int threads(int values, int most) {
-        return Math.min(most, values + 31 & ~31);
+    private static int threads(int values, int max) {
+        return Math.min(max, values + 31 & ~31);
     }
 
     /** Thread blocks that share a row of {@code add_norm}: a cluster where the GPU has clusters. */
@@ -212,7 +212,7 @@ public final class KernelCatalogue {
 
     static Prefill prefill(ModelShape shape, int capability, int sharedMemory) {
         if (capability == WARP_GROUPS && (shape.headWidth() == 64 || shape.headWidth() == 128)) {
-            return new Prefill("prefill_groups", 384, 4, true);
+            return new Prefill("prefill_wgmma", 384, 4, true);
         }
         return new Prefill("prefill", 256, 2 * shape.stageBytes() <= sharedMemory ? 2 : 1, false);
     }
@@ -223,13 +223,13 @@ public final class KernelCatalogue {
         return List.copyOf(defines);
     }
 
-    /** A stage of stream.cu: 128 rows of weights and the rows of x, 64 columns each. */
+    /** A stage of gemv_tma.cu: 128 rows of weights and the rows of x, 64 columns each. */
     static int stageBytes(int tiles) {
         return 128 * (128 + 8 * tiles);
     }
 
-    /** A stage of broad.cu, likewise. */
-    static int broadStageBytes(int rows) {
+    /** A stage of gemm_wgmma.cu, likewise. */
+    static int wgmmaStageBytes(int rows) {
         return 128 * (128 + rows);
     }
 
@@ -238,9 +238,9 @@ public final class KernelCatalogue {
         return 128 * (256 + rows);
     }
 
-    /** Shared memory of many.cu: stages of 128 rows of x and 256 of weights, 64 columns each, and a tile's results. */
+    /** Shared memory of gemm_swiglu.cu: stages of 128 rows of x and 256 of weights, 64 columns each, and a tile's results. */
     static int manyBytes() {
-        return MANY_STAGES * 128 * (128 + 256) + 128 * 128 * 2;
+        return GEMM_SWIGLU_STAGES * 128 * (128 + 256) + 128 * 128 * 2;
     }
 
     /** Data types that kernels of a compute capability have. */

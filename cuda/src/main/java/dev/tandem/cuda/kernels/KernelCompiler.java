@@ -39,11 +39,11 @@ public final class KernelCompiler {
     private static final String PRELUDE = "prelude";
     /** What is joined in front of a source, after the prelude. */
     private static final Map<String, List<String>> PARTS = Map.of(
-            "stream", List.of("barriers"),
-            "broad", List.of("barriers", "warpgroups"),
-            "many", List.of("barriers", "warpgroups"),
+            "gemv_tma", List.of("barriers"),
+            "gemm_wgmma", List.of("barriers", "warpgroups"),
+            "gemm_swiglu", List.of("barriers", "warpgroups"),
             "prefill", List.of("tiles"),
-            "prefill_groups", List.of("barriers", "tiles", "warpgroups"));
+            "prefill_wgmma", List.of("barriers", "tiles", "warpgroups"));
     private static final int HASH_BYTES = 32;
 
     private final Supplier<Nvrtc> nvrtc;

@@ -19,12 +19,12 @@ import java.util.stream.IntStream;
  * <p>Closing unloads them. Owned by: the executor.
  */
 public final class Kernels implements AutoCloseable {
-    /** Row counts of {@code skinny.cu}, in tiles of 8. */
+    /** Row counts of {@code gemv.cu}, in tiles of 8. */
     public static final List<Integer> TILES = List.of(1, 2, 3, 4, 6, 8);
     /** Most rows of a skinny product. */
-    public static final int SKINNY_ROWS = 8 * TILES.getLast();
-    /** Row counts of {@code broad.cu}. */
-    public static final List<Integer> BROAD_ROWS = List.of(32, 64, 96, 128, 160, 192);
+    public static final int GEMV_MAX_ROWS = 8 * TILES.getLast();
+    /** Row counts of {@code gemm_wgmma.cu}. */
+    public static final List<Integer> WGMMA_ROWS = List.of(32, 64, 96, 128, 160, 192);
     /** Parts of a row's argmax; sample.cu. */
     public static final int ARGMAX_PARTS = 16;
     /** rows.cu. */
@@ -59,21 +59,21 @@ public final class Kernels implements AutoCloseable {
     public final Kernel sample;
     public final Kernel adjust;
     public final Kernel logprobs;
-    public final Kernel courier;
-    public final Kernel depart;
-    public final Kernel collect;
+    public final Kernel transfer;
+    public final Kernel sendHostTokens;
+    public final Kernel receiveHostTokens;
     public final Kernel report;
     public final Kernel randomFill;
     private final KernelCatalogue.Prefill prefill;
     private final SequencedMap<Integer, Kernel> stream = new LinkedHashMap<>();
-    private final SequencedMap<Integer, Kernel> streamSwiglu = new LinkedHashMap<>();
-    private final SequencedMap<Integer, Integer> streamBlocks = new LinkedHashMap<>();
-    private final SequencedMap<Integer, Kernel> skinny = new LinkedHashMap<>();
-    private final SequencedMap<Integer, Kernel> skinnySwiglu = new LinkedHashMap<>();
-    private final SequencedMap<Integer, Kernel> broad = new LinkedHashMap<>();
-    private final SequencedMap<Integer, Kernel> broadSwiglu = new LinkedHashMap<>();
-    private final SequencedMap<Integer, Kernel> tallSwiglu = new LinkedHashMap<>();
-    private final Optional<Kernel> manySwiglu;
+    private final SequencedMap<Integer, Kernel> gemvTmaSwiglu = new LinkedHashMap<>();
+    private final SequencedMap<Integer, Integer> gemvTmaBlocks = new LinkedHashMap<>();
+    private final SequencedMap<Integer, Kernel> gemv = new LinkedHashMap<>();
+    private final SequencedMap<Integer, Kernel> gemvSwiglu = new LinkedHashMap<>();
+    private final SequencedMap<Integer, Kernel> wgmma = new LinkedHashMap<>();
+    private final SequencedMap<Integer, Kernel> wgmmaSwiglu = new LinkedHashMap<>();
+    private final SequencedMap<Integer, Kernel> wgmmaSwigluTall = new LinkedHashMap<>();
+    private final Optional<Kernel> gemmSwiglu;
 
     /** A source's machine code, loaded. */
     private record Loaded(KernelCatalogue.Unit unit, CudaModule module) {
@@ -121,32 +121,32 @@ public final class Kernels implements AutoCloseable {
         sample = sampling.kernel("sample");
         adjust = sampling.kernel("adjust");
         logprobs = sampling.kernel("logprobs");
-        Loaded flights = next.next();
-        courier = flights.kernel("courier");
-        depart = flights.kernel("depart");
-        collect = flights.kernel("collect");
-        report = flights.kernel("report");
+        Loaded hostTokens = next.next();
+        transfer = hostTokens.kernel("transfer");
+        sendHostTokens = hostTokens.kernel("send_host_tokens");
+        receiveHostTokens = hostTokens.kernel("receive_host_tokens");
+        report = hostTokens.kernel("report");
         for (int tiles : TILES) {
             Loaded unit = next.next();
-            skinny.put(tiles, unit.kernel("skinny"));
-            skinnySwiglu.put(tiles, unit.kernel("skinny_swiglu"));
+            gemv.put(tiles, unit.kernel("gemv"));
+            gemvSwiglu.put(tiles, unit.kernel("gemv_swiglu"));
         }
         for (int tiles : device.capability() >= KernelCatalogue.COPY_ENGINE ? TILES : List.<Integer>of()) {
             Loaded unit = next.next();
-            stream.put(tiles, unit.kernel("stream_plain"));
-            streamBlocks.put(tiles, stream.get(tiles).residentBlocks());
-            streamSwiglu.put(tiles, unit.kernel("stream_swiglu"));
+            stream.put(tiles, unit.kernel("gemv_tma"));
+            gemvTmaBlocks.put(tiles, stream.get(tiles).residentBlocks());
+            gemvTmaSwiglu.put(tiles, unit.kernel("gemv_tma_swiglu"));
         }
-        for (int most : device.capability() == KernelCatalogue.WARP_GROUPS ? BROAD_ROWS : List.<Integer>of()) {
+        for (int max : device.capability() == KernelCatalogue.WARP_GROUPS ? WGMMA_ROWS : List.<Integer>of()) {
             Loaded unit = next.next();
-            broad.put(most, unit.kernel("broad_plain"));
-            broadSwiglu.put(most, unit.kernel("broad_swiglu"));
-            if (most >= KernelCatalogue.LEAST_TALL_ROWS) {
-                tallSwiglu.put(most, unit.kernel("broad_swiglu_tall"));
+            wgmma.put(max, unit.kernel("gemm_wgmma"));
+            wgmmaSwiglu.put(max, unit.kernel("gemm_wgmma_swiglu"));
+            if (max >= KernelCatalogue.MIN_TALL_ROWS) {
+                wgmmaSwigluTall.put(max, unit.kernel("gemm_wgmma_swiglu_tall"));
             }
         }
-        manySwiglu = device.capability() == KernelCatalogue.WARP_GROUPS
-                ? Optional.of(next.next().kernel("many_swiglu"))
+        gemmSwiglu = device.capability() == KernelCatalogue.WARP_GROUPS
+                ? Optional.of(next.next().kernel("gemm_swiglu"))
                 : Optional.empty();
     }
 
@@ -182,58 +182,58 @@ public final class Kernels implements AutoCloseable {
         return !stream.isEmpty();
     }
 
-    /** Product kernel of stream.cu. */
+    /** Product kernel of gemv_tma.cu. */
     public Kernel stream(int rows) {
         return stream.get(tiles(rows));
     }
 
     /** Thread blocks of {@link #stream} that a multiprocessor holds at a time: two on 9.0, one where it has 100 KiB of shared memory. */
-    public int streamBlocks(int rows) {
-        return streamBlocks.get(tiles(rows));
+    public int gemvTmaBlocks(int rows) {
+        return gemvTmaBlocks.get(tiles(rows));
     }
 
-    public Kernel streamSwiglu(int rows) {
-        return streamSwiglu.get(tiles(rows));
+    public Kernel gemvTmaSwiglu(int rows) {
+        return gemvTmaSwiglu.get(tiles(rows));
     }
 
-    /** Product kernel for at most {@link #SKINNY_ROWS} rows. */
-    public Kernel skinny(int rows) {
-        return skinny.get(tiles(rows));
+    /** Product kernel for at most {@link #GEMV_MAX_ROWS} rows. */
+    public Kernel gemv(int rows) {
+        return gemv.get(tiles(rows));
     }
 
     /** Product kernel with the activation of gate and up. */
-    public Kernel skinnySwiglu(int rows) {
-        return skinnySwiglu.get(tiles(rows));
+    public Kernel gemvSwiglu(int rows) {
+        return gemvSwiglu.get(tiles(rows));
     }
 
     /** Whether there are product kernels whose warps multiply in groups. */
-    public boolean broad() {
-        return !broad.isEmpty();
+    public boolean wgmma() {
+        return !wgmma.isEmpty();
     }
 
-    /** Product kernel of broad.cu. */
-    public Kernel broad(int rows) {
-        return broad.get(broadRows(rows));
+    /** Product kernel of gemm_wgmma.cu. */
+    public Kernel wgmma(int rows) {
+        return wgmma.get(wgmmaRows(rows));
     }
 
-    public Kernel broadSwiglu(int rows) {
-        return broadSwiglu.get(broadRows(rows));
+    public Kernel wgmmaSwiglu(int rows) {
+        return wgmmaSwiglu.get(wgmmaRows(rows));
     }
 
     /** The same with blocks of 256 weight rows instead of 128; empty for few rows. */
-    public Optional<Kernel> tallSwiglu(int rows) {
-        return Optional.ofNullable(tallSwiglu.get(broadRows(rows)));
+    public Optional<Kernel> wgmmaSwigluTall(int rows) {
+        return Optional.ofNullable(wgmmaSwigluTall.get(wgmmaRows(rows)));
     }
 
-    /** Gate, up and activation of many.cu. */
-    public Optional<Kernel> manySwiglu() {
-        return manySwiglu;
+    /** Gate, up and activation of gemm_swiglu.cu. */
+    public Optional<Kernel> gemmSwiglu() {
+        return gemmSwiglu;
     }
 
-    /** The least number of rows that broad.cu is compiled for. */
-    public static int broadRows(int rows) {
-        return BROAD_ROWS.stream().filter(most -> rows <= most).findFirst()
-                .orElseThrow(() -> new IllegalArgumentException(rows + " rows are more than " + BROAD_ROWS.getLast()));
+    /** The least number of rows that gemm_wgmma.cu is compiled for. */
+    public static int wgmmaRows(int rows) {
+        return WGMMA_ROWS.stream().filter(max -> rows <= max).findFirst()
+                .orElseThrow(() -> new IllegalArgumentException(rows + " rows are more than " + WGMMA_ROWS.getLast()));
     }
 
     /** The least number of tiles of 8 rows that there is a kernel for. */
@@ -243,7 +243,7 @@ public final class Kernels implements AutoCloseable {
                 return tiles;
             }
         }
-        throw new IllegalArgumentException(rows + " rows are more than " + SKINNY_ROWS);
+        throw new IllegalArgumentException(rows + " rows are more than " + GEMV_MAX_ROWS);
     }
 
     @Override

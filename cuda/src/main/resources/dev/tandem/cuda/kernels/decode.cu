@@ -41,7 +41,7 @@ __device__ __forceinline__ bool load2(const float2 *from, float2 &v) {
     return x != NOT_THERE && y != NOT_THERE;
 }
 
-// four values of a head's sum, with the largest score that it is reckoned from and the sum of weights
+// four values of a head's sum, with the largest score that it is estimated from and the sum of weights
 struct Sum {
     float4 of;
     float maximum, weights;
@@ -76,7 +76,7 @@ __device__ __forceinline__ Sum overWarps(const float (*merged)[GROUP][HEAD_WIDTH
     return sum;
 }
 
-__device__ __forceinline__ void leave(float4 *parts, float2 *norms, size_t at, const Sum &sum) {
+__device__ __forceinline__ void publishPartial(float4 *parts, float2 *norms, size_t at, const Sum &sum) {
     stressDelay();
     store4(parts + at, there(sum.of.x), there(sum.of.y), there(sum.of.z), there(sum.of.w));
     stressDelay();
@@ -84,7 +84,7 @@ __device__ __forceinline__ void leave(float4 *parts, float2 *norms, size_t at, c
 }
 
 // Adds what `count` stretches have left from `at` on, each QUADS after the one before, as soon as all of it is there.
-__device__ __forceinline__ void take(float4 *parts, float2 *norms, size_t at, int count, Sum &sum) {
+__device__ __forceinline__ void mergePartials(float4 *parts, float2 *norms, size_t at, int count, Sum &sum) {
 #pragma unroll 1
     for (int from = 0; from < count; from += PARTS_AT_ONCE) {
         float4 values[PARTS_AT_ONCE];
@@ -116,40 +116,40 @@ __device__ __forceinline__ void take(float4 *parts, float2 *norms, size_t at, in
 #define LAST_LAYER 2
 #define BESIDE 4
 
-// Slots of rows in flight: rows that leave, whose q, k and v rotation has left for the courier, ask for their attention of this
+// Slots of in-flight tokens: rows that leave, whose q, k and v rotation has left for the transfer kernel, ask for their attention of this
 // layer; rows that board take their attention's result. Thread blocks share this work.
-__device__ __noinline__ void exchange(Flights *flights, int layer, int slots, int place, int thread, int threads, half16 *out) {
+__device__ __noinline__ void exchange(HostTokens *hostTokens, int layer, int slots, int place, int thread, int threads, half16 *out) {
     const int EIGHTS = HEAD_DIM / 8;
     for (int i = thread; i < slots * HEADS * EIGHTS; i += threads) {
-        int slot = i / (HEADS * EIGHTS), boards = slotted(flights, layer + 1, slot);
-        if (boards < 0) continue;
-        uint4 v = __ldcg((const uint4 *)(flights->incoming + (size_t)boards * HEADS * HEAD_DIM) + i % (HEADS * EIGHTS));
+        int slot = i / (HEADS * EIGHTS), returning = slotted(hostTokens, layer + 1, slot);
+        if (returning < 0) continue;
+        uint4 v = __ldcg((const uint4 *)(hostTokens->incoming + (size_t)returning * HEADS * HEAD_DIM) + i % (HEADS * EIGHTS));
         *(uint4 *)(out + (size_t)(i / EIGHTS) * HEAD_WIDTH + i % EIGHTS * 8) = v;
     }
     clearPadding(out, slots, thread, threads);
     if (thread >= slots) return;
     if (thread == 0) {
-        flights->stamps[layer] = nanos();
-        if (place & LAST_LAYER) *(volatile wide *)(flights->departed + 3) = 1;
+        hostTokens->stamps[layer] = nanos();
+        if (place & LAST_LAYER) *(volatile wide *)(hostTokens->sendCounters + 3) = 1;
     }
-    int leaves = slotted(flights, layer, thread);
-    if (leaves < 0) return;
+    int leaving = slotted(hostTokens, layer, thread);
+    if (leaving < 0) return;
     stressDelay();
     __threadfence();
-    wide number = atomicAdd(flights->departed, 1ull);
-    *(volatile wide *)&flights->departures[number & flights->ringMask] = (number + 1) << 24 | (wide)layer << 16 | leaves;
+    wide number = atomicAdd(hostTokens->sendCounters, 1ull);
+    *(volatile wide *)&hostTokens->sendQueue[number & hostTokens->ringMask] = (number + 1) << 24 | (wide)layer << 16 | leaving;
 }
 
-__device__ __noinline__ void carry(Flights *flights) {
-    wide sent = flights->departed[1], received = flights->departed[2];
-    carryRows<WARPS>(flights, sent, received);
+__device__ __noinline__ void carry(HostTokens *hostTokens) {
+    wide sent = hostTokens->sendCounters[1], received = hostTokens->sendCounters[2];
+    carryRows<WARPS>(hostTokens, sent, received);
     if (threadIdx.x == 0) {
-        flights->departed[1] = sent;
-        flights->departed[2] = received;
+        hostTokens->sendCounters[1] = sent;
+        hostTokens->sendCounters[2] = received;
     }
 }
 
-// The step's own rows, and slots for rows in flight from row firstSlot on. Where no courier carries these (place & CARRIES), the
+// The step's own rows, and slots for in-flight tokens from row firstSlot on. Where no transfer kernel carries these (place & CARRIES), the
 // first thread block does. Beside prompts' attention (place & BESIDE), the kernel before this one, all that is read here is there, and
 // the last thread blocks have the stretches: others, which find no room yet, must not be waited for. It is waited for at the end.
 // queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them, units of a gap
@@ -157,7 +157,7 @@ __device__ __noinline__ void carry(Flights *flights) {
 // before and after
 extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(const half16 *queries, const half16 *blocks,
         const int *tables, const Sequence *sequences, const int *header, float scale, half16 *out, float4 *parts,
-        float2 *partNorms, int slots, int firstSlot, Flights *flights, int layer, int place) {
+        float2 *partNorms, int slots, int firstSlot, HostTokens *hostTokens, int layer, int place) {
     __shared__ float merged[WARPS][GROUP][HEAD_WIDTH];
     __shared__ float maxima[WARPS][GROUP], totals[WARPS][GROUP];
     __shared__ int found;
@@ -168,18 +168,18 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
     if (beside) __threadfence(); // nothing older is in the first-level cache
     if (blockIdx.x < (place & CARRIES)) {
         if (!beside) dependencyWait();
-        carry(flights);
+        carry(hostTokens);
         if (beside) dependencyWait();
         return;
     }
-    int stretch = beside ? (int)blockIdx.x - ((int)gridDim.x - sharing) : (int)blockIdx.x - (place & CARRIES);
-    if (stretch < 0 || stretch >= sharing) return;
-    int unit = (int)((long)units * stretch / sharing), endUnit = (int)((long)units * (stretch + 1) / sharing);
-    int thread = stretch * WARPS * 32 + threadIdx.x;
-    bool exchanges = stretch * WARPS * 32 < slots * HEADS * HEAD_DIM / 8, waited = beside || exchanges;
+    int partition = beside ? (int)blockIdx.x - ((int)gridDim.x - sharing) : (int)blockIdx.x - (place & CARRIES);
+    if (partition < 0 || partition >= sharing) return;
+    int unit = (int)((long)units * partition / sharing), endUnit = (int)((long)units * (partition + 1) / sharing);
+    int thread = partition * WARPS * 32 + threadIdx.x;
+    bool exchanges = partition * WARPS * 32 < slots * HEADS * HEAD_DIM / 8, waited = beside || exchanges;
     if (exchanges) {
         if (!beside) dependencyWait();
-        exchange(flights, layer, slots, place, thread, sharing * WARPS * 32, out + (size_t)firstSlot * HEADS * HEAD_WIDTH);
+        exchange(hostTokens, layer, slots, place, thread, sharing * WARPS * 32, out + (size_t)firstSlot * HEADS * HEAD_WIDTH);
     }
     for (int r = threadIdx.x; r < rows; r += WARPS * 32) {
         if (sequences[r].firstUnit <= unit && (r + 1 == rows || sequences[r + 1].firstUnit > unit)) found = r;
@@ -189,9 +189,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
     uint2 *result = nullptr;
     while (unit < endUnit) {
         Sequence sequence = sequences[row];
-        int gap = header[3];
-        int kvHead = (unit - sequence.firstUnit) / (sequence.blocks + gap);
-        int pairBegin = sequence.firstUnit + kvHead * (sequence.blocks + gap) + gap, pairEnd = pairBegin + sequence.blocks;
+        int startUpCost = header[3];
+        int kvHead = (unit - sequence.firstUnit) / (sequence.blocks + startUpCost);
+        int pairBegin = sequence.firstUnit + kvHead * (sequence.blocks + startUpCost) + startUpCost, pairEnd = pairBegin + sequence.blocks;
         unit = max(unit, pairBegin);
         int here = min(pairEnd, endUnit) - unit, first = unit - pairBegin;
         if (here <= 0) break;
@@ -321,13 +321,13 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         // the thread block that owns a unit: the one whose stretch of units * c / sharing ... holds it
         int firstOwner = (int)(((long)(pairBegin + 1) * sharing - 1) / units), lastOwner = (int)(((long)pairEnd * sharing - 1) / units);
         result = (uint2 *)(out + ((size_t)row * HEADS + kvHead * GROUP) * HEAD_WIDTH);
-        others = lastOwner - stretch;
-        if (stretch == firstOwner && others > 0) break; // which is the stretch's end
+        others = lastOwner - partition;
+        if (partition == firstOwner && others > 0) break; // which is the stretch's end
 #pragma unroll 1
         for (int i = threadIdx.x; i < QUADS; i += WARPS * 32) {
             Sum sum = overWarps(merged, maxima, totals, i);
-            if (stretch == firstOwner) sum.store(result + i);
-            else leave(parts, partNorms, (size_t)stretch * QUADS + i, sum);
+            if (partition == firstOwner) sum.store(result + i);
+            else publishPartial(parts, partNorms, (size_t)partition * QUADS + i, sum);
         }
         others = 0;
         __syncthreads();
@@ -337,7 +337,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
 #pragma unroll 1
     for (int i = threadIdx.x; others > 0 && i < QUADS; i += WARPS * 32) {
         Sum sum = overWarps(merged, maxima, totals, i);
-        take(parts, partNorms, (size_t)(stretch + 1) * QUADS + i, others, sum);
+        mergePartials(parts, partNorms, (size_t)(partition + 1) * QUADS + i, others, sum);
         sum.store(result + i);
     }
     // without work too: the kernel after this one relies on the kernel before it having ended

@@ -33,7 +33,7 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
 
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
 // grid KV_HEADS * tiles * splits: so many blocks share a tile's context where it is long enough; finished [tiles][KV_HEADS] zeroed.
-// The last parameter is the header of prefill_groups.cu, which is launched alike: this kernel leaves no multiprocessors to decode attention.
+// The last parameter is the header of prefill_wgmma.cu, which is launched alike: this kernel leaves no multiprocessors to decode attention.
 extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const half16 *queries, const half16 *blocks, const int *tables,
         const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished, int tileCount,
         const int *) {
@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         }
         bool masked = at + STAGE_TOKENS > tile.position;
         float factor[2];
-        weigh(s, masked, at, rows.position, scale, maximum, total, factor);
+        onlineSoftmax(s, masked, at, rows.position, scale, maximum, total, factor);
 #pragma unroll
         for (int n = 0; n < HEAD_WIDTH / 8; n++) {
             sums[n][0] *= factor[0]; sums[n][1] *= factor[0];

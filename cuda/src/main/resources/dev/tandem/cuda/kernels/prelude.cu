@@ -178,50 +178,50 @@ struct Draw { float temperature, topP, minP, uniform; int topK, row, logprobs, a
 // what is done to a token's logit first; a forbidden token's penalty is infinite
 struct Adjustment { int token; float bias, repetition, penalty; };
 
-// Rows in flight: decode rows whose attention the CPU computes. The last rows of a step, from `firstSlot` on, are slots: at
+// In-flight tokens: decode rows whose attention the CPU computes. The last rows of a step, from `firstSlot` on, are slots: at
 // each layer rows that are ready board them, take the post-projection and the next pre-projection, and leave again.
 // A row keeps its residual and angles here. slotMaps[layer] says who sits in the slots before layer's pre-projection.
-// The step's own kernels touch GPU memory alone; `courier` carries rows over the link beside them (flights.cu).
-#define MOST_SLOTS 64
-struct Flights {
+// The step's own kernels touch GPU memory alone; `transfer` carries rows over the link beside them (host_transfer.cu).
+#define MAX_SLOTS 64
+struct HostTokens {
     float *residual;          // [flights][HIDDEN]
     float2 *angles;           // [flights][HEAD_DIM / 2]
     Draw *draws;              // [flights]
-    int *slotMaps;            // [layers + 1][MOST_SLOTS] flight or -1
+    int *slotMaps;            // [layers + 1][MAX_SLOTS] flight or -1
     half16 *outgoing;         // [flights][HEADS + 2 KV_HEADS][HEAD_DIM] q, k and v on their way to the host
     half16 *incoming;         // [flights][HEADS][HEAD_DIM] attention that has come from it
-    wide *departures;         // ring of (number + 1) << 24 | layer << 16 | flight
-    wide *arrivals;           // [layers] rings of (number + 1) << 16 | flight
-    wide *boarded;            // [layers] arrivals that have boarded
+    wide *sendQueue;         // ring of (number + 1) << 24 | layer << 16 | host token
+    wide *returnQueues;           // [layers] rings of (number + 1) << 16 | host token
+    wide *returned;            // [layers] arrivals that have boarded
     wide *arrived;            // [layers] arrivals so far
-    wide *departed;           // departures so far; then those sent, results received, and whether the step nears its end
+    wide *sendCounters;           // sendQueue so far; then those sent, results received, and whether the step nears its end
     // pinned host memory
-    volatile wide *tasks;     // ring of (number + 1) << 24 | layer << 16 | flight
+    volatile wide *tasks;     // ring of (number + 1) << 24 | layer << 16 | host token
     volatile wide *ready;     // likewise
     half16 *sent;             // [flights][HEADS + 2 KV_HEADS][HEAD_DIM]
     const half16 *results;    // [flights][HEADS][HEAD_DIM]
     int ringMask;             // of all rings
     wide *stamps;             // [layers + 1] when each layer's attention began, and when the step reported
-    // pinned host memory, of rows that pass all layers in their step: `rope_store` or `depart` asks for their attention, `collect` waits for it
-    volatile wide *asked;     // ring of (number + 1) << 24 | layer << 16 | flight
+    // pinned host memory, of rows that pass all layers in their step: `rope_store` or `send_host_tokens` asks for their attention, `receive_host_tokens` waits for it
+    volatile wide *asked;     // ring of (number + 1) << 24 | layer << 16 | host token
     volatile wide *answered;  // [flights] number + 1 of the last answer
-    volatile int *givenUp;    // not 0: nobody answers any more; who says so: 1 the host or `collect`, 2 the courier
-    wide *waits;              // [2 sub-batches][layers][2] when `collect` began to wait, and when all was there
-    wide patience;            // nanoseconds that `collect` waits for a row
+    volatile int *givenUp;    // not 0: nobody answers any more; who says so: 1 the host or `receive_host_tokens`, 2 the transfer kernel
+    wide *waits;              // [2 sub-batches][layers][2] when `receive_host_tokens` began to wait, and when all was there
+    wide timeout;            // nanoseconds that `receive_host_tokens` waits for a row
     int *sentWarps;           // [flights] warps of `rope_store` that have sent their part of a row
-    wide courierPatience;     // nanoseconds that `courier` stays for its step to end
+    wide transferTimeout;     // nanoseconds that `transfer` stays for its step to end
 };
 
-// Host rows of a sub-batch, as its header says: `count` rows from `first` on. Their tasks of a layer are numbered from
+// Host tokens of a sub-batch, as its header says: `count` rows from `first` on. Their tasks of a layer are numbered from
 // base + layer * all + offset on, where `all` are those of the step's sub-batches together.
-struct HostRows { int first, count, all, offset; wide base; };
-__device__ __forceinline__ const HostRows *hostRows(const int *header) { return (const HostRows *)(header + 8); }
-__device__ __forceinline__ void ask(const Flights *flights, const HostRows *rows, int i, int flight, int layer) {
+struct BatchHostTokens { int first, count, all, offset; wide base; };
+__device__ __forceinline__ const BatchHostTokens *batchHostTokens(const int *header) { return (const BatchHostTokens *)(header + 8); }
+__device__ __forceinline__ void ask(const HostTokens *hostTokens, const BatchHostTokens *rows, int i, int hostToken, int layer) {
     wide number = rows->base + (wide)layer * rows->all + rows->offset + i;
-    flights->asked[number & flights->ringMask] = (number + 1) << 24 | (wide)layer << 16 | flight;
+    hostTokens->asked[number & hostTokens->ringMask] = (number + 1) << 24 | (wide)layer << 16 | hostToken;
 }
 // a row's slot says which flight's numbers it uses
-__device__ __forceinline__ int hostFlight(int slot) { return slot < -1 ? -2 - slot : -1; }
+__device__ __forceinline__ int hostTokenIndex(int slot) { return slot < -1 ? -2 - slot : -1; }
 
 __device__ __forceinline__ wide nanos() {
     wide t;
@@ -229,8 +229,8 @@ __device__ __forceinline__ wide nanos() {
     return t;
 }
 
-__device__ __forceinline__ int slotted(const Flights *flights, int layer, int slot) {
-    return flights->slotMaps[layer * MOST_SLOTS + slot];
+__device__ __forceinline__ int slotted(const HostTokens *hostTokens, int layer, int slot) {
+    return hostTokens->slotMaps[layer * MAX_SLOTS + slot];
 }
 
 // Orders the read of a flag before the reads of the data that it announces, where the CPU or another kernel has written
@@ -238,34 +238,34 @@ __device__ __forceinline__ int slotted(const Flights *flights, int layer, int sl
 __device__ __forceinline__ void acquireSystem() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 __device__ __forceinline__ void acquireDevice() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
-// The link between GPU and host for rows in flight: sends what has departed with a task each, and brings results that are
+// The link between GPU and host for in-flight tokens: sends what has left with a task each, and brings results that are
 // ready. Nobody waits for it.
 //   flag         written by                                     read by           between flag and data
 //   ready        a worker: results, then setRelease             carryRows         acquireSystem, then the barrier
 //   tasks        sendRow: sent, then __threadfence_system       a worker          getAcquire
-//   departures   exchange: after rope_store wrote outgoing      carryRows         acquireSystem, then the barrier
-//   arrivals     bringRow: incoming, then __threadfence         choosePassengers  acquireDevice, then the kernel's end
+//   sendQueue   exchange: after rope_store wrote outgoing      carryRows         acquireSystem, then the barrier
+//   arrivals     bringRow: incoming, then __threadfence         chooseReturningTokens  acquireDevice, then the kernel's end
 //   answered     a worker: results, then setRelease             collect           ld.acquire.sys, then the barrier
 #define AHEAD 8
 
-__device__ __forceinline__ void sendRow(Flights *flights, wide number, wide departure) {
+__device__ __forceinline__ void sendRow(HostTokens *hostTokens, wide number, wide entry) {
     const int EIGHTS = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
     int lane = threadIdx.x % 32;
-    const uint4 *from = (const uint4 *)(flights->outgoing + (size_t)(departure & 0xffff) * EIGHTS * 8);
-    uint4 *to = (uint4 *)(flights->sent + (size_t)(departure & 0xffff) * EIGHTS * 8);
+    const uint4 *from = (const uint4 *)(hostTokens->outgoing + (size_t)(entry & 0xffff) * EIGHTS * 8);
+    uint4 *to = (uint4 *)(hostTokens->sent + (size_t)(entry & 0xffff) * EIGHTS * 8);
 #pragma unroll 4
     for (int i = lane; i < EIGHTS; i += 32) to[i] = __ldcg(from + i);
     stressDelay();
     __threadfence_system();
     __syncwarp();
-    if (lane == 0) flights->tasks[number & flights->ringMask] = (number + 1) << 24 | departure;
+    if (lane == 0) hostTokens->tasks[number & hostTokens->ringMask] = (number + 1) << 24 | entry;
 }
 
-__device__ __forceinline__ void bringRow(Flights *flights, int layer, int flight) {
+__device__ __forceinline__ void bringRow(HostTokens *hostTokens, int layer, int hostToken) {
     const int EIGHTS = HEADS * HEAD_DIM / 8;
     int lane = threadIdx.x % 32;
-    const uint4 *from = (const uint4 *)(flights->results + (size_t)flight * EIGHTS * 8);
-    uint4 *to = (uint4 *)(flights->incoming + (size_t)flight * EIGHTS * 8);
+    const uint4 *from = (const uint4 *)(hostTokens->results + (size_t)hostToken * EIGHTS * 8);
+    uint4 *to = (uint4 *)(hostTokens->incoming + (size_t)hostToken * EIGHTS * 8);
 #pragma unroll 1
     for (int first = 0; first < EIGHTS; first += AHEAD * 32) {
         uint4 v[AHEAD];
@@ -284,32 +284,32 @@ __device__ __forceinline__ void bringRow(Flights *flights, int layer, int flight
     __threadfence();
     __syncwarp();
     if (lane == 0) {
-        wide number = atomicAdd(&flights->arrived[layer], 1ull);
-        *(volatile wide *)&flights->arrivals[(size_t)layer * (flights->ringMask + 1) + (number & flights->ringMask)] = (number + 1) << 16 | flight;
+        wide number = atomicAdd(&hostTokens->arrived[layer], 1ull);
+        *(volatile wide *)&hostTokens->returnQueues[(size_t)layer * (hostTokens->ringMask + 1) + (number & hostTokens->ringMask)] = (number + 1) << 16 | hostToken;
     }
 }
 
 // One look by a thread block of WARPS warps, in which at most 32 WARPS rows go either way; how many did.
-template <int WARPS_HERE> __device__ __forceinline__ int carryRows(Flights *flights, wide &sent, wide &received) {
+template <int WARPS_HERE> __device__ __forceinline__ int carryRows(HostTokens *hostTokens, wide &sent, wide &received) {
     __shared__ int leaving, coming;
-    __shared__ wide departures[WARPS_HERE * 32], entries[WARPS_HERE * 32];
+    __shared__ wide sendQueue[WARPS_HERE * 32], entries[WARPS_HERE * 32];
     int warp = threadIdx.x / 32;
-    wide entry = flights->ready[(received + threadIdx.x) & flights->ringMask];
+    wide entry = hostTokens->ready[(received + threadIdx.x) & hostTokens->ringMask];
     // the attention of a layer may be adding more meanwhile
-    wide departing = *(volatile wide *)&flights->departures[(sent + threadIdx.x) & flights->ringMask];
+    wide sending = *(volatile wide *)&hostTokens->sendQueue[(sent + threadIdx.x) & hostTokens->ringMask];
     __syncthreads();
     if (threadIdx.x == 0) leaving = coming = WARPS_HERE * 32;
     __syncthreads();
     if (entry >> 24 != received + threadIdx.x + 1) atomicMin(&coming, (int)threadIdx.x);
-    if (departing >> 24 != sent + threadIdx.x + 1) atomicMin(&leaving, (int)threadIdx.x);
+    if (sending >> 24 != sent + threadIdx.x + 1) atomicMin(&leaving, (int)threadIdx.x);
     entries[threadIdx.x] = entry;
-    departures[threadIdx.x] = departing & 0xffffff;
+    sendQueue[threadIdx.x] = sending & 0xffffff;
     stressDelay();
     acquireSystem();
     __syncthreads();
     for (int i = warp; i < coming + leaving; i += WARPS_HERE) {
-        if (i < coming) bringRow(flights, (int)(entries[i] >> 16 & 0xff), (int)(entries[i] & 0xffff));
-        else sendRow(flights, sent + i - coming, departures[i - coming]);
+        if (i < coming) bringRow(hostTokens, (int)(entries[i] >> 16 & 0xff), (int)(entries[i] & 0xffff));
+        else sendRow(hostTokens, sent + i - coming, sendQueue[i - coming]);
     }
     sent += leaving;
     received += coming;

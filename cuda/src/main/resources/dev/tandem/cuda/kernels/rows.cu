@@ -29,7 +29,7 @@ template <int N> __device__ __forceinline__ Floats<N> widened(const Halves<N> &v
 // slots: those that enter layer 0 (admitted[slot] >= 0, with what their token is drawn by) keep theirs in `flights`. A negative
 // token is one that the step before has chosen, its -1 - token'th; that one is -1 where logits were no numbers.
 extern "C" __global__ void embed(const int *tokens, const int *chosen, const int *positions, const half16 *table, const float *frequencies,
-                                 float *residual, float2 *angles, int firstSlot, Flights *flights, const int *admitted,
+                                 float *residual, float2 *angles, int firstSlot, HostTokens *hostTokens, const int *admitted,
                                  const Draw *draws) {
     dependentsLaunch();
     dependencyWait();
@@ -37,14 +37,14 @@ extern "C" __global__ void embed(const int *tokens, const int *chosen, const int
     float *to = residual + (size_t)row * HIDDEN;
     float2 *turns = angles + (size_t)row * (HEAD_DIM / 2);
     if (row >= firstSlot) {
-        int slot = row - firstSlot, flight = admitted[slot];
-        if (threadIdx.x == 0) flights->slotMaps[slot] = flight;
-        if (threadIdx.x == 0 && slot == 0) *(volatile wide *)(flights->departed + 3) = 0;
+        int slot = row - firstSlot, hostToken = admitted[slot];
+        if (threadIdx.x == 0) hostTokens->slotMaps[slot] = hostToken;
+        if (threadIdx.x == 0 && slot == 0) *(volatile wide *)(hostTokens->sendCounters + 3) = 0;
         for (int i = threadIdx.x; i < HIDDEN; i += blockDim.x) to[i] = 0;
-        if (flight < 0) return;
-        to = flights->residual + (size_t)flight * HIDDEN;
-        turns = flights->angles + (size_t)flight * (HEAD_DIM / 2);
-        if (threadIdx.x == 0) flights->draws[flight] = draws[slot];
+        if (hostToken < 0) return;
+        to = hostTokens->residual + (size_t)hostToken * HIDDEN;
+        turns = hostTokens->angles + (size_t)hostToken * (HEAD_DIM / 2);
+        if (threadIdx.x == 0) hostTokens->draws[hostToken] = draws[slot];
     }
     int token = tokens[row];
     if (token < 0) token = max(chosen[-1 - token], 0);
@@ -80,7 +80,7 @@ template <int BLOCKS> __device__ __forceinline__ float clusterSum(float v) {
 // BLOCKS, a cluster where there are several, share a row; a thread has SOME neighbouring values at a time, of AT_ONCE partials for sure.
 // grid (rows, BLOCKS)
 template <int BLOCKS, int THREADS, int SOME, int AT_ONCE, int UNROLLED> __device__ __forceinline__ void addNorm(float *residual, const float *partials, int splits, int partialRows,
-        const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const Flights *flights, int mapLayer) {
+        const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const HostTokens *hostTokens, int mapLayer) {
     typedef Floats<SOME> Values;
     const int ALL = HIDDEN / SOME, SHARE = (ALL + BLOCKS - 1) / BLOCKS, PER = (SHARE + THREADS - 1) / THREADS;
     int place = blockIdx.x, begin = blockIdx.y * SHARE, end = min(ALL, begin + SHARE);
@@ -98,8 +98,8 @@ template <int BLOCKS, int THREADS, int SOME, int AT_ONCE, int UNROLLED> __device
     int row = rowMap ? rowMap[place] : place;
     Values *mine = (Values *)(residual + (size_t)row * HIDDEN), *home = nullptr;
     if (row >= firstSlot) {
-        int flight = slotted(flights, mapLayer, row - firstSlot);
-        if (flight >= 0) home = (Values *)(flights->residual + (size_t)flight * HIDDEN);
+        int hostToken = slotted(hostTokens, mapLayer, row - firstSlot);
+        if (hostToken >= 0) home = (Values *)(hostTokens->residual + (size_t)hostToken * HIDDEN);
     }
     float squares = 0;
 #pragma unroll
@@ -143,8 +143,8 @@ template <int BLOCKS, int THREADS, int SOME, int AT_ONCE, int UNROLLED> __device
 }
 #define ADD_NORM(NAME, CLUSTER, BLOCKS, THREADS, SOME, AT_ONCE, UNROLLED) \
     extern "C" __global__ void CLUSTER __launch_bounds__(THREADS) NAME(float *residual, const float *partials, int splits, int partialRows, \
-            const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const Flights *flights, int mapLayer) { \
-        addNorm<BLOCKS, THREADS, SOME, AT_ONCE, UNROLLED>(residual, partials, splits, partialRows, weight, rowMap, out, epsilon, firstSlot, flights, mapLayer); \
+            const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const HostTokens *hostTokens, int mapLayer) { \
+        addNorm<BLOCKS, THREADS, SOME, AT_ONCE, UNROLLED>(residual, partials, splits, partialRows, weight, rowMap, out, epsilon, firstSlot, hostTokens, mapLayer); \
     }
 // few rows: the partials of one row after another are what takes long; some: many small blocks beside what is left of the product's;
 // many, without partials: blocks, and what a thread has under way
@@ -182,24 +182,24 @@ extern "C" __global__ void __launch_bounds__(128) close_up(float *residual, half
 }
 
 // a warp: the next entries of the layer's ring, in order, take the slots
-__device__ __noinline__ void choosePassengers(const Flights *flights, int layer, int slots) {
+__device__ __noinline__ void chooseReturningTokens(const HostTokens *hostTokens, int layer, int slots) {
     int lane = threadIdx.x % 32;
     stressDelay();
-    wide taken = flights->boarded[layer];
-    int boarded = 0;
+    wide taken = hostTokens->returned[layer];
+    int returned = 0;
     bool more = true;
     for (int from = 0; from < slots; from += 32) {
         int slot = from + lane;
-        const volatile wide *ring = flights->arrivals + (size_t)layer * (flights->ringMask + 1);
-        wide entry = more && slot < slots ? ring[(taken + slot) & flights->ringMask] : 0;
+        const volatile wide *ring = hostTokens->returnQueues + (size_t)layer * (hostTokens->ringMask + 1);
+        wide entry = more && slot < slots ? ring[(taken + slot) & hostTokens->ringMask] : 0;
         word there = __ballot_sync(~0u, entry >> 16 == taken + slot + 1);
         int run = there == ~0u ? 32 : __ffs(~there) - 1;
-        if (slot < slots) flights->slotMaps[(layer + 1) * MOST_SLOTS + slot] = lane < run ? (int)(entry & 0xffff) : -1;
-        boarded += min(run, slots - from);
+        if (slot < slots) hostTokens->slotMaps[(layer + 1) * MAX_SLOTS + slot] = lane < run ? (int)(entry & 0xffff) : -1;
+        returned += min(run, slots - from);
         more = run == 32;
     }
     acquireDevice(); // the next kernels read what the entries announce
-    if (lane == 0) flights->boarded[layer] = taken + boarded;
+    if (lane == 0) hostTokens->returned[layer] = taken + returned;
 }
 
 // Of a head a thread has ROTATED neighbouring values of the first half and those of the second that rotation brings them together with.
@@ -266,40 +266,40 @@ template <int EVEN, int ODD> __device__ __forceinline__ void storeTokens(half16 
     for (int d = HEAD_DIM + lane * ROTATED; d < HEAD_WIDTH; d += HEAD_LANES * ROTATED) store(d, Some(), Some());
 }
 
-// The warp of this thread of a host row has written its part to pinned memory; with the last one's the row's task goes to the host.
-__device__ __forceinline__ void warpSent(const Flights *flights, const HostRows *rows, int row, int flight, int layer, int thread) {
+// The warp of this thread of a host token has written its part to pinned memory; with the last one's the row's task goes to the host.
+__device__ __forceinline__ void warpSent(const HostTokens *hostTokens, const BatchHostTokens *rows, int row, int hostToken, int layer, int thread) {
     const int THREADS = (HEADS + 2 * KV_HEADS) * HEAD_LANES, WARPS = (THREADS + 31) / 32;
     int inWarp = min(32, THREADS - thread / 32 * 32);
     stressDelay();
     __threadfence_system();
     __syncwarp(inWarp == 32 ? ~0u : (1u << inWarp) - 1);
-    if (thread % 32 || atomicAdd(flights->sentWarps + flight, 1) < WARPS - 1) return;
-    flights->sentWarps[flight] = 0;
+    if (thread % 32 || atomicAdd(hostTokens->sentWarps + hostToken, 1) < WARPS - 1) return;
+    hostTokens->sentWarps[hostToken] = 0;
     __threadfence_system();
-    ask(flights, rows, row - rows->first, flight, layer);
+    ask(hostTokens, rows, row - rows->first, hostToken, layer);
 }
 
 // q, k and v of a row: sum of partials (splits > 0) or the finished product, bias, norm of q and k heads, rotation.
 // q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere); blocks
-// from poolBlocks on are staging, stagingShift blocks further. q, k and v of rows in flight go to `flights`; so do those of rows
+// from poolBlocks on are staging, stagingShift blocks further. q, k and v of in-flight tokens go to `flights`; so do those of rows
 // that the CPU attends to within the step (slot < -1). V of two tokens lies by turns: where the next row is of the second, a thread stores both.
 // V of a block's tokens that are not written yet becomes zero, whatever a freed block held before: attention multiplies
 // it by zero.
 // HEAD_LANES threads a head; grid (rows, heads * HEAD_LANES / 128), with slots a row of blocks more, which chooses who boards at this layer.
 extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows, const half16 *product,
         const float *bias, const float *queryNorm, const float *keyNorm, float epsilon, const float2 *angles,
-        const int *slots, half16 *queries, half16 *blocks, int poolBlocks, int stagingShift, int firstSlot, const Flights *flights, int layer,
+        const int *slots, half16 *queries, half16 *blocks, int poolBlocks, int stagingShift, int firstSlot, const HostTokens *hostTokens, int layer,
         int rows, const int *header) {
     dependentsLaunch();
     int row = blockIdx.x, thread = blockIdx.y * 128 + threadIdx.x, head = thread / HEAD_LANES, lane = thread % HEAD_LANES;
-    // the courier beside this fills what it reads: no need to wait for the product
-    if (row == rows && thread < 32) choosePassengers(flights, layer, rows - firstSlot);
+    // the transfer kernel beside this fills what it reads: no need to wait for the product
+    if (row == rows && thread < 32) chooseReturningTokens(hostTokens, layer, rows - firstSlot);
     dependencyWait();
     if (row == rows || head >= HEADS + 2 * KV_HEADS) return;
-    int flight = row >= firstSlot ? slotted(flights, layer, row - firstSlot) : -1;
-    if (row >= firstSlot && flight < 0) return;
+    int hostToken = row >= firstSlot ? slotted(hostTokens, layer, row - firstSlot) : -1;
+    if (row >= firstSlot && hostToken < 0) return;
     bool isQuery = head < HEADS, isKey = !isQuery && head < HEADS + KV_HEADS, real = lane * ROTATED < HALF_HEAD;
-    int column = head * HEAD_WIDTH + lane * ROTATED, slot = flight >= 0 ? -1 : slots[row];
+    int column = head * HEAD_WIDTH + lane * ROTATED, slot = hostToken >= 0 ? -1 : slots[row];
     Pair mine = {}, next = {};
     if (real) mine = projected(partials, splits, partialRows, product, bias, row, column);
     bool together = false, clears = false;
@@ -336,7 +336,7 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
             }
     }
     if (real && (isQuery || isKey)) {
-        const float2 *turns = (flight >= 0 ? flights->angles + (size_t)flight * HALF_HEAD : angles + (size_t)row * HALF_HEAD) + lane * ROTATED;
+        const float2 *turns = (hostToken >= 0 ? hostTokens->angles + (size_t)hostToken * HALF_HEAD : angles + (size_t)row * HALF_HEAD) + lane * ROTATED;
 #pragma unroll
         for (int i = 0; i < ROTATED; i++) {
             float2 turn = turns[i];
@@ -345,12 +345,12 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
             mine.second.of[i] = b * turn.x + a * turn.y;
         }
     }
-    int passing = flight >= 0 ? flight : hostFlight(slot);
+    int passing = hostToken >= 0 ? hostToken : hostTokenIndex(slot);
     if (passing >= 0) {
-        bool sends = header && flight < 0;
-        half16 *to = sends ? flights->sent : flights->outgoing;
+        bool sends = header && hostToken < 0;
+        half16 *to = sends ? hostTokens->sent : hostTokens->outgoing;
         storeHead(to + ((size_t)passing * (HEADS + 2 * KV_HEADS) + head) * HEAD_DIM, lane, HEAD_DIM, mine);
-        if (sends) warpSent(flights, hostRows(header), row, passing, layer, thread);
+        if (sends) warpSent(hostTokens, batchHostTokens(header), row, passing, layer, thread);
         return;
     }
     if (isQuery) {
@@ -409,13 +409,13 @@ __device__ __forceinline__ void transpose(uint4 *v) {
 // A thread's part of one KV head of a moved block: K of four tokens by eight dimensions, and four times four dimensions of V of
 // two tokens. No shared memory: these run beside kernels that want all of it.
 #define MOVE_THREADS 512
-#define PARTS_A_HEAD (2 * HEAD_WIDTH)
+#define PARTS_PER_HEAD (2 * HEAD_WIDTH)
 struct MovePart {
     const Move *move;
     int layer, head, token, pair, part;
     __device__ __forceinline__ MovePart(const Moves *moves, int count, long at) {
-        part = at % PARTS_A_HEAD;
-        int item = at / PARTS_A_HEAD;
+        part = at % PARTS_PER_HEAD;
+        int item = at / PARTS_PER_HEAD;
         head = item % KV_HEADS;
         layer = item / KV_HEADS / count;
         move = &moves->list[item / KV_HEADS % count];
@@ -427,8 +427,8 @@ struct MovePart {
     __device__ __forceinline__ long host() const { return ((long)move->host * KV_HEADS + head) * HOST_HEAD_WORDS; }
     __device__ __forceinline__ long hostKeys(int i) const { return host() + (pair + i) * HOST_TOKENS + token; }
     // the i-th of V's: tokens 2 at / (HEAD_WIDTH / 4) and the next
-    __device__ __forceinline__ int valuePair(int i) const { return (part + i * PARTS_A_HEAD) / (HEAD_WIDTH / 4); }
-    __device__ __forceinline__ int valueDim(int i) const { return (part + i * PARTS_A_HEAD) % (HEAD_WIDTH / 4) * 4; }
+    __device__ __forceinline__ int valuePair(int i) const { return (part + i * PARTS_PER_HEAD) / (HEAD_WIDTH / 4); }
+    __device__ __forceinline__ int valueDim(int i) const { return (part + i * PARTS_PER_HEAD) % (HEAD_WIDTH / 4) * 4; }
     __device__ __forceinline__ long gpuValues(int i) const {
         int first = 2 * valuePair(i);
         return gpuTile(first) + KV_TILE / 2 + first % BLOCK_TOKENS / 2 * HEAD_WIDTH + valueDim(i);
@@ -441,7 +441,7 @@ struct MovePart {
 extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *gpu, word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
     int count = moves->count;
     const uint4 zero = make_uint4(0, 0, 0, 0);
-    for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_A_HEAD; at += (long)gridDim.x * MOVE_THREADS) {
+    for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_PER_HEAD; at += (long)gridDim.x * MOVE_THREADS) {
         MovePart part(moves, count, at);
         const word *source = gpu + part.layer * gpuLayer;
         word *target = host + part.layer * hostLayer;
@@ -467,7 +467,7 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *
 extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, const word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
     int count = moves->count;
     const uint4 zero = make_uint4(0, 0, 0, 0);
-    for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_A_HEAD; at += (long)gridDim.x * MOVE_THREADS) {
+    for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_PER_HEAD; at += (long)gridDim.x * MOVE_THREADS) {
         MovePart part(moves, count, at);
         word *target = gpu + part.layer * gpuLayer;
         const word *source = host + part.layer * hostLayer;

@@ -2,7 +2,7 @@
 
 #define PARTS 16
 #define BINS 2048
-#define MOST_LOGPROBS 20
+#define MAX_LOGPROBS 20
 
 // ascending keys are ascending values
 __device__ __forceinline__ word key(float v) {
@@ -131,13 +131,13 @@ __device__ wide bestBelow(const float *logits, wide limit) {
 // Log-probabilities of logits as they are: out[d.row] = the chosen token's, then ids and log-probabilities of the d.logprobs - 1
 // best, straight to pinned memory. A block a draw, then the slots', as in `sample`.
 extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, const Draw *draws, const int *tokens, int count,
-        int firstSample, const Flights *flights, int layers, float *out) {
+        int firstSample, const HostTokens *hostTokens, int layers, float *out) {
     __shared__ double partial[32];
     dependencyWait();
-    int flight = blockIdx.x < count ? -1 : slotted(flights, layers, blockIdx.x - count);
-    if (blockIdx.x >= count && flight < 0) return;
-    const Draw *d = flight < 0 ? draws + blockIdx.x : flights->draws + flight;
-    int row = flight < 0 ? d->row : firstSample + blockIdx.x - count, wanted = d->logprobs;
+    int hostToken = blockIdx.x < count ? -1 : slotted(hostTokens, layers, blockIdx.x - count);
+    if (blockIdx.x >= count && hostToken < 0) return;
+    const Draw *d = hostToken < 0 ? draws + blockIdx.x : hostTokens->draws + hostToken;
+    int row = hostToken < 0 ? d->row : firstSample + blockIdx.x - count, wanted = d->logprobs;
     if (wanted == 0 || tokens[row] < 0) return;
     const float *logits = all + (size_t)row * VOCABULARY;
     wide best = bestBelow(logits, ~0ull);
@@ -151,14 +151,14 @@ extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, co
     sum = partial[lane];
     for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(~0u, sum, i);
     double total = top + log(sum);
-    float *mine = out + (size_t)row * (1 + 2 * MOST_LOGPROBS);
+    float *mine = out + (size_t)row * (1 + 2 * MAX_LOGPROBS);
     if (threadIdx.x == 0) mine[0] = (float)(logits[tokens[row]] - total);
     for (int k = 0; k < wanted - 1; k++) {
         if (k > 0) best = bestBelow(logits, best);
         int id = (int)~(word)best;
         if (threadIdx.x == 0) {
             ((int *)mine)[1 + k] = id;
-            mine[1 + MOST_LOGPROBS + k] = (float)(logits[id] - total);
+            mine[1 + MAX_LOGPROBS + k] = (float)(logits[id] - total);
         }
     }
 }
@@ -166,18 +166,18 @@ extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, co
 // tokens[d.row]: temperature, min-p, top-k, then top-p of what top-k left, and one draw by d.uniform in ascending order
 // of ids; without temperature the most probable. Tokens as probable as the last one kept are kept too. `tokens` already holds the most
 // probable of logits that were not adjusted. A block a draw;
-// from `count` on, blocks take the slots' rows in flight, sampled from row firstSample on, where these are drawn at all.
+// from `count` on, blocks take the slots' in-flight tokens, sampled from row firstSample on, where these are drawn at all.
 extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, const Draw *draws, int *tokens, int count, int firstSample,
-        const Flights *flights, int layers) {
+        const HostTokens *hostTokens, int layers) {
     __shared__ double partial[32];
     dependencyWait();
     Draw d;
     if (blockIdx.x < count) {
         d = draws[blockIdx.x];
     } else {
-        int flight = slotted(flights, layers, blockIdx.x - count);
-        if (flight < 0 || flights->draws[flight].temperature == 0) return;
-        d = flights->draws[flight];
+        int hostToken = slotted(hostTokens, layers, blockIdx.x - count);
+        if (hostToken < 0 || hostTokens->draws[hostToken].temperature == 0) return;
+        d = hostTokens->draws[hostToken];
         d.row = firstSample + blockIdx.x - count;
     }
     int best = tokens[d.row];
@@ -189,8 +189,8 @@ extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, cons
         return;
     }
     float top = logits[best], inverse = 1 / d.temperature;
-    float least = d.minP > 0 ? d.minP : 0.f;
-    auto weight = [&](float v) { float w = __expf((v - top) * inverse); return w < least ? 0.f : w; };
+    float smallest = d.minP > 0 ? d.minP : 0.f;
+    auto weight = [&](float v) { float w = __expf((v - top) * inverse); return w < smallest ? 0.f : w; };
     word lowest = 0;
     if (d.topK > 0 && d.topK < VOCABULARY_REAL) lowest = threshold(logits, d.topK, [](float) { return 1.f; });
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -8,7 +8,7 @@ struct Tile { int row, rows, position, table; };
 // What a thread of one block of a tile has: the blocks that share a tile's context leave it for the last of them, which adds
 // them up in their order. parts [tiles][KV_HEADS][splits][PART_VALUES][256 threads]
 #define PART_VALUES (HEAD_WIDTH / 2 + 4)
-#define LEAST_STAGES 2
+#define MIN_STAGES 2
 
 __device__ __forceinline__ void leavePart(float *part, const float (*sums)[4], const float *maximum, const float *total) {
 #pragma unroll
@@ -41,7 +41,7 @@ __device__ __forceinline__ void addPart(const float *part, float (*sums)[4], flo
         }
 }
 
-// The stages of a tile's context that one of its blocks takes; none has fewer than LEAST_STAGES unless it is alone.
+// The stages of a tile's context that one of its blocks takes; none has fewer than MIN_STAGES unless it is alone.
 struct Share { int tile, part, parts, first, count; };
 
 // `at`: of the parts of all tiles
@@ -50,7 +50,7 @@ __device__ __forceinline__ Share share(const Tile &tile, int at, int splits) {
     Share s;
     s.tile = at / splits;
     s.part = at % splits;
-    s.parts = max(1, min(splits, stages / LEAST_STAGES));
+    s.parts = max(1, min(splits, stages / MIN_STAGES));
     s.first = stages * s.part / s.parts;
     s.count = stages * (s.part + 1) / s.parts - s.first;
     return s;
@@ -100,7 +100,7 @@ __device__ __forceinline__ Rows rowsOf(const Tile &tile, int kvHead) {
 
 // Scores of STAGE_TOKENS tokens from `at` on become powers of 2, relative to the largest so far; what was summed before is to be
 // multiplied by factor. s[n]: tokens 8n + 2 (lane % 4) and the next one, of both rows
-__device__ __forceinline__ void weigh(float (*s)[4], bool masked, int at, const int *position, float scale, float *maximum, float *total, float *factor) {
+__device__ __forceinline__ void onlineSoftmax(float (*s)[4], bool masked, int at, const int *position, float scale, float *maximum, float *total, float *factor) {
     float top[2] = {maximum[0], maximum[1]};
 #pragma unroll
     for (int n = 0; n < STAGE_TOKENS / 8; n++) {

@@ -25,10 +25,10 @@ __device__ __forceinline__ wide operand(word at, int leading) {
 #define FLOATS16(d, n) FLOATS8(d, n), FLOATS8(d, n + 2)
 #define FLOATS32(d, n) FLOATS16(d, n), FLOATS16(d, n + 4)
 
-__device__ __forceinline__ void productsBegin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void productsCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void gemmBegin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void gemmCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // until no more than PENDING groups of products are under way
-template <int PENDING> __device__ __forceinline__ void productsWait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory"); }
+template <int PENDING> __device__ __forceinline__ void gemmWait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory"); }
 // the compiler moves no use of these values over this place
 template <int N> __device__ __forceinline__ void hold(float (*d)[4]) {
 #pragma unroll

@@ -9,14 +9,14 @@ import java.util.Optional;
  *
  * @param sequence key of the sequence
  * @param start position of the first token
- * @param tokens [rows] token ids; {@link #AWAITED} for one that the step before samples, which may be running
- * @param blocks cover positions {@code [0, start + rows)} in {@code reader.place()}
+ * @param tokens [rows] token ids; {@link #PLACEHOLDER} for one that the step before samples, which may be running
+ * @param blocks cover positions {@code [0, start + rows)} in {@code site.tier()}
  * @param sampler present when the last row's logits yield the next token
  */
 public record Chunk(
-        long sequence, int start, int[] tokens, int[] blocks, KvReader reader, Optional<TokenSampler> sampler) {
+        long sequence, int start, int[] tokens, int[] blocks, AttentionSite site, Optional<TokenSampler> sampler) {
     /** Stands for a token that nobody but the device knows yet. */
-    public static final int AWAITED = -1;
+    public static final int PLACEHOLDER = -1;
 
     public int rows() {
         return tokens.length;

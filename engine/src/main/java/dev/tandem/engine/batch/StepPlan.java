@@ -4,14 +4,14 @@ import dev.tandem.engine.kv.Swap;
 import java.util.List;
 
 /**
- * One step, decided. It fixes sub-batches, swaps, who reads which row's KV, the host rows admitted to layer 0, how
- * many rows in flight a layer may pick up, and which of them to park. It does not say where rows in flight stand:
+ * One step, decided. It fixes sub-batches, swaps, who reads which row's KV, the host tokens admitted to layer 0, how
+ * many in-flight tokens a layer may pick up, and which of them to park. It does not say where in-flight tokens stand:
  * at each layer the executor takes ready rows in completion order.
  *
  * @param step ascending number
- * @param slotsPerLayer at most this many rows in flight continue at each layer
- * @param park rows in flight to stop; their blocks may be touched once {@link StepResult#parked} names them
- * @param resume rows in flight that finish in this step: each joins the last sub-batch at the layer where it stands
+ * @param slotsPerLayer at most this many in-flight tokens continue at each layer
+ * @param park in-flight tokens to stop; their blocks may be touched once {@link StepResult#parked} names them
+ * @param resume in-flight tokens that finish in this step: each joins the last sub-batch at the layer where it stands
  *     (APEX §3.4, partial progress)
  */
 public record StepPlan(
@@ -28,7 +28,7 @@ public record StepPlan(
         }
     }
 
-    /** A step of one unified batch without rows in flight. */
+    /** A step of one unified batch without in-flight tokens. */
     public static StepPlan unified(long step, List<Swap> swaps, List<Chunk> chunks) {
         List<SubBatch> batches = chunks.isEmpty() ? List.of() : List.of(new SubBatch(chunks));
         return new StepPlan(step, swaps, batches, List.of(), 0, List.of(), List.of());

@@ -6,9 +6,9 @@ import java.util.List;
 /**
  * What a step did.
  *
- * @param sampled next tokens, of chunks with a sampler and of rows in flight that left the last layer
- * @param trace which row in flight continued at which layer, in order; replaying it repeats the step
- * @param parked rows in flight that the executor has let go of
+ * @param sampled next tokens, of chunks with a sampler and of in-flight tokens that left the last layer
+ * @param trace which in-flight token continued at which layer, in order; replaying it repeats the step
+ * @param parked in-flight tokens that the executor has let go of
  * @param lost sequences that cannot go on; their requests end with the message, all others go on
  */
 public record StepResult(

@@ -15,8 +15,8 @@ public final class CostModel {
     /** Weight of the newest step: half of a change is learnt in about 14 steps. */
     private static final double LEARNING = 0.05;
     /** Beyond these a measurement is an accident, not a machine. */
-    private static final double LEAST = 0.1;
-    private static final double MOST = 10;
+    private static final double MIN = 0.1;
+    private static final double MAX = 10;
 
     private final Profile profile;
     private final double[] factor = new double[Component.values().length];
@@ -65,14 +65,14 @@ public final class CostModel {
      * T_ca of NEO §3.2.
      */
     public double cpuAttention(int rows, long tokens) {
-        return flyingAttention(rows, tokens) * factor[Component.CPU_ATTENTION.ordinal()];
+        return inFlightAttention(rows, tokens) * factor[Component.CPU_ATTENTION.ordinal()];
     }
 
     /**
-     * One layer of as many rows in flight, as profiled: what corrects stages, beside which prompts land and where the slowest
+     * One layer of as many in-flight tokens, as profiled: what corrects stages, beside which prompts land and where the slowest
      * worker counts, is not true of tasks that nobody waits for.
      */
-    public double flyingAttention(int rows, long tokens) {
+    public double inFlightAttention(int rows, long tokens) {
         if (rows <= 0) {
             return 0;
         }
@@ -148,10 +148,10 @@ public final class CostModel {
             return;
         }
         int c = component.ordinal();
-        double ratio = Math.clamp(measured / predicted, LEAST, MOST);
+        double ratio = Math.clamp(measured / predicted, MIN, MAX);
         double weight = seen[c] ? LEARNING : 0.5;
         error[c] += weight * (Math.abs(ratio - 1) - error[c]);
-        factor[c] = Math.clamp(factor[c] * (1 + weight * (ratio - 1)), LEAST, MOST);
+        factor[c] = Math.clamp(factor[c] * (1 + weight * (ratio - 1)), MIN, MAX);
         seen[c] = true;
     }
 
@@ -159,7 +159,7 @@ public final class CostModel {
     public void observeStep(double predicted, double achieved) {
         extrapolated = extrapolations;
         if (predicted > 0 && achieved > 0) {
-            double miss = Math.abs(Math.clamp(achieved / predicted, LEAST, MOST) - 1);
+            double miss = Math.abs(Math.clamp(achieved / predicted, MIN, MAX) - 1);
             stepError = stepError + (steps++ == 0 ? 1 : LEARNING) * (miss - stepError);
         }
     }

@@ -11,7 +11,7 @@ import java.util.SplittableRandom;
 import java.util.function.LongToIntFunction;
 
 /**
- * When the attention of rows in flight is back. Real hardware has its own answer; executors that compute in one place
+ * When the attention of in-flight tokens is back. Real hardware has its own answer; executors that compute in one place
  * take theirs from here, so that every order can be tried. Tokens are equal under all of them.
  *
  * <p>Owned by: the executor's thread.

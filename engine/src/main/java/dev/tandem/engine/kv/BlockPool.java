@@ -13,17 +13,17 @@ public final class BlockPool {
     /** Never granted again: somebody may still write it. */
     private static final long QUARANTINED = -2;
 
-    private final Place place;
+    private final KvTier tier;
     private final long[] owner;
     private final int[] free;
     private int freeCount;
     private int quarantined;
 
-    public BlockPool(Place place, int blocks) {
+    public BlockPool(KvTier tier, int blocks) {
         if (blocks < 0) {
-            throw new IllegalArgumentException("a " + place + " pool of " + blocks + " blocks; it cannot be negative");
+            throw new IllegalArgumentException("a " + tier + " pool of " + blocks + " blocks; it cannot be negative");
         }
-        this.place = place;
+        this.tier = tier;
         this.owner = new long[blocks];
         this.free = new int[blocks];
         this.freeCount = blocks;
@@ -33,8 +33,8 @@ public final class BlockPool {
         }
     }
 
-    public Place place() {
-        return place;
+    public KvTier tier() {
+        return tier;
     }
 
     public int size() {
@@ -58,7 +58,7 @@ public final class BlockPool {
     private void requireOwner(int block, long sequence) {
         if (owner[block] != sequence) {
             throw new IllegalStateException(
-                    place + " block " + block + " is owned by " + owner[block] + ", not by sequence " + sequence);
+                    tier + " block " + block + " is owned by " + owner[block] + ", not by sequence " + sequence);
         }
     }
 
@@ -84,7 +84,7 @@ public final class BlockPool {
         for (int i = 0; i < freeCount; i++) {
             int block = free[i];
             if (seen[block] || owner[block] != FREE) {
-                throw new IllegalStateException(place + " block " + block + " is in the free list wrongly");
+                throw new IllegalStateException(tier + " block " + block + " is in the free list wrongly");
             }
             seen[block] = true;
         }
@@ -96,7 +96,7 @@ public final class BlockPool {
         }
         if (owned + freeCount != owner.length) {
             throw new IllegalStateException(
-                    place + " pool: " + owned + " owned + " + freeCount + " free of " + owner.length + " blocks");
+                    tier + " pool: " + owned + " owned + " + freeCount + " free of " + owner.length + " blocks");
         }
     }
 }

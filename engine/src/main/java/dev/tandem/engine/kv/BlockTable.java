@@ -8,14 +8,14 @@ import java.util.Arrays;
  * <p>Owned by: engine thread; changed by {@link KvCache} alone.
  */
 public final class BlockTable {
-    private Place place = Place.GPU;
+    private KvTier tier = KvTier.GPU;
     private int[] blocks = new int[4];
     private int count;
     /** What {@link #toArray} gave last; null once the table has changed. */
     private int[] snapshot;
 
-    public Place place() {
-        return place;
+    public KvTier tier() {
+        return tier;
     }
 
     public int count() {
@@ -34,11 +34,11 @@ public final class BlockTable {
         return snapshot;
     }
 
-    void place(Place next) {
+    void tier(KvTier next) {
         if (count > 0) {
             throw new IllegalStateException("a table with " + count + " blocks cannot change its place");
         }
-        place = next;
+        tier = next;
     }
 
     void add(int block) {

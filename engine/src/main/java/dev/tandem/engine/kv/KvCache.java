@@ -30,37 +30,37 @@ public final class KvCache {
     public KvCache(int gpuBlockTokens, int hostBlockTokens, int gpuBlocks, int hostBlocks) {
         this.gpuBlockTokens = gpuBlockTokens;
         this.hostBlockTokens = hostBlockTokens;
-        this.gpu = new BlockPool(Place.GPU, gpuBlocks);
-        this.host = new BlockPool(Place.HOST, hostBlocks);
+        this.gpu = new BlockPool(KvTier.GPU, gpuBlocks);
+        this.host = new BlockPool(KvTier.HOST, hostBlocks);
     }
 
-    public BlockPool pool(Place place) {
-        return switch (place) {
+    public BlockPool pool(KvTier tier) {
+        return switch (tier) {
             case GPU -> gpu;
             case HOST -> host;
         };
     }
 
     /** Blocks that hold so many tokens there. */
-    public int blocksFor(Place place, int tokens) {
-        int each = place == Place.GPU ? gpuBlockTokens : hostBlockTokens;
+    public int blocksFor(KvTier tier, int tokens) {
+        int each = tier == KvTier.GPU ? gpuBlockTokens : hostBlockTokens;
         return (tokens + each - 1) / each;
     }
 
     /** Blocks the sequence lacks to hold {@code tokens} tokens where it is. */
     public int missing(Sequence sequence, int tokens) {
-        return Math.max(0, blocksFor(sequence.table().place(), tokens) - sequence.table().count());
+        return Math.max(0, blocksFor(sequence.table().tier(), tokens) - sequence.table().count());
     }
 
     /** Decides where a sequence without blocks will live. */
-    public void place(Sequence sequence, Place place) {
-        sequence.table().place(place);
+    public void assignTier(Sequence sequence, KvTier tier) {
+        sequence.table().tier(tier);
     }
 
     /** Grants blocks for {@code tokens} tokens in all; grants none and returns false when they are not there. */
     public boolean grow(Sequence sequence, int tokens) {
         BlockTable table = sequence.table();
-        BlockPool pool = pool(table.place());
+        BlockPool pool = pool(table.tier());
         int missing = missing(sequence, tokens);
         if (missing > pool.free()) {
             return false;
@@ -74,7 +74,7 @@ public final class KvCache {
     /** Blocks are given back from the last on: who takes them next has them in their order, and copies neighbours at once. */
     public void release(Sequence sequence) {
         BlockTable table = sequence.table();
-        BlockPool pool = pool(table.place());
+        BlockPool pool = pool(table.tier());
         for (int i = table.count() - 1; i >= 0; i--) {
             pool.give(table.block(i), sequence.key());
         }
@@ -85,15 +85,15 @@ public final class KvCache {
     public void quarantine(Sequence sequence) {
         BlockTable table = sequence.table();
         for (int i = 0; i < table.count(); i++) {
-            pool(table.place()).quarantine(table.block(i), sequence.key());
+            pool(table.tier()).quarantine(table.block(i), sequence.key());
         }
         table.clear();
     }
 
     /** Moves the computed KV to the other place; empty when that has no room, and then nothing changed. */
-    public Optional<Swap> move(Sequence sequence, Place to) {
+    public Optional<Swap> move(Sequence sequence, KvTier to) {
         BlockTable table = sequence.table();
-        Place from = table.place();
+        KvTier from = table.tier();
         int needed = blocksFor(to, sequence.computed());
         if (from == to || needed > pool(to).free()) {
             return Optional.empty();
@@ -101,7 +101,7 @@ public final class KvCache {
         int[] all = table.toArray();
         int[] source = Arrays.copyOf(all, blocksFor(from, sequence.computed()));
         release(sequence);
-        table.place(to);
+        table.tier(to);
         for (int i = 0; i < needed; i++) {
             table.add(pool(to).take(sequence.key()));
         }
@@ -116,25 +116,25 @@ public final class KvCache {
     public void checkIntegrity(Collection<Sequence> live) {
         gpu.checkIntegrity();
         host.checkIntegrity();
-        Map<Place, Integer> held = new HashMap<>(Map.of(Place.GPU, 0, Place.HOST, 0));
+        Map<KvTier, Integer> held = new HashMap<>(Map.of(KvTier.GPU, 0, KvTier.HOST, 0));
         for (Sequence sequence : live) {
             BlockTable table = sequence.table();
             for (int i = 0; i < table.count(); i++) {
-                long owner = pool(table.place()).owner(table.block(i));
+                long owner = pool(table.tier()).owner(table.block(i));
                 if (owner != sequence.key()) {
                     throw new IllegalStateException(
-                            sequence + " lists " + table.place() + " block " + table.block(i) + " owned by " + owner);
+                            sequence + " lists " + table.tier() + " block " + table.block(i) + " owned by " + owner);
                 }
             }
-            held.merge(table.place(), table.count(), Integer::sum);
-            if (table.count() < blocksFor(table.place(), sequence.computed())) {
+            held.merge(table.tier(), table.count(), Integer::sum);
+            if (table.count() < blocksFor(table.tier(), sequence.computed())) {
                 throw new IllegalStateException(sequence + " has " + table.count() + " blocks, too few for its KV");
             }
         }
-        for (Place place : Place.values()) {
-            if (held.get(place) != pool(place).used()) {
+        for (KvTier tier : KvTier.values()) {
+            if (held.get(tier) != pool(tier).used()) {
                 throw new IllegalStateException(
-                        place + " pool: sequences hold " + held.get(place) + " of " + pool(place).used() + " used blocks");
+                        tier + " pool: sequences hold " + held.get(tier) + " of " + pool(tier).used() + " used blocks");
             }
         }
     }

@@ -6,4 +6,4 @@ package dev.tandem.engine.kv;
  *
  * @param tokens how many tokens of KV the blocks hold
  */
-public record Swap(long sequence, Place from, int[] fromBlocks, Place to, int[] toBlocks, int tokens) {}
+public record Swap(long sequence, KvTier from, int[] fromBlocks, KvTier to, int[] toBlocks, int tokens) {}

@@ -56,7 +56,7 @@ public final class Engine implements AutoCloseable {
     private final ExecutorLimits limits;
     private final AdmissionQueue arrivals;
     private final EngineLoop loop;
-    private final Canary canary;
+    private final ShadowVerification shadowVerification;
     private final Executor executor;
     private final Thread thread;
     private final CompletableFuture<Health.Dead> ended = new CompletableFuture<>();
@@ -72,8 +72,8 @@ public final class Engine implements AutoCloseable {
         this.config = config;
         this.executor = executor;
         this.arrivals = new AdmissionQueue(config.maxQueuedRequests(), clock);
-        this.canary = new Canary(config.canaryRate(), config.seed(), arrivals::offerOwn, listener);
-        this.loop = new EngineLoop(config, arrivals, scheduler, executor, clock, config.canaryRate() > 0 ? Canary.withoutOwn(listener) : listener);
+        this.shadowVerification = new ShadowVerification(config.shadowVerificationRate(), config.seed(), arrivals::offerOwn, listener);
+        this.loop = new EngineLoop(config, arrivals, scheduler, executor, clock, config.shadowVerificationRate() > 0 ? ShadowVerification.withoutOwn(listener) : listener);
         this.thread = Thread.ofPlatform().name("tandem-engine").unstarted(this::run);
     }
 
@@ -137,7 +137,7 @@ public final class Engine implements AutoCloseable {
         if (health.get() instanceof Health.Dead dead) {
             throw RequestException.of(RequestException.Category.UNAVAILABLE, "the engine has stopped: " + dead.reason());
         }
-        arrivals.offer(canary.watch(requests));
+        arrivals.offer(shadowVerification.watch(requests));
         LockSupport.unpark(thread);
     }
 

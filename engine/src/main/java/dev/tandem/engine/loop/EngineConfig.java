@@ -9,25 +9,25 @@ import java.util.Set;
  * @param contextTokens the most tokens prompt and output may have together
  * @param maxQueuedRequests requests that may wait before new ones are refused
  * @param seed of the sampling of requests that bring none
- * @param canaryRate share of requests of which a token that was decoded from host KV is computed again by the GPU
+ * @param shadowVerificationRate share of requests of which a token that was decoded from host KV is computed again by the GPU
  */
 public record EngineConfig(
-        Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed, double canaryRate,
+        Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed, double shadowVerificationRate,
         SchedulingPolicy schedulingPolicy) {
     /** In order of arrival. */
     public EngineConfig(
-            Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed, double canaryRate) {
-        this(budget, endTokens, contextTokens, maxQueuedRequests, seed, canaryRate, SchedulingPolicy.FCFS);
+            Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed, double shadowVerificationRate) {
+        this(budget, endTokens, contextTokens, maxQueuedRequests, seed, shadowVerificationRate, SchedulingPolicy.FCFS);
     }
 
-    /** In order of arrival, without canaries. */
+    /** In order of arrival, without shadow verifications. */
     public EngineConfig(Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed) {
         this(budget, endTokens, contextTokens, maxQueuedRequests, seed, 0);
     }
 
     public EngineConfig {
-        if (!(canaryRate >= 0 && canaryRate <= 1)) {
-            throw new ConfigurationException("--canary-rate is " + canaryRate
+        if (!(shadowVerificationRate >= 0 && shadowVerificationRate <= 1)) {
+            throw new ConfigurationException("--shadow verification-rate is " + shadowVerificationRate
                     + "; it is a share of requests and lies in [0, 1]");
         }
     }

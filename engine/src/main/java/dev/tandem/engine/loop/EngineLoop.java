@@ -1,14 +1,14 @@
 package dev.tandem.engine.loop;
 
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.execute.Executor;
 import dev.tandem.engine.kv.KvCache;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.observe.IsolatedListener;
@@ -58,9 +58,9 @@ public final class EngineLoop {
     private final SplittableRandom seeds;
     private final Map<String, Sequence> byRequest = new HashMap<>();
     private final Map<Long, Sequence> byKey = new HashMap<>();
-    private final Telling telling;
+    private final OutputProcessor output;
     /** Submitted, oldest first: one, or two while the next was planned ahead. */
-    private final ArrayDeque<UnderWay> underWay = new ArrayDeque<>();
+    private final ArrayDeque<InFlightStep> underWay = new ArrayDeque<>();
     /** Who has ended while a step ran that may touch their blocks. */
     private final List<Sequence> leaving = new ArrayList<>();
     /** Whether a step runs that may touch more than GPU blocks, which every step after it writes in its turn. */
@@ -82,7 +82,7 @@ public final class EngineLoop {
      * @param ahead whether the next is planned before it is, so that what it computes is counted already
      * @param planNanos that planning took
      */
-    private record UnderWay(StepPlan plan, boolean ahead, long started, long planNanos) {}
+    private record InFlightStep(StepPlan plan, boolean ahead, long started, long planNanos) {}
 
     public EngineLoop(
             EngineConfig config,
@@ -98,7 +98,7 @@ public final class EngineLoop {
         this.clock = clock;
         this.listener = new IsolatedListener(listener);
         var limits = executor.limits();
-        this.telling = new Telling(this.listener, new Telling.Ending() {
+        this.output = new OutputProcessor(this.listener, new OutputProcessor.Ending() {
             @Override
             public void finish(Sequence sequence, FinishReason reason, String text, String stopReason, long now) {
                 EngineLoop.this.finish(sequence, reason, text, stopReason, now);
@@ -137,7 +137,7 @@ public final class EngineLoop {
             settle(underWay.getFirst());
             underWay.removeFirst();
         } else {
-            telling.tell();
+            output.process();
             giveUpWhatCannotBeScheduled();
         }
         stats = snapshot();
@@ -151,9 +151,9 @@ public final class EngineLoop {
         } else if (++emptyPlans >= MAX_EMPTY_PLANS) {
             emptyPlans = 0;
             Sequence first = state.live().stream().min(WaitingQueue.ORDER).orElseThrow();
-            var gpu = state.kv().pool(Place.GPU);
+            var gpu = state.kv().pool(KvTier.GPU);
             String message = "the request of " + first.length() + " tokens cannot be scheduled: it needs "
-                    + state.kv().blocksFor(Place.GPU, first.length()) + " KV blocks, and of the GPU pool's " + gpu.size()
+                    + state.kv().blocksFor(KvTier.GPU, first.length()) + " KV blocks, and of the GPU pool's " + gpu.size()
                     + " blocks " + gpu.free() + " are free; send a shorter one, or restart the server";
             LOG.log(Level.ERROR, "{0} plans in a row were empty, so request {1} ends: {2}", MAX_EMPTY_PLANS, first, message);
             fail(first, message); // only the first: the next plan may have room for the others
@@ -170,22 +170,22 @@ public final class EngineLoop {
         emptyPlans = 0;
         markStarted(plan, started);
         if (executor.computesInSubmit()) {
-            telling.tell();
+            output.process();
         }
         long planned = clock.nanos();
         executor.submit(plan);
-        boolean ahead = executor.runsAhead();
+        boolean ahead = executor.allowsAsyncScheduling();
         if (ahead) {
             commit(plan);
             await(plan);
         }
         exposed = !ahead;
-        underWay.add(new UnderWay(plan, ahead, started, planned - started));
+        underWay.add(new InFlightStep(plan, ahead, started, planned - started));
         return true;
     }
 
-    private void settle(UnderWay step) {
-        telling.tell(); // of the step before, while this one runs
+    private void settle(InFlightStep step) {
+        output.process(); // of the step before, while this one runs
         long submitted = step.started() + step.planNanos();
         StepResult result = executor.poll();
         long executed = clock.nanos();
@@ -195,7 +195,7 @@ public final class EngineLoop {
             exposed = false;
             commit(step.plan());
         }
-        settleFlights(step.plan(), result);
+        settleInFlight(step.plan(), result);
         failLost(step.plan(), result);
         emit(result, executed);
         if (!exposed) {
@@ -217,7 +217,7 @@ public final class EngineLoop {
     }
 
     public boolean isIdle() {
-        return state.isIdle() && !arrivals.hasCommands() && telling.isEmpty() && underWay.isEmpty();
+        return state.isIdle() && !arrivals.hasCommands() && output.isEmpty() && underWay.isEmpty();
     }
 
     /** Takes the commands that are there now; a sink that submits when it hears of a failure cannot hold up the step. */
@@ -226,7 +226,7 @@ public final class EngineLoop {
             switch (arrivals.poll()) {
                 case EngineCommand.Submit submit -> accept(submit);
                 case EngineCommand.Cancel cancel -> {
-                    telling.tell();
+                    output.process();
                     Sequence sequence = byRequest.get(cancel.requestId());
                     if (sequence != null) {
                         finish(sequence, FinishReason.ABORT, "", "", clock.nanos());
@@ -263,11 +263,11 @@ public final class EngineLoop {
     private void refuse(Request request, String message) {
         left(request);
         listener.failed(request);
-        tellEnd(request, new TokenEvent.Failed(message));
+        deliverEnd(request, new TokenEvent.Failed(message));
     }
 
     /** The last event of a request; a sink that throws on it can be told nothing more. */
-    private static void tellEnd(Request request, TokenEvent end) {
+    private static void deliverEnd(Request request, TokenEvent end) {
         try {
             request.sink().on(end);
         } catch (RuntimeException | Error e) {
@@ -289,7 +289,7 @@ public final class EngineLoop {
 
     /** The request waits no longer. The engine's own do not count as waiting. */
     private void left(Request request) {
-        if (!Canary.isOwn(request)) {
+        if (!ShadowVerification.isOwn(request)) {
             arrivals.left();
         }
     }
@@ -302,7 +302,7 @@ public final class EngineLoop {
                     continue; // the step before has ended it
                 }
                 sequence.advance(chunk.rows());
-                if (chunk.decodes() && chunk.reader() == KvReader.CPU_FROM_HOST) {
+                if (chunk.decodes() && chunk.site() == AttentionSite.CPU_FROM_HOST) {
                     sequence.countHostToken();
                 }
             }
@@ -320,7 +320,7 @@ public final class EngineLoop {
                     continue;
                 }
                 Sequence sequence = byKey.get(chunk.sequence());
-                sequence.awaitToken();
+                sequence.addPlaceholder();
                 if (sequence.length() >= sequence.limit()) {
                     leave(sequence, FinishReason.LENGTH);
                 }
@@ -328,14 +328,14 @@ public final class EngineLoop {
         }
     }
 
-    /** Rows in flight that were sampled or parked are the engine's again. */
-    private void settleFlights(StepPlan plan, StepResult result) {
+    /** In-flight tokens that were sampled or parked are the engine's again. */
+    private void settleInFlight(StepPlan plan, StepResult result) {
         for (long key : result.parked()) {
-            state.land(key);
+            state.endInFlight(key);
         }
         for (StepResult.Sampled sampled : result.sampled()) {
-            if (leftFlight(plan, sampled.sequence())) {
-                Sequence sequence = state.land(sampled.sequence());
+            if (leftInFlight(plan, sampled.sequence())) {
+                Sequence sequence = state.endInFlight(sampled.sequence());
                 if (sequence != null) {
                     sequence.advance(1);
                     sequence.countHostToken();
@@ -348,8 +348,8 @@ public final class EngineLoop {
      * Whether the step had the sequence in flight. One that flies may do so only since the next step, which was planned
      * ahead: then this step computed it as a chunk, and its token is one that was awaited.
      */
-    private boolean leftFlight(StepPlan plan, long key) {
-        if (!state.flies(key)) {
+    private boolean leftInFlight(StepPlan plan, long key) {
+        if (!state.isInFlight(key)) {
             return false;
         }
         Sequence sequence = byKey.get(key);
@@ -376,9 +376,9 @@ public final class EngineLoop {
             if (lost.cause() == StepResult.Cause.HOST_ATTENTION) {
                 hostLost = lost.message();
             }
-            telling.tell(); // of the tokens before
+            output.process(); // of the tokens before
             Sequence sequence = byKey.get(lost.sequence());
-            if (leftFlight(plan, lost.sequence())) {
+            if (leftInFlight(plan, lost.sequence())) {
                 state.lose(lost.sequence(), lost.stillInUse());
                 if (sequence != null) {
                     sequence.state(new RequestState.Finished(FinishReason.ABORT)); // and nothing is left to free
@@ -416,9 +416,9 @@ public final class EngineLoop {
             if (!watched && (end || sequence.known() >= sequence.limit())) {
                 release(sequence, end ? FinishReason.STOP : FinishReason.LENGTH, now);
             }
-            telling.add(sequence, sampled.choice(), end, sequence.takeFromHost(), now);
+            output.add(sequence, sampled.choice(), end, sequence.takeFromHost(), now);
             if (watched) {
-                telling.tell();
+                output.process();
             }
         }
     }
@@ -435,7 +435,7 @@ public final class EngineLoop {
             left(sequence.request());
         }
         leave(sequence, reason);
-        sequence.awaitNothing();
+        sequence.dropPlaceholders();
         byKey.remove(sequence.key());
     }
 
@@ -461,14 +461,14 @@ public final class EngineLoop {
         var usage = sequence.usage(now);
         // counted before the client is told: who was told may look at the counters
         listener.finished(sequence.request(), reason, usage);
-        tellEnd(sequence.request(), new TokenEvent.Finished(reason, text, stopReason, usage));
+        deliverEnd(sequence.request(), new TokenEvent.Finished(reason, text, stopReason, usage));
     }
 
     /** The request ends with an error; the others go on. */
     private void fail(Sequence sequence, String message) {
         if (end(sequence, FinishReason.ABORT)) {
             listener.failed(sequence.request());
-            tellEnd(sequence.request(), new TokenEvent.Failed(message));
+            deliverEnd(sequence.request(), new TokenEvent.Failed(message));
         }
     }
 
@@ -480,7 +480,7 @@ public final class EngineLoop {
         if (byKey.containsKey(sequence.key())) {
             release(sequence, reason, clock.nanos());
         }
-        telling.forget(sequence);
+        output.forget(sequence);
         return true;
     }
 
@@ -490,7 +490,7 @@ public final class EngineLoop {
      */
     void failAll(String message) {
         abandoned = true;
-        telling.tell();
+        output.process();
         for (EngineCommand command = arrivals.poll(); command != null; command = arrivals.poll()) {
             if (command instanceof EngineCommand.Submit submit) {
                 refuse(submit.request(), message);
@@ -513,20 +513,20 @@ public final class EngineLoop {
                 chunkSamples += chunk.sampler().isPresent() ? 1 : 0;
                 if (chunk.decodes()) {
                     decode++;
-                    host += chunk.reader() == KvReader.CPU_FROM_HOST ? 1 : 0;
+                    host += chunk.site() == AttentionSite.CPU_FROM_HOST ? 1 : 0;
                 } else {
                     prefill += chunk.rows();
                 }
             }
         }
-        int landed = result.sampled().size() - chunkSamples;
+        int returned = result.sampled().size() - chunkSamples;
         return new StepRecord(
-                plan.step(), started, prefill, decode + landed, host + landed, plan.swaps().size(), planNanos, executeNanos);
+                plan.step(), started, prefill, decode + returned, host + returned, plan.swaps().size(), planNanos, executeNanos);
     }
 
     private EngineStats snapshot() {
-        var gpu = state.kv().pool(Place.GPU);
-        var host = state.kv().pool(Place.HOST);
+        var gpu = state.kv().pool(KvTier.GPU);
+        var host = state.kv().pool(KvTier.HOST);
         int dropped = state.waiting().size() - accepted;
         return new EngineStats(
                 arrivals.waiting(),

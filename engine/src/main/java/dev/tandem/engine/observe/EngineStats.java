@@ -6,7 +6,7 @@ package dev.tandem.engine.observe;
  * @param waiting clients' requests that have not been in a step yet
  * @param dropped requests that had to give up their KV, and wait to be computed again
  * @param swapped requests that hold KV and were not in the last step
- * @param inFlight host rows between layers
+ * @param inFlight host tokens between layers
  * @param hostLost why the host computes attention no longer; empty while it can
  */
 public record EngineStats(

@@ -28,7 +28,7 @@ public final class IsolatedListener implements EngineListener {
         return failures;
     }
 
-    private void tell(Runnable event) {
+    private void process(Runnable event) {
         try {
             event.run();
         } catch (RuntimeException | Error e) {
@@ -41,36 +41,36 @@ public final class IsolatedListener implements EngineListener {
 
     @Override
     public void step(StepRecord record) {
-        tell(() -> listener.step(record));
+        process(() -> listener.step(record));
     }
 
     @Override
     public void firstToken(Request request, long sinceArrival) {
-        tell(() -> listener.firstToken(request, sinceArrival));
+        process(() -> listener.firstToken(request, sinceArrival));
     }
 
     @Override
     public void nextToken(Request request, long sincePrevious) {
-        tell(() -> listener.nextToken(request, sincePrevious));
+        process(() -> listener.nextToken(request, sincePrevious));
     }
 
     @Override
     public void finished(Request request, FinishReason reason, Usage usage) {
-        tell(() -> listener.finished(request, reason, usage));
+        process(() -> listener.finished(request, reason, usage));
     }
 
     @Override
     public void failed(Request request) {
-        tell(() -> listener.failed(request));
+        process(() -> listener.failed(request));
     }
 
     @Override
     public void comparedWithGpu(double difference) {
-        tell(() -> listener.comparedWithGpu(difference));
+        process(() -> listener.comparedWithGpu(difference));
     }
 
     @Override
     public void comparisonDropped() {
-        tell(listener::comparisonDropped);
+        process(listener::comparisonDropped);
     }
 }

@@ -15,7 +15,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
  * overwritten meanwhile.
  */
 public final class Timeline {
-    /** Kinds of events; the detail is a step, or (layer, row) as {@link #place} has it. */
+    /** Kinds of events; the detail is a step, or (layer, row) as {@link #tier} has it. */
     public enum Kind {
         /** The scheduler decides a step. */
         PLAN,
@@ -25,7 +25,7 @@ public final class Timeline {
         GPU_STEP,
         /** One layer of it, from its attention to the next layer's. */
         GPU_LAYER,
-        /** The GPU waits for one layer's attention of a sub-batch's host rows. */
+        /** The GPU waits for one layer's attention of a sub-batch's host tokens. */
         GPU_WAIT,
         /** One row's attention in one layer on the CPU. */
         CPU_ATTENTION
@@ -85,7 +85,7 @@ public final class Timeline {
     }
 
     /** A detail that names a layer and a sequence. */
-    public static long place(int layer, long sequence) {
+    public static long layerAndSequence(int layer, long sequence) {
         return sequence << 16 | layer;
     }
 

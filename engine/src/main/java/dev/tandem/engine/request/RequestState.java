@@ -11,7 +11,7 @@ public sealed interface RequestState {
     /** Its KV is in host blocks: the CPU decodes it, or it waits for GPU blocks, as the strategy has it. */
     record OnHost() implements RequestState {}
 
-    /** A host row between layers: its blocks are the executor's until the row is sampled or parked. */
+    /** A host token between layers: its blocks are the executor's until the row is sampled or parked. */
     record InFlight() implements RequestState {}
 
     record Finished(FinishReason reason) implements RequestState {}

@@ -31,14 +31,14 @@ public final class Sequence {
     private final BlockTable table = new BlockTable();
     private int[] tokens;
     private int length;
-    private int awaited;
+    private int placeholder;
     private int computed;
     private RequestState state = RequestState.WAITING;
     private long firstScheduledNanos = NEVER;
     private long firstTokenNanos = NEVER;
     private long lastTokenNanos = NEVER;
     private int preemptions;
-    private int overtaken;
+    private int bypassed;
     private int hostTokens;
     private boolean nextFromHost;
     private long placedNanos;
@@ -97,7 +97,7 @@ public final class Sequence {
 
     /** Of these, the tokens that are known. */
     public int known() {
-        return length - awaited;
+        return length - placeholder;
     }
 
     /** The most tokens this sequence may reach. */
@@ -135,28 +135,28 @@ public final class Sequence {
      */
     public void append(int token, long nanos) {
         lastTokenNanos = nanos;
-        if (awaited == 0) {
-            awaitToken();
+        if (placeholder == 0) {
+            addPlaceholder();
         }
-        tokens[length - awaited--] = token;
+        tokens[length - placeholder--] = token;
         if (prefillsWherePlaced) {
             placedAt(nanos);
         }
     }
 
     /** The step under way samples the next token: it counts, though nobody knows it. */
-    public void awaitToken() {
+    public void addPlaceholder() {
         if (length == tokens.length) {
             tokens = Arrays.copyOf(tokens, length + (length >> 1) + 1);
         }
-        tokens[length++] = Chunk.AWAITED;
-        awaited++;
+        tokens[length++] = Chunk.PLACEHOLDER;
+        placeholder++;
     }
 
     /** It has ended: what steps under way sample for it is nobody's. */
-    public void awaitNothing() {
-        length -= awaited;
-        awaited = 0;
+    public void dropPlaceholders() {
+        length -= placeholder;
+        placeholder = 0;
     }
 
     /** Forgets the computed KV (its blocks are the cache's business) so that it is computed again. */
@@ -173,13 +173,13 @@ public final class Sequence {
         preemptions++;
     }
 
-    public void countOvertaken() {
-        overtaken++;
+    public void countBypassed() {
+        bypassed++;
     }
 
     /** Requests behind this one in line that have started before it. */
-    public int overtaken() {
-        return overtaken;
+    public int bypassed() {
+        return bypassed;
     }
 
     /** The next token's attention was computed from host KV. */

@@ -93,9 +93,9 @@ public final class SamplingScratch {
         return prefix ^ Integer.MIN_VALUE;
     }
 
-    /** Ids of the {@code most} largest values, best first, ties by ascending id: a bounded heap of the best so far. */
-    int[] largest(float[] values, int offset, int size, int most) {
-        int capacity = Math.min(most, size);
+    /** Ids of the {@code max} largest values, best first, ties by ascending id: a bounded heap of the best so far. */
+    int[] largest(float[] values, int offset, int size, int max) {
+        int capacity = Math.min(max, size);
         long[] heap = new long[capacity];
         int count = 0;
         for (int i = 0; i < size && capacity > 0; i++) {

@@ -78,11 +78,11 @@ public final class TokenSampler {
      * The next choice as a device may make it, for which a random number is drawn; empty where {@link #choose} must, because the device takes no
      * adjustments, or because log-probabilities, which are of the logits before, are wanted as well. Once a token, followed by {@link #chosen}.
      *
-     * @param most entries of {@link #adjustments} that the device has room for
+     * @param max entries of {@link #adjustments} that the device has room for
      */
-    public Optional<Draw> draw(int most) {
+    public Optional<Draw> draw(int max) {
         boolean adjusted = adjusts();
-        if (adjusted && (params.logprobs() >= 0 || adjustments.count() > most)) {
+        if (adjusted && (params.logprobs() >= 0 || adjustments.count() > max)) {
             return Optional.empty();
         }
         return Optional.of(new Draw(

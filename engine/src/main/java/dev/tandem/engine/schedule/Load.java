@@ -1,6 +1,6 @@
 package dev.tandem.engine.schedule;
 
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 
 /**
  * What a sub-batch asks of the machine: the sizes that the cost model takes.
@@ -15,7 +15,7 @@ public final class Load {
     private long gpuTokens;
     private int cpuRows;
     private long cpuTokens;
-    private long landingTokens;
+    private long prefillOffloadTokens;
     private double requests;
 
     /** @param sign 1 adds the row, -1 takes it away */
@@ -31,7 +31,7 @@ public final class Load {
             requests += sign * (double) count / sequence.length();
         } else {
             requests += sign;
-            switch (row.reader()) {
+            switch (row.site()) {
                 case GPU_FROM_GPU, GPU_FROM_HOST -> {
                     gpuRows += sign;
                     gpuTokens += (long) sign * sequence.length();
@@ -40,11 +40,11 @@ public final class Load {
                     cpuRows += sign;
                     cpuTokens += (long) sign * sequence.length();
                 }
-                case GPU_WHILE_LANDING -> throw new IllegalArgumentException("a decode row does not land");
+                case GPU_PREFILL_OFFLOAD -> throw new IllegalArgumentException("a decode row does not land");
             }
         }
-        if (row.reader() == KvReader.GPU_WHILE_LANDING) {
-            landingTokens += sign * (sequence.computed() + (long) count);
+        if (row.site() == AttentionSite.GPU_PREFILL_OFFLOAD) {
+            prefillOffloadTokens += sign * (sequence.computed() + (long) count);
         }
     }
 
@@ -84,8 +84,8 @@ public final class Load {
     }
 
     /** Tokens of prompts whose KV leaves for the host layer by layer, those of earlier chunks included. */
-    public long landingTokens() {
-        return landingTokens;
+    public long prefillOffloadTokens() {
+        return prefillOffloadTokens;
     }
 
     /** x of NEO §3.2: a decode counts one, a prefill chunk its share of the prompt. */

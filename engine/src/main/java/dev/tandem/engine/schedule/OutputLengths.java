@@ -8,11 +8,11 @@ import java.util.Arrays;
  * <p>Owned by: engine thread.
  */
 public final class OutputLengths {
-    private static final int MOST = 512;
+    private static final int MAX = 512;
     /** As few say nothing. */
-    private static final int LEAST = 16;
+    private static final int MIN = 16;
 
-    private final int[] ended = new int[MOST];
+    private final int[] ended = new int[MAX];
     private int count;
     private int next;
     private int[] sorted = {};
@@ -22,8 +22,8 @@ public final class OutputLengths {
 
     void ended(int tokens) {
         ended[next] = tokens;
-        next = (next + 1) % MOST;
-        count = Math.min(count + 1, MOST);
+        next = (next + 1) % MAX;
+        count = Math.min(count + 1, MAX);
         stale = true;
     }
 
@@ -32,7 +32,7 @@ public final class OutputLengths {
      * so far tell. Beyond all of them it is supposed to end soon; 0 while too few have ended.
      */
     double remaining(int soFar) {
-        if (count < LEAST) {
+        if (count < MIN) {
             return 0;
         }
         if (stale) {

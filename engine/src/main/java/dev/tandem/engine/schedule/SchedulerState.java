@@ -1,7 +1,7 @@
 package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.kv.KvCache;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.queue.WaitingQueue;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.RequestState;
@@ -16,7 +16,7 @@ import java.util.TreeSet;
 
 /**
  * Every live sequence, by where it stands, and the KV they hold: NEO's prefilling wait queue, GPU and CPU decoding run
- * queues (§3), and the rows in flight of async overlap.
+ * queues (§3), and the in-flight tokens of async overlap.
  *
  * <p>Owned by: engine thread.
  */
@@ -62,7 +62,7 @@ public final class SchedulerState {
         return host;
     }
 
-    /** Host rows between layers. */
+    /** Host tokens between layers. */
     public Collection<Sequence> inFlight() {
         return Collections.unmodifiableCollection(inFlight.values());
     }
@@ -121,19 +121,19 @@ public final class SchedulerState {
         return waiting.isEmpty() && gpu.isEmpty() && host.isEmpty() && inFlight.isEmpty();
     }
 
-    /** A host row enters layer 0. */
-    void fly(Sequence sequence) {
+    /** A host token enters layer 0. */
+    void enterInFlight(Sequence sequence) {
         host.remove(sequence);
         sequence.state(RequestState.IN_FLIGHT);
         inFlight.put(sequence.key(), sequence);
     }
 
     /**
-     * The executor has let go of a row in flight, because it was sampled or parked. A cancelled one is freed.
+     * The executor has let go of a in-flight token, because it was sampled or parked. A cancelled one is freed.
      *
      * @return the sequence, or null when it had been cancelled
      */
-    public Sequence land(long key) {
+    public Sequence endInFlight(long key) {
         Sequence sequence = inFlight.remove(key);
         if (sequence == null) {
             throw new IllegalStateException("sequence " + key + " is not in flight");
@@ -148,7 +148,7 @@ public final class SchedulerState {
     }
 
     /**
-     * The executor has let go of a row in flight because it cannot go on.
+     * The executor has let go of a in-flight token because it cannot go on.
      *
      * @param stillInUse whether its blocks may yet be written
      * @return the sequence, or null when it had been cancelled
@@ -174,11 +174,11 @@ public final class SchedulerState {
     }
 
     /** Whether the sequence is between layers. */
-    public boolean flies(long key) {
+    public boolean isInFlight(long key) {
         return inFlight.containsKey(key);
     }
 
-    /** Rows in flight to park in the next step; the list is emptied. */
+    /** In-flight tokens to park in the next step; the list is emptied. */
     List<Long> takePark() {
         List<Long> taken = List.copyOf(park);
         park.clear();
@@ -187,14 +187,14 @@ public final class SchedulerState {
 
     /** Puts a sequence where its blocks are. */
     void settle(Sequence sequence) {
-        boolean onGpu = sequence.table().place() == Place.GPU;
+        boolean onGpu = sequence.table().tier() == KvTier.GPU;
         (onGpu ? gpu : host).add(sequence);
         sequence.state(onGpu ? RequestState.ON_GPU : RequestState.ON_HOST);
         sequence.placedAt(now);
     }
 
     /**
-     * Takes a sequence out of whatever holds it and frees its blocks. The blocks of a row in flight are the executor's:
+     * Takes a sequence out of whatever holds it and frees its blocks. The blocks of a in-flight token are the executor's:
      * it is marked, parked by the next step, and freed when that is reported.
      */
     public void remove(Sequence sequence) {

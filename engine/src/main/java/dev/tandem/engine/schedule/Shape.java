@@ -8,7 +8,7 @@ public enum Shape {
     OFFLOAD("simple-offload"),
     /** Two sub-batches that alternate (NEO §3.1). */
     PIPELINE("asymmetric"),
-    /** One batch; host rows advance when their results are there (APEX §3.3). */
+    /** One batch; host tokens advance when their results are there (APEX §3.3). */
     ASYNC("async-overlap");
 
     private final String label;

@@ -2,11 +2,11 @@ package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.kv.KvCache;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
@@ -26,7 +26,7 @@ import java.util.Set;
  */
 public final class StepDraft {
     /** One sequence's part in the step. */
-    public record Row(Sequence sequence, int rows, KvReader reader) {
+    public record Row(Sequence sequence, int rows, AttentionSite site) {
         /** One token, whose KV is all there but for its own. */
         public boolean decodes() {
             return sequence.computed() > 0 && sequence.remaining() == 1;
@@ -44,8 +44,8 @@ public final class StepDraft {
     private final List<Sequence> ins = new ArrayList<>();
     private final Set<Sequence> moved = new HashSet<>();
     private final List<Row> starts = new ArrayList<>();
-    private final Map<Place, Growth> growths = new EnumMap<>(Place.class);
-    private final List<Sequence> overtaken = new ArrayList<>();
+    private final Map<KvTier, KvDemandForecast> forecasts = new EnumMap<>(KvTier.class);
+    private final List<Sequence> bypassed = new ArrayList<>();
     private final List<List<Row>> batches = List.of(new ArrayList<>(), new ArrayList<>());
     private final List<Load> loads = List.of(new Load(), new Load());
     private final List<Sequence> admissions = new ArrayList<>();
@@ -59,8 +59,8 @@ public final class StepDraft {
         this.state = state;
         this.budget = budget;
         this.kv = state.kv();
-        this.freeGpu = kv.pool(Place.GPU).free();
-        this.freeHost = kv.pool(Place.HOST).free();
+        this.freeGpu = kv.pool(KvTier.GPU).free();
+        this.freeHost = kv.pool(KvTier.HOST).free();
         this.gpuSequences = state.gpu().size();
     }
 
@@ -131,7 +131,7 @@ public final class StepDraft {
     /** Whether the step gives the host anything: rows to read, to admit or to finish, or prompts that land there. */
     public boolean offloads() {
         return loads.get(0).cpuRows() + loads.get(1).cpuRows() + admissions.size() + resumed.size() > 0
-                || loads.get(0).landingTokens() > 0;
+                || loads.get(0).prefillOffloadTokens() > 0;
     }
 
     public boolean isEmpty() {
@@ -144,50 +144,50 @@ public final class StepDraft {
     /** Blocks the sequence lacks for all of its known tokens, after the draft's moves. */
     public int missing(Sequence sequence) {
         if (!moved.isEmpty() && moved.contains(sequence)) {
-            Place place = ins.contains(sequence) ? Place.GPU : Place.HOST;
-            return kv.blocksFor(place, sequence.length()) - kv.blocksFor(place, sequence.computed());
+            KvTier tier = ins.contains(sequence) ? KvTier.GPU : KvTier.HOST;
+            return kv.blocksFor(tier, sequence.length()) - kv.blocksFor(tier, sequence.computed());
         }
         return kv.missing(sequence, sequence.length());
     }
 
     /**
-     * Whether a tier will have room for one sequence more to its end, as far as can be foreseen ({@link Growth}). An empty one
+     * Whether a tier will have room for one sequence more to its end, as far as can be foreseen ({@link KvDemandForecast}). An empty one
      * has: it holds any sequence that was accepted.
      */
-    public boolean roomToGrow(Place place, Sequence candidate) {
-        Growth growth = growths.computeIfAbsent(place, this::growth);
-        int free = place == Place.GPU ? freeGpu : freeHost;
-        return growth.isEmpty() || kv.blocksFor(place, growth.mostWith(candidate)) <= free;
+    public boolean roomToGrow(KvTier tier, Sequence candidate) {
+        KvDemandForecast forecast = forecasts.computeIfAbsent(tier, this::forecast);
+        int free = tier == KvTier.GPU ? freeGpu : freeHost;
+        return forecast.isEmpty() || kv.blocksFor(tier, forecast.maxWith(candidate)) <= free;
     }
 
     /** Of those that hold blocks there once the draft is done. */
-    private Growth growth(Place place) {
-        Growth growth = new Growth(state.outputs());
-        for (Sequence holder : place == Place.GPU ? state.gpu() : state.host()) {
+    private KvDemandForecast forecast(KvTier tier) {
+        KvDemandForecast forecast = new KvDemandForecast(state.outputs());
+        for (Sequence holder : tier == KvTier.GPU ? state.gpu() : state.host()) {
             if (!moved.contains(holder) && !drops.contains(holder)) {
-                growth.add(holder);
+                forecast.add(holder);
             }
         }
-        if (place == Place.HOST) {
-            state.inFlight().forEach(growth::add);
+        if (tier == KvTier.HOST) {
+            state.inFlight().forEach(forecast::add);
         }
-        (place == Place.GPU ? ins : outs).forEach(growth::add);
+        (tier == KvTier.GPU ? ins : outs).forEach(forecast::add);
         for (Row row : starts) {
-            if (row.reader().place() == place) {
-                growth.add(row.sequence());
+            if (row.site().tier() == tier) {
+                forecast.add(row.sequence());
             }
         }
-        return growth;
+        return forecast;
     }
 
     /** Whether a sequence may live on the host to its end. */
     public boolean fitsHost(Sequence sequence) {
-        return kv.blocksFor(Place.HOST, sequence.limit()) <= kv.pool(Place.HOST).size();
+        return kv.blocksFor(KvTier.HOST, sequence.limit()) <= kv.pool(KvTier.HOST).size();
     }
 
     /** Whether the host has room for the sequence's computed KV and the block that its next token may need. */
     public boolean hostHasRoomFor(Sequence sequence) {
-        return kv.blocksFor(Place.HOST, sequence.length()) <= freeHost;
+        return kv.blocksFor(KvTier.HOST, sequence.length()) <= freeHost;
     }
 
     /**
@@ -195,11 +195,11 @@ public final class StepDraft {
      * again. A prompt half computed is dropped: no decode needs its KV yet.
      */
     public void evict(Sequence sequence, boolean toHost) {
-        growths.clear();
+        forecasts.clear();
         gpuSequences--;
         freeGpu += sequence.table().count();
         if (toHost && sequence.remaining() == 1 && hostHasRoomFor(sequence)) {
-            freeHost -= kv.blocksFor(Place.HOST, sequence.computed());
+            freeHost -= kv.blocksFor(KvTier.HOST, sequence.computed());
             outs.add(sequence);
             moved.add(sequence);
         } else {
@@ -209,7 +209,7 @@ public final class StepDraft {
 
     /** Gives up a host sequence's KV; it is computed again. */
     public void dropFromHost(Sequence sequence) {
-        growths.remove(Place.HOST);
+        forecasts.remove(KvTier.HOST);
         freeHost += sequence.table().count();
         drops.add(sequence);
     }
@@ -221,8 +221,8 @@ public final class StepDraft {
 
     /** Brings a host sequence into GPU blocks, which the caller has seen to be there. */
     public void bringIn(Sequence sequence) {
-        growths.clear();
-        freeGpu -= kv.blocksFor(Place.GPU, sequence.computed());
+        forecasts.clear();
+        freeGpu -= kv.blocksFor(KvTier.GPU, sequence.computed());
         freeHost += sequence.table().count();
         gpuSequences++;
         ins.add(sequence);
@@ -237,11 +237,11 @@ public final class StepDraft {
     }
 
     /** A GPU row's sequence leaves for the host, and a host sequence takes its place; the caller has seen both fit. */
-    public void replace(int index, Sequence out, Sequence in, KvReader reader) {
+    public void replace(int index, Sequence out, Sequence in, AttentionSite site) {
         remove(index);
         evict(out, true);
         bringIn(in);
-        add(0, in, 1, reader);
+        add(0, in, 1, site);
     }
 
     /** Notes that this draft was the occasion to rotate sequences between the tiers, whether any did or not. */
@@ -254,14 +254,14 @@ public final class StepDraft {
     }
 
     /** Starts a waiting sequence; all of its known tokens get blocks where the reader expects them. */
-    public void start(Sequence sequence, int rows, KvReader reader) {
-        Row row = new Row(sequence, rows, reader);
+    public void start(Sequence sequence, int rows, AttentionSite site) {
+        Row row = new Row(sequence, rows, site);
         starts.add(row);
-        if (growths.containsKey(reader.place())) {
-            growths.get(reader.place()).add(sequence);
+        if (forecasts.containsKey(site.tier())) {
+            forecasts.get(site.tier()).add(sequence);
         }
-        int blocks = kv.blocksFor(reader.place(), sequence.length());
-        if (reader.place() == Place.GPU) {
+        int blocks = kv.blocksFor(site.tier(), sequence.length());
+        if (site.tier() == KvTier.GPU) {
             freeGpu -= blocks;
             gpuSequences++;
         } else {
@@ -271,43 +271,43 @@ public final class StepDraft {
     }
 
     /** Notes that the sequence that starts next does so before this one, which is ahead of it in line; once for each. */
-    public void overtake(Sequence waiting) {
-        overtaken.add(waiting);
+    public void bypass(Sequence waiting) {
+        bypassed.add(waiting);
     }
 
     /** Undoes {@link #start} of a sequence that was to land on the host. */
-    public void removeLanding(int index) {
+    public void removePrefillOffload(int index) {
         Row row = batches.get(0).remove(index);
         loads.get(0).add(row, -1);
         starts.remove(row);
-        growths.remove(Place.HOST);
-        freeHost += kv.blocksFor(Place.HOST, row.sequence().length());
+        forecasts.remove(KvTier.HOST);
+        freeHost += kv.blocksFor(KvTier.HOST, row.sequence().length());
     }
 
     /** Adds rows of a sequence that holds KV, or is moved by this draft; takes the blocks they lack. */
-    public void add(int batch, Sequence sequence, int rows, KvReader reader) {
-        take(sequence, reader.place());
-        append(batch, new Row(sequence, rows, reader));
+    public void add(int batch, Sequence sequence, int rows, AttentionSite site) {
+        take(sequence, site.tier());
+        append(batch, new Row(sequence, rows, site));
     }
 
-    /** Admits a host row to layer 0. */
+    /** Admits a host token to layer 0. */
     public void admit(Sequence sequence) {
-        take(sequence, Place.HOST);
+        take(sequence, KvTier.HOST);
         admissions.add(sequence);
         admittedTokens += sequence.length();
     }
 
-    /** A row in flight finishes within this step. */
+    /** A in-flight token finishes within this step. */
     public void resume(Sequence sequence) {
         resumed.add(sequence);
     }
 
     /** Tokens that may yet be in staging in this step, of prompts that land on the host. */
-    public int landingRoom() {
-        return (int) (budget.maxBatchTokens() - loads.get(0).landingTokens());
+    public int prefillOffloadRoom() {
+        return (int) (budget.maxBatchTokens() - loads.get(0).prefillOffloadTokens());
     }
 
-    /** Rows in flight that a layer may pick up. */
+    /** In-flight tokens that a layer may pick up. */
     public void slots(int count) {
         slots = count;
     }
@@ -316,9 +316,9 @@ public final class StepDraft {
         return slots;
     }
 
-    private void take(Sequence sequence, Place place) {
+    private void take(Sequence sequence, KvTier tier) {
         int missing = missing(sequence);
-        if (place == Place.GPU) {
+        if (tier == KvTier.GPU) {
             freeGpu -= missing;
         } else {
             freeHost -= missing;
@@ -335,7 +335,7 @@ public final class StepDraft {
         for (int batch = 0; batch < 2; batch++) {
             Load load = loads.get(batch);
             batches.get(batch).removeIf(row -> {
-                boolean cpu = row.reader() == KvReader.CPU_FROM_HOST;
+                boolean cpu = row.site() == AttentionSite.CPU_FROM_HOST;
                 if (cpu) {
                     load.add(row, -1);
                     freeHost += missing(row.sequence());
@@ -348,10 +348,10 @@ public final class StepDraft {
     /** Carries the draft out: grants and frees blocks, moves sequences between queues, numbers the step. */
     public StepPlan commit() {
         drops.forEach(this::drop);
-        overtaken.forEach(Sequence::countOvertaken);
+        bypassed.forEach(Sequence::countBypassed);
         List<Swap> swaps = new ArrayList<>(outs.size() + ins.size());
-        outs.forEach(sequence -> swaps.add(move(sequence, Place.HOST)));
-        ins.forEach(sequence -> swaps.add(move(sequence, Place.GPU)));
+        outs.forEach(sequence -> swaps.add(move(sequence, KvTier.HOST)));
+        ins.forEach(sequence -> swaps.add(move(sequence, KvTier.GPU)));
         List<SubBatch> subBatches = new ArrayList<>(2);
         for (List<Row> rows : batches) {
             if (!rows.isEmpty()) {
@@ -364,21 +364,21 @@ public final class StepDraft {
             int position = sequence.computed();
             admitted.add(new Admission(
                     sequence.key(), position, sequence.tokens(position, 1)[0], sequence.table().toArray(), sequence.sampler()));
-            state.fly(sequence);
+            state.enterInFlight(sequence);
         }
-        int flying = state.inFlight().size();
-        state.scheduled(batches.get(0).size() + batches.get(1).size() + flying);
+        int inFlight = state.inFlight().size();
+        state.scheduled(batches.get(0).size() + batches.get(1).size() + inFlight);
         List<Long> resume = resumed.stream().map(Sequence::key).toList();
         return new StepPlan(
-                state.nextStep(), swaps, subBatches, admitted, slotsFor(flying), state.takePark(), resume);
+                state.nextStep(), swaps, subBatches, admitted, slotsFor(inFlight), state.takePark(), resume);
     }
 
-    /** Rows in flight go on under strategies that have no slots too: they hold blocks and a client waits. */
-    private int slotsFor(int flying) {
-        if (flying == 0) {
+    /** In-flight tokens go on under strategies that have no slots too: they hold blocks and a client waits. */
+    private int slotsFor(int inFlight) {
+        if (inFlight == 0) {
             return 0;
         }
-        return slots > 0 ? slots : 1 + flying / 8;
+        return slots > 0 ? slots : 1 + inFlight / 8;
     }
 
     private void drop(Sequence sequence) {
@@ -392,9 +392,9 @@ public final class StepDraft {
         state.waiting().add(sequence);
     }
 
-    private Swap move(Sequence sequence, Place to) {
-        (to == Place.HOST ? state.gpu() : state.host()).remove(sequence);
-        if (to == Place.HOST) {
+    private Swap move(Sequence sequence, KvTier to) {
+        (to == KvTier.HOST ? state.gpu() : state.host()).remove(sequence);
+        if (to == KvTier.HOST) {
             state.countPreemption();
             sequence.countPreemption();
         }
@@ -410,7 +410,7 @@ public final class StepDraft {
             Sequence sequence = row.sequence();
             if (sequence.state() == RequestState.WAITING) {
                 state.waiting().remove(sequence);
-                kv.place(sequence, row.reader().place());
+                kv.assignTier(sequence, row.site().tier());
                 state.settle(sequence);
             }
             grow(sequence);
@@ -420,7 +420,7 @@ public final class StepDraft {
                     sequence.computed(),
                     sequence.tokens(sequence.computed(), row.rows()),
                     sequence.table().toArray(),
-                    row.reader(),
+                    row.site(),
                     last ? Optional.of(sequence.sampler()) : Optional.empty()));
         }
         return chunks;

@@ -1,6 +1,6 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -35,10 +35,10 @@ final class AllHost {
         List<Sequence> rows = new ArrayList<>();
         List<Sequence> queue = HostTier.decodable(draft);
         int blocks = draft.freeHost();
-        int places = draft.budget().maxBatchTokens() - draft.totalRows();
+        int freeRows = draft.budget().maxBatchTokens() - draft.totalRows();
         for (Sequence sequence : queue) {
             int missing = draft.missing(sequence);
-            if (rows.size() < places && missing <= blocks) {
+            if (rows.size() < freeRows && missing <= blocks) {
                 rows.add(sequence);
                 blocks -= missing;
             }
@@ -48,7 +48,7 @@ final class AllHost {
 
     static void add(StepDraft draft, int batch, List<Sequence> rows) {
         for (Sequence sequence : rows) {
-            draft.add(batch, sequence, 1, KvReader.CPU_FROM_HOST);
+            draft.add(batch, sequence, 1, AttentionSite.CPU_FROM_HOST);
         }
     }
 }

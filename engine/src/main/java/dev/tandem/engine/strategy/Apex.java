@@ -15,14 +15,14 @@ import dev.tandem.engine.schedule.StepDraft;
  * {@code apex}: APEX's scheduler (§3.4). Algorithm 1: gpu-only without CPU requests; else asymmetric pipelining where
  * Algorithm 2 finds inequality (6) (decodes alone) or (8) (with prefills) to hold; else async overlap.
  *
- * @param leastCpuRatio CPU requests for each GPU request below which the CPU is left alone: 0, or the 8 of §4.2
- * @param finish whether the executor takes rows in flight through the layers that they have left (partial progress)
+ * @param minCpuRatio CPU requests for each GPU request below which the CPU is left alone: 0, or the 8 of §4.2
+ * @param finish whether the executor takes in-flight tokens through the layers that they have left (partial progress)
  */
 record Apex(
-        Budget budget, StepPredictor predictor, Pipeline pipeline, AsyncOverlap async, GpuOnly gpuOnly, double leastCpuRatio,
+        Budget budget, StepPredictor predictor, Pipeline pipeline, AsyncOverlap async, GpuOnly gpuOnly, double minCpuRatio,
         boolean finish)
         implements Policy {
-    /** How much more the pipeline must promise before rows in flight land for it: meanwhile the CPU has less and less to do. */
+    /** How much more the pipeline must promise before in-flight tokens land for it: meanwhile the CPU has less and less to do. */
     private static final double CLEARLY = 1.05;
 
     /** The pipeline's tier rules are async overlap's, and are told once. */
@@ -41,10 +41,10 @@ record Apex(
             why.because("apex: no CPU requests, so gpu-only");
             return pipelined;
         }
-        if (state.inFlight().isEmpty() && cpuRequests < leastCpuRatio * state.gpu().size()) {
+        if (state.inFlight().isEmpty() && cpuRequests < minCpuRatio * state.gpu().size()) {
             why.because(
                     "apex: %d CPU requests are fewer than %.1f for each of %d GPU requests, so gpu-only (§4.2)",
-                    cpuRequests, leastCpuRatio, state.gpu().size());
+                    cpuRequests, minCpuRatio, state.gpu().size());
             return gpuOnly.draft(state, new Decision());
         }
         resumePartial(pipelined);
@@ -52,7 +52,7 @@ record Apex(
         if (scheduled == 0) {
             StepDraft overlapped = async.draft(state, new Decision());
             if (!state.inFlight().isEmpty()) {
-                return besideFlights(state, overlapped, "no CPU request fits the pipeline", why);
+                return besideInFlightTokens(state, overlapped, "no CPU request fits the pipeline", why);
             }
             why.because("apex: no CPU request fits the pipeline, so async-overlap");
             return overlapped;
@@ -61,7 +61,7 @@ record Apex(
     }
 
     /**
-     * Rule 4, partial progress: rows in flight that have done some layers finish in the decode-only sub-batch, before
+     * Rule 4, partial progress: in-flight tokens that have done some layers finish in the decode-only sub-batch, before
      * rows that would begin at layer 0. All of them do or none: a row left standing would wait for no reason.
      */
     private void resumePartial(StepDraft draft) {
@@ -104,7 +104,7 @@ record Apex(
         }
         StepDraft overlapped = async.draft(state, new Decision());
         if (pipe > gpu) {
-            return besideFlights(state, overlapped, "inequality " + inequality + " holds", why);
+            return besideInFlightTokens(state, overlapped, "inequality " + inequality + " holds", why);
         }
         why.because("apex: inequality %s fails, %.0f <= %.0f tokens/s, so async-overlap", inequality, pipe, gpu);
         return overlapped;
@@ -115,23 +115,23 @@ record Apex(
      * most, the other choice is a step that the CPU works for as well. And they keep the pipeline from what it could do with them: where that is
      * clearly more, they land and none enters.
      */
-    private StepDraft besideFlights(SchedulerState state, StepDraft overlapped, String premise, Decision why) {
-        double aToken = predictor.aToken(overlapped.load(0));
-        double overlap = predictor.work(overlapped).worth(aToken) / predictor.of(overlapped);
-        double landed = landed(state, aToken);
-        boolean land = landed > CLEARLY * overlap;
+    private StepDraft besideInFlightTokens(SchedulerState state, StepDraft overlapped, String premise, Decision why) {
+        double secondsPerToken = predictor.secondsPerToken(overlapped.load(0));
+        double overlap = predictor.work(overlapped).normalisedWork(secondsPerToken) / predictor.of(overlapped);
+        double returned = returned(state, secondsPerToken);
+        boolean endInFlight = returned > CLEARLY * overlap;
         why.because(
-                "apex: %s; with the rows in flight asymmetric would do %.2f of GPU-only's work, async-overlap does %.2f, so %s",
-                premise, landed, overlap, land ? "they land" : "async-overlap");
-        return land ? async.landing(state, new Decision()) : overlapped;
+                "apex: %s; with the in-flight tokens asymmetric would do %.2f of GPU-only's work, async-overlap does %.2f, so %s",
+                premise, returned, overlap, endInFlight ? "they land" : "async-overlap");
+        return endInFlight ? async.draining(state, new Decision()) : overlapped;
     }
 
-    /** GPU-only's work in a second of an asymmetric step if all rows in flight could take part. */
-    private double landed(SchedulerState state, double aToken) {
-        StepDraft draft = pipeline.draftAsIfLanded(state);
+    /** GPU-only's work in a second of an asymmetric step if all in-flight tokens could take part. */
+    private double returned(SchedulerState state, double secondsPerToken) {
+        StepDraft draft = pipeline.draftAsIfReturned(state);
         StepPredictor.Work work = predictor.work(draft);
-        double flying = (double) state.inFlight().size() / predictor.cost().layers();
-        return new StepPredictor.Work(work.promptSeconds(), work.tokens() - flying).worth(aToken) / predictor.of(draft);
+        double inFlight = (double) state.inFlight().size() / predictor.cost().layers();
+        return new StepPredictor.Work(work.promptSeconds(), work.tokens() - inFlight).normalisedWork(secondsPerToken) / predictor.of(draft);
     }
 
     /** T_glinear and T_gatt of the GPU's decodes, N_G and N_C, all of one layer. */

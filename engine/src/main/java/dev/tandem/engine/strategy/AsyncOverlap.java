@@ -1,6 +1,6 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -12,11 +12,11 @@ import dev.tandem.engine.strategy.Strategy.InFlight;
 import java.util.List;
 
 /**
- * {@code async-overlap} (APEX §3.3): one unified batch; host rows pass through it layer by layer, each as soon as its
+ * {@code async-overlap} (APEX §3.3): one unified batch; host tokens pass through it layer by layer, each as soon as its
  * attention is there, and the GPU never waits.
  *
- * <p>Each row in flight asks the CPU for one layer's attention a step, so rows are admitted while all of them take the
- * CPU no longer than a step takes the GPU: the step at hand or, where host rows are spread over the layers, the mean step, which
+ * <p>Each in-flight token asks the CPU for one layer's attention a step, so rows are admitted while all of them take the
+ * CPU no longer than a step takes the GPU: the step at hand or, where host tokens are spread over the layers, the mean step, which
  * prompts make longer. In short steps the CPU then falls behind, in long ones it catches up, and is never idle.
  *
  * <p>Owned by: engine thread.
@@ -38,43 +38,43 @@ final class AsyncOverlap implements Policy {
     private final boolean chunked;
     private final boolean cohort;
     private final InFlight limits;
-    private final int ridingRows;
+    private final int piggybackedTokens;
     /** Seconds that the GPU needs for the mean step without its tokens in flight. */
     private double meanStep;
 
     /**
      * @param chunked whether prompts may be cut
-     * @param cohort whether all host rows enter layer 0 together and no more enter until they are through, as in the paper;
+     * @param cohort whether all host tokens enter layer 0 together and no more enter until they are through, as in the paper;
      *     else some enter in each step, so that every layer has its share
      * @param limits of the executor
-     * @param ridingRows rows of a step up to which prompts ride almost for free; 0 to compute them at once
+     * @param piggybackedTokens rows of a step up to which prompts ride almost for free; 0 to compute them at once
      */
     AsyncOverlap(
-            Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort, InFlight limits, int ridingRows) {
+            Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort, InFlight limits, int piggybackedTokens) {
         this.budget = budget;
         this.predictor = predictor;
         this.rules = rules;
         this.chunked = chunked;
         this.cohort = cohort;
         this.limits = limits;
-        this.ridingRows = ridingRows;
+        this.piggybackedTokens = piggybackedTokens;
     }
 
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = gpuSide(state);
         admit(draft);
-        int flying = state.inFlight().size() + draft.admissions().size();
-        draft.shape(flying > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
+        int inFlight = state.inFlight().size() + draft.admissions().size();
+        draft.shape(inFlight > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
         why.because(
                 "async-overlap: %d rows on the GPU, %d of them decode; %d in flight, %d of them admitted now; prompts land with %d tokens",
-                draft.load(0).rows(), draft.load(0).gpuRows(), flying, draft.admissions().size(), draft.load(0).landingTokens());
+                draft.load(0).rows(), draft.load(0).gpuRows(), inFlight, draft.admissions().size(), draft.load(0).prefillOffloadTokens());
         return draft;
     }
 
-    /** A step in which rows in flight go on and none enters. */
-    StepDraft landing(SchedulerState state, Decision why) {
-        why.because("apex: %d rows in flight land, none enters", state.inFlight().size());
+    /** A step in which in-flight tokens go on and none enters. */
+    StepDraft draining(SchedulerState state, Decision why) {
+        why.because("apex: %d in-flight tokens land, none enters", state.inFlight().size());
         StepDraft draft = gpuSide(state);
         draft.slots(bucket(evenly(state.inFlight().size())));
         draft.shape(Shape.ASYNC);
@@ -90,23 +90,23 @@ final class AsyncOverlap implements Policy {
     private StepDraft gpuSide(SchedulerState state) {
         StepDraft draft = new StepDraft(state, budget);
         GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s));
-        int hostRows = state.host().size() + state.inFlight().size();
-        long hostTokens = hostTokens(state);
+        int hostTokens = state.host().size() + state.inFlight().size();
+        long hostContext = hostContext(state);
         if (!kept.evicted()) {
             rules.rotate(draft);
-            if (state.waiting().isEmpty() || rules.missesTargets() || !cpuKeepsUp(draft, hostRows, hostTokens)) {
+            if (state.waiting().isEmpty() || rules.missesTargets() || !cpuKeepsUp(draft, hostTokens, hostContext)) {
                 GpuTier.swapIn(draft);
             }
         }
         Prefills prefills = new Prefills(
                 chunked, true,
                 sequence -> rules.mayLiveOnHost(draft, sequence)
-                        && cpuKeepsUp(draft, hostRows + 1, hostTokens + sequence.length()),
-                ridingRows);
-        // long steps would leave the CPU without work: each row in flight has one layer's for it in a step
-        int mostRows = prefills.mostRows(draft, kept.unfinished(), slots(state), landable(draft, hostRows, hostTokens));
-        prefills.resume(draft, kept.unfinished(), mostRows);
-        prefills.start(draft, draft.gpuSequences() + hostRows, 0, mostRows);
+                        && cpuKeepsUp(draft, hostTokens + 1, hostContext + sequence.length()),
+                piggybackedTokens);
+        // long steps would leave the CPU without work: each in-flight token has one layer's for it in a step
+        int maxRows = prefills.maxRows(draft, kept.unfinished(), slots(state), canOffloadPrefill(draft, hostTokens, hostContext));
+        prefills.resume(draft, kept.unfinished(), maxRows);
+        prefills.start(draft, draft.gpuSequences() + hostTokens, 0, maxRows);
         return draft;
     }
 
@@ -119,21 +119,21 @@ final class AsyncOverlap implements Policy {
      * Tokens of waiting prompts for which the host has room, not the GPU, and without which the CPU would be idle even if all steps
      * were alike; not counted beyond what a step could hold.
      */
-    private long landable(StepDraft draft, int hostRows, long hostTokens) {
+    private long canOffloadPrefill(StepDraft draft, int hostTokens, long hostContext) {
         long tokens = 0;
-        int rows = hostRows;
+        int rows = hostTokens;
         int gpuBlocks = draft.freeGpu() - draft.gpuSequences();
-        int blocks = draft.freeHost() - hostRows;
-        int places = budget.maxSequences() - draft.gpuSequences() - hostRows;
+        int blocks = draft.freeHost() - hostTokens;
+        int freeSequences = budget.maxSequences() - draft.gpuSequences() - hostTokens;
         for (Sequence sequence : draft.state().waiting().view()) {
-            int stays = draft.state().kv().blocksFor(Place.GPU, sequence.length());
-            if (stays <= gpuBlocks && draft.roomToGrow(Place.GPU, sequence)) {
+            int stays = draft.state().kv().blocksFor(KvTier.GPU, sequence.length());
+            if (stays <= gpuBlocks && draft.roomToGrow(KvTier.GPU, sequence)) {
                 gpuBlocks -= stays;
-                places--;
+                freeSequences--;
                 continue;
             }
-            blocks -= draft.state().kv().blocksFor(Place.HOST, sequence.length());
-            boolean room = blocks >= 0 && --places >= 0 && cpuKeepsUp(draft, ++rows, hostTokens + tokens + sequence.length(), 1);
+            blocks -= draft.state().kv().blocksFor(KvTier.HOST, sequence.length());
+            boolean room = blocks >= 0 && --freeSequences >= 0 && cpuKeepsUp(draft, ++rows, hostContext + tokens + sequence.length(), 1);
             if (!room || tokens > budget.maxBatchTokens()) {
                 break;
             }
@@ -142,7 +142,7 @@ final class AsyncOverlap implements Policy {
         return tokens;
     }
 
-    private static long hostTokens(SchedulerState state) {
+    private static long hostContext(SchedulerState state) {
         long tokens = 0;
         for (Sequence sequence : state.host()) {
             tokens += sequence.length();
@@ -153,42 +153,42 @@ final class AsyncOverlap implements Policy {
         return tokens;
     }
 
-    /** One layer's attention of all rows in flight within the GPU's time for a step. */
+    /** One layer's attention of all in-flight tokens within the GPU's time for a step. */
     private boolean cpuKeepsUp(StepDraft draft, int rows, long tokens) {
         return cpuKeepsUp(draft, rows, tokens, AHEAD);
     }
 
     /** @param ahead mean steps that the CPU may take for a step's work */
     private boolean cpuKeepsUp(StepDraft draft, int rows, long tokens, double ahead) {
-        double step = Math.max(predictor.gpuOnly(draft.load(0)), leastStep());
-        return predictor.cost().flyingAttention(rows, tokens) <= (cohort ? step : Math.max(step, ahead * meanStep));
+        double step = Math.max(predictor.gpuOnly(draft.load(0)), minStep());
+        return predictor.cost().inFlightAttention(rows, tokens) <= (cohort ? step : Math.max(step, ahead * meanStep));
     }
 
     /** A step without a GPU row still reads the weights. */
-    private double leastStep() {
+    private double minStep() {
         return predictor.cost().layers() * predictor.cost().linear(1);
     }
 
-    /** Admits host rows to layer 0, those that have waited longest first. */
+    /** Admits host tokens to layer 0, those that have waited longest first. */
     void admit(StepDraft draft) {
         SchedulerState state = draft.state();
-        int flying = state.inFlight().size();
-        if (cohort && flying > 0) {
-            draft.slots(flying);
+        int inFlight = state.inFlight().size();
+        if (cohort && inFlight > 0) {
+            draft.slots(inFlight);
             return;
         }
         List<Sequence> queue = HostTier.decodable(draft);
         queue.sort(HostTier.WAITED_LONGEST);
-        int wanted = cohort ? queue.size() : share(queue.size() + flying);
-        int most = Math.min(Math.min(wanted, limits.slotsPerLayer()), limits.most() - flying);
+        int wanted = cohort ? queue.size() : share(queue.size() + inFlight);
+        int max = Math.min(Math.min(wanted, limits.slotsPerLayer()), limits.max() - inFlight);
         long tokens = 0;
         for (Sequence sequence : state.inFlight()) {
             tokens += sequence.length();
         }
         for (Sequence sequence : queue) {
             int admitted = draft.admissions().size();
-            boolean first = flying + admitted == 0;
-            if (admitted >= most || !first && !cpuKeepsUp(draft, flying + admitted + 1, tokens + sequence.length())) {
+            boolean first = inFlight + admitted == 0;
+            if (admitted >= max || !first && !cpuKeepsUp(draft, inFlight + admitted + 1, tokens + sequence.length())) {
                 break;
             }
             if (HostTier.canGrow(draft, sequence)) {
@@ -197,21 +197,21 @@ final class AsyncOverlap implements Policy {
             }
         }
         int admitted = draft.admissions().size();
-        draft.slots(cohort ? admitted : Math.max(bucket(admitted), bucket(evenly(flying + admitted))));
+        draft.slots(cohort ? admitted : Math.max(bucket(admitted), bucket(evenly(inFlight + admitted))));
     }
 
-    /** An even share of all host rows for each layer, and at least as many as keeps the smallest bucket full. */
+    /** An even share of all host tokens for each layer, and at least as many as keeps the smallest bucket full. */
     private int share(int rows) {
         return Math.max(BUCKETS[0], (rows + predictor.cost().layers() - 1) / predictor.cost().layers());
     }
 
-    private int evenly(int flying) {
-        return evenly(flying, predictor.cost().layers());
+    private int evenly(int inFlight) {
+        return evenly(inFlight, predictor.cost().layers());
     }
 
-    /** Slots of a layer for so many rows in flight, spread over the layers. */
-    static int evenly(int flying, int layers) {
-        return Math.max(BUCKETS[0], (int) Math.ceil(SLOTS_TO_MEAN * flying / layers));
+    /** Slots of a layer for so many in-flight tokens, spread over the layers. */
+    static int evenly(int inFlight, int layers) {
+        return Math.max(BUCKETS[0], (int) Math.ceil(SLOTS_TO_MEAN * inFlight / layers));
     }
 
     private int bucket(int wanted) {

@@ -34,7 +34,7 @@ public final class Calibrator implements PolicyScheduler.Calibration {
         Load one = draft.load(1);
         int layers = cost.layers();
         if (draft.shape() != Shape.ASYNC && draft.resumed().isEmpty()) {
-            // rows in flight make the rows of a layer differ from layer to layer
+            // in-flight tokens make the rows of a layer differ from layer to layer
             learn(Component.LINEAR, layers * (cost.linear(zero.rows()) + cost.linear(one.rows())), times.linear());
             if (draft.state().inFlight().isEmpty()) { // the CPU's time is not theirs alone otherwise
                 learn(

@@ -43,7 +43,7 @@ final class Contest implements Policy {
 
     private final Policy rules;
     private final Policy overlap;
-    private final Policy landing;
+    private final Policy draining;
     private final StepPredictor predictor;
     private final Limits limits;
     private final Throughput incumbent;
@@ -52,26 +52,26 @@ final class Contest implements Policy {
     private Phase phase = Phase.RESTING;
     private int left;
     private int pause;
-    private int hostRows;
+    private int hostTokens;
     private boolean overlaps;
     /** Until no row is in flight, after the rules' turn has come. */
-    private boolean lands;
+    private boolean returns;
 
     /**
      * What is counted of a draft once its step has completed.
      *
-     * @param nobodyFlew whether no token was in flight when it was drafted
+     * @param noneWasInFlight whether no token was in flight when it was drafted
      */
-    private record Drafted(StepDraft draft, boolean offloads, boolean nobodyFlew, Work work, double aToken) {}
+    private record Drafted(StepDraft draft, boolean offloads, boolean noneWasInFlight, Work work, double secondsPerToken) {}
 
     /**
-     * @param rules told of all steps; {@code overlap} and {@code landing} are the rules' own
-     * @param landing steps in which rows in flight go on and none enters
+     * @param rules told of all steps; {@code overlap} and {@code draining} are the rules' own
+     * @param draining steps in which in-flight tokens go on and none enters
      */
-    Contest(Policy rules, Policy overlap, Policy landing, StepPredictor predictor, Limits limits) {
+    Contest(Policy rules, Policy overlap, Policy draining, StepPredictor predictor, Limits limits) {
         this.rules = rules;
         this.overlap = overlap;
-        this.landing = landing;
+        this.draining = draining;
         this.predictor = predictor;
         this.limits = limits;
         this.incumbent = new Throughput(limits.window());
@@ -82,13 +82,13 @@ final class Contest implements Policy {
 
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
-        boolean nobodyFlies = state.inFlight().isEmpty();
-        Policy turn = lands && !nobodyFlies ? landing : overlaps ? overlap : rules;
+        boolean noneInFlight = state.inFlight().isEmpty();
+        Policy turn = returns && !noneInFlight ? draining : overlaps ? overlap : rules;
         StepDraft draft = turn.draft(state, why);
         boolean offloads = draft.offloads();
         drafts.add(draft, new Drafted(
-                draft, offloads, nobodyFlies, offloads ? predictor.work(draft) : new Work(0, 0),
-                offloads ? predictor.aToken(draft.load(0)) : 0));
+                draft, offloads, noneInFlight, offloads ? predictor.work(draft) : new Work(0, 0),
+                offloads ? predictor.secondsPerToken(draft.load(0)) : 0));
         return draft;
     }
 
@@ -96,7 +96,7 @@ final class Contest implements Policy {
     public void completed(StepDraft draft, double achieved) {
         rules.completed(draft, achieved);
         drafts.completed(draft).ifPresent(step -> {
-            lands &= !step.nobodyFlew();
+            returns &= !step.noneWasInFlight();
             if (step.offloads() && achieved > 0) {
                 count(step, achieved);
             }
@@ -105,8 +105,8 @@ final class Contest implements Policy {
 
     private void count(Drafted step, double achieved) {
         switch (phase) {
-            case MEASURING -> incumbent.add(step.work(), step.aToken(), achieved);
-            case SETTLING, TRYING -> challenger.add(step.work(), step.aToken(), achieved);
+            case MEASURING -> incumbent.add(step.work(), step.secondsPerToken(), achieved);
+            case SETTLING, TRYING -> challenger.add(step.work(), step.secondsPerToken(), achieved);
             case RESTING -> {}
         }
         if (--left > 0) {
@@ -130,9 +130,9 @@ final class Contest implements Policy {
     }
 
     private boolean fills(StepDraft draft) {
-        int before = hostRows;
-        hostRows = draft.state().host().size() + draft.state().inFlight().size();
-        return hostRows > FILLS * before;
+        int before = hostTokens;
+        hostTokens = draft.state().host().size() + draft.state().inFlight().size();
+        return hostTokens > FILLS * before;
     }
 
     private void begin(Phase next) {
@@ -154,7 +154,7 @@ final class Contest implements Policy {
 
     private void change() {
         overlaps = !overlaps;
-        lands = !overlaps;
+        returns = !overlaps;
     }
 
     private void judge() {

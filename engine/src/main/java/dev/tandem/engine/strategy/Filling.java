@@ -52,15 +52,15 @@ final class Filling {
      *
      * @return whether it ended a window
      */
-    boolean add(Work work, double aToken, double took, int hostRows) {
+    boolean add(Work work, double secondsPerToken, double took, int hostTokens) {
         if (ended) {
             window.clear();
         }
-        window.add(work, aToken, took);
+        window.add(work, secondsPerToken, took);
         ended = window.isComplete(longest);
         if (ended) {
-            fills = hostRows > MORE * rowsBefore;
-            rowsBefore = hostRows;
+            fills = hostTokens > MORE * rowsBefore;
+            rowsBefore = hostTokens;
             count++;
         }
         return ended;

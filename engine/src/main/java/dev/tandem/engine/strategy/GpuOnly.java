@@ -15,13 +15,13 @@ import dev.tandem.engine.schedule.StepDraft;
  * when the pool still runs out, the sequence that deserves it least is preempted. Host memory is a parking place.
  *
  * @param preemption what happens to preempted KV
- * @param overtakes later requests that may start before one that does not fit; 0 keeps the order of arrival
- * @param ridingRows rows of a step up to which prompts ride almost for free; 0 where each row costs the same
+ * @param queueBypasses later requests that may start before one that does not fit; 0 keeps the order of arrival
+ * @param piggybackedTokens rows of a step up to which prompts ride almost for free; 0 where each row costs the same
  */
-public record GpuOnly(Budget budget, Preemption preemption, int overtakes, int ridingRows) implements Policy {
+public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, int piggybackedTokens) implements Policy {
     public GpuOnly {
-        if (overtakes < 0) {
-            throw new ConfigurationException("--max-overtakes " + overtakes + " must be 0 or more");
+        if (queueBypasses < 0) {
+            throw new ConfigurationException("--max-queue-bypass " + queueBypasses + " must be 0 or more");
         }
     }
 
@@ -37,11 +37,11 @@ public record GpuOnly(Budget budget, Preemption preemption, int overtakes, int r
         if (!kept.evicted()) {
             GpuTier.swapIn(draft);
         }
-        Prefills prefills = new Prefills(true, true, sequence -> false, ridingRows);
-        int mostRows = prefills.mostRows(draft, kept.unfinished());
-        prefills.resume(draft, kept.unfinished(), mostRows);
+        Prefills prefills = new Prefills(true, true, sequence -> false, piggybackedTokens);
+        int maxRows = prefills.maxRows(draft, kept.unfinished());
+        prefills.resume(draft, kept.unfinished(), maxRows);
         if (!kept.evicted() && draft.ins().size() == state.host().size() && state.inFlight().isEmpty()) {
-            prefills.start(draft, draft.gpuSequences(), overtakes, mostRows);
+            prefills.start(draft, draft.gpuSequences(), queueBypasses, maxRows);
         }
         why.because("gpu-only: %d rows, %d of them decode", draft.load(0).rows(), draft.load(0).gpuRows());
         return draft;

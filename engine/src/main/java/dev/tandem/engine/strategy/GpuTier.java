@@ -1,7 +1,7 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.kv.Place;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.StepDraft;
 import java.util.ArrayList;
@@ -31,9 +31,9 @@ final class GpuTier {
             needed += draft.missing(sequence);
         }
         Sequence firstEvicted = null;
-        Iterator<Sequence> least = draft.state().gpu().descendingIterator();
+        Iterator<Sequence> min = draft.state().gpu().descendingIterator();
         while (needed > draft.freeGpu()) {
-            firstEvicted = least.next();
+            firstEvicted = min.next();
             needed -= draft.missing(firstEvicted);
             draft.evict(firstEvicted, toHost.test(firstEvicted));
         }
@@ -43,7 +43,7 @@ final class GpuTier {
                 break;
             }
             if (sequence.remaining() == 1) {
-                draft.add(0, sequence, 1, KvReader.GPU_FROM_GPU);
+                draft.add(0, sequence, 1, AttentionSite.GPU_FROM_GPU);
             } else {
                 unfinished.add(sequence);
             }
@@ -65,7 +65,7 @@ final class GpuTier {
                 return;
             }
             draft.bringIn(sequence);
-            draft.add(0, sequence, 1, KvReader.GPU_FROM_GPU);
+            draft.add(0, sequence, 1, AttentionSite.GPU_FROM_GPU);
         }
     }
 
@@ -74,7 +74,7 @@ final class GpuTier {
      * as far as can be foreseen; alone it needs no reserve.
      */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
-        int blocks = draft.state().kv().blocksFor(Place.GPU, sequence.length());
-        return blocks + draft.gpuSequences() <= draft.freeGpu() && draft.roomToGrow(Place.GPU, sequence);
+        int blocks = draft.state().kv().blocksFor(KvTier.GPU, sequence.length());
+        return blocks + draft.gpuSequences() <= draft.freeGpu() && draft.roomToGrow(KvTier.GPU, sequence);
     }
 }

@@ -5,7 +5,7 @@ import dev.tandem.engine.schedule.Decision.Candidate;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
-import dev.tandem.engine.strategy.Potential.Kind;
+import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
 import dev.tandem.engine.strategy.StepPredictor.Work;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
@@ -18,7 +18,7 @@ import java.util.Optional;
  *
  * <p>A step's work is worth the seconds that GPU-only would need for it, so that a prompt that lands on the host
  * counts like any other. Until the host has the rows that pay most, steps with slots or second passes bring less than
- * they will: there the {@link Potential} decides, and windows are not judged, for a bounded time.
+ * they will: there the {@link SpeedupEstimate} decides, and windows are not judged, for a bounded time.
  *
  * <p>Two modes, GPU-only and offloading. Offloading begins after {@link Limits#votes} steps in a row whose prediction
  * asks for it, once GPU-only has been measured over a window of such steps: offloading would do other steps, and what
@@ -41,11 +41,11 @@ public final class Guard implements Policy {
      * @param window steps over which throughput is measured, GPU-only's first, and predictions are averaged
      * @param pause steps without offloading after a first loss
      * @param longestPause after others
-     * @param growth windows that are not judged because the host is filling, at most, each time offloading begins
+     * @param forecast windows that are not judged because the host is filling, at most, each time offloading begins
      * @param burst windows for which GPU-only is not measured at first, at most, until as many requests have ended as were on the GPU
      */
     public record Limits(
-            double margin, double errorWeight, int votes, int window, int pause, int longestPause, int growth, int burst) {
+            double margin, double errorWeight, int votes, int window, int pause, int longestPause, int forecast, int burst) {
         public static final Limits DEFAULT = new Limits(0.05, 0.25, 64, 1024, 8192, 262_144, 6, 4);
     }
 
@@ -58,7 +58,7 @@ public final class Guard implements Policy {
     /** Share of GPU-only's throughput from which a loss may be the window's, and costs little if it is not: two in a row count. */
     private static final double NEARLY = 0.95;
     /** Of what windows gained, in windows of GPU-only, so much may be lost again: prompts come in waves. */
-    private static final double MOST_CREDIT = 0.25;
+    private static final double MAX_CREDIT = 0.25;
     /** A window takes at most so many times as long as GPU-only's: steps full of prompts may take a second each. */
     private static final double LONGEST = 2;
     private static final Work NO_WORK = new Work(0, 0);
@@ -77,14 +77,14 @@ public final class Guard implements Policy {
     private int votes;
     private long pausedFor;
     private int pause;
-    private final List<Potential> potentials;
+    private final List<SpeedupEstimate> estimates;
     /** Of steps that offload, since they were judged last. */
     private final Throughput window;
     /** Of GPU-only's steps in which offloading was wanted or might have been. */
     private final Throughput alone;
     private boolean growing;
     private final Filling filling;
-    /** What offloading has gained so far, in windows of GPU-only, at most {@link #MOST_CREDIT}. */
+    /** What offloading has gained so far, in windows of GPU-only, at most {@link #MAX_CREDIT}. */
     private double credit;
     /** Whether the last window judged was lost by little. */
     private boolean doubtful;
@@ -105,15 +105,15 @@ public final class Guard implements Policy {
      * A draft, and what changes once a step that was made of it has completed.
      *
      * @param where its throughput counts; nowhere unless offloading is wanted, or might be
-     * @param aToken seconds of GPU-only for a token, as things were
-     * @param hostRows on the host when it was drafted
+     * @param secondsPerToken seconds of GPU-only for a token, as things were
+     * @param hostTokens on the host when it was drafted
      * @param offer present where the strategy would offload
      */
     private record Drafted(
-            StepDraft draft, Mode mode, Optional<Throughput> where, Work work, double aToken, int hostRows,
+            StepDraft draft, Mode mode, Optional<Throughput> where, Work work, double secondsPerToken, int hostTokens,
             boolean growing, Optional<Offer> offer) {
         boolean leavesHostEmpty() {
-            return hostRows == 0 && !draft.offloads();
+            return hostTokens == 0 && !draft.offloads();
         }
     }
 
@@ -143,13 +143,13 @@ public final class Guard implements Policy {
         this.pause = limits.pause();
         this.window = new Throughput(limits.window());
         this.alone = new Throughput(limits.window());
-        this.filling = new Filling(limits.window(), limits.growth());
-        this.potentials = switch (kind) {
+        this.filling = new Filling(limits.window(), limits.forecast());
+        this.estimates = switch (kind) {
             case GPU_ONLY -> List.of();
-            case ASYNC_OVERLAP -> List.of(new Potential(predictor, Kind.IN_FLIGHT));
-            case APEX -> List.of(new Potential(predictor, Kind.IN_FLIGHT), new Potential(predictor, Kind.TWO_PASSES_WITH_PROMPTS));
-            case ASYMMETRIC, NEO -> List.of(new Potential(predictor, Kind.TWO_PASSES_WITH_PROMPTS));
-            case SIMPLE_OFFLOAD, SYMMETRIC, FASTDECODE_PLUS -> List.of(new Potential(predictor, Kind.TWO_PASSES));
+            case ASYNC_OVERLAP -> List.of(new SpeedupEstimate(predictor, Kind.IN_FLIGHT));
+            case APEX -> List.of(new SpeedupEstimate(predictor, Kind.IN_FLIGHT), new SpeedupEstimate(predictor, Kind.TWO_PASSES_WITH_PROMPTS));
+            case ASYMMETRIC, NEO -> List.of(new SpeedupEstimate(predictor, Kind.TWO_PASSES_WITH_PROMPTS));
+            case SIMPLE_OFFLOAD, SYMMETRIC, FASTDECODE_PLUS -> List.of(new SpeedupEstimate(predictor, Kind.TWO_PASSES));
         };
     }
 
@@ -161,26 +161,26 @@ public final class Guard implements Policy {
     }
 
     private Drafted drafted(SchedulerState state, Decision why) {
-        if (draining && hostRows(state) > 0) {
+        if (draining && hostTokens(state) > 0) {
             return uncounted(drain.draft(state, why), Mode.DRAINING);
         }
         return pausedFor > 0 ? paused(state, why) : offered(state, why);
     }
 
-    private static int hostRows(SchedulerState state) {
+    private static int hostTokens(SchedulerState state) {
         return state.host().size() + state.inFlight().size();
     }
 
     private Drafted offered(SchedulerState state, Decision why) {
-        if (gpuFirst && state.waiting().isEmpty() && hostRows(state) == 0) {
+        if (gpuFirst && state.waiting().isEmpty() && hostTokens(state) == 0) {
             StepDraft plain = gpuOnly.draft(state, why);
             if (plain.drops().isEmpty() && plain.outs().isEmpty()) {
                 return uncounted(plain, Mode.OPEN); // the GPU has room for everybody
             }
         }
         StepDraft offload = strategy.draft(state, why);
-        if (!offload.offloads() && offloading && hostRows(state) > 0) {
-            return counted(offload, Mode.OPEN, window, predictor.aToken(offload.load(0)));
+        if (!offload.offloads() && offloading && hostTokens(state) > 0) {
+            return counted(offload, Mode.OPEN, window, predictor.secondsPerToken(offload.load(0)));
         }
         StepDraft plain = gpuOnly.draft(state, new Decision());
         if (!offload.offloads()) {
@@ -198,11 +198,11 @@ public final class Guard implements Policy {
     /** The strategy would offload: that must gain enough for long enough, and is counted from then on. */
     private Drafted decided(StepDraft plain, StepDraft offload, Decision why) {
         SchedulerState state = plain.state();
-        double aToken = predictor.aToken(plain.load(0));
-        double offloadRate = rate(offload, aToken, why);
-        double gain = offloadRate / rate(plain, aToken, why) - 1;
-        Potential.Outlook outlook = outlook(plain);
-        boolean grows = hostRows(state) < GROWN * outlook.rows();
+        double secondsPerToken = predictor.secondsPerToken(plain.load(0));
+        double offloadRate = rate(offload, secondsPerToken, why);
+        double gain = offloadRate / rate(plain, secondsPerToken, why) - 1;
+        SpeedupEstimate.Outlook outlook = outlook(plain);
+        boolean grows = hostTokens(state) < GROWN * outlook.rows();
         double expected = grows ? Math.max(meanGainWith(gain), outlook.gain()) : meanGainWith(gain);
         double wanted = limits.margin() + limits.errorWeight() * predictor.cost().error();
         boolean enough = expected >= wanted;
@@ -217,7 +217,7 @@ public final class Guard implements Policy {
         Optional<Throughput> where = inBurst ? Optional.empty() : Optional.of(goes ? window : alone);
         Offer offer = new Offer(gain, enough, begins, inBurst, goes ? burstEnds : ends);
         Work work = inBurst ? NO_WORK : predictor.work(draft);
-        return new Drafted(draft, Mode.OPEN, where, work, aToken, hostRows(state), grows, Optional.of(offer));
+        return new Drafted(draft, Mode.OPEN, where, work, secondsPerToken, hostTokens(state), grows, Optional.of(offer));
     }
 
     /**
@@ -240,18 +240,18 @@ public final class Guard implements Policy {
         if (plain.state().waiting().isEmpty() && plain.state().host().isEmpty()) {
             return uncounted(plain, mode);
         }
-        return counted(plain, mode, alone, predictor.aToken(plain.load(0)));
+        return counted(plain, mode, alone, predictor.secondsPerToken(plain.load(0)));
     }
 
     private Drafted uncounted(StepDraft draft, Mode mode) {
-        int hostRows = hostRows(draft.state());
-        return new Drafted(draft, mode, Optional.empty(), NO_WORK, 0, hostRows, growing, Optional.empty());
+        int hostTokens = hostTokens(draft.state());
+        return new Drafted(draft, mode, Optional.empty(), NO_WORK, 0, hostTokens, growing, Optional.empty());
     }
 
-    private Drafted counted(StepDraft draft, Mode mode, Throughput where, double aToken) {
+    private Drafted counted(StepDraft draft, Mode mode, Throughput where, double secondsPerToken) {
         Work work = predictor.work(draft);
-        int hostRows = hostRows(draft.state());
-        return new Drafted(draft, mode, Optional.of(where), work, aToken, hostRows, growing, Optional.empty());
+        int hostTokens = hostTokens(draft.state());
+        return new Drafted(draft, mode, Optional.of(where), work, secondsPerToken, hostTokens, growing, Optional.empty());
     }
 
     /** Steps differ: some land prompts, some do not. */
@@ -259,22 +259,22 @@ public final class Guard implements Policy {
         return meanGain + (gain - meanGain) / Math.min(predictions + 1, limits.window());
     }
 
-    private Potential.Outlook outlook(StepDraft plain) {
-        Potential.Outlook best = new Potential.Outlook(0, 0);
-        for (Potential potential : potentials) {
-            Potential.Outlook outlook = potential.of(plain);
+    private SpeedupEstimate.Outlook outlook(StepDraft plain) {
+        SpeedupEstimate.Outlook best = new SpeedupEstimate.Outlook(0, 0);
+        for (SpeedupEstimate estimate : estimates) {
+            SpeedupEstimate.Outlook outlook = estimate.of(plain);
             best = outlook.gain() > best.gain() ? outlook : best;
         }
         return best;
     }
 
-    private double rate(StepDraft draft, double aToken, Decision why) {
+    private double rate(StepDraft draft, double secondsPerToken, Decision why) {
         double seconds = predictor.of(draft);
-        double worth = predictor.work(draft).worth(aToken);
+        double normalisedWork = predictor.work(draft).normalisedWork(secondsPerToken);
         int rows = draft.totalRows();
         int cpu = draft.load(0).cpuRows() + draft.load(1).cpuRows() + draft.admissions().size();
-        why.consider(new Candidate(draft.shape(), rows, cpu, seconds, worth));
-        return seconds > 0 ? worth / seconds : 0;
+        why.consider(new Candidate(draft.shape(), rows, cpu, seconds, normalisedWork));
+        return seconds > 0 ? normalisedWork / seconds : 0;
     }
 
     @Override
@@ -319,13 +319,13 @@ public final class Guard implements Policy {
             return; // drafted before a window was lost
         }
         if (where == window && step.growing() && filling.lasts()) {
-            boolean ended = filling.add(step.work(), step.aToken(), achieved, step.hostRows());
+            boolean ended = filling.add(step.work(), step.secondsPerToken(), achieved, step.hostTokens());
             if (ended && filling.window().isHopelessBeside(alone)) {
                 lose(filling.window().share(alone));
             }
             return;
         }
-        where.add(step.work(), step.aToken(), achieved);
+        where.add(step.work(), step.secondsPerToken(), achieved);
         if (window.isComplete(LONGEST * alone.horizonSeconds())) {
             judge();
             window.clear();
@@ -341,7 +341,7 @@ public final class Guard implements Policy {
             return;
         }
         double share = window.share(alone);
-        credit = Math.min(MOST_CREDIT, credit + share - 1);
+        credit = Math.min(MAX_CREDIT, credit + share - 1);
         if (share >= 1) {
             pause = limits.pause();
         }

@@ -16,13 +16,13 @@ import dev.tandem.engine.schedule.StepDraft;
  * <p>Owned by: engine thread.
  *
  * @param overlap admits host tokens to layer 0
- * @param overtakes as gpu-only's
- * @param ridingRows as gpu-only's
+ * @param queueBypasses as gpu-only's
+ * @param piggybackedTokens as gpu-only's
  */
-record HostDrain(Budget budget, AsyncOverlap overlap, int overtakes, int ridingRows) implements Policy {
+record HostDrain(Budget budget, AsyncOverlap overlap, int queueBypasses, int piggybackedTokens) implements Policy {
     /**
      * Prompts come before host sequences in one of so many steps. Where they always came first, the last host
-     * sequences cost {@code h200-tight} osc 1.3 % and azure-code 2 % (simulated, steps with host tokens a fifth
+     * sequences cost {@code h200-26k} osc 1.3 % and azure-code 2 % (simulated, steps with host tokens a fifth
      * longer than predicted); so, nothing.
      */
     private static final int PROMPTS_FIRST = 2;
@@ -35,12 +35,12 @@ record HostDrain(Budget budget, AsyncOverlap overlap, int overtakes, int ridingR
         if (!kept.evicted() && (!promptsFirst || state.waiting().isEmpty())) {
             GpuTier.swapIn(draft);
         }
-        Prefills prefills = new Prefills(true, true, sequence -> false, ridingRows);
-        int mostRows = prefills.mostRows(draft, kept.unfinished(), overlap.slots(state), 0);
-        prefills.resume(draft, kept.unfinished(), mostRows);
+        Prefills prefills = new Prefills(true, true, sequence -> false, piggybackedTokens);
+        int maxRows = prefills.maxRows(draft, kept.unfinished(), overlap.slots(state), 0);
+        prefills.resume(draft, kept.unfinished(), maxRows);
         if (!kept.evicted()) {
             int hostSequences = state.host().size() + state.inFlight().size();
-            prefills.start(draft, draft.gpuSequences() + hostSequences, overtakes, mostRows);
+            prefills.start(draft, draft.gpuSequences() + hostSequences, queueBypasses, maxRows);
         }
         overlap.admit(draft);
         draft.shape(state.inFlight().size() + draft.admissions().size() > 0 ? Shape.ASYNC : Shape.GPU_ONLY);

@@ -1,7 +1,7 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.kv.Place;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
@@ -22,13 +22,13 @@ final class HostTier {
 
     private HostTier() {}
 
-    /** Room for a new sequence's tokens, a block for each host row to grow by, and for what all will hold at most as far as can be foreseen. */
+    /** Room for a new sequence's tokens, a block for each host token to grow by, and for what all will hold at most as far as can be foreseen. */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
-        int blocks = draft.state().kv().blocksFor(Place.HOST, sequence.length());
+        int blocks = draft.state().kv().blocksFor(KvTier.HOST, sequence.length());
         int grow = draft.state().host().size() + draft.state().inFlight().size();
         return draft.fitsHost(sequence)
                 && blocks + grow <= draft.freeHost()
-                && draft.roomToGrow(Place.HOST, sequence);
+                && draft.roomToGrow(KvTier.HOST, sequence);
     }
 
     /**
@@ -47,9 +47,9 @@ final class HostTier {
         for (Sequence sequence : queue) {
             needed += draft.missing(sequence);
         }
-        Iterator<Sequence> least = draft.state().host().descendingIterator();
-        while (needed > draft.freeHost() && queue.size() > 1 && least.hasNext()) {
-            Sequence victim = least.next();
+        Iterator<Sequence> min = draft.state().host().descendingIterator();
+        while (needed > draft.freeHost() && queue.size() > 1 && min.hasNext()) {
+            Sequence victim = min.next();
             if (queue.getLast() == victim) {
                 queue.removeLast();
                 needed -= draft.missing(victim);
@@ -71,11 +71,11 @@ final class HostTier {
     }
 
     /** NEO §3.2, step 5 puts off prompts that land on the host and have not begun: their rows' indices in batch 0, the last first. */
-    static List<Integer> landings(StepDraft draft) {
+    static List<Integer> prefillOffload(StepDraft draft) {
         List<Integer> indices = new ArrayList<>();
         List<Row> rows = draft.rows(0);
         for (int i = rows.size() - 1; i >= 0; i--) {
-            if (rows.get(i).reader() == KvReader.GPU_WHILE_LANDING && rows.get(i).sequence().computed() == 0) {
+            if (rows.get(i).site() == AttentionSite.GPU_PREFILL_OFFLOAD && rows.get(i).sequence().computed() == 0) {
                 indices.add(i);
             }
         }

@@ -14,7 +14,7 @@ import dev.tandem.engine.schedule.StepDraft;
  * <p>Owned by: engine thread.
  */
 final class Lingering implements Policy {
-    /** 8, 32 and 128 did the same on {@code t4-class}; 32 cost {@code a10g-class} 1000/400 a hundredth, 2 and 8 nothing (simulated). */
+    /** 8, 32 and 128 did the same on {@code h200-8sm-2req}; 32 cost {@code h200-16sm-26k} 1000/400 a hundredth, 2 and 8 nothing (simulated). */
     static final int PATIENCE = 8;
 
     private final Policy rules;

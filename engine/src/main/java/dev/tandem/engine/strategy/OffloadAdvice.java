@@ -5,34 +5,34 @@ import dev.tandem.engine.execute.ExecutorLimits;
 import java.util.Locale;
 
 /**
- * What rows in flight could bring on this machine while everybody decodes: GPU rows as the pool holds them, host rows as the
+ * What in-flight tokens could bring on this machine while everybody decodes: GPU rows as the pool holds them, host tokens as the
  * CPU reads them and host memory holds them. Prompts are left out, so it is a bound.
  *
  * @param context tokens a sequence
  * @param gpuRows that the GPU pool holds
- * @param gpuTokens a second that they make without host rows
- * @param hostRows in flight with which the CPU is busy all the time, or that host memory holds
+ * @param gpuTokens a second that they make without host tokens
+ * @param hostTokens in flight with which the CPU is busy all the time, or that host memory holds
  * @param hostBytes KV bytes a second that the CPU reads then
- * @param gain of all tokens over {@code gpuTokens}, as a share; below 0 where host rows cost more than they bring
+ * @param gain of all tokens over {@code gpuTokens}, as a share; below 0 where host tokens cost more than they bring
  */
-public record OffloadAdvice(int context, int gpuRows, double gpuTokens, int hostRows, double hostBytes, double gain) {
-    private static final int LEAST_SLOTS = 8;
+public record OffloadAdvice(int context, int gpuRows, double gpuTokens, int hostTokens, double hostBytes, double gain) {
+    private static final int MIN_SLOTS = 8;
 
     /** @param context tokens a sequence, at most what the GPU pool holds */
     public static OffloadAdvice of(CostModel cost, ExecutorLimits limits, int context) {
         int gpuRows = (int) Math.max(1, (long) limits.gpuBlocks() * limits.blockTokens() / context);
         double plain = step(cost, gpuRows, gpuRows, context);
-        int most = (int) Math.min((long) limits.hostBlocks() * limits.hostBlockTokens() / context, limits.mostInFlight());
-        int hostRows = 0;
-        while (hostRows < most && cost.flyingAttention(hostRows + 1, (hostRows + 1L) * context) <= plain) {
-            hostRows++;
+        int max = (int) Math.min((long) limits.hostBlocks() * limits.hostBlockTokens() / context, limits.maxInFlight());
+        int hostTokens = 0;
+        while (hostTokens < max && cost.inFlightAttention(hostTokens + 1, (hostTokens + 1L) * context) <= plain) {
+            hostTokens++;
         }
-        int slots = hostRows == 0 ? 0 : Math.max(LEAST_SLOTS, (hostRows + cost.layers() - 1) / cost.layers());
-        double both = step(cost, gpuRows, gpuRows + slots, context) * (hostRows == 0 ? 1 : cost.hostLoad());
-        double landed = (double) hostRows / cost.layers();
-        double bytes = (double) hostRows * context * limits.kvBytesPerToken() / cost.layers() / both;
+        int slots = hostTokens == 0 ? 0 : Math.max(MIN_SLOTS, (hostTokens + cost.layers() - 1) / cost.layers());
+        double both = step(cost, gpuRows, gpuRows + slots, context) * (hostTokens == 0 ? 1 : cost.hostLoad());
+        double returned = (double) hostTokens / cost.layers();
+        double bytes = (double) hostTokens * context * limits.kvBytesPerToken() / cost.layers() / both;
         return new OffloadAdvice(
-                context, gpuRows, gpuRows / plain, hostRows, bytes, (gpuRows + landed) / both / (gpuRows / plain) - 1);
+                context, gpuRows, gpuRows / plain, hostTokens, bytes, (gpuRows + returned) / both / (gpuRows / plain) - 1);
     }
 
     private static double step(CostModel cost, int gpuRows, int rows, int context) {
@@ -48,8 +48,8 @@ public record OffloadAdvice(int context, int gpuRows, double gpuTokens, int host
         return String.format(
                 Locale.ROOT,
                 "advice: at %,d tokens a sequence the GPU pool holds %d rows and makes at most %,.0f tokens/s; the CPU reads %.0f GB/s of KV"
-                        + " beside it with %d rows in flight: offloading %s while nobody's prompt is computed",
-                context, gpuRows, gpuTokens, hostBytes / 1e9, hostRows,
+                        + " beside it with %d in-flight tokens: offloading %s while nobody's prompt is computed",
+                context, gpuRows, gpuTokens, hostBytes / 1e9, hostTokens,
                 gain > 0 ? String.format(Locale.ROOT, "gains at most %.0f %%", gain * 100) : "gains nothing");
     }
 }

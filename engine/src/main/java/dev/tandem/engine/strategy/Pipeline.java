@@ -1,6 +1,6 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Load;
@@ -25,7 +25,7 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
     /** Share of a linear stage's time from which the CPU is not idle behind it. */
     private static final double BUSY = 0.5;
     /**
-     * Prompts that may be cut leave one row in so many of a step to host rows: behind nothing do so many hide as behind a step
+     * Prompts that may be cut leave one row in so many of a step to host tokens: behind nothing do so many hide as behind a step
      * full of prompts.
      */
     private static final int HOST_SHARE = 8;
@@ -37,8 +37,8 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
         rules.completed(draft);
     }
 
-    /** As if all rows in flight had landed: to be weighed, not to be carried out. */
-    StepDraft draftAsIfLanded(SchedulerState state) {
+    /** As if all in-flight tokens had landed: to be weighed, not to be carried out. */
+    StepDraft draftAsIfReturned(SchedulerState state) {
         return draft(state, state.inFlight());
     }
 
@@ -63,9 +63,9 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
     /**
      * Steps 1 to 3.
      *
-     * @param hostRows that the CPU might read
+     * @param hostTokens that the CPU might read
      */
-    private StepDraft gpuSide(SchedulerState state, int hostRows) {
+    private StepDraft gpuSide(SchedulerState state, int hostTokens) {
         StepDraft draft = new StepDraft(state, budget);
         GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s));
         if (!kept.evicted()) {
@@ -74,9 +74,9 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
         }
         Prefills prefills = new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(draft, sequence));
         int all = budget.maxBatchTokens();
-        int mostRows = chunked ? all - Math.min(hostRows, all / HOST_SHARE) : all;
-        prefills.resume(draft, kept.unfinished(), mostRows);
-        prefills.start(draft, draft.gpuSequences() + state.host().size() + state.inFlight().size(), 0, mostRows);
+        int maxRows = chunked ? all - Math.min(hostTokens, all / HOST_SHARE) : all;
+        prefills.resume(draft, kept.unfinished(), maxRows);
+        prefills.start(draft, draft.gpuSequences() + state.host().size() + state.inFlight().size(), 0, maxRows);
         return draft;
     }
 
@@ -98,9 +98,9 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
             } else if (!HostTier.canGrow(draft, sequence)) {
                 continue;
             } else if (predictor.hidesInOne(zero, one, sequence.length())) {
-                draft.add(1, sequence, 1, KvReader.CPU_FROM_HOST);
+                draft.add(1, sequence, 1, AttentionSite.CPU_FROM_HOST);
             } else if (zero.rows() == 0 || predictor.hidesInZero(zero, one, sequence.length())) {
-                draft.add(0, sequence, 1, KvReader.CPU_FROM_HOST);
+                draft.add(0, sequence, 1, AttentionSite.CPU_FROM_HOST);
             } else {
                 left.add(sequence);
                 room = predictor.hidesInOne(zero, one, 1) || predictor.hidesInZero(zero, one, 1);
@@ -130,7 +130,7 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
             if (raised <= rate) {
                 return;
             }
-            draft.add(inOne <= inZero ? 1 : 0, sequence, 1, KvReader.CPU_FROM_HOST);
+            draft.add(inOne <= inZero ? 1 : 0, sequence, 1, AttentionSite.CPU_FROM_HOST);
             rate = raised;
         }
     }
@@ -140,7 +140,7 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
      * that left the CPU idle for want of requests: on an empty host they would hold for ever.
      */
     private void reducePrefills(StepDraft draft) {
-        for (int index : HostTier.landings(draft)) {
+        for (int index : HostTier.prefillOffload(draft)) {
             Row row = draft.rows(0).get(index);
             if (rules.isUrgent(row.sequence(), draft.state().now()) || draft.rows(0).size() + draft.rows(1).size() == 1) {
                 continue;
@@ -153,7 +153,7 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
             if (!hidden || !busy) {
                 return;
             }
-            draft.removeLanding(index);
+            draft.removePrefillOffload(index);
         }
     }
 }

@@ -1,7 +1,7 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.batch.KvReader;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.StepDraft;
 import java.util.ArrayList;
@@ -15,20 +15,20 @@ import java.util.function.Predicate;
  * @param chunked whether a prompt may be cut to fill what is left of the batch; else only one that is longer than any
  *     batch is
  * @param gpu whether new KV may stay on the GPU
- * @param ridingRows rows of a step up to which prompts ride almost for free; 0 where each row costs the same
+ * @param piggybackedTokens rows of a step up to which prompts ride almost for free; 0 where each row costs the same
  * @param host which sequences' KV may go to the host when the GPU is full, or always when {@code gpu} is false
  */
-record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridingRows) {
+record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int piggybackedTokens) {
     /** Decode rows from which prompts ride. */
-    private static final int LEAST_DECODES = 8;
+    private static final int MIN_DECODES = 8;
     /** Steps over which prompts that have room are spread at most. */
-    private static final int MOST_SPREAD = 32;
-    private static final int LEAST_SPREAD = 2;
-    /** Without rows in flight, over this share of the steps for which sequences decode: unfinished prompts keep others out of KV. */
+    private static final int MAX_SPREAD = 32;
+    private static final int MIN_SPREAD = 2;
+    /** Without in-flight tokens, over this share of the steps for which sequences decode: unfinished prompts keep others out of KV. */
     private static final double SPREAD = 1.0 / 6;
     /** Share of the GPU's pool: with less left, whoever comes next will have to wait. */
     private static final double NEARLY_FULL = 0.1;
-    /** Prompt tokens beside rows in flight, in {@link #ridingRows}, when nobody waits for KV: short enough to keep the CPU at work. */
+    /** Prompt tokens beside in-flight tokens, in {@link #piggybackedTokens}, when nobody waits for KV: short enough to keep the CPU at work. */
     private static final int LONGEST = 4;
     /** Rows of long steps are rounded up to this: cublasLt computes so many anyway. */
     private static final int ROW_STEP = 64;
@@ -41,52 +41,52 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
     /**
      * Rows that a step should have at most. When requests wait because KV is short, or would have to ({@link #NEARLY_FULL}), throughput
      * is all that counts, and prompt tokens cost least where they ride in decode steps: few enough that products hardly notice, but
-     * so many that what has room is computed soon ({@link #MOST_SPREAD}, {@link #SPREAD}). Else prompts are computed at once.
+     * so many that what has room is computed soon ({@link #MAX_SPREAD}, {@link #SPREAD}). Else prompts are computed at once.
      *
      * @param unfinished prompts that have begun
      */
-    int mostRows(StepDraft draft, List<Sequence> unfinished) {
-        return mostRows(draft, unfinished, 0, 0);
+    int maxRows(StepDraft draft, List<Sequence> unfinished) {
+        return maxRows(draft, unfinished, 0, 0);
     }
 
     /**
-     * Likewise; {@code slots} rows of products more are for rows in flight, and not among those that are returned. Rows in flight
+     * Likewise; {@code slots} rows of products more are for in-flight tokens, and not among those that are returned. In-flight tokens
      * get on by one layer a step, so no step is as long as it might be.
      *
-     * @param landable tokens of waiting prompts that have room on the host
+     * @param canOffloadPrefill tokens of waiting prompts that have room on the host
      */
-    int mostRows(StepDraft draft, List<Sequence> unfinished, int slots, long landable) {
+    int maxRows(StepDraft draft, List<Sequence> unfinished, int slots, long canOffloadPrefill) {
         int all = draft.budget().maxBatchTokens();
         int decodes = draft.totalRows() + slots;
-        if (ridingRows == 0) {
+        if (piggybackedTokens == 0) {
             return all;
         }
-        boolean alone = slots == 0 && landable == 0;
-        int most = alone ? all : Math.min(all, whole(decodes + LONGEST * ridingRows) - slots);
-        if (decodes < LEAST_DECODES || decodes >= ridingRows) {
-            return most;
+        boolean alone = slots == 0 && canOffloadPrefill == 0;
+        int max = alone ? all : Math.min(all, whole(decodes + LONGEST * piggybackedTokens) - slots);
+        if (decodes < MIN_DECODES || decodes >= piggybackedTokens) {
+            return max;
         }
-        long tokens = landable;
+        long tokens = canOffloadPrefill;
         for (Sequence sequence : unfinished) {
             tokens += sequence.remaining();
         }
         int blocks = draft.freeGpu() - draft.gpuSequences();
-        int places = draft.budget().maxSequences() - draft.gpuSequences();
+        int freeSequences = draft.budget().maxSequences() - draft.gpuSequences();
         boolean someoneWaits = false;
         for (Sequence sequence : draft.state().waiting().view()) {
-            blocks -= draft.state().kv().blocksFor(Place.GPU, sequence.length());
-            if (blocks < 0 || --places < 0 || !draft.roomToGrow(Place.GPU, sequence)) {
+            blocks -= draft.state().kv().blocksFor(KvTier.GPU, sequence.length());
+            if (blocks < 0 || --freeSequences < 0 || !draft.roomToGrow(KvTier.GPU, sequence)) {
                 someoneWaits = true;
                 break;
             }
             tokens += sequence.length();
         }
-        if (!someoneWaits && blocks >= NEARLY_FULL * draft.state().kv().pool(Place.GPU).size()) {
-            return most;
+        if (!someoneWaits && blocks >= NEARLY_FULL * draft.state().kv().pool(KvTier.GPU).size()) {
+            return max;
         }
-        double spread = alone ? Math.clamp(SPREAD * draft.state().meanOutput(), LEAST_SPREAD, MOST_SPREAD) : MOST_SPREAD;
+        double spread = alone ? Math.clamp(SPREAD * draft.state().meanOutput(), MIN_SPREAD, MAX_SPREAD) : MAX_SPREAD;
         int wanted = whole((int) Math.min(all, decodes + tokens / spread));
-        return Math.min(most, Math.max(ridingRows, wanted) - slots);
+        return Math.min(max, Math.max(piggybackedTokens, wanted) - slots);
     }
 
     /** Rows that products of so many are computed for anyway. */
@@ -99,16 +99,16 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
         resume(draft, unfinished, draft.budget().maxBatchTokens());
     }
 
-    /** @param mostRows of the step */
-    void resume(StepDraft draft, List<Sequence> unfinished, int mostRows) {
+    /** @param maxRows of the step */
+    void resume(StepDraft draft, List<Sequence> unfinished, int maxRows) {
         for (Sequence sequence : unfinished) {
-            boolean lands = sequence.table().place() == Place.HOST;
-            int rows = Math.min(Math.min(sequence.remaining(), mostRows - draft.totalRows()), draft.budget().maxChunkTokens());
-            if (lands) {
-                rows = Math.min(rows, draft.landingRoom() - sequence.computed());
+            boolean returns = sequence.table().tier() == KvTier.HOST;
+            int rows = Math.min(Math.min(sequence.remaining(), maxRows - draft.totalRows()), draft.budget().maxChunkTokens());
+            if (returns) {
+                rows = Math.min(rows, draft.prefillOffloadRoom() - sequence.computed());
             }
             if (rows > 0) {
-                draft.add(0, sequence, rows, lands ? KvReader.GPU_WHILE_LANDING : KvReader.GPU_FROM_GPU);
+                draft.add(0, sequence, rows, returns ? AttentionSite.GPU_PREFILL_OFFLOAD : AttentionSite.GPU_FROM_GPU);
             }
         }
     }
@@ -123,29 +123,29 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
     }
 
     /**
-     * Starts waiting prompts in their order. One that fits nowhere lets at most {@code overtakes} later ones of its priority
+     * Starts waiting prompts in their order. One that fits nowhere lets at most {@code queueBypasses} later ones of its priority
      * start before it over all steps, then nobody: large prompts wait a bounded number of turns, and what they leave free is
      * used.
      *
      * @param live sequences that already run, wherever
-     * @param mostRows of the step
+     * @param maxRows of the step
      */
-    void start(StepDraft draft, int live, int overtakes, int mostRows) {
+    void start(StepDraft draft, int live, int queueBypasses, int maxRows) {
         int running = live;
         List<Sequence> passed = new ArrayList<>();
         List<Integer> startsBefore = new ArrayList<>();
         int starts = 0;
         for (Sequence sequence : draft.state().waiting().view()) {
-            int rows = rows(draft, sequence, mostRows);
+            int rows = rows(draft, sequence, maxRows);
             if (rows == 0 || running >= draft.budget().maxSequences()) {
                 return;
             }
             if (!passed.isEmpty() && sequence.request().priority() != passed.getFirst().request().priority()) {
                 return;
             }
-            Optional<KvReader> reader = reader(draft, sequence, rows);
-            if (reader.isEmpty()) {
-                if (passed.size() == overtakes) {
+            Optional<AttentionSite> site = site(draft, sequence, rows);
+            if (site.isEmpty()) {
+                if (passed.size() == queueBypasses) {
                     return;
                 }
                 passed.add(sequence);
@@ -153,35 +153,35 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int ridi
                 continue;
             }
             for (int i = 0; i < passed.size(); i++) {
-                if (passed.get(i).overtaken() + starts - startsBefore.get(i) >= overtakes) {
+                if (passed.get(i).bypassed() + starts - startsBefore.get(i) >= queueBypasses) {
                     return;
                 }
             }
-            passed.forEach(draft::overtake);
-            draft.start(sequence, rows, reader.get());
+            passed.forEach(draft::bypass);
+            draft.start(sequence, rows, site.get());
             running++;
             starts++;
         }
     }
 
     /** Where a waiting prompt would go; empty when there is no room for it. */
-    private Optional<KvReader> reader(StepDraft draft, Sequence sequence, int rows) {
+    private Optional<AttentionSite> site(StepDraft draft, Sequence sequence, int rows) {
         if (gpu && GpuTier.hasRoom(draft, sequence)) {
-            return Optional.of(KvReader.GPU_FROM_GPU);
+            return Optional.of(AttentionSite.GPU_FROM_GPU);
         }
         // a layer's staging holds as many tokens as a step, and all of a prompt must be there while its last chunk is computed
-        boolean lands = sequence.length() <= draft.budget().maxBatchTokens() && rows <= draft.landingRoom();
-        if (lands && host.test(sequence) && HostTier.hasRoom(draft, sequence)) {
-            return Optional.of(KvReader.GPU_WHILE_LANDING);
+        boolean returns = sequence.length() <= draft.budget().maxBatchTokens() && rows <= draft.prefillOffloadRoom();
+        if (returns && host.test(sequence) && HostTier.hasRoom(draft, sequence)) {
+            return Optional.of(AttentionSite.GPU_PREFILL_OFFLOAD);
         }
         // longer ones: the earlier chunks stay in GPU blocks until the last has run
         return rows < sequence.length() && GpuTier.hasRoom(draft, sequence)
-                ? Optional.of(KvReader.GPU_FROM_GPU)
+                ? Optional.of(AttentionSite.GPU_FROM_GPU)
                 : Optional.empty();
     }
 
-    private int rows(StepDraft draft, Sequence sequence, int mostRows) {
-        int left = Math.max(0, mostRows - draft.totalRows());
+    private int rows(StepDraft draft, Sequence sequence, int maxRows) {
+        int left = Math.max(0, maxRows - draft.totalRows());
         int length = sequence.length();
         boolean cut = chunked || length > draft.budget().maxBatchTokens();
         if (!cut) {

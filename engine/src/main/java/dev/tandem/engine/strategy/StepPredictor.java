@@ -1,6 +1,6 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Load;
@@ -66,7 +66,7 @@ public final class StepPredictor {
                 + cost.layers() * layer(stages(zero, one), cpuAttention(zero), cpuAttention(one));
     }
 
-    /** Likewise, with a host row of so much context more in one of the batches. */
+    /** Likewise, with a host token of so much context more in one of the batches. */
     double pipelineWith(Load zero, Load one, int batch, int context) {
         double cpu0 = batch == 0 ? cpuAttentionWith(zero, context) : cpuAttention(zero);
         double cpu1 = batch == 1 ? cpuAttentionWith(one, context) : cpuAttention(one);
@@ -74,7 +74,7 @@ public final class StepPredictor {
                 + cost.layers() * layer(stagesWith(zero, one, batch), cpu0, cpu1);
     }
 
-    /** With a host row more in one of the batches. */
+    /** With a host token more in one of the batches. */
     private Stages stagesWith(Load zero, Load one, int batch) {
         return stages(
                 cost.linear(zero.rows() + 1 - batch), cost.linear(one.rows() + batch) + gpuAttention(zero) + gpuAttention(one));
@@ -100,7 +100,7 @@ public final class StepPredictor {
         return stages.hideZero(cpu0) && stages.hideOne(cpu1) && stages.cpuKeepsUp(cpu0, cpu1);
     }
 
-    /** Whether a host row of so much context more in batch 0 leaves its condition true, and makes a layer no longer. */
+    /** Whether a host token of so much context more in batch 0 leaves its condition true, and makes a layer no longer. */
     boolean hidesInZero(Load zero, Load one, int context) {
         Stages stages = stagesWith(zero, one, 0);
         double cpu0 = cpuAttentionWith(zero, context);
@@ -119,28 +119,28 @@ public final class StepPredictor {
     }
 
     /**
-     * One batch with host rows passing through (APEX §3.3): each host row takes part in one layer a step, so a layer
+     * One batch with host tokens passing through (APEX §3.3): each host token takes part in one layer a step, so a layer
      * has a share of them; where tiers overlap it computes all its slots, taken or not.
      *
-     * @param flying rows in flight, those just admitted included
-     * @param flyingTokens their context
+     * @param inFlight in-flight tokens, those just admitted included
+     * @param inFlightContextTokens their context
      * @param slots of each layer
      */
-    double async(Load load, int flying, long flyingTokens, int slots) {
-        return async(load.rows(), load.outputs(), gpuAttention(load), flying, flyingTokens, slots);
+    double async(Load load, int inFlight, long inFlightContextTokens, int slots) {
+        return async(load.rows(), load.outputs(), gpuAttention(load), inFlight, inFlightContextTokens, slots);
     }
 
     /** Decode rows alone: {@code rows} of the GPU over {@code tokens} together. */
-    double async(int rows, long tokens, int flying, long flyingTokens, int slots) {
-        return async(rows, rows, cost.gpuAttention(tokens), flying, flyingTokens, slots);
+    double async(int rows, long tokens, int inFlight, long inFlightContextTokens, int slots) {
+        return async(rows, rows, cost.gpuAttention(tokens), inFlight, inFlightContextTokens, slots);
     }
 
-    private double async(int rows, int outputs, double gpuAttention, int flying, long flyingTokens, int slots) {
-        int share = (flying + cost.layers() - 1) / cost.layers();
+    private double async(int rows, int outputs, double gpuAttention, int inFlight, long inFlightContextTokens, int slots) {
+        int share = (inFlight + cost.layers() - 1) / cost.layers();
         int aLayer = overlaps ? Math.max(share, slots) : share;
         double gpu = ends(rows + aLayer, outputs + aLayer)
                 + cost.layers() * (cost.linear(rows + aLayer) + gpuAttention);
-        return overlaps ? gpu * cost.hostLoad() : gpu + cost.cpuAttention(flying, flyingTokens);
+        return overlaps ? gpu * cost.hostLoad() : gpu + cost.cpuAttention(inFlight, inFlightContextTokens);
     }
 
     /** A GPU-only step of decode rows over {@code tokens} of context together. */
@@ -155,16 +155,16 @@ public final class StepPredictor {
     }
 
     /** Seconds of GPU-only for a token of one of the load's decode rows, or of the only one where it has none. */
-    double aToken(Load load) {
+    double secondsPerToken(Load load) {
         int rows = Math.max(1, load.gpuRows());
         return decodes(rows, load.gpuTokens()) / rows;
     }
 
-    /** A step of GPU rows and rows of prompts in one sub-batch and host rows in the other. */
-    double pipelined(int rows, long tokens, int hostRows, int hostContext, int promptRows, long pairs) {
-        double attention = cost.cpuAttention(hostRows, (long) hostRows * hostContext);
-        double second = cost.linear(Math.max(1, hostRows)) + cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
-        return ends(rows + hostRows, rows + hostRows)
+    /** A step of GPU rows and rows of prompts in one sub-batch and host tokens in the other. */
+    double pipelined(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
+        double attention = cost.cpuAttention(hostTokens, (long) hostTokens * hostContext);
+        double second = cost.linear(Math.max(1, hostTokens)) + cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
+        return ends(rows + hostTokens, rows + hostTokens)
                 + cost.layers() * layer(stages(cost.linear(rows + promptRows), second), 0, attention);
     }
 
@@ -172,16 +172,16 @@ public final class StepPredictor {
      * What a step gets done.
      *
      * @param promptSeconds that GPU-only would need for its prompts, in long steps
-     * @param tokens of decode rows; a row in flight does a layer's share of one
+     * @param tokens of decode rows; a in-flight token does a layer's share of one
      */
     record Work(double promptSeconds, double tokens) {
         /**
          * Seconds of GPU-only.
          *
-         * @param aToken seconds of GPU-only for a token of a decode row
+         * @param secondsPerToken seconds of GPU-only for a token of a decode row
          */
-        double worth(double aToken) {
-            return promptSeconds + tokens * aToken;
+        double normalisedWork(double secondsPerToken) {
+            return promptSeconds + tokens * secondsPerToken;
         }
     }
 
@@ -210,12 +210,12 @@ public final class StepPredictor {
             case OFFLOAD -> offload(draft.load(0));
             case PIPELINE -> pipeline(draft.load(0), draft.load(1));
             case ASYNC -> {
-                int flying = draft.state().inFlight().size() + draft.admissions().size();
+                int inFlight = draft.state().inFlight().size() + draft.admissions().size();
                 long tokens = draft.admittedTokens();
                 for (Sequence sequence : draft.state().inFlight()) {
                     tokens += sequence.length();
                 }
-                yield async(draft.load(0), flying, tokens, flying == 0 ? 0 : draft.slots());
+                yield async(draft.load(0), inFlight, tokens, inFlight == 0 ? 0 : draft.slots());
             }
         };
         return seconds + swaps(draft);
@@ -239,7 +239,7 @@ public final class StepPredictor {
     static Load withoutCpuRows(StepDraft draft, int batch) {
         Load load = new Load();
         for (Row row : draft.rows(batch)) {
-            if (row.reader() != KvReader.CPU_FROM_HOST) {
+            if (row.site() != AttentionSite.CPU_FROM_HOST) {
                 load.add(row, 1);
             }
         }

@@ -47,17 +47,17 @@ public enum Strategy {
     }
 
     /**
-     * What an executor takes of rows in flight.
+     * What an executor takes of in-flight tokens.
      *
      * @param slotsPerLayer most that a layer picks up in a step, and most that enter in a step
-     * @param most that may be in flight at a time
-     * @param finish whether a step can take rows in flight through all layers that they have left
+     * @param max that may be in flight at a time
+     * @param finish whether a step can take in-flight tokens through all layers that they have left
      */
-    public record InFlight(int slotsPerLayer, int most, boolean finish) {
+    public record InFlight(int slotsPerLayer, int max, boolean finish) {
         public static final InFlight UNLIMITED = new InFlight(Integer.MAX_VALUE, Integer.MAX_VALUE, true);
 
         public static InFlight of(ExecutorLimits limits) {
-            return new InFlight(limits.slotsPerLayer(), limits.mostInFlight(), limits.finishesFlights());
+            return new InFlight(limits.slotsPerLayer(), limits.maxInFlight(), limits.completesWithinStep());
         }
     }
 
@@ -66,10 +66,10 @@ public enum Strategy {
      *
      * @param chunkedPrefill whether {@code neo}, {@code apex} and {@code async-overlap} cut prompts; the papers do not
      * @param hidesAll whether all CPU rows of two sub-batches hide behind the GPU's work, as in NEO
-     * @param apexLeastCpuRatio CPU requests for each GPU request below which {@code apex} leaves the CPU alone (§4.2: 8)
+     * @param apexMinCpuRatio CPU requests for each GPU request below which {@code apex} leaves the CPU alone (§4.2: 8)
      * @param inFlight limits of the executor
-     * @param ridingRows of the executor, 0 to compute prompts at once
-     * @param apexCohort whether {@code apex} moves its host rows through the layers together, as in the paper
+     * @param piggybackedTokens of the executor, 0 to compute prompts at once
+     * @param apexCohort whether {@code apex} moves its host tokens through the layers together, as in the paper
      */
     public record Options(
             Budget budget,
@@ -77,20 +77,20 @@ public enum Strategy {
             TierRules rules,
             boolean chunkedPrefill,
             boolean hidesAll,
-            double apexLeastCpuRatio,
+            double apexMinCpuRatio,
             boolean apexCohort,
-            int overtakes,
+            int queueBypasses,
             InFlight inFlight,
-            int ridingRows) {
+            int piggybackedTokens) {
         /** As in the papers. */
         public static Options of(Budget budget) {
             return new Options(budget, Preemption.SWAP, TierRules.neutral(), false, true, 0, true, 0, InFlight.UNLIMITED, 0);
         }
 
         public Options {
-            if (!(apexLeastCpuRatio >= 0)) {
+            if (!(apexMinCpuRatio >= 0)) {
                 throw new ConfigurationException(
-                        "--apex-least-cpu-ratio " + apexLeastCpuRatio + " must be 0 or more");
+                        "--apex-min-cpu-ratio " + apexMinCpuRatio + " must be 0 or more");
             }
         }
     }
@@ -124,7 +124,7 @@ public enum Strategy {
         Budget budget = options.budget();
         GpuOnly gpuOnly = new GpuOnly(budget, options.preemption());
         return switch (this) {
-            case GPU_ONLY -> new GpuOnly(budget, options.preemption(), options.overtakes(), options.ridingRows());
+            case GPU_ONLY -> new GpuOnly(budget, options.preemption(), options.queueBypasses(), options.piggybackedTokens());
             case SIMPLE_OFFLOAD -> new SimpleOffload(budget);
             case SYMMETRIC -> new Symmetric(budget);
             case FASTDECODE_PLUS -> new Asymmetric(flag, pipeline(options, cost, false));
@@ -139,21 +139,21 @@ public enum Strategy {
     public static Policy drain(Options options, CostModel cost) {
         AsyncOverlap overlap = new AsyncOverlap(
                 options.budget(), paper(cost), TierRules.neutral(), true, false, options.inFlight(),
-                options.ridingRows());
-        return new HostDrain(options.budget(), overlap, options.overtakes(), options.ridingRows());
+                options.piggybackedTokens());
+        return new HostDrain(options.budget(), overlap, options.queueBypasses(), options.piggybackedTokens());
     }
 
-    /** As in the paper where its host rows move together; else its rules must prove themselves against async overlap alone. */
+    /** As in the paper where its host tokens move together; else its rules must prove themselves against async overlap alone. */
     private static Policy apex(Options options, CostModel cost, GpuOnly gpuOnly, Contest.Limits contest) {
         AsyncOverlap async = async(options, cost, options.apexCohort());
         Policy rules = new Apex(
-                options.budget(), paper(cost), pipeline(options, cost, true), async, gpuOnly, options.apexLeastCpuRatio(),
+                options.budget(), paper(cost), pipeline(options, cost, true), async, gpuOnly, options.apexMinCpuRatio(),
                 options.inFlight().finish());
         if (options.apexCohort()) {
             return rules;
         }
         Policy lingering = new Lingering(rules, neo(options, cost));
-        return new Contest(lingering, async, async::landing, paper(cost), contest);
+        return new Contest(lingering, async, async::draining, paper(cost), contest);
     }
 
     private static Neo neo(Options options, CostModel cost) {
@@ -170,6 +170,6 @@ public enum Strategy {
     }
 
     private static AsyncOverlap async(Options options, CostModel cost, boolean cohort) {
-        return new AsyncOverlap(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), cohort, options.inFlight(), cohort ? 0 : options.ridingRows());
+        return new AsyncOverlap(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), cohort, options.inFlight(), cohort ? 0 : options.piggybackedTokens());
     }
 }

@@ -9,7 +9,7 @@ import dev.tandem.engine.strategy.StepPredictor.Work;
  */
 final class Throughput {
     /** Fewer steps say little, however long they take. */
-    private static final int LEAST = 64;
+    private static final int MIN = 64;
     private static final double HOPELESS = 0.85;
 
     private final int horizon;
@@ -28,21 +28,21 @@ final class Throughput {
     /**
      * Counts a step.
      *
-     * @param aToken seconds of GPU-only for a token of a decode row, as things were
+     * @param secondsPerToken seconds of GPU-only for a token of a decode row, as things were
      * @param took seconds
      */
-    void add(Work work, double aToken, double took) {
+    void add(Work work, double secondsPerToken, double took) {
         double newest = 1.0 / Math.min(++steps, horizon);
         total += took;
         promptSeconds += newest * (work.promptSeconds() - promptSeconds);
         tokens += newest * (work.tokens() - tokens);
         seconds += newest * (took - seconds);
-        price += newest * (aToken - price);
+        price += newest * (secondsPerToken - price);
     }
 
-    /** Seconds of GPU-only that a second was worth, where a token is worth {@code aToken}. */
-    double rate(double aToken) {
-        return new Work(promptSeconds, tokens).worth(aToken) / seconds;
+    /** Seconds of GPU-only that a second was worth, where a token is worth {@code secondsPerToken}. */
+    double rate(double secondsPerToken) {
+        return new Work(promptSeconds, tokens).normalisedWork(secondsPerToken) / seconds;
     }
 
     /** What was done in a second, to what the other's steps did. */
@@ -72,7 +72,7 @@ final class Throughput {
 
     /** Whether there are, or have been steps for so many seconds. */
     boolean isComplete(double longest) {
-        return isComplete() || steps >= LEAST && total > longest;
+        return isComplete() || steps >= MIN && total > longest;
     }
 
     void clear() {

@@ -1,8 +1,8 @@
 package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.engine.kv.Place;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -34,7 +34,7 @@ public final class TierRules {
 
     private final LatencyTargets server;
     private final int rotateAfter;
-    private final double mostSlowdown;
+    private final double maxSlowdown;
     private final int refresh;
     private double hostPerToken;
     private boolean missesTargets;
@@ -45,22 +45,22 @@ public final class TierRules {
     /**
      * @param server targets of requests that bring none
      * @param rotateAfter tokens after which a host sequence may change places with a GPU sequence; 0 never
-     * @param mostSlowdown times the GPU's time per token beyond which a host sequence is due at once; 0 never
+     * @param maxSlowdown times the GPU's time per token beyond which a host sequence is due at once; 0 never
      */
-    public TierRules(LatencyTargets server, int rotateAfter, double mostSlowdown) {
-        this(server, rotateAfter, mostSlowdown, REFRESH);
+    public TierRules(LatencyTargets server, int rotateAfter, double maxSlowdown) {
+        this(server, rotateAfter, maxSlowdown, REFRESH);
     }
 
     /** @param refresh steps between two looks, and between two rotations */
-    TierRules(LatencyTargets server, int rotateAfter, double mostSlowdown, int refresh) {
-        if (rotateAfter < 0 || !(mostSlowdown >= 0)) {
+    TierRules(LatencyTargets server, int rotateAfter, double maxSlowdown, int refresh) {
+        if (rotateAfter < 0 || !(maxSlowdown >= 0)) {
             throw new ConfigurationException("--rotate-after " + rotateAfter + " and --max-host-slowdown "
-                    + mostSlowdown
+                    + maxSlowdown
                     + " must not be negative; 0 turns them off");
         }
         this.server = server;
         this.rotateAfter = rotateAfter;
-        this.mostSlowdown = mostSlowdown;
+        this.maxSlowdown = maxSlowdown;
         this.refresh = refresh;
         this.sinceRotation = refresh;
     }
@@ -87,7 +87,7 @@ public final class TierRules {
         SchedulerState state = draft.state();
         return (hostPerToken == 0 || sinceMeasured >= PROBE_AFTER)
                 && state.host().isEmpty() && state.inFlight().isEmpty()
-                && draft.outs().isEmpty() && draft.load(0).landingTokens() == 0;
+                && draft.outs().isEmpty() && draft.load(0).prefillOffloadTokens() == 0;
     }
 
     /** Whether a sequence on the host gets its tokens later than it wants, as of the last look. */
@@ -108,7 +108,7 @@ public final class TierRules {
         }
         draft.noteRotation();
         SchedulerState state = draft.state();
-        Sequence due = mostDue(state);
+        Sequence due = maxDue(state);
         Sequence host = due == null ? null : longestOnGpu(draft);
         if (host == null || !fits(draft, due, host)) {
             return;
@@ -117,7 +117,7 @@ public final class TierRules {
         if (index < 0) {
             return;
         }
-        draft.replace(index, host, due, KvReader.GPU_FROM_GPU);
+        draft.replace(index, host, due, AttentionSite.GPU_FROM_GPU);
     }
 
     /** Counts a step that was made of a draft, whoever made the draft. */
@@ -158,10 +158,10 @@ public final class TierRules {
         return tokens == 0 ? 0 : nanos / tokens;
     }
 
-    private Sequence mostDue(SchedulerState state) {
-        Sequence most = null;
+    private Sequence maxDue(SchedulerState state) {
+        Sequence max = null;
         double longest = 0;
-        double gpuPerToken = mostSlowdown > 0 ? mean(List.of(state.gpu()), state.now()) : 0;
+        double gpuPerToken = maxSlowdown > 0 ? mean(List.of(state.gpu()), state.now()) : 0;
         for (Sequence sequence : state.host()) {
             if (sequence.remaining() > 1) {
                 continue;
@@ -169,29 +169,29 @@ public final class TierRules {
             double waited = state.now() - sequence.placedNanos();
             int tokens = sequence.tokensSincePlaced();
             boolean tokensUp = rotateAfter > 0 && tokens >= rotateAfter;
-            boolean tooSlow = gpuPerToken > 0 && waited > mostSlowdown * gpuPerToken * Math.max(tokens, SOME);
+            boolean tooSlow = gpuPerToken > 0 && waited > maxSlowdown * gpuPerToken * Math.max(tokens, SOME);
             if ((tokensUp || tooSlow) && waited > longest) {
                 longest = waited;
-                most = sequence;
+                max = sequence;
             }
         }
-        return most;
+        return max;
     }
 
     private Sequence longestOnGpu(StepDraft draft) {
-        Sequence most = null;
+        Sequence max = null;
         for (Sequence sequence : draft.state().gpu()) {
             boolean candidate = sequence.remaining() == 1 && sequence.tokensSincePlaced() >= SOME;
-            boolean longer = most == null || sequence.tokensSincePlaced() > most.tokensSincePlaced();
+            boolean longer = max == null || sequence.tokensSincePlaced() > max.tokensSincePlaced();
             if (candidate && longer && mayLiveOnHost(draft, sequence)) {
-                most = sequence;
+                max = sequence;
             }
         }
-        return most;
+        return max;
     }
 
     private static boolean fits(StepDraft draft, Sequence in, Sequence out) {
-        int needed = draft.state().kv().blocksFor(Place.GPU, in.length());
+        int needed = draft.state().kv().blocksFor(KvTier.GPU, in.length());
         return draft.fitsHost(out) && draft.hostHasRoomFor(out) && needed <= draft.freeGpu() + out.table().count();
     }
 

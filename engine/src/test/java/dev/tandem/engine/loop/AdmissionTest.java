@@ -70,8 +70,8 @@ class AdmissionTest {
     @CsvSource({"2147483647", "61", "''"})
     void theOutputIsWhatThePromptLeavesOfTheContext(String maxTokens) {
         List<TokenEvent> events = new ArrayList<>();
-        OptionalInt most = maxTokens.isEmpty() ? OptionalInt.empty() : OptionalInt.of(Integer.parseInt(maxTokens));
-        Request request = request(3, most, 0);
+        OptionalInt max = maxTokens.isEmpty() ? OptionalInt.empty() : OptionalInt.of(Integer.parseInt(maxTokens));
+        Request request = request(3, max, 0);
         queue.offer(List.of(new Request("r", request.prompt(), request.sampling(), 0, TextDecoder.none(), events::add)));
         EngineConfig config = new EngineConfig(budget, Set.of(), CONTEXT, 8, 1);
         EngineLoop loop = new EngineLoop(
@@ -150,14 +150,14 @@ class AdmissionTest {
             Request request = request(14, OptionalInt.empty(), 0);
             large.offer(List.of(new Request("r" + i, request.prompt(), request.sampling(), 0, TextDecoder.none(), event -> {})));
         }
-        int mostDropped = 0;
+        int maxDropped = 0;
         while (!loop.isIdle()) {
             loop.step();
             var stats = loop.stats();
-            mostDropped = Math.max(mostDropped, stats.dropped());
+            maxDropped = Math.max(maxDropped, stats.dropped());
             assertThat(stats.dropped()).isBetween(0, 6 - stats.waiting() - stats.running());
         }
-        assertThat(mostDropped).as("8 blocks for six sequences of 4").isPositive();
+        assertThat(maxDropped).as("8 blocks for six sequences of 4").isPositive();
         assertThat(loop.stats().dropped() + loop.stats().waiting()).isZero();
     }
 }

@@ -94,8 +94,8 @@ class ContainmentTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void aDecoderThatThrowsEndsItsRequestAlone(boolean runsAhead) {
-        executor.runsAhead = runsAhead;
+    void aDecoderThatThrowsEndsItsRequestAlone(boolean allowsAsyncScheduling) {
+        executor.allowsAsyncScheduling = allowsAsyncScheduling;
         EngineLoop loop = loop(EngineListener.NONE);
         queue.offer(List.of(plain("a", 5), request("b", 5, BROKEN_DECODER, event -> {}), plain("c", 5)));
         run(loop);
@@ -119,8 +119,8 @@ class ContainmentTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void aSinkThatThrowsEndsItsRequestAlone(boolean runsAhead) {
-        executor.runsAhead = runsAhead;
+    void aSinkThatThrowsEndsItsRequestAlone(boolean allowsAsyncScheduling) {
+        executor.allowsAsyncScheduling = allowsAsyncScheduling;
         EngineLoop loop = loop(EngineListener.NONE);
         TokenSink broken = event -> {
             throw new IllegalStateException("the client's queue is broken");
@@ -169,8 +169,8 @@ class ContainmentTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void aSequenceThatCannotBeSampledEndsItsRequestAlone(boolean runsAhead) {
-        executor.runsAhead = runsAhead;
+    void aSequenceThatCannotBeSampledEndsItsRequestAlone(boolean allowsAsyncScheduling) {
+        executor.allowsAsyncScheduling = allowsAsyncScheduling;
         EngineLoop loop = loop(EngineListener.NONE);
         queue.offer(List.of(plain("a", 6), plain("b", 6), plain("c", 6)));
         loop.step();
@@ -185,8 +185,8 @@ class ContainmentTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void theLastTokenMayBeLost(boolean runsAhead) {
-        executor.runsAhead = runsAhead;
+    void theLastTokenMayBeLost(boolean allowsAsyncScheduling) {
+        executor.allowsAsyncScheduling = allowsAsyncScheduling;
         EngineLoop loop = loop(EngineListener.NONE);
         executor.lose(0, false);
         queue.offer(List.of(plain("a", 1), plain("b", 2)));
@@ -197,8 +197,8 @@ class ContainmentTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void whoWasCancelledBeforeMayBeLostAndHearsOneEnd(boolean runsAhead) {
-        executor.runsAhead = runsAhead;
+    void whoWasCancelledBeforeMayBeLostAndHearsOneEnd(boolean allowsAsyncScheduling) {
+        executor.allowsAsyncScheduling = allowsAsyncScheduling;
         EngineLoop loop = loop(EngineListener.NONE);
         queue.offer(List.of(plain("a", 9), plain("b", 3)));
         loop.step();

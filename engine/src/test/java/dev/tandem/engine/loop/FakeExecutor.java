@@ -24,7 +24,7 @@ final class FakeExecutor implements Executor {
     final List<StepPlan> submitted = new ArrayList<>();
     /** Sequences that are lost whenever a step samples them. */
     final Map<Long, StepResult.Lost> losing = new HashMap<>();
-    boolean runsAhead;
+    boolean allowsAsyncScheduling;
     volatile boolean broken;
     volatile boolean closed;
     RuntimeException onClose;
@@ -41,8 +41,8 @@ final class FakeExecutor implements Executor {
     }
 
     @Override
-    public boolean runsAhead() {
-        return runsAhead;
+    public boolean allowsAsyncScheduling() {
+        return allowsAsyncScheduling;
     }
 
     @Override

@@ -125,7 +125,7 @@ class SamplingPropertyTest {
             }
             List<Integer> plain = tokens(params, steps);
             assertThat(tokens(params.withLogprobs(20), steps)).as("seed %d, with logprobs", seed).isEqualTo(plain);
-            assertThat(tokens(params.withLogprobs(0), steps)).as("seed %d, watched by a canary", seed).isEqualTo(plain);
+            assertThat(tokens(params.withLogprobs(0), steps)).as("seed %d, watched by a shadow verification", seed).isEqualTo(plain);
             assertThat(tokens(random.withPenaltiesThatDoNothing(params), steps)).as("seed %d, penalties", seed).isEqualTo(plain);
             SplittableRandom chance = new SplittableRandom(seed);
             TokenSampler mixed = new TokenSampler(params, new int[] {1}, Set.of(0), 7);

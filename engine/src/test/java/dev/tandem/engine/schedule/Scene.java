@@ -2,7 +2,7 @@ package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.kv.KvCache;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
@@ -41,27 +41,27 @@ public final class Scene {
 
     /** A decoding sequence of {@code length} tokens, its next one included, in GPU blocks. */
     public Sequence gpu(int length) {
-        return decoding(length, Place.GPU);
+        return decoding(length, KvTier.GPU);
     }
 
     /** Likewise in host blocks. */
     public Sequence host(int length) {
-        return decoding(length, Place.HOST);
+        return decoding(length, KvTier.HOST);
     }
 
     /** A host sequence whose row is between layers. */
-    public Sequence flying(int length) {
+    public Sequence inFlight(int length) {
         Sequence sequence = host(length);
         state.kv().grow(sequence, length);
-        state.fly(sequence);
+        state.enterInFlight(sequence);
         return sequence;
     }
 
-    private Sequence decoding(int length, Place place) {
+    private Sequence decoding(int length, KvTier tier) {
         Sequence sequence = sequence(length - 1, LatencyTargets.NONE);
-        state.kv().place(sequence, place);
+        state.kv().assignTier(sequence, tier);
         if (!state.kv().grow(sequence, length - 1)) {
-            throw new IllegalArgumentException("the " + place + " pool is too small for the scene");
+            throw new IllegalArgumentException("the " + tier + " pool is too small for the scene");
         }
         sequence.advance(length - 1);
         sequence.append(0, 0);
@@ -122,12 +122,12 @@ public final class Scene {
 
     private static String text(StepDraft.Row row) {
         String rows = row.decodes() ? "" : "+" + row.rows();
-        String reader = switch (row.reader()) {
+        String site = switch (row.site()) {
             case GPU_FROM_GPU -> "";
             case CPU_FROM_HOST -> "cpu";
             case GPU_FROM_HOST -> "link";
-            case GPU_WHILE_LANDING -> "lands";
+            case GPU_PREFILL_OFFLOAD -> "lands";
         };
-        return "r" + row.sequence().key() + rows + reader;
+        return "r" + row.sequence().key() + rows + site;
     }
 }

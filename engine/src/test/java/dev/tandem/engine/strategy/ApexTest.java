@@ -19,18 +19,18 @@ import org.junit.jupiter.params.provider.CsvSource;
 class ApexTest {
     private static final Budget BUDGET = new Budget(600, 20, 600);
 
-    private static Apex apex(double leastCpuRatio) {
-        return apex(leastCpuRatio, Strategy.InFlight.UNLIMITED);
+    private static Apex apex(double minCpuRatio) {
+        return apex(minCpuRatio, Strategy.InFlight.UNLIMITED);
     }
 
-    private static Apex apex(double leastCpuRatio, Strategy.InFlight inFlight) {
+    private static Apex apex(double minCpuRatio, Strategy.InFlight inFlight) {
         var options = new Strategy.Options(
-                BUDGET, Preemption.SWAP, TierRules.neutral(), false, true, leastCpuRatio, true, 0, inFlight, 0);
+                BUDGET, Preemption.SWAP, TierRules.neutral(), false, true, minCpuRatio, true, 0, inFlight, 0);
         return (Apex) Strategy.APEX.policy(options, TestProfile.model());
     }
 
-    private static StepDraft draft(Scene scene, double leastCpuRatio, Decision why) {
-        return apex(leastCpuRatio).draft(scene.state, why);
+    private static StepDraft draft(Scene scene, double minCpuRatio, Decision why) {
+        return apex(minCpuRatio).draft(scene.state, why);
     }
 
     /** A full GPU of one sequence with {@code gpuTokens}, and one host sequence of 40. */
@@ -122,8 +122,8 @@ class ApexTest {
     void rule4PartialProgressFinishesInTheDecodeOnlyBatch() {
         // prompt on the GPU, T_l0 = 10 hides 2 * 40 tokens in flight; (8) holds: no GPU decode to lose
         Scene scene = new Scene(100, 400, BUDGET).limit(1000);
-        scene.flying(40);
-        scene.flying(40);
+        scene.inFlight(40);
+        scene.inFlight(40);
         scene.waiting(50);
         StepDraft draft = draft(scene, 0, new Decision());
         assertThat(draft.shape()).isEqualTo(Shape.PIPELINE);
@@ -131,32 +131,32 @@ class ApexTest {
     }
 
     /**
-     * (8) holds, and the executor cannot finish the row in flight, which an asymmetric step of 201 would move by one layer of two. A decoded token is worth
+     * (8) holds, and the executor cannot finish the in-flight token, which an asymmetric step of 201 would move by one layer of two. A decoded token is worth
      * 22, the prompt 179. Async overlap leaves the prompt for later: 22 * (1 + 1 / 2) / 22 = 1.50. Had the other row landed, an asymmetric step would do
-     * (179 + 22 * 3) / 201 = 1.22 with one host row, and with eight (179 + 22 * 10) / 201 = 1.98.
+     * (179 + 22 * 3) / 201 = 1.22 with one host token, and with eight (179 + 22 * 10) / 201 = 1.98.
      */
     @ParameterizedTest
     @CsvSource({"1, 120, 1.22, 1.50, async-overlap", "8, 15, 1.98, 1.50, they land"})
-    void rowsInFlightLandWhereThePipelineWouldDoMoreWithThem(int hostRows, int context, String landed, String now, String outcome) {
+    void inFlightTokensReturnWhereThePipelineWouldDoMoreWithThem(int hostTokens, int context, String returned, String now, String outcome) {
         Scene scene = new Scene(25, 400, BUDGET).limit(1000);
         scene.gpu(100);
-        for (int i = 0; i < hostRows; i++) {
+        for (int i = 0; i < hostTokens; i++) {
             scene.host(context);
         }
-        scene.flying(20);
+        scene.inFlight(20);
         scene.waiting(334);
         Decision why = new Decision();
         StepDraft draft = apex(0, new Strategy.InFlight(100, 100, false)).draft(scene.state, why);
         assertThat(draft.shape()).as(why.reason()).isEqualTo(Shape.ASYNC);
-        assertThat(why.reason()).contains(landed).contains(now).endsWith(outcome);
+        assertThat(why.reason()).contains(returned).contains(now).endsWith(outcome);
         assertThat(draft.admissions()).as("the CPU keeps up with no more of 120 tokens, and none of 15 shall enter").isEmpty();
     }
 
     @Test
     void rule4WaitsWhenTheCpuWouldNotKeepUp() {
         Scene scene = new Scene(100, 400, BUDGET).limit(1000);
-        scene.flying(80);
-        scene.flying(80);
+        scene.inFlight(80);
+        scene.inFlight(80);
         scene.waiting(50);
         StepDraft draft = draft(scene, 0, new Decision());
         assertThat(draft.shape()).as("0.1 * 160 > T_l0 = 10").isEqualTo(Shape.ASYNC);

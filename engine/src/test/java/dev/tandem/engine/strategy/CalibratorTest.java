@@ -19,7 +19,7 @@ class CalibratorTest {
     private final CostModel cost = TestProfile.model();
     private final Calibrator calibrator = new Calibrator(cost, 0);
 
-    /** A step for whose host row the GPU waits, and that took the CPU four times as long as predicted. */
+    /** A step for whose host token the GPU waits, and that took the CPU four times as long as predicted. */
     private void slowStage(Scene scene) {
         scene.host(20);
         StepDraft draft = Strategy.SIMPLE_OFFLOAD.policy(Strategy.Options.of(BUDGET), cost).draft(scene.state, new Decision());
@@ -29,19 +29,19 @@ class CalibratorTest {
     }
 
     @Test
-    void stagesThatTakeTheCpuLongerSayNothingOfRowsInFlight() {
+    void stagesThatTakeTheCpuLongerSayNothingOfInFlightTokens() {
         double stage = cost.cpuAttention(1, 20);
-        double flying = cost.flyingAttention(1, 20);
-        assertThat(flying).isEqualTo(stage);
+        double inFlight = cost.inFlightAttention(1, 20);
+        assertThat(inFlight).isEqualTo(stage);
         slowStage(new Scene(10, 100, BUDGET));
         assertThat(cost.cpuAttention(1, 20)).isGreaterThan(2 * stage);
-        assertThat(cost.flyingAttention(1, 20)).isEqualTo(flying);
+        assertThat(cost.inFlightAttention(1, 20)).isEqualTo(inFlight);
     }
 
     @Test
-    void besideRowsInFlightTheCpusTimeSaysNothingOfStages() {
+    void besideInFlightTokensTheCpusTimeSaysNothingOfStages() {
         Scene scene = new Scene(10, 100, BUDGET);
-        scene.flying(30);
+        scene.inFlight(30);
         double stage = cost.cpuAttention(1, 20);
         slowStage(scene);
         assertThat(cost.cpuAttention(1, 20)).isEqualTo(stage);

@@ -31,7 +31,7 @@ class ChangingStrategiesTest {
     void everyRequestGetsItsTokens(long seed) {
         SplittableRandom random = new SplittableRandom(seed);
         ContentExecutor executor = new ContentExecutor(3, 60 + random.nextInt(200), 8, 200, 200, 120, Readiness.random(seed));
-        executor.runsAhead = true;
+        executor.allowsAsyncScheduling = true;
         executor.resumes = false;
         List<Integer> prompts = new ArrayList<>();
         List<Integer> wanted = new ArrayList<>();
@@ -62,13 +62,13 @@ class ChangingStrategiesTest {
     private static void submit(EngineHarness engine, List<Integer> prompts, List<Integer> wanted, SplittableRandom random) {
         int id = prompts.size();
         int prompt = 1 + random.nextInt(60);
-        int most = 1 + random.nextInt(40);
-        var sampling = SamplingParams.builder().temperature(0).maxTokens(most).ignoreEos(true);
+        int max = 1 + random.nextInt(40);
+        var sampling = SamplingParams.builder().temperature(0).maxTokens(max).ignoreEos(true);
         if (random.nextInt(3) == 0) { // ends by a token that no plan foresees
             sampling.stopTokenIds(Set.of(ContentExecutor.token(id, prompt - 1 + random.nextInt(40))));
         }
         engine.submit("r" + id, random.ints(prompt, 3, 301).toArray(), sampling.build());
         prompts.add(prompt);
-        wanted.add(most);
+        wanted.add(max);
     }
 }

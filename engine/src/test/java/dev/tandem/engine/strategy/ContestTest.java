@@ -43,7 +43,7 @@ class ContestTest {
         return turns.toString();
     }
 
-    private void hostRows() {
+    private void hostTokens() {
         scene.gpu(9);
         scene.host(20);
         scene.host(20);
@@ -51,27 +51,27 @@ class ContestTest {
 
     @Test
     void whoDidMoreGoesOn() {
-        hostRows();
+        hostTokens();
         String won = "o".repeat(3 + 4 + 10 + 4);
         assertThat(run(90, 2)).startsWith(FIRST + won + "rrr" + "o".repeat(40 + 4) + "rrr" + "o");
     }
 
     @Test
     void hardlyMoreIsNotEnough() {
-        hostRows();
+        hostTokens();
         String tried = "o".repeat(3 + 4);
         assertThat(run(80, 1.01)).startsWith(FIRST + tried + "r".repeat(40 + 4) + tried + "r");
     }
 
     @Test
     void whoIsHopelessIsGivenUpAfterItsFirstSteps() {
-        hostRows();
+        hostTokens();
         assertThat(run(60, 0.5)).startsWith(FIRST + "ooo" + "r".repeat(40 + 4) + "o");
     }
 
     @Test
     void aChallengerHasTimeAsLongAsTheHostFills() {
-        hostRows();
+        hostTokens();
         assertThat(run(FIRST.length(), 2)).isEqualTo(FIRST);
         scene.host(20);
         assertThat(run(3, 2)).as("settling").isEqualTo("ooo");
@@ -82,12 +82,12 @@ class ContestTest {
     }
 
     @Test
-    void rowsInFlightLandBeforeTheRulesGoOn() {
-        hostRows();
+    void inFlightTokensReturnBeforeTheRulesGoOn() {
+        hostTokens();
         assertThat(run(FIRST.length() + 3, 0.5)).isEqualTo(FIRST + "ooo");
-        var flying = scene.flying(20);
+        var inFlight = scene.inFlight(20);
         assertThat(run(2, 0.5)).isEqualTo("ll");
-        scene.state.land(flying.key());
+        scene.state.endInFlight(inFlight.key());
         assertThat(run(2, 0.5)).isEqualTo("rr");
     }
 
@@ -99,7 +99,7 @@ class ContestTest {
 
     @Test
     void stepsOfWhichNothingWasMadeDoNotCount() {
-        hostRows();
+        hostTokens();
         for (int i = 0; i < 100; i++) {
             contest.draft(scene.state, new Decision());
         }

@@ -5,10 +5,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.schedule.Decision;
@@ -34,14 +34,14 @@ final class Coverage {
         OVER_SEVERAL_STEPS,
         RESUMED,
         PARKED,
-        LANDED,
-        LANDED_IN_CHUNKS,
+        OFFLOADED,
+        OFFLOADED_IN_CHUNKS,
         TO_HOST,
         TO_GPU,
         ROTATED,
         PREEMPTED,
         BYPASSED,
-        AWAITED,
+        PLACEHOLDER,
         LOST,
         ABORTED,
         STOPPED,
@@ -95,8 +95,8 @@ final class Coverage {
 
     private void plan(StepPlan plan) {
         List<Chunk> chunks = plan.subBatches().stream().flatMap(batch -> batch.chunks().stream()).toList();
-        boolean out = plan.swaps().stream().anyMatch(swap -> swap.to() == Place.HOST);
-        boolean in = plan.swaps().stream().anyMatch(swap -> swap.to() == Place.GPU);
+        boolean out = plan.swaps().stream().anyMatch(swap -> swap.to() == KvTier.HOST);
+        boolean in = plan.swaps().stream().anyMatch(swap -> swap.to() == KvTier.GPU);
         note(Seen.TO_HOST, out);
         note(Seen.TO_GPU, in);
         note(Seen.ROTATED, out && in);
@@ -104,10 +104,10 @@ final class Coverage {
         note(Seen.RESUMED, !plan.resume().isEmpty());
         note(Seen.OVER_SEVERAL_STEPS, plan.slotsPerLayer() > 0 && plan.admissions().isEmpty());
         for (Chunk chunk : chunks) {
-            note(Seen.CPU_ROWS, chunk.reader() == KvReader.CPU_FROM_HOST);
-            note(Seen.LANDED, chunk.reader() == KvReader.GPU_WHILE_LANDING);
-            note(Seen.LANDED_IN_CHUNKS, chunk.reader() == KvReader.GPU_WHILE_LANDING && chunk.start() > 0);
-            note(Seen.AWAITED, chunk.tokens()[chunk.rows() - 1] == Chunk.AWAITED);
+            note(Seen.CPU_ROWS, chunk.site() == AttentionSite.CPU_FROM_HOST);
+            note(Seen.OFFLOADED, chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD);
+            note(Seen.OFFLOADED_IN_CHUNKS, chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD && chunk.start() > 0);
+            note(Seen.PLACEHOLDER, chunk.tokens()[chunk.rows() - 1] == Chunk.PLACEHOLDER);
         }
     }
 
@@ -138,23 +138,23 @@ final class Coverage {
 
     private static Set<Seen> expected(Strategy strategy) {
         Set<Seen> expected = EnumSet.of(
-                Seen.PREEMPTED, Seen.BYPASSED, Seen.AWAITED, Seen.ABORTED, Seen.STOPPED, Seen.TO_HOST, Seen.TO_GPU);
+                Seen.PREEMPTED, Seen.BYPASSED, Seen.PLACEHOLDER, Seen.ABORTED, Seen.STOPPED, Seen.TO_HOST, Seen.TO_GPU);
         if (strategy == Strategy.GPU_ONLY) {
             return expected;
         }
         // those that are not async overlap's own are in flight while a guard drains the host
         expected.addAll(EnumSet.of(
-                Seen.IN_FLIGHT, Seen.OVER_SEVERAL_STEPS, Seen.LANDED, Seen.OFFLOADING, Seen.GUARD_LOSS));
+                Seen.IN_FLIGHT, Seen.OVER_SEVERAL_STEPS, Seen.OFFLOADED, Seen.OFFLOADING, Seen.GUARD_LOSS));
         expected.addAll(switch (strategy) {
             case GPU_ONLY -> EnumSet.noneOf(Seen.class);
-            case SIMPLE_OFFLOAD -> EnumSet.of(Seen.CPU_ROWS, Seen.LANDED_IN_CHUNKS);
+            case SIMPLE_OFFLOAD -> EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS);
             case SYMMETRIC -> EnumSet.of(Seen.CPU_ROWS, Seen.TWO_SUB_BATCHES);
-            case FASTDECODE_PLUS -> EnumSet.of(Seen.CPU_ROWS, Seen.LANDED_IN_CHUNKS, Seen.TWO_SUB_BATCHES);
+            case FASTDECODE_PLUS -> EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES);
             case ASYMMETRIC, NEO -> EnumSet.of(
-                    Seen.CPU_ROWS, Seen.LANDED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED);
-            case ASYNC_OVERLAP -> EnumSet.of(Seen.LANDED_IN_CHUNKS, Seen.ROTATED, Seen.PARKED, Seen.LOST);
+                    Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED);
+            case ASYNC_OVERLAP -> EnumSet.of(Seen.OFFLOADED_IN_CHUNKS, Seen.ROTATED, Seen.PARKED, Seen.LOST);
             case APEX -> EnumSet.of(
-                    Seen.CPU_ROWS, Seen.LANDED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED, Seen.RESUMED, Seen.PARKED,
+                    Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED, Seen.RESUMED, Seen.PARKED,
                     Seen.LOST, Seen.CONTEST_MEASURING, Seen.CONTEST_SETTLING, Seen.CONTEST_TRYING);
         });
         return expected;

@@ -134,7 +134,7 @@ class GuardTest {
         Guard filling = guard(true);
         run(filling, empty, FIRST, 1);
         StepDraft draft = filling.draft(empty.state, new Decision());
-        assertThat(draft.load(0).landingTokens()).as("prompts land, which brings nothing yet").isPositive();
+        assertThat(draft.load(0).prefillOffloadTokens()).as("prompts land, which brings nothing yet").isPositive();
     }
 
     @Test

@@ -4,11 +4,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.execute.Readiness;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
@@ -41,7 +41,7 @@ class HostDrainTest {
         return plan.slotsPerLayer() > 0
                 || plan.subBatches().stream()
                         .flatMap(batch -> batch.chunks().stream())
-                        .anyMatch(chunk -> chunk.reader() != KvReader.GPU_FROM_GPU);
+                        .anyMatch(chunk -> chunk.site() != AttentionSite.GPU_FROM_GPU);
     }
 
     private static Guard guard(Strategy strategy) {
@@ -84,10 +84,10 @@ class HostDrainTest {
                 });
             }
             for (StepPlan plan : executor.plans.subList(first + 1, executor.plans.size())) {
-                assertThat(plan.swaps()).as("nobody enters the host").noneMatch(swap -> swap.to() == Place.HOST);
+                assertThat(plan.swaps()).as("nobody enters the host").noneMatch(swap -> swap.to() == KvTier.HOST);
                 for (var batch : plan.subBatches()) {
                     for (var chunk : batch.chunks()) {
-                        boolean enters = chunk.reader() == KvReader.GPU_WHILE_LANDING && chunk.start() == 0;
+                        boolean enters = chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD && chunk.start() == 0;
                         assertThat(enters).as("r%d enters the host", chunk.sequence()).isFalse();
                         starts += chunk.start() == 0 ? 1 : 0;
                     }
@@ -104,8 +104,8 @@ class HostDrainTest {
         Map<Long, Boolean> host = new HashMap<>();
         for (StepPlan plan : executor.plans) {
             plan.subBatches().forEach(batch -> batch.chunks().forEach(
-                    chunk -> host.put(chunk.sequence(), chunk.reader().place() == Place.HOST)));
-            plan.swaps().forEach(swap -> host.put(swap.sequence(), swap.to() == Place.HOST));
+                    chunk -> host.put(chunk.sequence(), chunk.site().tier() == KvTier.HOST)));
+            plan.swaps().forEach(swap -> host.put(swap.sequence(), swap.to() == KvTier.HOST));
             plan.admissions().forEach(admission -> host.put(admission.sequence(), true));
         }
         return host.entrySet().stream().filter(Map.Entry::getValue).map(Map.Entry::getKey).toList();

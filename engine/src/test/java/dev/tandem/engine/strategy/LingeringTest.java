@@ -103,9 +103,9 @@ class LingeringTest {
     }
 
     @Test
-    void rowsInFlightGoOn() {
+    void inFlightTokensContinue() {
         pipeline();
-        scene.flying(20);
+        scene.inFlight(20);
         assertThat(step()).isEqualTo(Shape.ASYNC);
     }
 

@@ -17,7 +17,7 @@ class OffloadAdviceTest {
         OffloadAdvice advice = OffloadAdvice.of(TestProfile.model(), limits(100), 50);
         assertThat(advice.gpuRows()).isEqualTo(2);
         assertThat(advice.gpuTokens()).isCloseTo(2 / 22.0, within(1e-6));
-        assertThat(advice.hostRows()).isEqualTo(4);
+        assertThat(advice.hostTokens()).isEqualTo(4);
         // two of the four leave the last layer in each step, which takes no longer for 8 slots more
         assertThat(advice.gain()).isCloseTo(1, within(1e-6));
         assertThat(advice.hostBytes()).isCloseTo(4 * 50 * 8 / 2 / 22.0, within(1e-6));
@@ -26,9 +26,9 @@ class OffloadAdviceTest {
 
     @Test
     void hostMemoryMayHoldFewer() {
-        assertThat(OffloadAdvice.of(TestProfile.model(), limits(26), 50).hostRows()).isEqualTo(2);
+        assertThat(OffloadAdvice.of(TestProfile.model(), limits(26), 50).hostTokens()).isEqualTo(2);
         OffloadAdvice none = OffloadAdvice.of(TestProfile.model(), limits(3), 50);
-        assertThat(none.hostRows()).isZero();
+        assertThat(none.hostTokens()).isZero();
         assertThat(none.toString()).contains("gains nothing");
     }
 }

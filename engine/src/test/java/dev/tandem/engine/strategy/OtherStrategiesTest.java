@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.strategy.Strategy.InFlight;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -84,7 +84,7 @@ class OtherStrategiesTest {
     }
 
     @Test
-    void promptsRideInDecodeStepsOnlyWhenOthersWaitForKv() {
+    void prefillsArePiggybackedOnlyWhenOthersWaitForKv() {
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
         Scene scene = nineDecoding(80, 200);
         scene.waiting(100);
@@ -99,7 +99,7 @@ class OtherStrategiesTest {
     }
 
     @Test
-    void promptsRideWhenTheyLeaveLittleForWhoeverComesNext() {
+    void prefillsArePiggybackedWhenTheyLeaveLittleForTheNext() {
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
         Scene scene = nineDecoding(80, 200);
         scene.waiting(144); // 36 blocks; of 80, 27 are taken and 9 to grow by: 8 are left
@@ -110,7 +110,7 @@ class OtherStrategiesTest {
     }
 
     @Test
-    void promptsRideOverFewerStepsWhereOutputsAreShort() {
+    void prefillsArePiggybackedOverFewerStepsWhereOutputsAreShort() {
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
         Scene scene = nineDecoding(200, 400);
         for (int i = 0; i < 3; i++) {
@@ -159,11 +159,11 @@ class OtherStrategiesTest {
     }
 
     @Test
-    void asyncOverlapCountsRowsInFlight() {
+    void asyncOverlapCountsInFlightTokens() {
         Scene scene = new Scene(3, 200, BUDGET).limit(100);
         scene.gpu(9);
-        scene.flying(100);
-        scene.flying(60);
+        scene.inFlight(100);
+        scene.inFlight(60);
         scene.host(41);
         scene.host(40);
         assertThat(scene.draft(policy(Strategy.ASYNC_OVERLAP)))
@@ -172,7 +172,7 @@ class OtherStrategiesTest {
     }
 
     @Test
-    void promptsLandInChunks() {
+    void prefillsAreOffloadedInChunks() {
         Budget small = new Budget(400, 20, 10);
         Policy policy = Strategy.ASYNC_OVERLAP.policy(
                 new Strategy.Options(small, Preemption.SWAP, TierRules.neutral(), true, true, 0, true, 0, InFlight.UNLIMITED, 0), TestProfile.model());
@@ -190,11 +190,11 @@ class OtherStrategiesTest {
     }
 
     @Test
-    void gpuOnlyFinishesPromptsThatLand() {
+    void gpuOnlyFinishesOffloadedPrefills() {
         Scene scene = new Scene(40, 200, BUDGET).limit(100);
-        Sequence landing = scene.waiting(26);
+        Sequence draining = scene.waiting(26);
         StepDraft begun = new StepDraft(scene.state, BUDGET);
-        begun.start(landing, 10, KvReader.GPU_WHILE_LANDING);
+        begun.start(draining, 10, AttentionSite.GPU_PREFILL_OFFLOAD);
         scene.complete(begun.commit());
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP);
         StepDraft draft = policy.draft(scene.state, new Decision());
@@ -204,10 +204,10 @@ class OtherStrategiesTest {
     }
 
     @Test
-    void rowsInFlightHaveTheSlotsThatTheStrategyWants() {
+    void inFlightTokensHaveTheSlotsThatTheStrategyWants() {
         Scene scene = new Scene(3, 2000, BUDGET).limit(100);
         for (int i = 0; i < 100; i++) {
-            scene.flying(9);
+            scene.inFlight(9);
         }
         StepDraft none = new StepDraft(scene.state, BUDGET);
         assertThat(none.commit().slotsPerLayer()).as("they go on").isEqualTo(13);
@@ -220,7 +220,7 @@ class OtherStrategiesTest {
     void aCohortEntersTogetherAndAlone() {
         Scene scene = new Scene(3, 200, BUDGET).limit(100);
         scene.gpu(9);
-        scene.flying(20);
+        scene.inFlight(20);
         scene.host(20);
         AsyncOverlap cohort =
                 new AsyncOverlap(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, InFlight.UNLIMITED, 0);
@@ -298,6 +298,6 @@ class OtherStrategiesTest {
         assertThatThrownBy(() -> Strategy.NEO.check(none, 100)).hasMessageContaining("raise --host-kv");
         assertThatThrownBy(() -> new TierRules(LatencyTargets.NONE, -1, 0)).hasMessageContaining("--rotate-after -1");
         assertThatThrownBy(() -> new Strategy.Options(BUDGET, Preemption.SWAP, TierRules.neutral(), false, true, Double.NaN, true, 0, InFlight.UNLIMITED, 0))
-                .hasMessageContaining("--apex-least-cpu-ratio NaN");
+                .hasMessageContaining("--apex-min-cpu-ratio NaN");
     }
 }

@@ -6,7 +6,7 @@ import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.execute.Readiness;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
@@ -41,8 +41,8 @@ class RotationTest {
             }
             List<Long> steps = new ArrayList<>();
             for (StepPlan plan : executor.plans) {
-                boolean in = plan.swaps().stream().anyMatch(swap -> swap.to() == Place.GPU);
-                boolean out = plan.swaps().stream().anyMatch(swap -> swap.to() == Place.HOST);
+                boolean in = plan.swaps().stream().anyMatch(swap -> swap.to() == KvTier.GPU);
+                boolean out = plan.swaps().stream().anyMatch(swap -> swap.to() == KvTier.HOST);
                 if (in && out) {
                     steps.add(plan.step());
                 }
@@ -53,7 +53,7 @@ class RotationTest {
         }
     }
 
-    /** Where no host row hides behind the GPU's work, apex drafts a pipeline, drops it, and overlaps. */
+    /** Where no host token hides behind the GPU's work, apex drafts a pipeline, drops it, and overlaps. */
     @Test
     void aDraftThatApexDropsTakesNobodysTurn() {
         check(rotations(Strategy.APEX, 1));

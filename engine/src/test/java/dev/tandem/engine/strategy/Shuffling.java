@@ -1,7 +1,7 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.batch.KvReader;
-import dev.tandem.engine.kv.Place;
+import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -24,7 +24,7 @@ public final class Shuffling implements Policy {
         WHAT_CUDA_DOES
     }
 
-    /** Host blocks that landing prompts leave to a GPU's host rows. */
+    /** Host blocks that landing prompts leave to a GPU's host tokens. */
     private static final int RESERVE = 20;
 
     private final Budget budget;
@@ -72,34 +72,34 @@ public final class Shuffling implements Policy {
             draft.evict(sequence, false);
         } else if (left(draft) > 0 && !chance(5)) {
             int rows = decodes ? 1 : 1 + random.nextInt(Math.min(sequence.remaining(), left(draft)));
-            draft.add(decodes || everything ? random.nextInt(2) : 0, sequence, rows, KvReader.GPU_FROM_GPU);
+            draft.add(decodes || everything ? random.nextInt(2) : 0, sequence, rows, AttentionSite.GPU_FROM_GPU);
         }
     }
 
     /** The next chunk of a prompt of which some are on the host. */
-    private void land(StepDraft draft, Sequence sequence) {
-        int most = Math.min(Math.min(sequence.remaining(), left(draft)), draft.landingRoom() - sequence.computed());
-        if (most > 0) {
-            draft.add(0, sequence, 1 + random.nextInt(most), KvReader.GPU_WHILE_LANDING);
+    private void endInFlight(StepDraft draft, Sequence sequence) {
+        int max = Math.min(Math.min(sequence.remaining(), left(draft)), draft.prefillOffloadRoom() - sequence.computed());
+        if (max > 0) {
+            draft.add(0, sequence, 1 + random.nextInt(max), AttentionSite.GPU_PREFILL_OFFLOAD);
         }
     }
 
     private void host(StepDraft draft, Sequence sequence) {
         if (sequence.remaining() > 1) {
-            land(draft, sequence);
+            endInFlight(draft, sequence);
             return;
         }
-        int blocks = draft.state().kv().blocksFor(Place.GPU, sequence.length());
+        int blocks = draft.state().kv().blocksFor(KvTier.GPU, sequence.length());
         if (chance(4) && blocks <= draft.freeGpu() && left(draft) > 0) {
             draft.bringIn(sequence);
-            draft.add(everything ? random.nextInt(2) : 0, sequence, 1, KvReader.GPU_FROM_GPU);
+            draft.add(everything ? random.nextInt(2) : 0, sequence, 1, AttentionSite.GPU_FROM_GPU);
         } else if (draft.missing(sequence) > draft.freeHost()) {
             draft.dropFromHost(sequence);
         } else if (everything && chance(4)) {
             return;
         } else if (left(draft) > 0 && chance(2)) {
             boolean cpu = !everything || random.nextBoolean();
-            draft.add(random.nextInt(2), sequence, 1, cpu ? KvReader.CPU_FROM_HOST : KvReader.GPU_FROM_HOST);
+            draft.add(random.nextInt(2), sequence, 1, cpu ? AttentionSite.CPU_FROM_HOST : AttentionSite.GPU_FROM_HOST);
         } else if (left(draft) > 0 && draft.admissions().size() < 64) {
             draft.admit(sequence);
         }
@@ -107,12 +107,12 @@ public final class Shuffling implements Policy {
 
     private void start(StepDraft draft, Sequence sequence) {
         int length = sequence.length();
-        boolean host = chance(2) && draft.state().kv().blocksFor(Place.HOST, length) + (everything ? 0 : RESERVE) <= draft.freeHost();
-        int most = Math.min(Math.min(length, left(draft)), draft.landingRoom());
-        if (host && most > 0 && length <= budget.maxBatchTokens()) {
-            draft.start(sequence, 1 + random.nextInt(most), KvReader.GPU_WHILE_LANDING);
-        } else if (left(draft) > 0 && draft.state().kv().blocksFor(Place.GPU, length) <= draft.freeGpu()) {
-            draft.start(sequence, 1 + random.nextInt(Math.min(length, left(draft))), KvReader.GPU_FROM_GPU);
+        boolean host = chance(2) && draft.state().kv().blocksFor(KvTier.HOST, length) + (everything ? 0 : RESERVE) <= draft.freeHost();
+        int max = Math.min(Math.min(length, left(draft)), draft.prefillOffloadRoom());
+        if (host && max > 0 && length <= budget.maxBatchTokens()) {
+            draft.start(sequence, 1 + random.nextInt(max), AttentionSite.GPU_PREFILL_OFFLOAD);
+        } else if (left(draft) > 0 && draft.state().kv().blocksFor(KvTier.GPU, length) <= draft.freeGpu()) {
+            draft.start(sequence, 1 + random.nextInt(Math.min(length, left(draft))), AttentionSite.GPU_FROM_GPU);
         }
     }
 }

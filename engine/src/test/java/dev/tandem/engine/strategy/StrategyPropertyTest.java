@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.execute.Readiness;
@@ -104,7 +104,7 @@ class StrategyPropertyTest {
         plan.subBatches().forEach(batch -> {
             text.append(" [");
             batch.chunks().forEach(chunk -> text.append(String.format(
-                    " r%d@%d+%d %s", chunk.sequence(), chunk.start(), chunk.rows(), chunk.reader())));
+                    " r%d@%d+%d %s", chunk.sequence(), chunk.start(), chunk.rows(), chunk.site())));
             text.append(']');
         });
         plan.admissions().forEach(admission -> text.append(" admit r").append(admission.sequence()));
@@ -158,12 +158,12 @@ class StrategyPropertyTest {
             implements Policy {
         @Override
         public StepDraft draft(SchedulerState state, Decision why) {
-            coverage.note(Seen.BYPASSED, state.waiting().view().stream().anyMatch(waiting -> waiting.overtaken() > 0));
+            coverage.note(Seen.BYPASSED, state.waiting().view().stream().anyMatch(waiting -> waiting.bypassed() > 0));
             StepDraft draft = policy.draft(state, why);
             if (draft.shape() == Shape.PIPELINE && strategy != Strategy.SYMMETRIC) {
                 double window1 = cost.linear(rows(draft, 0));
                 double window0 = cost.linear(rows(draft, 1)) + gpuAttention(draft);
-                boolean alone = rows(draft, 0) == 1 && draft.rows(0).getFirst().reader() == KvReader.CPU_FROM_HOST;
+                boolean alone = rows(draft, 0) == 1 && draft.rows(0).getFirst().site() == AttentionSite.CPU_FROM_HOST;
                 boolean hides = cpuAttention(draft, 1) <= window1 && (alone || cpuAttention(draft, 0) <= window0);
                 if (!hides && !hidesAll && draft.resumed().isEmpty()) {
                     checkThatTheLastRowPays(draft);
@@ -190,16 +190,16 @@ class StrategyPropertyTest {
         /** Without the CPU row that came last, which is the last of either batch, fewer requests a second. */
         private void checkThatTheLastRowPays(StepDraft draft) {
             StepPredictor predictor = new StepPredictor(cost, true, 0);
-            double least = Double.MAX_VALUE;
+            double min = Double.MAX_VALUE;
             for (int batch = 0; batch < 2; batch++) {
                 StepDraft.Row last = draft.rows(batch).isEmpty() ? null : draft.rows(batch).getLast();
-                if (last != null && last.reader() == KvReader.CPU_FROM_HOST) {
+                if (last != null && last.site() == AttentionSite.CPU_FROM_HOST) {
                     draft.load(batch).add(last, -1);
-                    least = Math.min(least, rate(draft, predictor));
+                    min = Math.min(min, rate(draft, predictor));
                     draft.load(batch).add(last, 1);
                 }
             }
-            assertThat(rate(draft, predictor)).as("with the row that the GPU waits for").isGreaterThan(least);
+            assertThat(rate(draft, predictor)).as("with the row that the GPU waits for").isGreaterThan(min);
         }
 
         private static double rate(StepDraft draft, StepPredictor predictor) {
@@ -212,7 +212,7 @@ class StrategyPropertyTest {
 
         private double cpuAttention(StepDraft draft, int batch) {
             List<Sequence> sequences = new ArrayList<>(draft.rows(batch).stream()
-                    .filter(row -> row.reader() == KvReader.CPU_FROM_HOST)
+                    .filter(row -> row.site() == AttentionSite.CPU_FROM_HOST)
                     .map(StepDraft.Row::sequence)
                     .toList());
             if (batch == 1) {
@@ -226,7 +226,7 @@ class StrategyPropertyTest {
             long pairs = 0;
             for (StepDraft.Row row : draft.rows(0)) {
                 boolean decode = row.decodes();
-                tokens += decode && row.reader() == KvReader.GPU_FROM_GPU ? row.sequence().length() : 0;
+                tokens += decode && row.site() == AttentionSite.GPU_FROM_GPU ? row.sequence().length() : 0;
                 for (int i = 0; !decode && i < row.rows(); i++) {
                     pairs += row.sequence().computed() + i + 1;
                 }
@@ -275,7 +275,7 @@ class StrategyPropertyTest {
             executor = new ContentExecutor(
                     2 + random.nextInt(3), gpu, hostBlock, host, budget.maxBatchTokens(), context, recorded == null ? readiness : recorded);
             engine = new EngineHarness(executor, scheduler(budget, seed, drafts), budget);
-            executor.runsAhead = new SplittableRandom(seed + 5).nextInt(3) > 0;
+            executor.allowsAsyncScheduling = new SplittableRandom(seed + 5).nextInt(3) > 0;
             executor.resumes = resumes;
             if (random.nextInt(4) == 0) {
                 SplittableRandom losses = new SplittableRandom(seed + 9);
@@ -290,7 +290,7 @@ class StrategyPropertyTest {
 
         private static boolean usesHost(StepPlan plan) {
             return plan.slotsPerLayer() > 0
-                    || chunks(plan).anyMatch(chunk -> chunk.reader() != KvReader.GPU_FROM_GPU);
+                    || chunks(plan).anyMatch(chunk -> chunk.site() != AttentionSite.GPU_FROM_GPU);
         }
 
         private static Stream<Chunk> chunks(StepPlan plan) {
@@ -307,12 +307,12 @@ class StrategyPropertyTest {
                                     ? LatencyTargets.NONE
                                     : new LatencyTargets(3_000_000, 2_000_000),
                             3, 2, 4);
-            InFlight flights = random.nextBoolean() ? InFlight.UNLIMITED : new InFlight(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
-            resumes = flights.finish();
+            InFlight inFlightTokens = random.nextBoolean() ? InFlight.UNLIMITED : new InFlight(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
+            resumes = inFlightTokens.finish();
             boolean hidesAll = new SplittableRandom(seed + 13).nextInt(3) > 0;
             var options = new Strategy.Options(
                     budget, Preemption.values()[random.nextInt(2)], rules, random.nextBoolean(), hidesAll, random.nextInt(3),
-                    random.nextBoolean(), random.nextInt(4), flights, random.nextInt(40));
+                    random.nextBoolean(), random.nextInt(4), inFlightTokens, random.nextInt(40));
             chosen = strategy.policy(options, cost, new Contest.Limits(4, 4, 8, 32));
             Policy policy = new Claims(
                     strategy, chosen, cost, hidesAll || strategy == Strategy.FASTDECODE_PLUS, coverage);
@@ -320,7 +320,7 @@ class StrategyPropertyTest {
             if (random.nextInt(3) == 0) {
                 guard = Optional.of(new Guard(
                         policy, strategy,
-                        new GpuOnly(budget, options.preemption(), options.overtakes(), options.ridingRows()),
+                        new GpuOnly(budget, options.preemption(), options.queueBypasses(), options.piggybackedTokens()),
                         Strategy.drain(options, cost), predictor, new Guard.Limits(0.01, 0, 2, 8, 4, 64, 3, 1)));
                 policy = guard.get();
             }
@@ -353,13 +353,13 @@ class StrategyPropertyTest {
             int context = executor.limits().contextTokens();
             int prompt = 1 + random.nextInt(context - 1);
             int output = 1 + random.nextInt(context - prompt);
-            int most = random.nextBoolean() ? output : output + random.nextInt(context - prompt - output + 1);
+            int max = random.nextBoolean() ? output : output + random.nextInt(context - prompt - output + 1);
             prompts.put(id, prompt);
             wanted.put(id, output);
             live.add(id);
             // some end by a token that no plan foresees
             int end = ContentExecutor.token(Long.parseLong(id.substring(1)), prompt - 1 + output - 1);
-            SamplingParams sampling = SamplingParams.builder().temperature(0).maxTokens(most).ignoreEos(true).stopTokenIds(Set.of(end)).build();
+            SamplingParams sampling = SamplingParams.builder().temperature(0).maxTokens(max).ignoreEos(true).stopTokenIds(Set.of(end)).build();
             engine.submit(id, random.ints(prompt, 0, 1000).toArray(), sampling);
         }
 
@@ -398,12 +398,12 @@ class StrategyPropertyTest {
                 assertThat(plan.admissions().isEmpty() || overlaps || guard.isPresent())
                         .as("admissions of %s", plan)
                         .isTrue();
-                assertThat(cpuRows || chunks(plan).noneMatch(chunk -> chunk.reader() == KvReader.CPU_FROM_HOST))
+                assertThat(cpuRows || chunks(plan).noneMatch(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST))
                         .as("who reads the KV of %s", plan)
                         .isTrue();
                 assertThat(!strategy.allHost() || guard.isPresent()
                                 || chunks(plan).noneMatch(
-                                        chunk -> chunk.decodes() && chunk.reader() == KvReader.GPU_FROM_GPU))
+                                        chunk -> chunk.decodes() && chunk.site() == AttentionSite.GPU_FROM_GPU))
                         .as("GPU decodes of %s", plan)
                         .isTrue();
             }

@@ -2,7 +2,7 @@ package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.tandem.engine.batch.KvReader;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -43,7 +43,7 @@ class TierRulesTest {
 
     @Test
     void tokensInFlightCount() {
-        with(scene.flying(9), 4, 0);
+        with(scene.inFlight(9), 4, 0);
         scene.state.now(1000);
         step();
         assertThat(rules.hostPerToken()).isEqualTo(250);
@@ -51,13 +51,13 @@ class TierRulesTest {
 
     @Test
     void thePromptThatIsComputedOnTheHostIsNoToken() {
-        Sequence landed = scene.waiting(26);
-        StepDraft lands = new StepDraft(scene.state, BUDGET);
-        lands.start(landed, 26, KvReader.GPU_WHILE_LANDING);
-        lands.commit();
-        landed.advance(26);
-        landed.append(0, 10_000); // the prompt took 10,000 ns
-        with(landed, 4, 10_400);
+        Sequence returned = scene.waiting(26);
+        StepDraft returns = new StepDraft(scene.state, BUDGET);
+        returns.start(returned, 26, AttentionSite.GPU_PREFILL_OFFLOAD);
+        returns.commit();
+        returned.advance(26);
+        returned.append(0, 10_000); // the prompt took 10,000 ns
+        with(returned, 4, 10_400);
         scene.state.now(10_400);
         step();
         assertThat(rules.hostPerToken()).isEqualTo(100);
@@ -74,7 +74,7 @@ class TierRulesTest {
     void oneProbePerStepEnters() {
         StepDraft draft = new StepDraft(scene.state, BUDGET);
         assertThat(rules.mayLiveOnHost(draft, candidate)).isTrue();
-        draft.start(candidate, 8, KvReader.GPU_WHILE_LANDING);
+        draft.start(candidate, 8, AttentionSite.GPU_PREFILL_OFFLOAD);
         assertThat(rules.mayLiveOnHost(draft, scene.waiting(8))).isFalse();
     }
 

@@ -15,7 +15,7 @@ public final class RopeFrequencies {
         }
         switch (config.ropeScaling()) {
             case RopeScaling.None none -> {}
-            case RopeScaling.Linear linear -> {
+            case RopeScaling.GemmPlan linear -> {
                 for (int i = 0; i < pairs; i++) {
                     frequencies[i] /= (float) linear.factor();
                 }

@@ -6,8 +6,8 @@ import dev.tandem.model.ModelException;
 public sealed interface RopeScaling {
     record None() implements RopeScaling {}
 
-    record Linear(double factor) implements RopeScaling {
-        public Linear {
+    record GemmPlan(double factor) implements RopeScaling {
+        public GemmPlan {
             requirePositive("factor", factor);
         }
     }

@@ -78,7 +78,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
     private boolean continueDue;
     private boolean closing;
     private boolean serving;
-    private Awaited awaited = Awaited.NOTHING;
+    private Awaited placeholder = Awaited.NOTHING;
     private Optional<Future<?>> readDeadline = Optional.empty();
     private Optional<Future<?>> writeDeadline = Optional.empty();
 
@@ -94,8 +94,8 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
     final class FirstByte extends ChannelInboundHandlerAdapter {
         @Override
         public void channelRead(ChannelHandlerContext context, Object bytes) {
-            boolean between = awaited == Awaited.NOTHING && arriving.isEmpty() && !discardingBody && !closing;
-            if (awaited == Awaited.REQUEST || between) {
+            boolean between = placeholder == Awaited.NOTHING && arriving.isEmpty() && !discardingBody && !closing;
+            if (placeholder == Awaited.REQUEST || between) {
                 await(context, Awaited.HEADERS);
             }
             context.fireChannelRead(bytes);
@@ -278,7 +278,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
                     try {
                         serve(next.exchange());
                     } finally {
-                        tellEnd(context, next.exchange());
+                        deliverEnd(context, next.exchange());
                     }
                 });
             }
@@ -302,11 +302,11 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
             Thread.currentThread().interrupt();
         } catch (RuntimeException | Error e) {
             LOG.log(Level.ERROR, Printable.of(exchange.method() + " " + exchange.path()) + " failed", e);
-            tellFailure(exchange);
+            writeFailure(exchange);
         }
     }
 
-    private void tellFailure(Exchange exchange) {
+    private void writeFailure(Exchange exchange) {
         try {
             exchange.fail(errors.of(500, "the server failed; its log has the reason"));
         } catch (ClientGoneException e) {
@@ -316,7 +316,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
         }
     }
 
-    private void tellEnd(ChannelHandlerContext context, Exchange exchange) {
+    private void deliverEnd(ChannelHandlerContext context, Exchange exchange) {
         try {
             context.executor().execute(() -> ended(context, exchange));
         } catch (RejectedExecutionException e) {
@@ -345,13 +345,13 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
     }
 
     private void awaitRequestWhereIdle(ChannelHandlerContext context) {
-        if (awaited == Awaited.NOTHING && current.isEmpty() && pending.isEmpty() && !closing && !discardingBody) {
+        if (placeholder == Awaited.NOTHING && current.isEmpty() && pending.isEmpty() && !closing && !discardingBody) {
             await(context, Awaited.REQUEST);
         }
     }
 
     private void await(ChannelHandlerContext context, Awaited next) {
-        awaited = next;
+        placeholder = next;
         readDeadline.ifPresent(deadline -> deadline.cancel(false));
         readDeadline = switch (next) {
             case NOTHING -> Optional.empty();

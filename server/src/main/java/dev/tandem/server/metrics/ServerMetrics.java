@@ -49,13 +49,13 @@ public final class ServerMetrics implements EngineListener {
     private final Histogram promptLength;
     private final Histogram generationLength;
     private final Histogram stepTokens;
-    private final Histogram canary;
+    private final Histogram shadowVerification;
     private final Counter promptTokens;
     private final Counter generationTokens;
     private final Counter hostTokens;
     private final Counter finished;
     private final Counter rejected;
-    private final Counter canaryDropped;
+    private final Counter shadowVerificationDropped;
 
     public ServerMetrics(String model) {
         this.model = model;
@@ -68,9 +68,9 @@ public final class ServerMetrics implements EngineListener {
         promptLength = histogram("vllm:request_prompt_tokens", "Prompt tokens a request.", LENGTH_BUCKETS);
         generationLength = histogram("vllm:request_generation_tokens", "Output tokens a request.", LENGTH_BUCKETS);
         stepTokens = histogram("vllm:iteration_tokens_total", "Tokens computed a step.", LENGTH_BUCKETS);
-        canary = histogram(
-                "tandem:canary_logprob_difference",
-                "Difference of a token's natural-log probability between host KV, as served, and the GPU alone (--canary-rate).",
+        shadowVerification = histogram(
+                "tandem:shadow_verification_logprob_difference",
+                "Difference of a token's natural-log probability between host KV, as served, and the GPU alone (--shadow verification-rate).",
                 DIFFERENCE_BUCKETS);
         promptTokens = counter("vllm:prompt_tokens", "Prompt tokens of finished requests.");
         generationTokens = counter("vllm:generation_tokens", "Output tokens.");
@@ -81,9 +81,9 @@ public final class ServerMetrics implements EngineListener {
                 .labelNames("model_name", "engine", "finished_reason")
                 .register(registry);
         rejected = counter("vllm:admission_rejections", "Requests refused because the queue was full.");
-        canaryDropped = counter(
-                "tandem:canary_dropped",
-                "Comparisons of --canary-rate that were left out because a few were under way already.");
+        shadowVerificationDropped = counter(
+                "tandem:shadow_verification_dropped",
+                "Comparisons of --shadow verification-rate that were left out because a few were under way already.");
         for (FinishReason reason : FinishReason.values()) {
             finished.labelValues(model, "0", reason.wire());
         }
@@ -117,7 +117,7 @@ public final class ServerMetrics implements EngineListener {
                 .callback(callback -> callback.call(waiting.get() + stats.get().swapped(), model, "0"))
                 .register(registry);
         gauge("vllm:kv_cache_usage_perc", "Share of the GPU pool's blocks in use; 1 is all.", stats, s -> share(s.gpuBlocksUsed(), s.gpuBlocks()));
-        gauge("tandem:rows_in_flight", "Host rows between layers, whose attention the CPU computes.", stats, s -> s.inFlight());
+        gauge("tandem:in_flight_tokens", "Host tokens between layers, whose attention the CPU computes.", stats, s -> s.inFlight());
         gauge("tandem:host_lost", "1 when the CPU computes attention no longer and the GPU serves alone.", stats, s -> s.hostLost().isEmpty() ? 0 : 1);
         gauge("tandem:host_kv_cache_usage_perc", "Share of the host pool's blocks in use; 1 is all.", stats, s -> share(s.hostBlocksUsed(), s.hostBlocks()));
         CounterWithCallback.builder()
@@ -222,12 +222,12 @@ public final class ServerMetrics implements EngineListener {
 
     @Override
     public void comparedWithGpu(double difference) {
-        canary.labelValues(model, "0").observe(difference);
+        shadowVerification.labelValues(model, "0").observe(difference);
     }
 
     @Override
     public void comparisonDropped() {
-        canaryDropped.labelValues(model, "0").inc();
+        shadowVerificationDropped.labelValues(model, "0").inc();
     }
 
     @Override

@@ -16,12 +16,12 @@ final class ChatPrompt {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final ServedModel model;
-    private final PromptReader reader;
+    private final PromptReader site;
     private final RequestParser parser;
 
-    ChatPrompt(ServedModel model, PromptReader reader, RequestParser parser) {
+    ChatPrompt(ServedModel model, PromptReader site, RequestParser parser) {
         this.model = model;
-        this.reader = reader;
+        this.site = site;
         this.parser = parser;
     }
 
@@ -55,7 +55,7 @@ final class ChatPrompt {
                     : "the chat template failed: ";
             throw RequestException.bad("messages", kind + e.getMessage());
         }
-        return reader.encode("messages", text, addSpecialTokens);
+        return site.encode("messages", text, addSpecialTokens);
     }
 
     private List<Map<String, Object>> messages(RequestFields fields) {
@@ -65,7 +65,7 @@ final class ChatPrompt {
         if (!messages.isArray() || messages.isEmpty()) {
             throw RequestFields.wrong("messages", messages, "a list of at least one message");
         }
-        reader.checkTokens("messages", messages.size()); // a template marks where a message begins
+        site.checkTokens("messages", messages.size()); // a template marks where a message begins
         List<Map<String, Object>> conversation = new ArrayList<>();
         long characters = 0;
         for (JsonNode message : messages) {
@@ -73,7 +73,7 @@ final class ChatPrompt {
             characters += values.get("content") instanceof String content ? content.length() : 0;
             conversation.add(values);
         }
-        reader.checkLength("messages", characters);
+        site.checkLength("messages", characters);
         return conversation;
     }
 

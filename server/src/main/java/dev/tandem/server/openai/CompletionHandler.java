@@ -59,13 +59,13 @@ final class CompletionHandler {
 
     private final ServedModel model;
     private final RequestParser parser;
-    private final PromptReader reader;
+    private final PromptReader site;
     private final TokenizerPool pool;
 
-    CompletionHandler(ServedModel model, RequestParser parser, PromptReader reader, TokenizerPool pool) {
+    CompletionHandler(ServedModel model, RequestParser parser, PromptReader site, TokenizerPool pool) {
         this.model = model;
         this.parser = parser;
-        this.reader = reader;
+        this.site = site;
         this.pool = pool;
     }
 
@@ -168,9 +168,9 @@ final class CompletionHandler {
     private Prompt prompt(JsonNode node, boolean addSpecial, boolean echo) {
         if (!node.isArray()) {
             String text = RequestFields.string("prompt", node);
-            return new Prompt(reader.encode("prompt", text, addSpecial), text);
+            return new Prompt(site.encode("prompt", text, addSpecial), text);
         }
-        reader.checkTokens("prompt", node.size());
+        site.checkTokens("prompt", node.size());
         int[] tokens = new int[node.size()];
         for (int i = 0; i < tokens.length; i++) {
             tokens[i] = RequestFields.whole("prompt", node.get(i));

@@ -10,7 +10,7 @@ import tools.jackson.databind.node.ObjectNode;
 /** {@code /debug/steps}: why each of the last steps was as it was, oldest first. */
 final class DebugHandler {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final int MOST = 200;
+    private static final int MAX = 200;
 
     private final DecisionLog decisions;
 
@@ -21,7 +21,7 @@ final class DebugHandler {
     void steps(Exchange exchange) {
         ObjectNode root = JSON.createObjectNode();
         ArrayNode steps = root.putArray("steps");
-        for (Decision decision : decisions.last(MOST)) {
+        for (Decision decision : decisions.last(MAX)) {
             ObjectNode step = steps.addObject()
                     .put("step", decision.step())
                     .put("chosen", decision.chosen().label())

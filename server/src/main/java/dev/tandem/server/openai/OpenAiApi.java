@@ -22,7 +22,7 @@ import tools.jackson.databind.node.ObjectNode;
 /** Paths to handlers; errors to answers. Shared by all requests. */
 public final class OpenAiApi implements Router {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final int MOST_ID_LENGTH = 64;
+    private static final int MAX_ID_LENGTH = 64;
     /** How long a refused client should stay away, in seconds. */
     private static final String RETRY_AFTER = "1";
 
@@ -81,13 +81,13 @@ public final class OpenAiApi implements Router {
         this.apiKey = apiKey;
         this.version = version;
         this.time = time;
-        PromptReader reader =
+        PromptReader site =
                 new PromptReader(model.tokenizer(), model.engine().config().contextTokens());
-        RequestParser parser = new RequestParser(reader);
-        ChatPrompt chatPrompt = new ChatPrompt(model, reader, parser);
+        RequestParser parser = new RequestParser(site);
+        ChatPrompt chatPrompt = new ChatPrompt(model, site, parser);
         ChatHandler chat = new ChatHandler(model, parser, chatPrompt, pool);
-        CompletionHandler completion = new CompletionHandler(model, parser, reader, pool);
-        TokenizeHandler tokenize = new TokenizeHandler(model, parser, chatPrompt, reader, pool);
+        CompletionHandler completion = new CompletionHandler(model, parser, site, pool);
+        TokenizeHandler tokenize = new TokenizeHandler(model, parser, chatPrompt, site, pool);
         DebugHandler debug = new DebugHandler(decisions);
         long started = time.instant().getEpochSecond();
         this.routes = Map.of(
@@ -110,7 +110,7 @@ public final class OpenAiApi implements Router {
     private static String requestId(Exchange exchange) {
         String unique = UUID.randomUUID().toString().replace("-", "");
         String given = exchange.header("x-request-id");
-        boolean fit = !given.isEmpty() && given.length() <= MOST_ID_LENGTH && given.chars().allMatch(c -> c > ' ' && c < 127);
+        boolean fit = !given.isEmpty() && given.length() <= MAX_ID_LENGTH && given.chars().allMatch(c -> c > ' ' && c < 127);
         exchange.responseHeader("X-Request-Id", fit ? given : unique);
         return fit ? given + "-" + unique.substring(0, 8) : unique;
     }

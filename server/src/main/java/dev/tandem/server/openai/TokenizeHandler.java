@@ -22,14 +22,14 @@ final class TokenizeHandler {
     private final ServedModel model;
     private final RequestParser parser;
     private final ChatPrompt chat;
-    private final PromptReader reader;
+    private final PromptReader site;
     private final TokenizerPool pool;
 
-    TokenizeHandler(ServedModel model, RequestParser parser, ChatPrompt chat, PromptReader reader, TokenizerPool pool) {
+    TokenizeHandler(ServedModel model, RequestParser parser, ChatPrompt chat, PromptReader site, TokenizerPool pool) {
         this.model = model;
         this.parser = parser;
         this.chat = chat;
-        this.reader = reader;
+        this.site = site;
         this.pool = pool;
     }
 
@@ -79,7 +79,7 @@ final class TokenizeHandler {
         CHAT_FIELDS.stream().filter(name -> fields.field(name).isPresent()).findFirst().ifPresent(name -> {
             throw RequestException.bad(name, name + " needs messages; leave it out with a prompt");
         });
-        return reader.encode("prompt", prompt.orElseThrow(), fields.flag("add_special_tokens", true));
+        return site.encode("prompt", prompt.orElseThrow(), fields.flag("add_special_tokens", true));
     }
 
     private ObjectNode text(RequestFields fields) {

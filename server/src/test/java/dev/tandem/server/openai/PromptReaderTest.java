@@ -11,17 +11,17 @@ class PromptReaderTest {
     /** As long as the longest tokens of real vocabularies, which are runs of blanks. */
     private final FakeTokenizer tokenizer = new FakeTokenizer(" ".repeat(500));
 
-    private final PromptReader reader = new PromptReader(tokenizer, CONTEXT);
+    private final PromptReader site = new PromptReader(tokenizer, CONTEXT);
 
     @Test
     void aPromptThatFitsIsTokenizedOnce() {
-        assertThat(reader.encode("prompt", "x".repeat(CONTEXT), true)).hasSize(CONTEXT);
+        assertThat(site.encode("prompt", "x".repeat(CONTEXT), true)).hasSize(CONTEXT);
         assertThat(tokenizer.calls).hasValue(1);
     }
 
     @Test
     void textThatTheLongestTokensCannotHoldIsNotTokenized() {
-        assertThatThrownBy(() -> reader.encode("prompt", "x".repeat(CONTEXT * 501 + 1), true))
+        assertThatThrownBy(() -> site.encode("prompt", "x".repeat(CONTEXT * 501 + 1), true))
                 .hasMessageContaining("maximum context length is 100 tokens")
                 .hasMessageContaining("at least 101 tokens");
         assertThat(tokenizer.calls).hasValue(0);
@@ -29,7 +29,7 @@ class PromptReaderTest {
 
     @Test
     void longTextIsRefusedByItsBeginning() {
-        assertThatThrownBy(() -> reader.encode("prompt", "x".repeat(CONTEXT * 500), true))
+        assertThatThrownBy(() -> site.encode("prompt", "x".repeat(CONTEXT * 500), true))
                 .hasMessageContaining("maximum context length is 100 tokens");
         assertThat(tokenizer.longest).hasValue(8 * CONTEXT);
     }
@@ -37,7 +37,7 @@ class PromptReaderTest {
     @Test
     void aProbeDoesNotCutACharacter() {
         String text = "x" + "🙂".repeat(CONTEXT * 200);
-        assertThatThrownBy(() -> reader.encode("prompt", text, true)).hasMessageContaining("maximum context length");
+        assertThatThrownBy(() -> site.encode("prompt", text, true)).hasMessageContaining("maximum context length");
         assertThat(tokenizer.longest).hasValue(8 * CONTEXT - 1);
     }
 }

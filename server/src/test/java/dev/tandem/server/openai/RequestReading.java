@@ -26,21 +26,21 @@ public final class RequestReading {
         ServedModel model = new ServedModel(
                 "fake", null, tokenizer, Optional.of(new ChatTemplate(TEMPLATE, "", "")),
                 ServedModel.SamplingDefaults.NEUTRAL);
-        PromptReader reader = new PromptReader(tokenizer, 1000);
-        RequestParser parser = new RequestParser(reader);
+        PromptReader site = new PromptReader(tokenizer, 1000);
+        RequestParser parser = new RequestParser(site);
         RequestFields fields = parser.parse(new ByteArrayInputStream(body), endpoint);
         ModelName.check(fields, model);
         switch (endpoint) {
             case CHAT -> {
-                new ChatPrompt(model, reader, parser).read(fields);
+                new ChatPrompt(model, site, parser).read(fields);
                 sampling(fields, fields.integer("max_completion_tokens"));
             }
             case COMPLETIONS -> sampling(fields, fields.integer("max_tokens"));
             case TOKENIZE -> {
                 if (fields.field("messages").isPresent()) {
-                    new ChatPrompt(model, reader, parser).read(fields);
+                    new ChatPrompt(model, site, parser).read(fields);
                 } else {
-                    reader.encode("prompt", fields.text("prompt").orElse(""), true);
+                    site.encode("prompt", fields.text("prompt").orElse(""), true);
                 }
             }
             case DETOKENIZE -> fields.field("tokens")

@@ -1,0 +1,112 @@
+package dev.tandem.engine.schedule;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.request.TextDecoder;
+import dev.tandem.engine.sample.TokenSampler;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.SplittableRandom;
+import org.junit.jupiter.api.RepeatedTest;
+import org.junit.jupiter.api.RepetitionInfo;
+import org.junit.jupiter.api.Test;
+
+class KvDemandForecastTest {
+    private final OutputLengths lengths = new OutputLengths();
+
+    private void ended(int times, int tokens) {
+        for (int i = 0; i < times; i++) {
+            lengths.ended(tokens);
+        }
+    }
+
+    private static Sequence sequence(int prompt, int output, int limit) {
+        SamplingParams params = SamplingParams.builder().maxTokens(limit).build();
+        Request request = new Request("r", new int[prompt], params, 0, TextDecoder.none(), event -> {});
+        Sequence sequence = new Sequence(0, request, 0, limit, new TokenSampler(params, new int[prompt], Set.of(), 1));
+        for (int i = 0; i < output; i++) {
+            sequence.append(1, 0);
+        }
+        return sequence;
+    }
+
+    private int max(List<Sequence> there, Sequence candidate) {
+        KvDemandForecast forecast = new KvDemandForecast(lengths);
+        there.forEach(forecast::add);
+        return forecast.maxWith(candidate);
+    }
+
+    @Test
+    void nothingIsForeseenBeforeSomeHaveEnded() {
+        ended(15, 1_000);
+        assertThat(lengths.remaining(3)).isZero();
+        ended(1, 1_000);
+        assertThat(lengths.remaining(3)).isEqualTo(997);
+    }
+
+    @Test
+    void onlyLongerOutputsSayHowMuchIsToCome() {
+        ended(10, 20);
+        ended(10, 100);
+        assertThat(lengths.remaining(0)).isEqualTo(60);
+        assertThat(lengths.remaining(20)).isEqualTo(80);
+        assertThat(lengths.remaining(99)).isEqualTo(1);
+        assertThat(lengths.remaining(100)).as("longer than all").isEqualTo(1);
+    }
+
+    @Test
+    void theOldestAreForgotten() {
+        ended(16, 5_000);
+        ended(512, 10);
+        assertThat(lengths.remaining(0)).isEqualTo(10);
+    }
+
+    @Test
+    void twoThatGrowTogetherHoldMostAtTheEnd() {
+        ended(16, 100);
+        assertThat(max(List.of(sequence(50, 0, 1_000)), sequence(50, 0, 1_000))).isEqualTo(300 - 50);
+    }
+
+    @Test
+    void whoEndsSoonLeavesRoom() {
+        ended(16, 100);
+        // when the first ends, 150 + 52 tokens are held; the second ends with 150 alone
+        assertThat(max(List.of(sequence(50, 98, 1_000)), sequence(50, 0, 1_000))).isEqualTo(150 + 52 - 148);
+    }
+
+    @Test
+    void aLimitBoundsWhatIsToCome() {
+        ended(16, 100);
+        assertThat(max(List.of(), sequence(50, 0, 60))).isEqualTo(60);
+    }
+
+    /** Against sequences that are let run: each token a step, everything back at the end. */
+    @RepeatedTest(20)
+    void theMostIsThatOfARun(RepetitionInfo repetition) {
+        SplittableRandom random = new SplittableRandom(repetition.getCurrentRepetition());
+        int length = random.nextInt(20, 200);
+        ended(16, length); // all alike: nothing but whole tokens to come
+        List<Sequence> all = new ArrayList<>();
+        for (int i = random.nextInt(1, 40); i >= 0; i--) {
+            int prompt = random.nextInt(1, 300);
+            all.add(sequence(prompt, random.nextInt(length), prompt + random.nextInt(length, 2 * length)));
+        }
+        Sequence candidate = all.getLast();
+        List<Sequence> there = all.subList(0, all.size() - 1);
+        int max = 0;
+        for (int step = 0; step <= length; step++) {
+            int held = 0;
+            for (Sequence sequence : all) {
+                boolean runs = step <= length - sequence.outputLength();
+                held += runs ? sequence.length() + step : 0;
+            }
+            max = Math.max(max, held);
+        }
+        int now = there.stream().mapToInt(Sequence::length).sum();
+        assertThat(max(there, candidate)).isEqualTo(max - now);
+    }
+}
