@@ -17,5 +17,10 @@ import java.util.function.Supplier;
  * @param gpuTime milliseconds the GPU worked in steps and waited between them, since the start; empty on the CPU
  */
 record Backend(
-        Executor executor, String model, long weightBytes, int contextTokens, String profileName, Function<String, Profile> profiler,
+        Executor executor,
+        String model,
+        long weightBytes,
+        int contextTokens,
+        String profileName,
+        Function<String, Profile> profiler,
         Optional<Supplier<double[]>> gpuTime) {}

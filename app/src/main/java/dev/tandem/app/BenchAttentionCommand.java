@@ -4,8 +4,8 @@ import dev.tandem.bench.Statistics;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
-import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.cpu.probe.BandwidthProbe;
+import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.cuda.AttentionBenchmark;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
@@ -62,13 +62,20 @@ final class BenchAttentionCommand implements Callable<Integer> {
     @Option(names = "--implementation", description = "One of them only, by name. Default: all that run here.")
     String implementation = "";
 
-    @Option(names = "--dtype", split = ",", defaultValue = "bfloat16,float16", description = "Storage (${DEFAULT-VALUE}).")
+    @Option(
+            names = "--dtype",
+            split = ",",
+            defaultValue = "bfloat16,float16",
+            description = "Storage (${DEFAULT-VALUE}).")
     List<String> dtypes = List.of();
 
     @Option(names = "--shape", description = "gqa-32-8-128 or mha-32-32-128. Default: both.")
     String shape = "";
 
-    @Option(names = "--rounds", defaultValue = "7", description = "Rounds of roof and kernel each; medians count (${DEFAULT-VALUE}).")
+    @Option(
+            names = "--rounds",
+            defaultValue = "7",
+            description = "Rounds of roof and kernel each; medians count (${DEFAULT-VALUE}).")
     int rounds;
 
     private record Size(int batch, int context) {}
@@ -83,7 +90,8 @@ final class BenchAttentionCommand implements Callable<Integer> {
         if (threads.stream().anyMatch(count -> count < 1)) {
             throw new ConfigurationException("--threads " + threads + ": each number must be at least 1");
         }
-        List<Size> sizes = batch > 0 ? List.of(new Size(batch, context)) : List.of(new Size(64, 1000), new Size(8, 16_000));
+        List<Size> sizes =
+                batch > 0 ? List.of(new Size(batch, context)) : List.of(new Size(64, 1000), new Size(8, 16_000));
         List<Integer> counts = threads.isEmpty() ? List.of(CudaBackend.defaultAttentionThreads()) : threads;
         List<Map<String, Object>> results = new ArrayList<>();
         for (Shape each : SHAPES) {
@@ -104,7 +112,8 @@ final class BenchAttentionCommand implements Callable<Integer> {
         return 0;
     }
 
-    private void measure(Shape each, DataType type, Size size, List<Integer> counts, List<Map<String, Object>> results) {
+    private void measure(
+            Shape each, DataType type, Size size, List<Integer> counts, List<Map<String, Object>> results) {
         BlockFormat format = new BlockFormat(each.kvHeads(), each.headDim(), type);
         try (AttentionBenchmark benchmark = new AttentionBenchmark(
                 format, each.heads(), size.batch(), size.context(), rounds, 1, WARM_UP, Clock.system())) {
@@ -136,9 +145,19 @@ final class BenchAttentionCommand implements Callable<Integer> {
                                 + " threads is pinned, there are fewer cores or a CPU quota");
                     }
                     System.err.printf(
-                            Locale.ROOT, "%-14s %-9s %-12s %3d x %,6d, %2d threads: roof %6.1f GB/s, multiply-adds %6.1f, kernel %6.1f, share %.2f (%.2f of a sequential read), %.1f us%n",
-                            each.name(), type.flag(), attention.name(), size.batch(), size.context(), count,
-                            measured.peakBandwidth(), measured.arithmetic(), measured.kernel(), measured.share(), measured.shareOfSequential(),
+                            Locale.ROOT,
+                            "%-14s %-9s %-12s %3d x %,6d, %2d threads: roof %6.1f GB/s, multiply-adds %6.1f, kernel %6.1f, share %.2f (%.2f of a sequential read), %.1f us%n",
+                            each.name(),
+                            type.flag(),
+                            attention.name(),
+                            size.batch(),
+                            size.context(),
+                            count,
+                            measured.peakBandwidth(),
+                            measured.arithmetic(),
+                            measured.kernel(),
+                            measured.share(),
+                            measured.shareOfSequential(),
                             measured.micros());
                 }
             }

@@ -7,7 +7,15 @@ import picocli.CommandLine.Command;
 @Command(
         name = "bench",
         mixinStandardHelpOptions = true,
-        subcommands = {BenchThroughputCommand.class, BenchLatencyCommand.class, BenchStepsCommand.class, BenchKernelsCommand.class, BenchAttentionCommand.class, BenchSimulateCommand.class, CommandLine.HelpCommand.class},
+        subcommands = {
+            BenchThroughputCommand.class,
+            BenchLatencyCommand.class,
+            BenchStepsCommand.class,
+            BenchKernelsCommand.class,
+            BenchAttentionCommand.class,
+            BenchSimulateCommand.class,
+            CommandLine.HelpCommand.class
+        },
         description = {
             "Measures this machine, without HTTP.",
             "",

@@ -22,15 +22,21 @@ import picocli.CommandLine.Option;
             "needs no GPU."
         })
 final class BenchKernelsCommand implements Callable<Integer> {
-    @Option(names = "--cuda-libraries", defaultValue = "auto", description = "Where NVRTC comes from, as in serve (${DEFAULT-VALUE}).")
+    @Option(
+            names = "--cuda-libraries",
+            defaultValue = "auto",
+            description = "Where NVRTC comes from, as in serve (${DEFAULT-VALUE}).")
     String libraries;
 
     private record Row(int capability, DataType type, String model, String kernel, int registers, int spilledBytes) {}
 
     @Override
     public Integer call() {
-        KernelCompiler compiler = new KernelCompiler(CudaBackend.libraries(libraries)::nvrtc, CudaBackend.cache().resolve("kernels"));
-        System.out.printf("%-10s %-9s %-24s %-26s %9s %14s%n", "capability", "type", "heads/KV heads x size", "kernel", "registers", "spilled bytes");
+        KernelCompiler compiler = new KernelCompiler(
+                CudaBackend.libraries(libraries)::nvrtc, CudaBackend.cache().resolve("kernels"));
+        System.out.printf(
+                "%-10s %-9s %-24s %-26s %9s %14s%n",
+                "capability", "type", "heads/KV heads x size", "kernel", "registers", "spilled bytes");
         for (int capability : KernelCatalogue.CAPABILITIES) {
             for (DataType type : KernelCatalogue.types(capability)) {
                 Set<Row> rows = new LinkedHashSet<>();
@@ -38,24 +44,39 @@ final class BenchKernelsCommand implements Callable<Integer> {
                     collect(compiler, capability, shape, rows);
                 }
                 rows.forEach(row -> System.out.printf(
-                        Locale.ROOT, "%-10s %-9s %-24s %-26s %9d %14d%n", row.capability() / 10.0, row.type().flag(), row.model(),
-                        row.kernel(), row.registers(), row.spilledBytes()));
+                        Locale.ROOT,
+                        "%-10s %-9s %-24s %-26s %9d %14d%n",
+                        row.capability() / 10.0,
+                        row.type().flag(),
+                        row.model(),
+                        row.kernel(),
+                        row.registers(),
+                        row.spilledBytes()));
             }
         }
         return 0;
     }
 
     private static void collect(KernelCompiler compiler, int capability, ModelShape shape, Set<Row> rows) {
-        String model = shape.config().heads() + "/" + shape.config().kvHeads() + " x " + shape.config().headDim();
+        String model = shape.config().heads() + "/" + shape.config().kvHeads() + " x "
+                + shape.config().headDim();
         boolean first = rows.isEmpty();
-        for (KernelCatalogue.Unit unit : KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability))) {
+        for (KernelCatalogue.Unit unit :
+                KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability))) {
             boolean attention = unit.source().equals("decode") || unit.source().startsWith("prefill");
             // other kernels depend on no head size: the first model's stand for all
             if (attention || first) {
-                String rowsOfX = rowsOf(unit).map(count -> " " + count + " rows").orElse("");
-                compiler.compile(unit.source(), capability, unit.defines()).usage().forEach(usage -> rows.add(new Row(
-                        capability, shape.type(), attention ? model : "any", usage.kernel() + rowsOfX, usage.registers(),
-                        usage.spilledBytes())));
+                String rowsOfX =
+                        rowsOf(unit).map(count -> " " + count + " rows").orElse("");
+                compiler.compile(unit.source(), capability, unit.defines())
+                        .usage()
+                        .forEach(usage -> rows.add(new Row(
+                                capability,
+                                shape.type(),
+                                attention ? model : "any",
+                                usage.kernel() + rowsOfX,
+                                usage.registers(),
+                                usage.spilledBytes())));
             }
         }
     }
@@ -63,7 +84,9 @@ final class BenchKernelsCommand implements Callable<Integer> {
     /** Rows of x that a product's kernel is made for. */
     private static Optional<Integer> rowsOf(KernelCatalogue.Unit unit) {
         return Stream.of(new Define("-DTILES=", 8), new Define("-DTOKENS=", 1))
-                .flatMap(define -> unit.defines().stream().filter(text -> text.startsWith(define.name())).map(define::rows))
+                .flatMap(define -> unit.defines().stream()
+                        .filter(text -> text.startsWith(define.name()))
+                        .map(define::rows))
                 .findFirst();
     }
 

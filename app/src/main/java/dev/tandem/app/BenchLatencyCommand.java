@@ -87,7 +87,9 @@ final class BenchLatencyCommand implements Callable<Integer> {
                 terminal.count("batches", i + 1, iterations);
             }
             Map<String, Object> result = BenchReport.circumstances(
-                    options, assembly.checkpoint().name(), spec.commandLine().getParseResult().originalArgs());
+                    options,
+                    assembly.checkpoint().name(),
+                    spec.commandLine().getParseResult().originalArgs());
             result.put("window", "latency");
             describe(result, assembly, batches);
             if (!limits.isEmpty()) {
@@ -109,10 +111,14 @@ final class BenchLatencyCommand implements Callable<Integer> {
     }
 
     private static void compare(Map<String, Object> result, List<Limits> limits) {
-        double peakBandwidth = Statistics.median(limits.stream().mapToDouble(Limits::read).toArray());
-        double peak = Statistics.median(limits.stream().mapToDouble(Limits::multiplyAdd).toArray());
+        double peakBandwidth =
+                Statistics.median(limits.stream().mapToDouble(Limits::read).toArray());
+        double peak = Statistics.median(
+                limits.stream().mapToDouble(Limits::multiplyAdd).toArray());
         result.put("machine_read_gbps", Statistics.rounded(peakBandwidth));
-        result.put("share_of_read_bandwidth", Statistics.rounded((double) result.get("weights_read_gbps") / peakBandwidth));
+        result.put(
+                "share_of_read_bandwidth",
+                Statistics.rounded((double) result.get("weights_read_gbps") / peakBandwidth));
         result.put("machine_fma_gflops", Statistics.rounded(peak));
         result.put("share_of_fma_peak", Statistics.rounded((double) result.get("prefill_gflops") / peak));
     }
@@ -121,9 +127,14 @@ final class BenchLatencyCommand implements Callable<Integer> {
         result.put("batch_size", batchSize);
         result.put("input_len", inputLength);
         result.put("output_len", outputLength);
-        Statistics.put(result, "latency", batches.stream().mapToDouble(b -> b.totalSeconds() * 1e3).toArray());
-        double prefill = Statistics.median(batches.stream().mapToDouble(Batch::prefillSeconds).toArray());
-        double decode = Statistics.median(batches.stream().mapToDouble(Batch::decodeSeconds).toArray());
+        Statistics.put(
+                result,
+                "latency",
+                batches.stream().mapToDouble(b -> b.totalSeconds() * 1e3).toArray());
+        double prefill = Statistics.median(
+                batches.stream().mapToDouble(Batch::prefillSeconds).toArray());
+        double decode = Statistics.median(
+                batches.stream().mapToDouble(Batch::decodeSeconds).toArray());
         result.put("prefill_tokens_per_second", Statistics.rounded(batchSize * inputLength / prefill));
         int steps = outputLength - 1;
         result.put("ttft_ms", Statistics.rounded(prefill * 1e3));
@@ -146,10 +157,14 @@ final class BenchLatencyCommand implements Callable<Integer> {
     private Batch run(Engine engine, SplittableRandom random, String name) throws InterruptedException {
         BlockingQueue<Object> ends = new LinkedBlockingQueue<>();
         List<Request> requests = new ArrayList<>();
-        SamplingParams sampling =
-                SamplingParams.builder().temperature(0).maxTokens(outputLength).ignoreEos(true).build();
+        SamplingParams sampling = SamplingParams.builder()
+                .temperature(0)
+                .maxTokens(outputLength)
+                .ignoreEos(true)
+                .build();
         for (int i = 0; i < batchSize; i++) {
-            int[] prompt = random.ints(inputLength, 3, engine.limits().vocabulary()).toArray();
+            int[] prompt =
+                    random.ints(inputLength, 3, engine.limits().vocabulary()).toArray();
             requests.add(new Request(name + "-" + i, prompt, sampling, 0, TextDecoder.none(), event -> {
                 switch (event) {
                     case TokenEvent.Token token -> {}

@@ -21,7 +21,9 @@ final class BenchReport {
     @Option(names = "--json", description = "Print the result as one JSON object.")
     boolean json;
 
-    @Option(names = "--result-file", description = "Append the result as a line to this file, e.g. docs/results/cpu.jsonl.")
+    @Option(
+            names = "--result-file",
+            description = "Append the result as a line to this file, e.g. docs/results/cpu.jsonl.")
     Optional<Path> resultFile = Optional.empty();
 
     /** @throws ConfigurationException when there is a file and it cannot be written */
@@ -33,7 +35,9 @@ final class BenchReport {
     static Map<String, Object> circumstances(ModelOptions options, String model, List<String> flags) {
         Map<String, Object> result = new LinkedHashMap<>();
         result.put("commit", commit());
-        String gpu = options.gpu.chosen() ? GpuOptions.name(options.gpu.number()).map(name -> name + ", ").orElse("") : "";
+        String gpu = options.gpu.chosen()
+                ? GpuOptions.name(options.gpu.number()).map(name -> name + ", ").orElse("")
+                : "";
         result.put("machine", gpu + MachineProbe.machine());
         result.put("flags", String.join(" ", flags));
         result.put("time", now());
@@ -49,7 +53,8 @@ final class BenchReport {
 
     static String commit() {
         try {
-            Process git = new ProcessBuilder("git", "-C", System.getProperty("tandem.root", "."), "rev-parse", "--short", "HEAD")
+            Process git = new ProcessBuilder(
+                            "git", "-C", System.getProperty("tandem.root", "."), "rev-parse", "--short", "HEAD")
                     .redirectError(ProcessBuilder.Redirect.DISCARD)
                     .start();
             String id = new String(git.getInputStream().readAllBytes(), StandardCharsets.UTF_8).strip();
@@ -68,8 +73,7 @@ final class BenchReport {
         }
         if (resultFile.isPresent()) {
             Files.createDirectories(resultFile.get().toAbsolutePath().getParent());
-            Files.writeString(
-                    resultFile.get(), line + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+            Files.writeString(resultFile.get(), line + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
         }
     }
 }

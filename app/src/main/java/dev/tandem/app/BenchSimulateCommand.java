@@ -52,7 +52,10 @@ final class BenchSimulateCommand implements Callable<Integer> {
     @CommandLine.Spec
     CommandLine.Model.CommandSpec spec;
 
-    @Option(names = "--steady", defaultValue = "60", description = "Simulated seconds that are counted (${DEFAULT-VALUE}).")
+    @Option(
+            names = "--steady",
+            defaultValue = "60",
+            description = "Simulated seconds that are counted (${DEFAULT-VALUE}).")
     int steady;
 
     @Option(names = "--requests", description = "Requests of a whole run, instead of a steady window.")
@@ -75,22 +78,24 @@ final class BenchSimulateCommand implements Callable<Integer> {
                     "--lose-host-at " + loseHostAt.get() + " must be a number of seconds, 0 or more");
         }
         if (steady < 1 || warmUp < 0 || requests.orElse(1) < 1) {
-            throw new ConfigurationException("--steady " + steady + requests.map(count -> ", --requests " + count)
-                    .orElse("") + " and --warm-up "
+            throw new ConfigurationException("--steady " + steady
+                    + requests.map(count -> ", --requests " + count).orElse("") + " and --warm-up "
                     + warmUp + ": they must be at least 1, --warm-up at least 0");
         }
         report.check();
         options.check();
-        Path file = options.strategy.profile.orElseThrow(() -> new ConfigurationException(
-                "bench simulate needs the machine's profile: --profile FILE, as tandem profile --output writes it there"));
+        Path file = options.strategy.profile.orElseThrow(
+                () -> new ConfigurationException(
+                        "bench simulate needs the machine's profile: --profile FILE, as tandem profile --output writes it there"));
         Profile profile = Profile.parse(Files.readString(file), file.toString());
         options.gpu.device = "cuda";
         try (Checkpoint checkpoint = EngineAssembly.open(options)) {
             Workload work = workload.workload(options.seed);
             ExecutorLimits limits = limits(checkpoint.config(), profile);
-            int context = (int) Math.min(options.contextTokens(checkpoint.config()),
-                    (long) limits.gpuBlocks() * limits.blockTokens());
-            EngineConfig config = new EngineConfig(options.budget(), Set.of(), context, Integer.MAX_VALUE, options.seed);
+            int context = (int) Math.min(
+                    options.contextTokens(checkpoint.config()), (long) limits.gpuBlocks() * limits.blockTokens());
+            EngineConfig config =
+                    new EngineConfig(options.budget(), Set.of(), context, Integer.MAX_VALUE, options.seed);
             options.strategy.chosen().check(limits, context);
             Scheduling scheduling = Scheduling.of(
                     options, config.budget(), options.strategy.guard.orElse(false), limits, () -> profile, System.err);
@@ -98,14 +103,17 @@ final class BenchSimulateCommand implements Callable<Integer> {
             SimulatedExecutor executor = new SimulatedExecutor(limits, new CostModel(profile), clock);
             loseHostAt.ifPresent(executor::loseHostAt);
             Map<String, Object> result = BenchReport.circumstances(
-                    options, checkpoint.name(), spec.commandLine().getParseResult().originalArgs());
+                    options,
+                    checkpoint.name(),
+                    spec.commandLine().getParseResult().originalArgs());
             result.put("machine", "simulated: " + profile.name());
             result.put("workload", workload.name);
             result.put("strategy", options.strategy.chosen().flag());
             SimulatedRun run = new SimulatedRun(config, scheduling.scheduler(), executor, clock, work);
-            result.putAll(requests.isPresent()
-                    ? run.whole(requests.get())
-                    : run.steady(BenchThroughputCommand.concurrency(options, limits, work), warmUp, steady));
+            result.putAll(
+                    requests.isPresent()
+                            ? run.whole(requests.get())
+                            : run.steady(BenchThroughputCommand.concurrency(options, limits, work), warmUp, steady));
             scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(scheduling.log(), System.err);
             report.write(result);
@@ -120,16 +128,30 @@ final class BenchSimulateCommand implements Callable<Integer> {
                     + model.layers() + "; use the profile of this model, or another --model or --preset");
         }
         ModelShape shape = new ModelShape(model, CudaBackend.type(options, model));
-        int gpuBlocks = options.gpuBlocks.orElseThrow(() -> new ConfigurationException(
-                "bench simulate needs the size of the GPU's pool: --num-gpu-blocks-override, or a --preset that has it"));
-        long hostBytes = options.strategy.chosen() == Strategy.GPU_ONLY ? 0 : options.hostKv.map(ByteSize::bytes).orElse(0L);
+        int gpuBlocks = options.gpuBlocks.orElseThrow(
+                () -> new ConfigurationException(
+                        "bench simulate needs the size of the GPU's pool: --num-gpu-blocks-override, or a --preset that has it"));
+        long hostBytes = options.strategy.chosen() == Strategy.GPU_ONLY
+                ? 0
+                : options.hostKv.map(ByteSize::bytes).orElse(0L);
         int hostBlocks = (int) (hostBytes / (shape.kvBytesPerToken() * BlockFormat.TOKENS));
         CostModel cost = new CostModel(profile);
         int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
         boolean hybrid = options.strategy.chosen() != Strategy.GPU_ONLY;
         return new ExecutorLimits(
-                model.vocabulary(), model.usableContext(), ModelShape.BLOCK_TOKENS, BlockFormat.TOKENS, gpuBlocks, hostBlocks,
-                options.budget().maxBatchTokens(), profile.layers(), shape.kvBytesPerToken(), hybrid,
-                hybrid ? CudaExecutor.maxSlots() : 0, hybrid ? CudaExecutor.maxHostTokens() : 0, false, piggybacked);
+                model.vocabulary(),
+                model.usableContext(),
+                ModelShape.BLOCK_TOKENS,
+                BlockFormat.TOKENS,
+                gpuBlocks,
+                hostBlocks,
+                options.budget().maxBatchTokens(),
+                profile.layers(),
+                shape.kvBytesPerToken(),
+                hybrid,
+                hybrid ? CudaExecutor.maxSlots() : 0,
+                hybrid ? CudaExecutor.maxHostTokens() : 0,
+                false,
+                piggybacked);
     }
 }

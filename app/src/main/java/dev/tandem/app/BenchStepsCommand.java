@@ -43,7 +43,8 @@ final class BenchStepsCommand implements Callable<Integer> {
     @Option(
             names = "--slots",
             defaultValue = "0",
-            description = "Empty slots for in-flight tokens beside the rows, with a strategy that has them (${DEFAULT-VALUE}).")
+            description =
+                    "Empty slots for in-flight tokens beside the rows, with a strategy that has them (${DEFAULT-VALUE}).")
     int slots;
 
     @Option(
@@ -52,15 +53,20 @@ final class BenchStepsCommand implements Callable<Integer> {
             description = "Tokens of a prompt's end that each decode step computes beside its rows (${DEFAULT-VALUE}).")
     int piggybacked;
 
-    @Option(names = "--rounds", defaultValue = "21", description = "Replays, of which the median counts (${DEFAULT-VALUE}).")
+    @Option(
+            names = "--rounds",
+            defaultValue = "21",
+            description = "Replays, of which the median counts (${DEFAULT-VALUE}).")
     int rounds;
 
     @Override
     public Integer call() throws IOException {
         report.check();
         options.check();
-        if (rounds < 1 || batches.stream().anyMatch(rows -> rows < 1) || prompts.stream()
-                .anyMatch(tokens -> tokens < 1) || context < 1) {
+        if (rounds < 1
+                || batches.stream().anyMatch(rows -> rows < 1)
+                || prompts.stream().anyMatch(tokens -> tokens < 1)
+                || context < 1) {
             throw new ConfigurationException("--batch " + batches + ", --context " + context + ", --prefill " + prompts
                     + " and --rounds "
                     + rounds + ": each number must be at least 1");
@@ -74,17 +80,26 @@ final class BenchStepsCommand implements Callable<Integer> {
             if (slots < 0 || slots > executor.limits().slotsPerLayer() || piggybacked < 0) {
                 throw new ConfigurationException("--slots " + slots + " and --piggybacked " + piggybacked
                         + " must be 0 or more, and slots at most "
-                        + executor.limits().slotsPerLayer() + " under --strategy " + options.strategy.chosen().flag());
+                        + executor.limits().slotsPerLayer() + " under --strategy "
+                        + options.strategy.chosen().flag());
             }
             for (int prompt : prompts) {
-                write(executor.timings().timePrefill(prompt, rounds), "prefill", backend.weightBytes(), backend.model());
+                write(
+                        executor.timings().timePrefill(prompt, rounds),
+                        "prefill",
+                        backend.weightBytes(),
+                        backend.model());
             }
             for (int batch : batches) {
                 double kv = (double) batch * context * executor.limits().kvBytesPerToken();
                 StepTimer.StepTime time = piggybacked == 0
                         ? executor.timings().timeDecode(batch, context, slots, rounds)
                         : executor.timings().timePiggybacked(batch, piggybacked, context, slots, rounds);
-                write(time, slots == 0 ? "step" : "step with " + slots + " slots", backend.weightBytes() + kv, backend.model());
+                write(
+                        time,
+                        slots == 0 ? "step" : "step with " + slots + " slots",
+                        backend.weightBytes() + kv,
+                        backend.model());
             }
         }
         return 0;

@@ -45,14 +45,17 @@ final class BenchThroughputCommand implements Callable<Integer> {
     @Option(names = "--steady", description = "Measure a steady window of this many seconds instead of a whole run.")
     Optional<Integer> steady = Optional.empty();
 
-    @Option(names = "--warm-up", defaultValue = "5", description = "Seconds before the steady window (${DEFAULT-VALUE}).")
+    @Option(
+            names = "--warm-up",
+            defaultValue = "5",
+            description = "Seconds before the steady window (${DEFAULT-VALUE}).")
     int warmUp;
 
     @Override
     public Integer call() throws InterruptedException, IOException {
         if (requests < 1 || steady.orElse(1) < 1 || warmUp < 0) {
-            throw new ConfigurationException("--requests " + requests + steady.map(seconds -> ", --steady " + seconds)
-                    .orElse("")
+            throw new ConfigurationException("--requests " + requests
+                    + steady.map(seconds -> ", --steady " + seconds).orElse("")
                     + " and --warm-up " + warmUp + ": they must be at least 1, --warm-up at least 0");
         }
         report.check();
@@ -60,11 +63,13 @@ final class BenchThroughputCommand implements Callable<Integer> {
         Recorder recorder = new Recorder();
         Terminal terminal = Terminal.standardError();
         try (EngineAssembly assembly = EngineAssembly.start(options, false, false, recorder, System.err)) {
-            ThroughputRun run = new ThroughputRun(
-                    assembly.engine(), recorder, Clock.system(), work, options.seed, terminal::count);
+            ThroughputRun run =
+                    new ThroughputRun(assembly.engine(), recorder, Clock.system(), work, options.seed, terminal::count);
             run.warmUp(Math.min(8, options.maxNumSeqs()), 64, 32);
             Map<String, Object> result = BenchReport.circumstances(
-                    options, assembly.checkpoint().name(), spec.commandLine().getParseResult().originalArgs());
+                    options,
+                    assembly.checkpoint().name(),
+                    spec.commandLine().getParseResult().originalArgs());
             result.put("workload", workload.name);
             result.put("strategy", options.strategy.chosen().flag());
             Optional<Double> before = cpuRead();
@@ -95,7 +100,9 @@ final class BenchThroughputCommand implements Callable<Integer> {
     /** Requests that keep the pools full: those they hold and two more, at most --max-num-seqs. */
     static int concurrency(ModelOptions options, ExecutorLimits limits, Workload work) {
         long gpu = (long) limits.gpuBlocks() * limits.blockTokens();
-        long host = options.strategy.chosen() == Strategy.GPU_ONLY ? 0 : (long) limits.hostBlocks() * limits.hostBlockTokens();
+        long host = options.strategy.chosen() == Strategy.GPU_ONLY
+                ? 0
+                : (long) limits.hostBlocks() * limits.hostBlockTokens();
         double held = (gpu + host) / work.meanTokensHeld();
         return (int) Math.min(options.maxNumSeqs(), Math.ceil(held) + 2);
     }

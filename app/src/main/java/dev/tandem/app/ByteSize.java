@@ -7,12 +7,14 @@ import picocli.CommandLine;
 
 /** An amount of memory as people write it: {@code 512MiB}, {@code 1.5GB}, {@code 4g}, plain bytes. */
 record ByteSize(long bytes) {
-    private static final Pattern FORM = Pattern.compile("([0-9]*\\.?[0-9]+)\\s*([kmgt]?)(i?)b?", Pattern.CASE_INSENSITIVE);
+    private static final Pattern FORM =
+            Pattern.compile("([0-9]*\\.?[0-9]+)\\s*([kmgt]?)(i?)b?", Pattern.CASE_INSENSITIVE);
 
     static ByteSize parse(String text) {
         Matcher form = FORM.matcher(text.strip());
         if (!form.matches()) {
-            throw new CommandLine.TypeConversionException("'" + text + "' is not a size; write for example 512MiB or 4GiB");
+            throw new CommandLine.TypeConversionException(
+                    "'" + text + "' is not a size; write for example 512MiB or 4GiB");
         }
         String unit = form.group(2).toLowerCase(Locale.ROOT);
         int power = unit.isEmpty() ? 0 : "kmgt".indexOf(unit) + 1;

@@ -101,8 +101,15 @@ final class CpuBackend {
         NumaInterleaving.system().report().ifPresent(log::println);
         String profile = Profiles.name(
                 checkpoint.name(), chosen.cpu.weightType().flag(), chosen.cpu.threads(), chosen.cpu.attentionThreads());
-        return new Backend(executor, checkpoint.name(), executor.weightBytes(), chosen.contextTokens, profile,
-                name -> new Profiler(executor, Clock.system(), options.seed, Terminal.standardError()::count).measure(name), Optional.empty());
+        return new Backend(
+                executor,
+                checkpoint.name(),
+                executor.weightBytes(),
+                chosen.contextTokens,
+                profile,
+                name -> new Profiler(executor, Clock.system(), options.seed, Terminal.standardError()::count)
+                        .measure(name),
+                Optional.empty());
     }
 
     private void reportUnpacked(Set<ElementType> types, PrintStream log) {
@@ -111,8 +118,9 @@ final class CpuBackend {
                 .map(ElementType::name)
                 .collect(Collectors.joining(", "));
         if (!unpacked.isEmpty()) {
-            log.println("given up: blocks of " + unpacked + " are unpacked to " + cpu.weightType().flag() + ", "
-                    + cpu.weightType().bytes() + " bytes per weight; Q4_0, Q4_1 and Q8_0 stay as they are in the file");
+            log.println("given up: blocks of " + unpacked + " are unpacked to "
+                    + cpu.weightType().flag() + ", " + cpu.weightType().bytes()
+                    + " bytes per weight; Q4_0, Q4_1 and Q8_0 stay as they are in the file");
         }
     }
 
@@ -120,17 +128,25 @@ final class CpuBackend {
         log.printf(
                 Locale.ROOT,
                 "executor: CPU, %d threads%s, %d-bit vectors, weights and KV %s (--dtype %s)%n",
-                cpu.threads(), cpu.pinThreads() ? " pinned" : "", Lanes.bits(), cpu.weightType().flag(), options.dtype);
+                cpu.threads(),
+                cpu.pinThreads() ? " pinned" : "",
+                Lanes.bits(),
+                cpu.weightType().flag(),
+                options.dtype);
         log.printf(
                 Locale.ROOT,
                 "KV: GPU pool %,d blocks (%s), host pool %,d blocks (%s); context %,d tokens%n",
-                cpu.gpuBlocks(), new ByteSize(cpu.gpuBlocks() * blockBytes), cpu.hostBlocks(),
-                new ByteSize(cpu.hostBlocks() * blockBytes), contextTokens);
+                cpu.gpuBlocks(),
+                new ByteSize(cpu.gpuBlocks() * blockBytes),
+                cpu.hostBlocks(),
+                new ByteSize(cpu.hostBlocks() * blockBytes),
+                contextTokens);
         if (options.pinThreads && !cpu.pinThreads()) {
             log.println("given up: threads are not pinned, " + topology.pinObstacle(cpu.threads()));
         }
         if (options.gpu.device.equals("auto")) {
-            log.println("given up: this machine has no NVIDIA GPU that can be used, the CPU computes (tandem doctor says why)");
+            log.println(
+                    "given up: this machine has no NVIDIA GPU that can be used, the CPU computes (tandem doctor says why)");
         }
     }
 }

@@ -44,38 +44,63 @@ final class CudaBackend {
         boolean quantised = checkpoint.weights() instanceof GgufWeights gguf
                 && gguf.matrixTypes().stream().anyMatch(ElementType::quantised);
         CudaLibraries libraries = libraries(options.gpu.libraries);
-        KernelCompiler compiler = new KernelCompiler(libraries::nvrtc, cache().resolve("kernels").resolve("cuda" + libraries.release()));
-        CudaExecutor executor = new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system(), timeline);
+        KernelCompiler compiler =
+                new KernelCompiler(libraries::nvrtc, cache().resolve("kernels").resolve("cuda" + libraries.release()));
+        CudaExecutor executor =
+                new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system(), timeline);
         ExecutorLimits limits = executor.limits();
         log.printf(
                 Locale.ROOT,
                 "executor: CUDA, %s, %d multiprocessors, compute capability %d.%d, driver for CUDA %d.%d, weights and KV %s (--dtype %s)%n",
-                executor.device().name(), executor.device().multiprocessors(), executor.device().capability() / 10,
-                executor.device().capability() % 10, executor.device().driverVersion() / 1000,
-                executor.device().driverVersion() % 1000 / 10, type(options, config).flag(), options.dtype);
+                executor.device().name(),
+                executor.device().multiprocessors(),
+                executor.device().capability() / 10,
+                executor.device().capability() % 10,
+                executor.device().driverVersion() / 1000,
+                executor.device().driverVersion() % 1000 / 10,
+                type(options, config).flag(),
+                options.dtype);
         libraries.found().forEach(found -> log.println("library: " + found));
-        log.println("kernels: " + (compiler.compiled() == 0 ? "all from the cache" : compiler.compiled() + " compiled for this GPU and model")
-                + "; decode steps " + (options.gpu.eager ? "kernel by kernel (--enforce-eager)" : "replayed from graphs"));
+        log.println("kernels: "
+                + (compiler.compiled() == 0
+                        ? "all from the cache"
+                        : compiler.compiled() + " compiled for this GPU and model")
+                + "; decode steps "
+                + (options.gpu.eager ? "kernel by kernel (--enforce-eager)" : "replayed from graphs"));
         log.println(executor.gemms() + "; prompts ride in steps of up to " + limits.piggybackedTokens() + " rows");
         log.println(executor.ledger());
         reportLosses(new ModelShape(config, type(options, config)), quantised, executor.device(), log);
-        int context = (int) Math.min(options.contextTokens(config), (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
+        int context =
+                (int) Math.min(options.contextTokens(config), (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
         log.printf(
                 Locale.ROOT,
                 "KV: GPU pool %,d blocks of %d tokens, host pool %,d blocks of %d; context %,d tokens%n",
-                limits.gpuBlocks(), limits.blockTokens(), limits.hostBlocks(), limits.hostBlockTokens(), context);
+                limits.gpuBlocks(),
+                limits.blockTokens(),
+                limits.hostBlocks(),
+                limits.hostBlockTokens(),
+                context);
         executor.hostAttention().ifPresent(log::println);
         NumaInterleaving.system().report().ifPresent(log::println);
         if (options.gpu.kvChecksums && limits.hostBlocks() == 0) {
             log.println("given up: --kv-checksums, without host KV (--host-kv) nothing moves");
         }
-        String profile = executor.device().name() + "; " + checkpoint.name() + "; " + type(options, config).flag()
-                + "; CUDA executor, " + executor.device().multiprocessors() + " multiprocessors, " + attentionThreads(options) + " threads on "
+        String profile = executor.device().name() + "; " + checkpoint.name() + "; "
+                + type(options, config).flag()
+                + "; CUDA executor, " + executor.device().multiprocessors() + " multiprocessors, "
+                + attentionThreads(options) + " threads on "
                 + MachineProbe.machine();
-        return new Backend(executor, checkpoint.name(), executor.weightBytes(), context, profile, executor::profile, Optional.of(() -> {
-            CudaExecutor.GpuTime time = executor.gpuTime();
-            return new double[] {time.busy(), time.idle()};
-        }));
+        return new Backend(
+                executor,
+                checkpoint.name(),
+                executor.weightBytes(),
+                context,
+                profile,
+                executor::profile,
+                Optional.of(() -> {
+                    CudaExecutor.GpuTime time = executor.gpuTime();
+                    return new double[] {time.busy(), time.idle()};
+                }));
     }
 
     /** Why the CPU cannot attend for this model with these options; empty when it can. */
@@ -95,10 +120,13 @@ final class CudaBackend {
     private static void reportLosses(ModelShape shape, boolean quantised, Device device, PrintStream log) {
         ModelConfig config = shape.config();
         if (quantised || config.fileType() == DataType.FLOAT32) {
-            log.println("given up: float32 or quantised weights are kept in " + shape.type().flag() + " on the GPU");
+            log.println("given up: float32 or quantised weights are kept in "
+                    + shape.type().flag() + " on the GPU");
         }
         if (shape.headWidth() != config.headDim()) {
-            log.printf("given up: heads of %d are stored %d wide, KV takes that much more%n", config.headDim(), shape.headWidth());
+            log.printf(
+                    "given up: heads of %d are stored %d wide, KV takes that much more%n",
+                    config.headDim(), shape.headWidth());
         }
         KernelCatalogue.givenUp(device.capability(), device.slice()).forEach(loss -> log.println("given up: " + loss));
     }
@@ -111,7 +139,8 @@ final class CudaBackend {
     private static CudaOptions options(ModelOptions options, ModelConfig config) {
         ModelShape shape = new ModelShape(config, type(options, config));
         long blockBytes = shape.blockBytes() * config.layers();
-        OptionalInt blocks = options.gpuBlocks.map(OptionalInt::of)
+        OptionalInt blocks = options.gpuBlocks
+                .map(OptionalInt::of)
                 .or(() -> options.kvCacheMemory.map(size -> OptionalInt.of(blocks(size, blockBytes))))
                 .orElse(OptionalInt.empty());
         return new CudaOptions(
@@ -134,8 +163,8 @@ final class CudaBackend {
     private static int blocks(ByteSize size, long blockBytes) {
         long blocks = size.bytes() / blockBytes;
         if (blocks < 1) {
-            throw new ConfigurationException("--kv-cache-memory " + size + " holds no KV block of "
-                    + new ByteSize(blockBytes) + "; raise it");
+            throw new ConfigurationException(
+                    "--kv-cache-memory " + size + " holds no KV block of " + new ByteSize(blockBytes) + "; raise it");
         }
         return (int) Math.min(Integer.MAX_VALUE / ModelShape.BLOCK_TOKENS, blocks);
     }
@@ -158,8 +187,10 @@ final class CudaBackend {
     static CudaLibraries libraries(String flag) {
         Path home = Path.of(System.getProperty("user.home"));
         return new CudaLibraries(
-                CudaLibraries.Choice.of(flag), System.getenv(),
-                () -> new WheelSource(() -> IndexLocation.find(System.getenv(), home), cache(), Terminal.standardError()),
+                CudaLibraries.Choice.of(flag),
+                System.getenv(),
+                () -> new WheelSource(
+                        () -> IndexLocation.find(System.getenv(), home), cache(), Terminal.standardError()),
                 CudaLibraries.driverVersion());
     }
 }

@@ -25,8 +25,18 @@ import picocli.CommandLine.Command;
         mixinStandardHelpOptions = true,
         description = "Says what was found on this machine, what it measures, and what is missing.")
 final class DoctorCommand implements Callable<Integer> {
-    private static final List<String> FEATURES =
-            List.of("avx2", "fma", "f16c", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "amx_tile", "asimd", "sve");
+    private static final List<String> FEATURES = List.of(
+            "avx2",
+            "fma",
+            "f16c",
+            "avx512f",
+            "avx512_bf16",
+            "avx512_fp16",
+            "amx_bf16",
+            "amx_fp16",
+            "amx_tile",
+            "asimd",
+            "sve");
 
     @Override
     public Integer call() throws IOException {
@@ -40,14 +50,16 @@ final class DoctorCommand implements Callable<Integer> {
         out.println("Features  " + features() + "; kernels use vectors of " + Lanes.bits() + " bits");
         out.println("Attention " + attention());
         out.println("Memory    " + memory());
-        out.println("Cache     " + cache(DefaultModel.cache(System.getenv(),
-                Path.of(System.getProperty("user.home")))));
+        out.println(
+                "Cache     " + cache(DefaultModel.cache(System.getenv(), Path.of(System.getProperty("user.home")))));
         System.err.println("measuring ...");
         try (MachineProbe probe = new MachineProbe(cores, Clock.system())) {
             out.printf(
                     Locale.ROOT,
                     "Measured  reads %.1f GB/s, multiplies and adds %.0f GFLOP/s with %d threads%n",
-                    median(probe::readGigabytesPerSecond), median(probe::fmaGigaflops), cores);
+                    median(probe::readGigabytesPerSecond),
+                    median(probe::fmaGigaflops),
+                    cores);
         }
         GpuReport.print(out);
         return 0;
@@ -60,8 +72,10 @@ final class DoctorCommand implements Callable<Integer> {
         } catch (ConfigurationException e) {
             return folder + ": this user may not write it; set TANDEM_CACHE to a folder that can be written";
         }
-        return folder + (DefaultModel.isFetched(folder) ? "; the default model is there"
-                : "; the default model is fetched at its first use");
+        return folder
+                + (DefaultModel.isFetched(folder)
+                        ? "; the default model is there"
+                        : "; the default model is fetched at its first use");
     }
 
     private interface Measurement {
@@ -85,7 +99,8 @@ final class DoctorCommand implements Callable<Integer> {
         Files.readAllLines(info).stream()
                 .filter(line -> line.startsWith("flags") || line.startsWith("Features"))
                 .findFirst()
-                .ifPresent(line -> flags.addAll(Arrays.asList(line.substring(line.indexOf(':') + 1).strip().split(" "))));
+                .ifPresent(line -> flags.addAll(Arrays.asList(
+                        line.substring(line.indexOf(':') + 1).strip().split(" "))));
         flags.retainAll(FEATURES);
         return flags.isEmpty() ? "none that matter" : String.join(" ", flags);
     }
@@ -93,12 +108,13 @@ final class DoctorCommand implements Callable<Integer> {
     /** How host KV is read, and what is lost without AMX. */
     private static String attention() {
         String vectors = "Vector API, " + Lanes.bits() + " bits"
-                + (Prefetch.missing().isEmpty() ? "" : "; it cannot prefetch (" + Prefetch.missing()
-                + "), so it runs slower");
+                + (Prefetch.missing().isEmpty()
+                        ? ""
+                        : "; it cannot prefetch (" + Prefetch.missing() + "), so it runs slower");
         return AmxLibrary.find().isPresent()
                 ? "AMX for bf16, " + vectors + " for other types"
                 : vectors + "; AMX is not available (" + AmxLibrary.reason()
-                + "), attention over bf16 runs about 1.5x slower without it";
+                        + "), attention over bf16 runs about 1.5x slower without it";
     }
 
     private static String memory() throws IOException {

@@ -74,13 +74,17 @@ final class EngineAssembly implements AutoCloseable {
         try {
             if (guarded && options.gpu.chosen()) {
                 options.strategy.settle(
-                        Runtime.getRuntime().availableProcessors(), options.hostKv, CudaBackend.hostObstacle(options, checkpoint.config()), log);
+                        Runtime.getRuntime().availableProcessors(),
+                        options.hostKv,
+                        CudaBackend.hostObstacle(options, checkpoint.config()),
+                        log);
             }
             Strategy strategy = options.strategy.chosen();
             tokenizer = tokenizer(checkpoint, needText);
             Optional<ChatTemplate> template = template(checkpoint);
             Optional<Trace> trace = options.trace.map(Trace::new);
-            Backend backend = backend(options, checkpoint, trace.map(Trace::timeline).orElse(Timeline.OFF), log);
+            Backend backend =
+                    backend(options, checkpoint, trace.map(Trace::timeline).orElse(Timeline.OFF), log);
             owner = backend.executor()::close; // of the model from here on, until the engine takes it
             EngineConfig config = new EngineConfig(
                     options.budget(),
@@ -98,7 +102,13 @@ final class EngineAssembly implements AutoCloseable {
                     backend.executor().limits(),
                     () -> profiles(log).find(options.strategy.profile, backend),
                     log);
-            Engine engine = new Engine(config, scheduling.scheduler(), backend.executor(), Clock.system(), trace.map(listener::and).orElse(listener)).start();
+            Engine engine = new Engine(
+                            config,
+                            scheduling.scheduler(),
+                            backend.executor(),
+                            Clock.system(),
+                            trace.map(listener::and).orElse(listener))
+                    .start();
             return new EngineAssembly(checkpoint, tokenizer, template, engine, scheduling, backend, trace, log);
         } catch (RuntimeException | Error e) {
             tokenizer.ifPresent(Tokenizer::close);
@@ -168,7 +178,8 @@ final class EngineAssembly implements AutoCloseable {
                 needed || Files.exists(directory.path().resolve("tokenizer.json"))
                         ? Optional.of(HuggingFaceTokenizer.open(directory.path()))
                         : Optional.empty();
-            case TokenizerSource.Gguf gguf -> Optional.of(describe(gguf.vocabulary()).open(checkpoint.name()));
+            case TokenizerSource.Gguf gguf ->
+                Optional.of(describe(gguf.vocabulary()).open(checkpoint.name()));
         };
     }
 
@@ -193,7 +204,8 @@ final class EngineAssembly implements AutoCloseable {
                 GgufVocabulary v = gguf.vocabulary();
                 yield v.chatTemplate().isEmpty()
                         ? Optional.empty()
-                        : Optional.of(new ChatTemplate(v.chatTemplate(), spelling(v, v.beginToken()), spelling(v, v.endToken())));
+                        : Optional.of(new ChatTemplate(
+                                v.chatTemplate(), spelling(v, v.beginToken()), spelling(v, v.endToken())));
             }
         };
     }
@@ -207,8 +219,14 @@ final class EngineAssembly implements AutoCloseable {
         log.printf(
                 Locale.ROOT,
                 "model %s: %s, %d layers, %d wide, %d/%d heads of %d, vocabulary %,d%n",
-                checkpoint.name(), config.family(), config.layers(), config.hidden(), config.heads(), config.kvHeads(),
-                config.headDim(), config.vocabulary());
+                checkpoint.name(),
+                config.family(),
+                config.layers(),
+                config.hidden(),
+                config.heads(),
+                config.kvHeads(),
+                config.headDim(),
+                config.vocabulary());
         if (config.slidingWindow() > 0 && config.slidingWindow() < config.contextTokens()) {
             log.printf(
                     "given up: the context is limited to the model's sliding window of %d tokens, of %d%n",
@@ -220,7 +238,8 @@ final class EngineAssembly implements AutoCloseable {
         int allowed = options.contextTokens(config);
         if (contextTokens < allowed) {
             log.printf(
-                    "given up: the KV pool holds %d tokens, so sequences are limited to that instead of %d%n", contextTokens, allowed);
+                    "given up: the KV pool holds %d tokens, so sequences are limited to that instead of %d%n",
+                    contextTokens, allowed);
         }
     }
 

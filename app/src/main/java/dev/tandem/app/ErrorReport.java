@@ -38,8 +38,8 @@ final class ErrorReport {
             case ModelException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case FetchException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case TokenizerException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
-            case JinjaException wrong -> line(out, "the model's chat template is wrong: " + wrong.getMessage(),
-                    ExitCode.CANNOT_START);
+            case JinjaException wrong ->
+                line(out, "the model's chat template is wrong: " + wrong.getMessage(), ExitCode.CANNOT_START);
             case RequestException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case ProfileException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case ListenException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
@@ -58,8 +58,10 @@ final class ErrorReport {
     }
 
     private static int bug(Throwable error, PrintStream out) {
-        line(out, "this is a mistake in Tandem, not in what you asked for; please report it with these lines: "
-                + error, ExitCode.BUG);
+        line(
+                out,
+                "this is a mistake in Tandem, not in what you asked for; please report it with these lines: " + error,
+                ExitCode.BUG);
         error.printStackTrace(out);
         return ExitCode.BUG;
     }
@@ -77,7 +79,8 @@ final class ErrorReport {
     }
 
     private static String name(ParameterException wrong) {
-        return wrong.getArgSpec() instanceof CommandLine.Model.OptionSpec option ? option.longestName()
+        return wrong.getArgSpec() instanceof CommandLine.Model.OptionSpec option
+                ? option.longestName()
                 : wrong.getArgSpec().paramLabel();
     }
 
@@ -87,10 +90,11 @@ final class ErrorReport {
             case AccessDeniedException denied ->
                 denied.getFile() + " may not be read or written by this user; change its rights or choose another path";
             case NotDirectoryException other -> other.getFile() + " is not a directory; choose another path";
-            case FileAlreadyExistsException other -> other.getFile()
-                    + " exists and is not a directory; choose another path";
-            default -> "a file could not be read or written: " + wrong.getMessage()
-                    + "; check the path, its rights and the space left";
+            case FileAlreadyExistsException other ->
+                other.getFile() + " exists and is not a directory; choose another path";
+            default ->
+                "a file could not be read or written: " + wrong.getMessage()
+                        + "; check the path, its rights and the space left";
         };
     }
 
@@ -98,6 +102,7 @@ final class ErrorReport {
         return "not enough memory: " + full.getMessage() + "; stop other programs, choose a smaller model, or lower "
                 + String.join(", ", Arrays.asList("--kv-cache-memory", "--host-kv", "--max-num-batched-tokens"))
                 + (String.valueOf(full.getMessage()).contains("heap")
-                ? "; TANDEM_JAVA_OPTIONS=-Xmx8g gives Java's heap 8 GiB" : "");
+                        ? "; TANDEM_JAVA_OPTIONS=-Xmx8g gives Java's heap 8 GiB"
+                        : "");
     }
 }

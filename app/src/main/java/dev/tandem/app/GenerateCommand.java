@@ -37,7 +37,10 @@ final class GenerateCommand implements Callable<Integer> {
     @Mixin
     ModelOptions options;
 
-    @Option(names = {"-p", "--prompt"}, required = true, description = "The text to answer.")
+    @Option(
+            names = {"-p", "--prompt"},
+            required = true,
+            description = "The text to answer.")
     String prompt;
 
     @Option(names = "--raw", description = "Continue the text as it stands, without the chat template.")
@@ -45,7 +48,8 @@ final class GenerateCommand implements Callable<Integer> {
 
     @Option(
             names = "--max-tokens",
-            description = "Tokens to generate at most. Default: 256, or what the prompt leaves of the context where that is less.")
+            description =
+                    "Tokens to generate at most. Default: 256, or what the prompt leaves of the context where that is less.")
     Optional<Integer> maxTokens = Optional.empty();
 
     @Option(names = "--temperature", defaultValue = "0", description = "0 is greedy (${DEFAULT-VALUE}).")
@@ -54,7 +58,10 @@ final class GenerateCommand implements Callable<Integer> {
     @Option(names = "--top-p", defaultValue = "1", description = "Mass of the tokens drawn from (${DEFAULT-VALUE}).")
     double topP;
 
-    @Option(names = "--top-k", defaultValue = "0", description = "Number of tokens drawn from, 0 for all (${DEFAULT-VALUE}).")
+    @Option(
+            names = "--top-k",
+            defaultValue = "0",
+            description = "Number of tokens drawn from, 0 for all (${DEFAULT-VALUE}).")
     int topK;
 
     private SamplingParams sampling(int tokens) {
@@ -77,7 +84,13 @@ final class GenerateCommand implements Callable<Integer> {
             SamplingParams sampling = sampling(maxTokens.orElse(room));
             StreamingDetokenizer detokenizer = new StreamingDetokenizer(tokenizer.vocabulary(), true);
             assembly.engine()
-                    .submit(new Request("generate", tokens, sampling, 0, TextDecoder.of(detokenizer::append, detokenizer::finish), events::add));
+                    .submit(new Request(
+                            "generate",
+                            tokens,
+                            sampling,
+                            0,
+                            TextDecoder.of(detokenizer::append, detokenizer::finish),
+                            events::add));
             return print(events);
         }
     }
@@ -86,8 +99,8 @@ final class GenerateCommand implements Callable<Integer> {
         if (raw || template.isEmpty()) {
             return tokenizer.encode(prompt, true);
         }
-        String text = template.get()
-                .render(List.of(Map.of("role", "user", "content", prompt)), List.of(), true, Map.of());
+        String text =
+                template.get().render(List.of(Map.of("role", "user", "content", prompt)), List.of(), true, Map.of());
         return tokenizer.encode(text, false);
     }
 

@@ -19,7 +19,8 @@ final class GpuOptions {
     @Option(
             names = "--device",
             defaultValue = "auto",
-            description = "auto, cuda, cuda:NUMBER or cpu (${DEFAULT-VALUE}). auto takes the first NVIDIA GPU, else the CPU.")
+            description =
+                    "auto, cuda, cuda:NUMBER or cpu (${DEFAULT-VALUE}). auto takes the first NVIDIA GPU, else the CPU.")
     String device = "auto";
 
     @Option(
@@ -31,20 +32,23 @@ final class GpuOptions {
     @Option(
             names = "--gpu-sm-limit",
             defaultValue = "0",
-            description = "Run on so many of the GPU's multiprocessors, the rest stays free for others; 0 for all (${DEFAULT-VALUE}).")
+            description =
+                    "Run on so many of the GPU's multiprocessors, the rest stays free for others; 0 for all (${DEFAULT-VALUE}).")
     int multiprocessorLimit;
 
     @Option(
             names = "--cuda-libraries",
             defaultValue = "auto",
-            description = "Where NVIDIA's NVRTC and cublasLt come from: auto (installed, else fetched), system, fetch, or a folder"
-                    + " (${DEFAULT-VALUE}).")
+            description =
+                    "Where NVIDIA's NVRTC and cublasLt come from: auto (installed, else fetched), system, fetch, or a folder"
+                            + " (${DEFAULT-VALUE}).")
     String libraries = "auto";
 
     @Option(
             names = "--kv-checksums",
-            description = "Sum all KV that moves between GPU and host on both sides; a difference ends all requests with an error. For"
-                    + " tests and machines in doubt: the host's sums take the engine's time.")
+            description =
+                    "Sum all KV that moves between GPU and host on both sides; a difference ends all requests with an error. For"
+                            + " tests and machines in doubt: the host's sums take the engine's time.")
     boolean kvChecksums;
 
     @Option(names = "--enforce-eager", description = "Never replay decode steps from CUDA graphs.")
@@ -58,17 +62,16 @@ final class GpuOptions {
             number();
         }
         if (!(memoryUtilization > 0 && memoryUtilization <= 1)) {
-            throw new ConfigurationException(
-                    "--gpu-memory-utilization " + memoryUtilization
-                            + " is a share of the GPU's memory; it must lie in (0, 1]");
+            throw new ConfigurationException("--gpu-memory-utilization " + memoryUtilization
+                    + " is a share of the GPU's memory; it must lie in (0, 1]");
         }
         if (multiprocessorLimit < 0) {
-            throw new ConfigurationException("--gpu-sm-limit " + multiprocessorLimit
-                    + " must be positive, or 0 for all multiprocessors");
+            throw new ConfigurationException(
+                    "--gpu-sm-limit " + multiprocessorLimit + " must be positive, or 0 for all multiprocessors");
         }
         if (!Set.of(AUTO, "system", "fetch").contains(libraries) && !Files.isDirectory(Path.of(libraries))) {
-            throw new ConfigurationException("--cuda-libraries " + libraries
-                    + " is not a folder; use auto, system, fetch or a folder");
+            throw new ConfigurationException(
+                    "--cuda-libraries " + libraries + " is not a folder; use auto, system, fetch or a folder");
         }
     }
 
@@ -114,10 +117,11 @@ final class GpuOptions {
     /** Which GPU. */
     int number() {
         String[] parts = device.split(":");
-        boolean valid = parts[0].equalsIgnoreCase("cuda") && (parts.length == 1 || parts.length == 2 && parts[1].matches("\\d{1,3}"));
+        boolean valid = parts[0].equalsIgnoreCase("cuda")
+                && (parts.length == 1 || parts.length == 2 && parts[1].matches("\\d{1,3}"));
         if (!valid && !device.equalsIgnoreCase(AUTO)) {
-            throw new ConfigurationException("--device " + device
-                    + " is not known; use auto, cuda, cuda:NUMBER or cpu");
+            throw new ConfigurationException(
+                    "--device " + device + " is not known; use auto, cuda, cuda:NUMBER or cpu");
         }
         return parts.length == 2 ? Integer.parseInt(parts[1]) : 0;
     }

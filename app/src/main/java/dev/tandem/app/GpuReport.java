@@ -16,10 +16,12 @@ final class GpuReport {
 
     static void print(PrintStream out) {
         try {
-            CudaLibraries.driver().ifPresentOrElse(
-                    driver -> device(driver, out),
-                    () -> out.println("GPU       none: NVIDIA's driver library libcuda.so.1 was not found, so models run"
-                            + " on the CPU; with an NVIDIA GPU, install its driver (for CUDA 12.4 or later)"));
+            CudaLibraries.driver()
+                    .ifPresentOrElse(
+                            driver -> device(driver, out),
+                            () -> out.println(
+                                    "GPU       none: NVIDIA's driver library libcuda.so.1 was not found, so models run"
+                                            + " on the CPU; with an NVIDIA GPU, install its driver (for CUDA 12.4 or later)"));
         } catch (CudaException e) {
             out.println("GPU       cannot be used: " + PrintableText.oneLine(e.getMessage()));
         }
@@ -33,13 +35,19 @@ final class GpuReport {
             out.printf(
                     Locale.ROOT,
                     "GPU       %s, compute capability %d.%d, %d multiprocessors, %s of %s free, driver for CUDA %d.%d%n",
-                    device.name(), device.capability() / 10, device.capability() % 10, device.multiprocessors(),
-                    new ByteSize(memory.free()), new ByteSize(memory.total()), device.driverVersion() / 1000,
+                    device.name(),
+                    device.capability() / 10,
+                    device.capability() % 10,
+                    device.multiprocessors(),
+                    new ByteSize(memory.free()),
+                    new ByteSize(memory.total()),
+                    device.driverVersion() / 1000,
                     device.driverVersion() % 1000 / 10);
             if (device.capability() < 80) {
                 out.println("          given up: bfloat16, which this GPU does not have; use --dtype float16");
             }
-            KernelCatalogue.givenUp(device.capability(), device.slice()).forEach(loss -> out.println("          given up: " + loss));
+            KernelCatalogue.givenUp(device.capability(), device.slice())
+                    .forEach(loss -> out.println("          given up: " + loss));
         }
     }
 
@@ -50,7 +58,9 @@ final class GpuReport {
             List<String> found = installed.found();
             out.println("Library   " + found.getLast());
         } catch (CudaException e) {
-            out.println("Library   " + name + " is not installed for this driver; with a GPU, Tandem fetches it once from NVIDIA's Python packages");
+            out.println(
+                    "Library   " + name
+                            + " is not installed for this driver; with a GPU, Tandem fetches it once from NVIDIA's Python packages");
         }
     }
 }

@@ -74,9 +74,8 @@ final class HttpOptions {
 
     void check() {
         if (maxBodySize.bytes() < 1 || maxBodySize.bytes() > Integer.MAX_VALUE) {
-            throw new ConfigurationException(
-                    "--max-body-size " + maxBodySize
-                            + " must be at least 1 byte and less than 2GiB; the default is 8MiB");
+            throw new ConfigurationException("--max-body-size " + maxBodySize
+                    + " must be at least 1 byte and less than 2GiB; the default is 8MiB");
         }
         atLeastOne("--max-connections", maxConnections);
         atLeastOne("--header-timeout", headerTimeout);
@@ -87,7 +86,7 @@ final class HttpOptions {
             if (!origin.equals("*") && !origin.matches("[a-z][a-z0-9+.-]*://[^/\\s]+")) {
                 throw new ConfigurationException("--allowed-origins " + origin
                         + " is not an origin: scheme, host and port without a path, such as "
-                                + "https://chat.example.org, or *");
+                        + "https://chat.example.org, or *");
             }
         }
     }

@@ -16,7 +16,8 @@ import picocli.CommandLine.Command;
             BenchCommand.class,
             ProfileCommand.class,
             DoctorCommand.class,
-            CommandLine.HelpCommand.class},
+            CommandLine.HelpCommand.class
+        },
         description = {
             "Serves large language models, letting the host CPU share the attention.",
             "",

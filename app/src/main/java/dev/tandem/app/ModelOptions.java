@@ -43,20 +43,26 @@ final class ModelOptions {
             description = "auto, or dummy: seeded random weights from the configuration alone.")
     LoadFormat loadFormat = LoadFormat.AUTO;
 
-    @Option(names = "--max-model-len", description = "Longest sequence, prompt and output. Default: what the model allows.")
+    @Option(
+            names = "--max-model-len",
+            description = "Longest sequence, prompt and output. Default: what the model allows.")
     Optional<Integer> maxModelLen = Optional.empty();
 
-    @Option(names = "--max-num-seqs", description = "Sequences that run at the same time. Default: 64 on the CPU, 256 on a GPU.")
+    @Option(
+            names = "--max-num-seqs",
+            description = "Sequences that run at the same time. Default: 64 on the CPU, 256 on a GPU.")
     Optional<Integer> maxNumSeqs = Optional.empty();
 
     @Option(
             names = "--max-num-batched-tokens",
-            description = "Tokens computed in one step, all sequences together. Default: 1024 on the CPU, 8192 on a GPU.")
+            description =
+                    "Tokens computed in one step, all sequences together. Default: 1024 on the CPU, 8192 on a GPU.")
     Optional<Integer> maxNumBatchedTokens = Optional.empty();
 
     @Option(
             names = "--max-prefill-chunk",
-            description = "Prompt tokens of one sequence in one step. Default: 512 on the CPU, --max-num-batched-tokens on a GPU.")
+            description =
+                    "Prompt tokens of one sequence in one step. Default: 512 on the CPU, --max-num-batched-tokens on a GPU.")
     Optional<Integer> maxPrefillChunk = Optional.empty();
 
     @Mixin
@@ -71,8 +77,9 @@ final class ModelOptions {
     @Option(
             names = "--scheduling-policy",
             defaultValue = "fcfs",
-            description = "fcfs: requests run in order of arrival, and a priority is refused; priority: a lower priority value runs first,"
-                    + " where one unit weighs as much as 10 s of waiting (${DEFAULT-VALUE}).")
+            description =
+                    "fcfs: requests run in order of arrival, and a priority is refused; priority: a lower priority value runs first,"
+                            + " where one unit weighs as much as 10 s of waiting (${DEFAULT-VALUE}).")
     SchedulingPolicy schedulingPolicy = SchedulingPolicy.FCFS;
 
     @Option(
@@ -84,24 +91,29 @@ final class ModelOptions {
     @Option(
             names = "--kv-cache-memory",
             converter = ByteSizeConverter.class,
-            description = "Memory of the GPU pool, e.g. 2GiB. Default: on a GPU what --gpu-memory-utilization leaves, on the CPU a quarter of the"
-                    + " machine's, at most 4 GiB.")
+            description =
+                    "Memory of the GPU pool, e.g. 2GiB. Default: on a GPU what --gpu-memory-utilization leaves, on the CPU a quarter of the"
+                            + " machine's, at most 4 GiB.")
     Optional<ByteSize> kvCacheMemory = Optional.empty();
 
     @Option(
             names = "--host-kv",
             converter = ByteSizeConverter.class,
-            description = "Memory of the host pool, where the CPU's KV lives and preempted KV waits, e.g. 32GiB. Default: a quarter of the"
-                    + " machine's memory, at most 32GiB with a host tier beside a GPU, else 4GiB; on the CPU as --kv-cache-memory.")
+            description =
+                    "Memory of the host pool, where the CPU's KV lives and preempted KV waits, e.g. 32GiB. Default: a quarter of the"
+                            + " machine's memory, at most 32GiB with a host tier beside a GPU, else 4GiB; on the CPU as --kv-cache-memory.")
     Optional<ByteSize> hostKv = Optional.empty();
 
     @Option(
             names = "--preemption",
             defaultValue = "swap",
-            description = "swap: preempted KV moves to the host pool; recompute: it is dropped and computed again (${DEFAULT-VALUE}).")
+            description =
+                    "swap: preempted KV moves to the host pool; recompute: it is dropped and computed again (${DEFAULT-VALUE}).")
     Preemption preemption = Preemption.SWAP;
 
-    @Option(names = "--threads", description = "Compute threads of the CPU executor. Default: the cores this process may use.")
+    @Option(
+            names = "--threads",
+            description = "Compute threads of the CPU executor. Default: the cores this process may use.")
     Optional<Integer> threads = Optional.empty();
 
     @Option(
@@ -109,21 +121,24 @@ final class ModelOptions {
             negatable = true,
             defaultValue = "true",
             fallbackValue = "true",
-            description = "Bind threads of the CPU executor and of host attention to cores, where no CPU quota lies below"
-                    + " them (${DEFAULT-VALUE}).")
+            description =
+                    "Bind threads of the CPU executor and of host attention to cores, where no CPU quota lies below"
+                            + " them (${DEFAULT-VALUE}).")
     boolean pinThreads = true;
 
     @Option(
             names = "--attention-threads",
-            description = "Threads that attend for rows whose KV is on the host. Default: on the CPU executor all --threads, beside a GPU all"
-                    + " cores but two; none under gpu-only.")
+            description =
+                    "Threads that attend for rows whose KV is on the host. Default: on the CPU executor all --threads, beside a GPU all"
+                            + " cores but two; none under gpu-only.")
     Optional<Integer> attentionThreads = Optional.empty();
 
     @Option(
             names = "--host-watchdog",
             defaultValue = "10",
-            description = "Seconds after which a thread that attends for one row counts as stalled: the in-flight tokens fail, the GPU goes on"
-                    + " alone. A step waits for its host tokens twice as long at most (${DEFAULT-VALUE}).")
+            description =
+                    "Seconds after which a thread that attends for one row counts as stalled: the in-flight tokens fail, the GPU goes on"
+                            + " alone. A step waits for its host tokens twice as long at most (${DEFAULT-VALUE}).")
     double hostWatchdog = 10;
 
     @Mixin
@@ -132,17 +147,22 @@ final class ModelOptions {
     @Option(
             names = "--trace",
             paramLabel = "FILE",
-            description = "Write what ran when (steps, GPU layers, CPU attention) to this file at the end, for Perfetto.")
+            description =
+                    "Write what ran when (steps, GPU layers, CPU attention) to this file at the end, for Perfetto.")
     Optional<Path> trace = Optional.empty();
 
-    @Option(names = "--seed", defaultValue = "0", description = "Seed of sampling and of dummy weights (${DEFAULT-VALUE}).")
+    @Option(
+            names = "--seed",
+            defaultValue = "0",
+            description = "Seed of sampling and of dummy weights (${DEFAULT-VALUE}).")
     long seed;
 
     @Option(
             names = "--preset",
             converter = PresetConverter.class,
-            description = "For comparisons, on an H200: h200, h200-26k, h200-16sm-26k, h200-8sm-2req or h200-2req. Sets model, pool, limits"
-                    + " and multiprocessors where they are not given.")
+            description =
+                    "For comparisons, on an H200: h200, h200-26k, h200-16sm-26k, h200-8sm-2req or h200-2req. Sets model, pool, limits"
+                            + " and multiprocessors where they are not given.")
     Optional<Preset> preset = Optional.empty();
 
     static final class PresetConverter implements picocli.CommandLine.ITypeConverter<Preset> {
@@ -183,9 +203,8 @@ final class ModelOptions {
                     "--kv-cache-memory 0 leaves no KV pool; give it memory, for example 2GiB, or leave it out");
         }
         if (!(hostWatchdog > 0 && hostWatchdog <= MAX_WATCHDOG)) {
-            throw new ConfigurationException(
-                    "--host-watchdog " + hostWatchdog + " must be a number of seconds above 0 and at most "
-                            + MAX_WATCHDOG);
+            throw new ConfigurationException("--host-watchdog " + hostWatchdog
+                    + " must be a number of seconds above 0 and at most " + MAX_WATCHDOG);
         }
         trace.ifPresent(file -> OutputFile.check("--trace", file));
     }

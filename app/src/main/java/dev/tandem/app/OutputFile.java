@@ -31,9 +31,8 @@ final class OutputFile {
             folder = folder.getParent();
         }
         if (folder == null || !Files.isDirectory(folder) || !Files.isWritable(folder)) {
-            throw new ConfigurationException(
-                    option + " " + file + " cannot be written: " + folder
-                            + " is not a directory that this user may write; name another file");
+            throw new ConfigurationException(option + " " + file + " cannot be written: " + folder
+                    + " is not a directory that this user may write; name another file");
         }
     }
 }

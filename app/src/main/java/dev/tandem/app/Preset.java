@@ -1,9 +1,9 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.fetch.CacheFile;
+import dev.tandem.model.Checkpoint.LoadFormat;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -13,8 +13,8 @@ import java.util.Locale;
 import java.util.Optional;
 
 /**
- * The machines and models on which results are compared, on one H200: a green context of few multiprocessors stands for a
- * smaller GPU, and the KV pools are those of NEO's artifact. Weights are dummies of the models' true shapes.
+ * The machines and models on which results are compared, on one H200: a green context of few multiprocessors stands for
+ * a smaller GPU, and the KV pools are those of NEO's artifact. Weights are dummies of the models' true shapes.
  */
 enum Preset {
     H200("Llama-3.1-8B", 0, Optional.empty(), 20_480, 512, 0, "16GiB"),
@@ -30,9 +30,17 @@ enum Preset {
     private final int sequences;
     /** Sequences that may run beside those of the GPU, and their memory, with a host tier. */
     private final int hostSequences;
+
     private final ByteSize hostKv;
 
-    Preset(String model, int multiprocessors, Optional<Integer> gpuBlocks, int batchTokens, int sequences, int hostSequences, String hostKv) {
+    Preset(
+            String model,
+            int multiprocessors,
+            Optional<Integer> gpuBlocks,
+            int batchTokens,
+            int sequences,
+            int hostSequences,
+            String hostKv) {
         this.model = model;
         this.multiprocessors = multiprocessors;
         this.gpuBlocks = gpuBlocks;
@@ -51,7 +59,8 @@ enum Preset {
                 .filter(preset -> preset.flag().equals(flag))
                 .findFirst()
                 .orElseThrow(() -> new ConfigurationException("--preset " + flag + " is not known; use "
-                        + String.join(", ", Arrays.stream(values()).map(Preset::flag).toList())));
+                        + String.join(
+                                ", ", Arrays.stream(values()).map(Preset::flag).toList())));
     }
 
     /** Sets what the options leave open. */

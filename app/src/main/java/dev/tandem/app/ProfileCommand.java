@@ -26,7 +26,10 @@ final class ProfileCommand implements Callable<Integer> {
     @Mixin
     ModelOptions options;
 
-    @Option(names = {"-o", "--output"}, paramLabel = "FILE", description = "Write the profile here too.")
+    @Option(
+            names = {"-o", "--output"},
+            paramLabel = "FILE",
+            description = "Write the profile here too.")
     Optional<Path> output = Optional.empty();
 
     @Override

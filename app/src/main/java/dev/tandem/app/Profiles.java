@@ -31,8 +31,8 @@ final class Profiles {
 
     /** What a profile is good for. */
     static String name(String model, String dtype, int threads, int attentionThreads) {
-        return MachineProbe.machine() + "; " + model + "; " + dtype
-                + "; CPU executor, " + threads + " threads, " + attentionThreads + " for attention";
+        return MachineProbe.machine() + "; " + model + "; " + dtype + "; CPU executor, " + threads + " threads, "
+                + attentionThreads + " for attention";
     }
 
     /** The given file's, else the cached one of this name, else one measured now. */
@@ -58,7 +58,8 @@ final class Profiles {
                     log.println("profile: " + cached);
                     return profile;
                 }
-                log.println("given up: the profile " + cached + " was measured with a far smaller pool and is measured again");
+                log.println("given up: the profile " + cached
+                        + " was measured with a far smaller pool and is measured again");
             } catch (ProfileException e) {
                 log.println("given up: the cached profile is broken (" + e.getMessage() + ") and is measured again");
             }

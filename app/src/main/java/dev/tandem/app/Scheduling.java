@@ -10,11 +10,11 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.Calibrator;
 import dev.tandem.engine.strategy.GpuOnly;
-import dev.tandem.engine.strategy.OffloadAdvice;
 import dev.tandem.engine.strategy.Guard;
+import dev.tandem.engine.strategy.OffloadAdvice;
 import dev.tandem.engine.strategy.StepPredictor;
-import dev.tandem.engine.strategy.UntilHostLost;
 import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.UntilHostLost;
 import java.io.PrintStream;
 import java.util.Optional;
 import java.util.function.Supplier;
@@ -31,19 +31,30 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
      * @param profile asked for only when something predicts
      */
     static Scheduling of(
-            ModelOptions options, Budget budget, boolean guarded, ExecutorLimits limits, Supplier<Profile> profile, PrintStream out) {
+            ModelOptions options,
+            Budget budget,
+            boolean guarded,
+            ExecutorLimits limits,
+            Supplier<Profile> profile,
+            PrintStream out) {
         Strategy strategy = options.strategy.chosen();
         DecisionLog log = new DecisionLog(LOGGED);
-        Strategy.Options decided = options.strategy.decide(budget, options.preemption, Strategy.InFlight.of(limits), limits.piggybackedTokens());
+        Strategy.Options decided = options.strategy.decide(
+                budget, options.preemption, Strategy.InFlight.of(limits), limits.piggybackedTokens());
         if (strategy == Strategy.GPU_ONLY) {
             out.println("strategy: gpu-only");
             Policy policy = strategy.policy(decided, null);
-            return new Scheduling(new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, log), log, Optional.empty(), Optional.empty());
+            return new Scheduling(
+                    new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, log),
+                    log,
+                    Optional.empty(),
+                    Optional.empty());
         }
         CostModel cost = new CostModel(options.strategy.decidedBy(profile.get()));
         StepPredictor predictor = new StepPredictor(cost, limits.overlaps(), limits.kvBytesPerToken());
         Policy policy = strategy.policy(decided, cost);
-        out.println("strategy: " + strategy.flag() + (guarded ? ", guarded: gpu-only unless offloading gains" : ", without guard"));
+        out.println("strategy: " + strategy.flag()
+                + (guarded ? ", guarded: gpu-only unless offloading gains" : ", without guard"));
         if (limits.overlaps()) {
             int context = Math.min(ADVICE_CONTEXT, limits.gpuBlocks() * limits.blockTokens() / 2);
             out.println(OffloadAdvice.of(cost, limits, context));

@@ -36,13 +36,17 @@ final class ServeCommand implements Callable<Integer> {
     @Option(names = "--host", defaultValue = "127.0.0.1", description = "Address to listen on (${DEFAULT-VALUE}).")
     String host;
 
-    @Option(names = "--port", defaultValue = "8000", description = "Port to listen on, 0 for a free one (${DEFAULT-VALUE}).")
+    @Option(
+            names = "--port",
+            defaultValue = "8000",
+            description = "Port to listen on, 0 for a free one (${DEFAULT-VALUE}).")
     int port;
 
     @Option(
             names = "--api-key",
             defaultValue = "${env:TANDEM_API_KEY}",
-            description = "Asked of every request but /health and /metrics. Default: the variable TANDEM_API_KEY, else none.")
+            description =
+                    "Asked of every request but /health and /metrics. Default: the variable TANDEM_API_KEY, else none.")
     String apiKey;
 
     @Option(names = "--served-model-name", description = "The name clients use. Default: the model's own.")
@@ -72,8 +76,8 @@ final class ServeCommand implements Callable<Integer> {
             try {
                 name = name(assembly);
                 serve(server, assembly, listener, name, key);
-                lifetime = new ServerLifetime(server, assembly.engine(), assembly, Duration.ofSeconds(shutdownTimeout),
-                        System.err);
+                lifetime = new ServerLifetime(
+                        server, assembly.engine(), assembly, Duration.ofSeconds(shutdownTimeout), System.err);
                 lifetime.handleSignals();
             } catch (RuntimeException | Error e) {
                 assembly.close();
@@ -90,8 +94,8 @@ final class ServeCommand implements Callable<Integer> {
 
     private void check() {
         if (port < 0 || port > MAX_PORT) {
-            throw new ConfigurationException("--port " + port + " must lie in [0, " + MAX_PORT
-                    + "]; 0 takes a free one");
+            throw new ConfigurationException(
+                    "--port " + port + " must lie in [0, " + MAX_PORT + "]; 0 takes a free one");
         }
         http.check();
         if (shutdownTimeout < 0) {
@@ -107,8 +111,11 @@ final class ServeCommand implements Callable<Integer> {
     }
 
     private static void serve(
-            TandemServer server, EngineAssembly assembly, DeferredListener listener, String name,
-                    Optional<String> key) {
+            TandemServer server,
+            EngineAssembly assembly,
+            DeferredListener listener,
+            String name,
+            Optional<String> key) {
         ServerMetrics metrics = new ServerMetrics(name);
         listener.attach(metrics);
         assembly.cost().ifPresent(metrics::watch);
@@ -127,7 +134,7 @@ final class ServeCommand implements Callable<Integer> {
         return key.isPresent() || isLoopback(host)
                 ? Optional.empty()
                 : Optional.of("warning: --host " + host
-                + " lets every machine that reaches this one use the model without a key;"
+                        + " lets every machine that reaches this one use the model without a key;"
                         + " set --api-key or the variable TANDEM_API_KEY, or listen on 127.0.0.1");
     }
 
@@ -159,9 +166,11 @@ final class ServeCommand implements Callable<Integer> {
         System.out.println("curl " + address(reachable, server.port())
                 + "/v1/chat/completions -H 'Content-Type: application/json'"
                 + (key.isPresent() ? " -H \"Authorization: Bearer $TANDEM_API_KEY\"" : "")
-                + " -d '" + shellQuoted("{\"model\": " + jsonString(name)
-                + ", \"temperature\": 0, \"messages\": [{\"role\": \"user\","
-                        + " \"content\": \"What is the capital of France?\"}]}") + "'");
+                + " -d '"
+                + shellQuoted("{\"model\": " + jsonString(name)
+                        + ", \"temperature\": 0, \"messages\": [{\"role\": \"user\","
+                        + " \"content\": \"What is the capital of France?\"}]}")
+                + "'");
         System.out.println();
         System.out.flush();
     }

@@ -49,7 +49,8 @@ final class ServerLifetime {
 
     /** From now on SIGTERM and Ctrl-C end the server in order. */
     void handleSignals() {
-        Runtime.getRuntime().addShutdownHook(Thread.ofPlatform().name("tandem-shutdown").unstarted(this::endInOrder));
+        Runtime.getRuntime()
+                .addShutdownHook(Thread.ofPlatform().name("tandem-shutdown").unstarted(this::endInOrder));
     }
 
     /** Waits for the end; the process never returns from here. */
@@ -64,8 +65,9 @@ final class ServerLifetime {
             new CountDownLatch(1).await(); // the shutdown hook ends the process
         }
         haltAfter(DEATH_LIMIT, "closing takes longer than " + DEATH_LIMIT.toSeconds() + " s and is broken off");
-        log.println("tandem: the engine has stopped: " + PrintableText.oneLine(dead.reason())
-                + "; the requests under way were told so, and the server ends. Start it again; the log above has the details");
+        log.println(
+                "tandem: the engine has stopped: " + PrintableText.oneLine(dead.reason())
+                        + "; the requests under way were told so, and the server ends. Start it again; the log above has the details");
         server.awaitAnswers(ANSWER_LIMIT);
         close();
         halt(ExitCode.FAILED);
@@ -78,8 +80,9 @@ final class ServerLifetime {
         ProcessSignals.endAtOnce();
         log.println("shutting down: finishing the requests under way, at most " + drainLimit.toSeconds()
                 + " s; another Ctrl-C or SIGTERM ends at once");
-        haltAfter(drainLimit.plus(CLOSE_LIMIT), "closing takes longer than " + CLOSE_LIMIT.toSeconds()
-                + " s and is broken off");
+        haltAfter(
+                drainLimit.plus(CLOSE_LIMIT),
+                "closing takes longer than " + CLOSE_LIMIT.toSeconds() + " s and is broken off");
         try {
             if (!engine.drain(drainLimit)) {
                 log.println("given up: some requests were still running after " + drainLimit.toSeconds() + " s");

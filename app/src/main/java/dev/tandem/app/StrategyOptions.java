@@ -22,8 +22,9 @@ final class StrategyOptions {
     @Option(
             names = "--strategy",
             defaultValue = AUTO,
-            description = "auto, gpu-only, simple-offload, symmetric, fastdecode-plus, asymmetric, async-overlap, neo or apex"
-                    + " (${DEFAULT-VALUE}). auto: apex with its guard when serving on a GPU beside enough cores, else gpu-only.")
+            description =
+                    "auto, gpu-only, simple-offload, symmetric, fastdecode-plus, asymmetric, async-overlap, neo or apex"
+                            + " (${DEFAULT-VALUE}). auto: apex with its guard when serving on a GPU beside enough cores, else gpu-only.")
     String strategy = AUTO;
 
     /** What {@link #AUTO} stands for. */
@@ -32,7 +33,8 @@ final class StrategyOptions {
     @Option(
             names = "--guard",
             negatable = true,
-            description = "Offload only where it is predicted and measured to gain. Default: on when serving, off in bench.")
+            description =
+                    "Offload only where it is predicted and measured to gain. Default: on when serving, off in bench.")
     Optional<Boolean> guard = Optional.empty();
 
     @Option(
@@ -40,21 +42,24 @@ final class StrategyOptions {
             negatable = true,
             defaultValue = "true",
             fallbackValue = "true",
-            description = "Cut prompts to fill steps (${DEFAULT-VALUE}). --no-chunked-prefill: whole prompts, as in the papers;"
-                    + " gpu-only and simple-offload always cut.")
+            description =
+                    "Cut prompts to fill steps (${DEFAULT-VALUE}). --no-chunked-prefill: whole prompts, as in the papers;"
+                            + " gpu-only and simple-offload always cut.")
     boolean chunkedPrefill = true;
 
     @Option(
             names = "--neo-hides-all",
-            description = "neo, asymmetric and apex give the CPU only rows whose attention hides behind the GPU's work, as in the paper,"
-                    + " rather than more where a step's rate rises though the GPU waits for them.")
+            description =
+                    "neo, asymmetric and apex give the CPU only rows whose attention hides behind the GPU's work, as in the paper,"
+                            + " rather than more where a step's rate rises though the GPU waits for them.")
     boolean neoHidesAll;
 
     @Option(
             names = "--max-queue-bypass",
             defaultValue = "8",
-            description = "gpu-only: a request whose prompt does not fit into the KV pool lets so many later ones of its priority"
-                    + " start before it, 0 for the order of arrival (${DEFAULT-VALUE}).")
+            description =
+                    "gpu-only: a request whose prompt does not fit into the KV pool lets so many later ones of its priority"
+                            + " start before it, 0 for the order of arrival (${DEFAULT-VALUE}).")
     int maxQueueBypass = 8;
 
     @Option(
@@ -66,7 +71,8 @@ final class StrategyOptions {
 
     @Option(
             names = "--apex-cohort",
-            description = "apex moves its host tokens through the layers together, as in the paper, rather than some at each layer.")
+            description =
+                    "apex moves its host tokens through the layers together, as in the paper, rather than some at each layer.")
     boolean apexCohort;
 
     @Option(
@@ -79,8 +85,9 @@ final class StrategyOptions {
     @Option(
             names = "--max-host-slowdown",
             defaultValue = "0",
-            description = "A request on the host whose time per token is this many times the GPU's is due to change places at"
-                    + " once, 0 for never (${DEFAULT-VALUE}).")
+            description =
+                    "A request on the host whose time per token is this many times the GPU's is due to change places at"
+                            + " once, 0 for never (${DEFAULT-VALUE}).")
     double maxHostSlowdown;
 
     @Option(
@@ -100,28 +107,32 @@ final class StrategyOptions {
     @Option(
             names = "--stage-overhead",
             paramLabel = "MS",
-            description = "What predictions add for each stage of a layer while sub-batches take turns, instead of what was"
-                    + " measured; the way to the CPU and back counts as two. NEO's artifact: 0.8.")
+            description =
+                    "What predictions add for each stage of a layer while sub-batches take turns, instead of what was"
+                            + " measured; the way to the CPU and back counts as two. NEO's artifact: 0.8.")
     Optional<Double> stageOverhead = Optional.empty();
 
     @Option(
             names = "--profile",
             paramLabel = "FILE",
-            description = "A profile written by tandem profile. Default: this machine's, measured once and kept in the cache.")
+            description =
+                    "A profile written by tandem profile. Default: this machine's, measured once and kept in the cache.")
     Optional<Path> profile = Optional.empty();
 
     @Option(
             names = "--shadow-verification-rate",
             paramLabel = "SHARE",
             defaultValue = "0",
-            description = "Of this share of requests one token that the CPU helped to decode is computed again by the GPU alone; how"
-                    + " far log-probabilities are apart is exported as tandem:shadow_verification_logprob_difference (${DEFAULT-VALUE}).")
+            description =
+                    "Of this share of requests one token that the CPU helped to decode is computed again by the GPU alone; how"
+                            + " far log-probabilities are apart is exported as tandem:shadow_verification_logprob_difference (${DEFAULT-VALUE}).")
     double shadowVerificationRate;
 
     /** Says so where nothing will be compared. */
     double shadowVerificationRate(Strategy strategy, PrintStream log) {
         if (shadowVerificationRate > 0 && strategy == Strategy.GPU_ONLY) {
-            log.println("given up: --shadow verification-rate " + shadowVerificationRate + ", with --strategy gpu-only no token is decoded from host KV");
+            log.println("given up: --shadow-verification-rate " + shadowVerificationRate
+                    + ", with --strategy gpu-only no token is decoded from host KV");
             return 0;
         }
         return shadowVerificationRate;
@@ -136,7 +147,7 @@ final class StrategyOptions {
             throw new ConfigurationException("--max-queue-bypass " + maxQueueBypass + " must be 0 or more");
         }
         if (!(shadowVerificationRate >= 0 && shadowVerificationRate <= 1)) {
-            throw new ConfigurationException("--shadow verification-rate " + shadowVerificationRate
+            throw new ConfigurationException("--shadow-verification-rate " + shadowVerificationRate
                     + " is a share of requests; it must lie in [0, 1]");
         }
         if (profile.isPresent() && !Files.isReadable(profile.get())) {
@@ -158,7 +169,8 @@ final class StrategyOptions {
     }
 
     /**
-     * Settles what {@code auto} stands for on a server with a GPU, and says why where it is not a strategy with a host tier.
+     * Settles what {@code auto} stands for on a server with a GPU, and says why where it is not a strategy with a host
+     * tier.
      *
      * @param obstacle what stands in the way of host attention for this model; empty when nothing does
      */
@@ -183,7 +195,8 @@ final class StrategyOptions {
                 budget,
                 preemption,
                 new TierRules(
-                        new LatencyTargets(nanos("--ttft-target", firstTokenTarget), nanos("--tpot-target", perTokenTarget)),
+                        new LatencyTargets(
+                                nanos("--ttft-target", firstTokenTarget), nanos("--tpot-target", perTokenTarget)),
                         rotateAfter,
                         maxHostSlowdown),
                 chunkedPrefill,
@@ -203,8 +216,8 @@ final class StrategyOptions {
     private Optional<Double> stageOverheadSeconds() {
         return stageOverhead.map(millis -> {
             if (!(millis >= 0) || millis == Double.POSITIVE_INFINITY) {
-                throw new ConfigurationException("--stage-overhead " + millis
-                        + " must be a number of milliseconds, 0 or more");
+                throw new ConfigurationException(
+                        "--stage-overhead " + millis + " must be a number of milliseconds, 0 or more");
             }
             return millis / 1e3;
         });

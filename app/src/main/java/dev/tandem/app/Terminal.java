@@ -22,7 +22,8 @@ final class Terminal implements Progress {
     }
 
     static Terminal standardError() {
-        return new Terminal(System.err, System.console() != null && System.console().isTerminal());
+        return new Terminal(
+                System.err, System.console() != null && System.console().isTerminal());
     }
 
     @Override
@@ -45,7 +46,8 @@ final class Terminal implements Progress {
         }
         shown = key;
         String amount = String.format(Locale.ROOT, "%,d", done / scale)
-                + (total > 0 ? String.format(Locale.ROOT, " / %,d", total / scale) : "") + (unit.isEmpty() ? "" : " " + unit);
+                + (total > 0 ? String.format(Locale.ROOT, " / %,d", total / scale) : "")
+                + (unit.isEmpty() ? "" : " " + unit);
         if (interactive) {
             out.print("\r" + what + " [" + "#".repeat(filled) + ".".repeat(WIDTH - filled) + "] " + amount);
             out.print(end ? "\n" : "");

@@ -14,10 +14,13 @@ final class WorkloadOptions {
             names = "--workload",
             paramLabel = "WORKLOAD",
             defaultValue = "synthetic:128/128",
-            description = "synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or reasoning (${DEFAULT-VALUE}).")
+            description =
+                    "synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or reasoning (${DEFAULT-VALUE}).")
     String name;
 
-    @Option(names = "--explain", description = "Say why each of the last steps was as it was, and what else was considered.")
+    @Option(
+            names = "--explain",
+            description = "Say why each of the last steps was as it was, and what else was considered.")
     boolean explain;
 
     Workload workload(long seed) {

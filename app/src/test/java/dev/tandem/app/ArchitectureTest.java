@@ -18,8 +18,9 @@ import org.junit.jupiter.api.Test;
 
 /** Which module may know which, and what no code may reach for by itself. */
 class ArchitectureTest {
-    private static final JavaClasses CLASSES =
-            new ClassFileImporter().withImportOption(new ImportOption.DoNotIncludeTests()).importPackages("dev.tandem");
+    private static final JavaClasses CLASSES = new ClassFileImporter()
+            .withImportOption(new ImportOption.DoNotIncludeTests())
+            .importPackages("dev.tandem");
 
     private static void mayKnow(String module, String... allowed) {
         String[] packages = new String[allowed.length + 1];
@@ -41,10 +42,21 @@ class ArchitectureTest {
         mayKnow("text", "java..", "tools.jackson..", "ai.djl..");
         mayKnow("model", "java..", "tools.jackson..", "dev.tandem.engine..");
         mayKnow("cpu", "java..", "jdk.incubator.vector..", "dev.tandem.engine..", "dev.tandem.model..");
-        mayKnow("cuda", "java..", "dev.tandem.engine..", "dev.tandem.model..", "dev.tandem.fetch..", "dev.tandem.cpu..");
+        mayKnow(
+                "cuda",
+                "java..",
+                "dev.tandem.engine..",
+                "dev.tandem.model..",
+                "dev.tandem.fetch..",
+                "dev.tandem.cpu..");
         mayKnow("bench", "java..", "dev.tandem.engine..");
         mayKnow(
-                "server", "java..", "tools.jackson..", "io.netty..", "io.prometheus..", "dev.tandem.engine..",
+                "server",
+                "java..",
+                "tools.jackson..",
+                "io.netty..",
+                "io.prometheus..",
+                "dev.tandem.engine..",
                 "dev.tandem.text..");
     }
 
@@ -60,7 +72,12 @@ class ArchitectureTest {
                 .check(CLASSES);
         noClasses()
                 .that()
-                .resideInAnyPackage("dev.tandem.engine..", "dev.tandem.model..", "dev.tandem.cpu..", "dev.tandem.cuda..", "dev.tandem.server..")
+                .resideInAnyPackage(
+                        "dev.tandem.engine..",
+                        "dev.tandem.model..",
+                        "dev.tandem.cpu..",
+                        "dev.tandem.cuda..",
+                        "dev.tandem.server..")
                 .should()
                 .callMethod(Instant.class, "now")
                 .orShould()
@@ -74,7 +91,8 @@ class ArchitectureTest {
     void onlyTheEngineThreadsOwnPackagesTouchItsState() {
         noClasses()
                 .that()
-                .resideInAnyPackage("dev.tandem.server..", "dev.tandem.bench..", "dev.tandem.app..", "dev.tandem.text..")
+                .resideInAnyPackage(
+                        "dev.tandem.server..", "dev.tandem.bench..", "dev.tandem.app..", "dev.tandem.text..")
                 .and()
                 .doNotHaveFullyQualifiedName("dev.tandem.bench.SimulatedRun") // its thread is the engine's
                 .should()
@@ -96,14 +114,13 @@ class ArchitectureTest {
                 .resideInAPackage("dev.tandem.engine..")
                 .should(new ArchCondition<>("have static fields that are not final") {
                     @Override
-                    public void check(
-                            JavaClass type, ConditionEvents events) {
+                    public void check(JavaClass type, ConditionEvents events) {
                         type.getFields().stream()
                                 .filter(field -> field.getModifiers().contains(JavaModifier.STATIC)
                                         && !field.getModifiers().contains(JavaModifier.FINAL)
                                         && !field.getModifiers().contains(JavaModifier.SYNTHETIC))
-                                .forEach(field -> events.add(SimpleConditionEvent.satisfied(
-                                        field, field.getFullName())));
+                                .forEach(field ->
+                                        events.add(SimpleConditionEvent.satisfied(field, field.getFullName())));
                     }
                 })
                 .check(CLASSES);

@@ -17,7 +17,9 @@ class DeferredListenerTest {
                 .filter(method -> !Modifier.isStatic(method.getModifiers()))
                 .map(Method::getName)
                 .toList();
-        List<String> handed = Arrays.stream(DeferredListener.class.getDeclaredMethods()).map(Method::getName).toList();
+        List<String> handed = Arrays.stream(DeferredListener.class.getDeclaredMethods())
+                .map(Method::getName)
+                .toList();
         assertThat(told).isNotEmpty();
         assertThat(handed).containsAll(told);
     }

@@ -25,8 +25,9 @@ class DoctorTest {
         }
         String report = said.toString(StandardCharsets.UTF_8);
         assertThat(report.lines()).allMatch(line -> line.matches("([A-Z]\\w+ +| {10})\\S.*"));
-        for (String label : new String[] {"Java", "System", "Processor", "Features", "Attention", "Memory", "Cache",
-                "Measured", "GPU", "Library"}) {
+        for (String label : new String[] {
+            "Java", "System", "Processor", "Features", "Attention", "Memory", "Cache", "Measured", "GPU", "Library"
+        }) {
             assertThat(report).containsPattern("(?m)^" + label + " ");
         }
         assertThat(report).doesNotContain("Exception").doesNotContain("null");
@@ -38,7 +39,9 @@ class DoctorTest {
     @Test
     void aCacheThatCannotBeWrittenIsNamedWithTheRemedy(@TempDir Path folder) throws IOException {
         Path file = Files.writeString(folder.resolve("file"), "");
-        assertThat(DoctorCommand.cache(file.resolve("cache"))).contains(file.toString()).contains("set TANDEM_CACHE");
+        assertThat(DoctorCommand.cache(file.resolve("cache")))
+                .contains(file.toString())
+                .contains("set TANDEM_CACHE");
         assertThat(DoctorCommand.cache(folder)).contains("fetched at its first use");
     }
 }

@@ -44,8 +44,12 @@ final class DummyModel {
         tokenizer.put("pre_tokenizer", Map.of("type", "WhitespaceSplit"));
         tokenizer.put("model", Map.of("type", "WordLevel", "vocab", vocabulary, "unk_token", "w0"));
         Map<String, Object> template = Map.of(
-                "bos_token", "w1", "eos_token", "w2", "chat_template",
-                        "{% for m in messages %}{{ m['content'] }} {% endfor %}");
+                "bos_token",
+                "w1",
+                "eos_token",
+                "w2",
+                "chat_template",
+                "{% for m in messages %}{{ m['content'] }} {% endfor %}");
         try {
             Files.createDirectories(folder);
             Files.write(folder.resolve("config.json"), json.writeValueAsBytes(config));

@@ -31,8 +31,8 @@ import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 
 /**
- * A server as a process of its own, whose executor fails as it is told. Arguments: a folder for a tokenizer,
- * a {@link Fault}.
+ * A server as a process of its own, whose executor fails as it is told. Arguments: a folder for a tokenizer, a
+ * {@link Fault}.
  */
 final class FailingServer {
     private static final Duration MINUTE = Duration.ofMinutes(1);

@@ -15,8 +15,8 @@ import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Assumptions;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -50,7 +50,8 @@ class FirstErrorTest {
         Files.writeString(halfTokenizer.resolve("tokenizer.json"), "{\"model\": {\"type\": \"None such\"}}");
         Path otherFamily = DummyModel.write(folder.resolve("other-family"));
         Path config = otherFamily.resolve("config.json");
-        Files.writeString(config, Files.readString(config).replace("llama", "bert").replace("Llama", "Bert"));
+        Files.writeString(
+                config, Files.readString(config).replace("llama", "bert").replace("Llama", "Bert"));
         Path cutWeights = DummyModel.write(folder.resolve("cut-weights"));
         Files.write(cutWeights.resolve("model.safetensors"), new byte[] {8, 0, 0, 0, 0, 0, 0, 0, '{'});
         Path directoryConfig = folder.resolve("directory-config");
@@ -75,7 +76,9 @@ class FirstErrorTest {
                 new Case(dummy + "--device cpu --port -1", "--port -1", "[0, 65535]"),
                 new Case(dummy + "--device cpu --port 65536", "--port 65536", "[0, 65535]"),
                 new Case(serve + "--preemption never", "--preemption never", "swap or recompute"),
-                new Case("serve DIR/dummy --device cpu --port 0 --load-format gguf", "--load-format gguf",
+                new Case(
+                        "serve DIR/dummy --device cpu --port 0 --load-format gguf",
+                        "--load-format gguf",
                         "auto or dummy"),
                 new Case(serve + "--dtype int8", "int8", "bfloat16"),
                 new Case(serve + "--strategy fast", "--strategy fast", "gpu-only", "apex"),
@@ -86,10 +89,12 @@ class FirstErrorTest {
                 new Case(serve + "--gpu-memory-utilization 1.5", "--gpu-memory-utilization 1.5", "(0, 1]"),
                 new Case(serve + "--gpu-sm-limit -1", "--gpu-sm-limit -1", "positive"),
                 new Case(serve + "--max-model-len 0", "--max-model-len 0", "at least 2"),
-                new Case(serve + "--max-model-len 100000", "--max-model-len 100000",
-                        "512 tokens that the model allows"),
+                new Case(
+                        serve + "--max-model-len 100000", "--max-model-len 100000", "512 tokens that the model allows"),
                 new Case(serve + "--max-num-seqs 0", "--max-num-seqs 0", "at least 1"),
-                new Case(serve + "--max-num-seqs 64 --max-num-batched-tokens 8", "--max-num-batched-tokens 8",
+                new Case(
+                        serve + "--max-num-seqs 64 --max-num-batched-tokens 8",
+                        "--max-num-batched-tokens 8",
                         "--max-num-seqs 64"),
                 new Case(serve + "--max-prefill-chunk 0", "--max-prefill-chunk 0", "at least 1"),
                 new Case(serve + "--max-queued-requests 0", "--max-queued-requests 0", "at least 1"),
@@ -109,7 +114,7 @@ class FirstErrorTest {
                 new Case(serve + "--threads 1 --attention-threads 2", "--attention-threads 2", "[1, 1]"),
                 new Case(serve + "--host-watchdog 0", "--host-watchdog 0", "above 0"),
                 new Case(serve + "--host-watchdog NaN", "--host-watchdog NaN", "above 0"),
-                new Case(serve + "--shadow verification-rate 2", "--shadow verification-rate 2", "[0, 1]"),
+                new Case(serve + "--shadow-verification-rate 2", "--shadow-verification-rate 2", "[0, 1]"),
                 new Case(serve + "--rotate-after -1", "--rotate-after -1", "negative"),
                 new Case(serve + "--ttft-target -1", "--ttft-target -1", "milliseconds"),
                 new Case(serve + "--apex-min-cpu-ratio -1", "--apex-min-cpu-ratio -1", "0 or more"),
@@ -149,7 +154,9 @@ class FirstErrorTest {
                 new Case("bench steps --device cpu", "--device is cpu", "tandem doctor"),
                 new Case("bench simulate", "--profile FILE", "tandem profile"),
                 new Case("bench simulate --profile DIR/nowhere", "DIR/nowhere"),
-                new Case("profile DIR/dummy --load-format dummy --device cpu --output DIR", "--output",
+                new Case(
+                        "profile DIR/dummy --load-format dummy --device cpu --output DIR",
+                        "--output",
                         "is a directory"));
     }
 
@@ -158,11 +165,18 @@ class FirstErrorTest {
     void isOneLineWithTheRemedy(Case wrong) {
         Result result = run(wrong.command());
         assertThat(result.code()).as(result.errors()).isEqualTo(ExitCode.CANNOT_START);
-        List<String> lines = result.errors().lines().filter(line -> !line.startsWith("given up: ")).toList();
-        int first = lines.stream().map(line -> line.startsWith("tandem: ")).toList().indexOf(true);
+        List<String> lines = result.errors()
+                .lines()
+                .filter(line -> !line.startsWith("given up: "))
+                .toList();
+        int first =
+                lines.stream().map(line -> line.startsWith("tandem: ")).toList().indexOf(true);
         assertThat(first).as(result.errors()).isNotNegative();
         assertThat(lines.subList(first, lines.size())).as("at most two lines").hasSizeLessThanOrEqualTo(2);
-        assertThat(lines.get(first)).doesNotContain("Exception").doesNotContain("java.").doesNotContain("null");
+        assertThat(lines.get(first))
+                .doesNotContain("Exception")
+                .doesNotContain("java.")
+                .doesNotContain("null");
         for (String said : wrong.said()) {
             assertThat(lines.get(first)).contains(said.replace("DIR", folder.toString()));
         }
@@ -190,11 +204,18 @@ class FirstErrorTest {
     @Test
     void aPortThatIsTakenIsKnownBeforeTheModelIsLookedFor() throws IOException {
         try (ServerSocket taken = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))) {
-            Result result = run("serve", folder.resolve("nowhere").toString(), "--device", "cpu", "--port", ""
-                    + taken.getLocalPort());
+            Result result = run(
+                    "serve",
+                    folder.resolve("nowhere").toString(),
+                    "--device",
+                    "cpu",
+                    "--port",
+                    "" + taken.getLocalPort());
             assertThat(result.code()).isEqualTo(ExitCode.CANNOT_START);
             assertThat(result.errors().lines()).hasSize(1);
-            assertThat(result.errors()).contains("127.0.0.1:" + taken.getLocalPort()).contains("in use")
+            assertThat(result.errors())
+                    .contains("127.0.0.1:" + taken.getLocalPort())
+                    .contains("in use")
                     .contains("choose another --port");
         }
     }
@@ -205,7 +226,10 @@ class FirstErrorTest {
         Result result = run("serve", folder.resolve("nowhere").toString(), "--device", "cuda", "--port", "0");
         assertThat(result.code()).isEqualTo(ExitCode.CANNOT_START);
         assertThat(result.errors().lines()).hasSize(1);
-        assertThat(result.errors()).contains("--device cuda").contains("libcuda.so.1").contains("--device cpu");
+        assertThat(result.errors())
+                .contains("--device cuda")
+                .contains("libcuda.so.1")
+                .contains("--device cpu");
     }
 
     private static Result report(Throwable error) {
@@ -216,8 +240,8 @@ class FirstErrorTest {
 
     @Test
     void memoryThatIsRefusedIsOneLine() {
-        Result result = report(new OutOfMemoryError(
-                "the GPU KV pool of 12 blocks needs 9 MiB of memory, which the system refused"));
+        Result result = report(
+                new OutOfMemoryError("the GPU KV pool of 12 blocks needs 9 MiB of memory, which the system refused"));
         assertThat(result.code()).isEqualTo(ExitCode.CANNOT_START);
         assertThat(result.errors().lines()).hasSize(1);
         assertThat(result.errors()).contains("needs 9 MiB").contains("--kv-cache-memory");
@@ -227,7 +251,8 @@ class FirstErrorTest {
     void aMistakeInTheCodeIsNotTheUsers() {
         Result result = report(new IllegalArgumentException("a step has at most 2 sub-batches, not 3"));
         assertThat(result.code()).isEqualTo(ExitCode.BUG);
-        assertThat(result.errors().lines().findFirst().orElseThrow()).contains("a mistake in Tandem")
+        assertThat(result.errors().lines().findFirst().orElseThrow())
+                .contains("a mistake in Tandem")
                 .contains("at most 2 sub-batches");
         assertThat(result.errors()).contains("\tat ");
     }

@@ -19,13 +19,15 @@ class LoggingTest {
 
     @Test
     void whatOthersSayCannotForgeARecord() {
-        LogRecord record = new LogRecord(Level.WARNING,
-                "unknown field x\n2026-11-24 10:00:00.000 INFO paid\r\u001b[2K\u2028");
+        LogRecord record =
+                new LogRecord(Level.WARNING, "unknown field x\n2026-11-24 10:00:00.000 INFO paid\r\u001b[2K\u2028");
         record.setThrown(new IllegalStateException("1\n2\u001b[1m", new RuntimeException("\n3")));
         String text = lines.format(record);
         assertThat(text.lines().findFirst().orElseThrow())
                 .endsWith("WARNING unknown field x\\n2026-11-24 10:00:00.000 INFO paid\\r\\u001b[2K\\u2028");
-        assertThat(text).doesNotContain("\u001b").contains("IllegalStateException: 1\\n2\\u001b[1m")
+        assertThat(text)
+                .doesNotContain("\u001b")
+                .contains("IllegalStateException: 1\\n2\\u001b[1m")
                 .contains("\tcaused by: ");
         assertThat(text.lines().skip(2)).allMatch(line -> line.startsWith("\t"));
     }

@@ -35,7 +35,9 @@ class PresetTest {
             }
         }
         try (Stream<Path> files = Files.list(cache.resolve("presets/Llama-2-7B"))) {
-            assertThat(files).as("nothing else is left").containsExactly(cache.resolve("presets/Llama-2-7B/config.json"));
+            assertThat(files)
+                    .as("nothing else is left")
+                    .containsExactly(cache.resolve("presets/Llama-2-7B/config.json"));
         }
     }
 

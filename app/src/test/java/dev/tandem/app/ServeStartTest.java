@@ -39,7 +39,8 @@ class ServeStartTest {
     @ValueSource(strings = {"0.0.0.0", "::", "192.0.2.7"})
     void aPortThatOthersReachWithoutAKeyIsWarnedOf(String host) {
         assertThat(ServeCommand.warningOfOpenPort(host, Optional.empty()))
-                .hasValueSatisfying(warning -> assertThat(warning).contains("--host " + host).contains("--api-key"));
+                .hasValueSatisfying(warning ->
+                        assertThat(warning).contains("--host " + host).contains("--api-key"));
         assertThat(ServeCommand.warningOfOpenPort(host, Optional.of("secret"))).isEmpty();
     }
 

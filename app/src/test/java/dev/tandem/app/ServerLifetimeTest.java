@@ -40,7 +40,8 @@ class ServerLifetimeTest {
 
         Running(Path folder, FailingServer.Fault fault) throws IOException {
             process = new ProcessBuilder(
-                            Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                            Path.of(System.getProperty("java.home"), "bin", "java")
+                                    .toString(),
                             "--enable-native-access=ALL-UNNAMED",
                             "-cp",
                             System.getProperty("java.class.path"),
@@ -49,14 +50,14 @@ class ServerLifetimeTest {
                             fault.name())
                     .start();
             errors = process.errorReader(StandardCharsets.UTF_8);
-            BufferedReader out = new BufferedReader(new InputStreamReader(process.getInputStream(),
-                    StandardCharsets.UTF_8));
+            BufferedReader out =
+                    new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
             address = out.readLine().substring("on ".length());
         }
 
         CompletableFuture<HttpResponse<String>> ask(boolean stream) {
-            String body = "{\"prompt\": \"w7 w8\", \"max_tokens\": 100, \"ignore_eos\": true, \"stream\": " + stream
-                    + "}";
+            String body =
+                    "{\"prompt\": \"w7 w8\", \"max_tokens\": 100, \"ignore_eos\": true, \"stream\": " + stream + "}";
             HttpRequest request = HttpRequest.newBuilder(URI.create(address + "/v1/completions"))
                     .header("Content-Type", "application/json")
                     .POST(HttpRequest.BodyPublishers.ofString(body))
@@ -89,10 +90,13 @@ class ServerLifetimeTest {
     }
 
     @ParameterizedTest
-    @EnumSource(value = FailingServer.Fault.class, names = {"DIES", "DIES_AND_HANGS"})
+    @EnumSource(
+            value = FailingServer.Fault.class,
+            names = {"DIES", "DIES_AND_HANGS"})
     void theEnginesDeathIsToldAndEndsTheProcess(FailingServer.Fault fault) throws Exception {
         try (Running server = new Running(folder, fault)) {
-            HttpResponse<String> answer = server.ask(fault == FailingServer.Fault.DIES).get();
+            HttpResponse<String> answer =
+                    server.ask(fault == FailingServer.Fault.DIES).get();
             assertThat(answer.body()).contains("has failed");
             assertThat(server.process.waitFor(DEATH_SECONDS, TimeUnit.SECONDS)).isTrue();
             assertThat(server.process.exitValue()).isEqualTo(ExitCode.FAILED);
@@ -121,8 +125,10 @@ class ServerLifetimeTest {
         boolean positive = false;
         while (!positive) {
             String text = server.http
-                    .send(HttpRequest.newBuilder(URI.create(server.address + "/metrics")).build(),
-                    HttpResponse.BodyHandlers.ofString())
+                    .send(
+                            HttpRequest.newBuilder(URI.create(server.address + "/metrics"))
+                                    .build(),
+                            HttpResponse.BodyHandlers.ofString())
                     .body();
             positive = text.lines()
                     .filter(line -> line.startsWith(series + "{"))

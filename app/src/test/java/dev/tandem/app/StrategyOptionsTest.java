@@ -36,7 +36,8 @@ class StrategyOptionsTest {
     @Test
     void whatIsGivenUpIsSaid() {
         assertThat(settled(3, UNSAID, Optional.empty())).isEqualTo(Strategy.GPU_ONLY);
-        assertThat(settled(16, Optional.of(ByteSize.parse("0")), Optional.empty())).isEqualTo(Strategy.GPU_ONLY);
+        assertThat(settled(16, Optional.of(ByteSize.parse("0")), Optional.empty()))
+                .isEqualTo(Strategy.GPU_ONLY);
         assertThat(settled(16, UNSAID, Optional.of("its heads are odd"))).isEqualTo(Strategy.GPU_ONLY);
         options.guard = Optional.of(false);
         assertThat(settled(16, UNSAID, Optional.empty())).isEqualTo(Strategy.GPU_ONLY);
@@ -52,7 +53,9 @@ class StrategyOptionsTest {
     @Test
     void aNameThatIsNotKnownIsAnsweredWithAllThatAre() {
         options.strategy = "neoo";
-        assertThatThrownBy(options::chosen).hasMessageContaining("--strategy neoo is not known; known are gpu-only").hasMessageEndingWith("apex and auto");
+        assertThatThrownBy(options::chosen)
+                .hasMessageContaining("--strategy neoo is not known; known are gpu-only")
+                .hasMessageEndingWith("apex and auto");
     }
 
     @Test

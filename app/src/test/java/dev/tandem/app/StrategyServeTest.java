@@ -27,13 +27,22 @@ import tools.jackson.databind.ObjectMapper;
 @Timeout(value = 2, unit = TimeUnit.MINUTES)
 class StrategyServeTest {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final String PROFILE = Path.of("src/test/resources/profile.txt").toAbsolutePath().toString();
+    private static final String PROFILE =
+            Path.of("src/test/resources/profile.txt").toAbsolutePath().toString();
     private static List<String> expected;
 
     private static TestServer server(String strategy, String... more) throws IOException {
         List<String> options = new ArrayList<>(List.of(
-                "--strategy", strategy, "--profile", PROFILE, "--max-model-len", "96", "--num-gpu-blocks-override", "8",
-                "--host-kv", "64MiB"));
+                "--strategy",
+                strategy,
+                "--profile",
+                PROFILE,
+                "--max-model-len",
+                "96",
+                "--num-gpu-blocks-override",
+                "8",
+                "--host-kv",
+                "64MiB"));
         options.addAll(List.of(more));
         return new TestServer(options.toArray(String[]::new));
     }
@@ -67,17 +76,24 @@ class StrategyServeTest {
 
     @Test
     void usageSaysHowManyTokensTheHostDecodedWhenAsked() throws Exception {
-        String body = "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": true";
+        String body =
+                "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": true";
         try (TestServer server = server("simple-offload", "--no-guard")) {
-            JsonNode plain = JSON.readTree(server.post("/v1/completions", body + "}").body());
-            assertThat(plain.at("/usage/completion_tokens_details").isMissingNode()).isTrue();
-            JsonNode asked = JSON.readTree(server.post("/v1/completions", body + ", \"host_usage\": true}").body());
+            JsonNode plain =
+                    JSON.readTree(server.post("/v1/completions", body + "}").body());
+            assertThat(plain.at("/usage/completion_tokens_details").isMissingNode())
+                    .isTrue();
+            JsonNode asked = JSON.readTree(server.post("/v1/completions", body + ", \"host_usage\": true}")
+                    .body());
             // the first token comes from the prompt, which the GPU computes
-            assertThat(asked.at("/usage/completion_tokens_details/host_tokens").asInt()).isEqualTo(9);
+            assertThat(asked.at("/usage/completion_tokens_details/host_tokens").asInt())
+                    .isEqualTo(9);
         }
         try (TestServer server = server("gpu-only")) {
-            JsonNode asked = JSON.readTree(server.post("/v1/completions", body + ", \"host_usage\": true}").body());
-            assertThat(asked.at("/usage/completion_tokens_details/host_tokens").asInt(-1)).isZero();
+            JsonNode asked = JSON.readTree(server.post("/v1/completions", body + ", \"host_usage\": true}")
+                    .body());
+            assertThat(asked.at("/usage/completion_tokens_details/host_tokens").asInt(-1))
+                    .isZero();
         }
     }
 
@@ -85,14 +101,17 @@ class StrategyServeTest {
     @Timeout(60)
     void shadowVerificationsCompareTheHostWithTheGpuAndCountForNobody() throws Exception {
         try (TestServer server = server("simple-offload", "--no-guard", "--shadow-verification-rate", "1")) {
-            String body = "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": true}";
-            JsonNode choice = JSON.readTree(server.post("/v1/completions", body).body()).at("/choices/0");
+            String body =
+                    "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": true}";
+            JsonNode choice =
+                    JSON.readTree(server.post("/v1/completions", body).body()).at("/choices/0");
             assertThat(choice.get("logprobs").isNull()).isTrue();
             String metrics = server.get("/metrics").body();
             while (value(metrics, "tandem:shadow_verification_logprob_difference_count") == 0) {
                 metrics = server.get("/metrics").body();
             }
-            assertThat(value(metrics, "tandem:shadow_verification_logprob_difference_sum")).isLessThan(1e-3);
+            assertThat(value(metrics, "tandem:shadow_verification_logprob_difference_sum"))
+                    .isLessThan(1e-3);
             assertThat(value(metrics, "vllm:e2e_request_latency_seconds_count")).isEqualTo(1);
         }
     }
@@ -106,7 +125,8 @@ class StrategyServeTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"simple-offload", "symmetric", "fastdecode-plus", "asymmetric", "async-overlap", "neo", "apex"})
+    @ValueSource(
+            strings = {"simple-offload", "symmetric", "fastdecode-plus", "asymmetric", "async-overlap", "neo", "apex"})
     void everyStrategyGivesTheSameAnswersAndSaysWhy(String strategy) throws Exception {
         try (TestServer server = server(strategy, "--no-guard")) {
             assertThat(answers(server)).isEqualTo(expected);
@@ -114,8 +134,12 @@ class StrategyServeTest {
             assertThat(steps.size()).isGreaterThan(20);
             assertThat(steps.valueStream().map(step -> step.get("reason").asString()))
                     .allMatch(reason -> reason.startsWith(strategy + ": "));
-            assertThat(steps.valueStream().allMatch(step -> step.get("predicted_ms").asDouble() > 0)).isTrue();
-            assertThat(server.get("/metrics").body()).contains("tandem:prediction_error{").contains("tandem:host_decode_tokens");
+            assertThat(steps.valueStream()
+                            .allMatch(step -> step.get("predicted_ms").asDouble() > 0))
+                    .isTrue();
+            assertThat(server.get("/metrics").body())
+                    .contains("tandem:prediction_error{")
+                    .contains("tandem:host_decode_tokens");
         }
     }
 
@@ -124,8 +148,11 @@ class StrategyServeTest {
         try (TestServer server = server("asymmetric")) {
             assertThat(answers(server)).isEqualTo(expected);
             JsonNode steps = JSON.readTree(server.get("/debug/steps").body()).get("steps");
-            assertThat(steps.valueStream().map(step -> step.get("chosen").asString())).containsOnly("gpu-only");
-            assertThat(server.get("/metrics").body()).containsPattern("tandem:offloading\\{[^}]*} 0.0").containsPattern("tandem:guard_losses_total\\{[^}]*} 0.0");
+            assertThat(steps.valueStream().map(step -> step.get("chosen").asString()))
+                    .containsOnly("gpu-only");
+            assertThat(server.get("/metrics").body())
+                    .containsPattern("tandem:offloading\\{[^}]*} 0.0")
+                    .containsPattern("tandem:guard_losses_total\\{[^}]*} 0.0");
         }
     }
 
@@ -141,19 +168,21 @@ class StrategyServeTest {
     }
 
     @ParameterizedTest
-    @CsvSource(delimiter = '|', value = {
-        "--strategy neoo | --strategy neoo is not known; known are gpu-only, simple-offload",
-        "--strategy symmetric --host-kv 1MiB | --strategy symmetric keeps all KV on the host",
-        "--strategy neo --host-kv 1kB | --strategy neo needs host KV and the host pool has no block; raise --host-kv",
-        "--num-gpu-blocks-override 0 | --num-gpu-blocks-override 0 is too small; it must be at least 1",
-        "--threads 0 | --threads 0 is too small; it must be at least 1",
-        "--attention-threads 0 | --attention-threads 0 is too small; it must be at least 1",
-        "--ttft-target NaN | --ttft-target NaN must be a number of milliseconds",
-        "--shadow verification-rate 1.5 --strategy neo | --shadow verification-rate 1.5 is a share of requests; it must lie in [0, 1]",
-        "--rotate-after -2 --strategy neo | --rotate-after -2",
-        "--apex-min-cpu-ratio -1 --strategy apex | --apex-min-cpu-ratio -1",
-        "--strategy neo --profile no-such-file | no-such-file cannot be read",
-    })
+    @CsvSource(
+            delimiter = '|',
+            value = {
+                "--strategy neoo | --strategy neoo is not known; known are gpu-only, simple-offload",
+                "--strategy symmetric --host-kv 1MiB | --strategy symmetric keeps all KV on the host",
+                "--strategy neo --host-kv 1kB | --strategy neo needs host KV and the host pool has no block; raise --host-kv",
+                "--num-gpu-blocks-override 0 | --num-gpu-blocks-override 0 is too small; it must be at least 1",
+                "--threads 0 | --threads 0 is too small; it must be at least 1",
+                "--attention-threads 0 | --attention-threads 0 is too small; it must be at least 1",
+                "--ttft-target NaN | --ttft-target NaN must be a number of milliseconds",
+                "--shadow-verification-rate 1.5 --strategy neo | --shadow-verification-rate 1.5 is a share of requests; it must lie in [0, 1]",
+                "--rotate-after -2 --strategy neo | --rotate-after -2",
+                "--apex-min-cpu-ratio -1 --strategy apex | --apex-min-cpu-ratio -1",
+                "--strategy neo --profile no-such-file | no-such-file cannot be read",
+            })
     void badInputIsRefusedBeforeAnythingRuns(String flags, String message) {
         assertThat(generate(flags.split(" "))).contains(message);
     }
@@ -162,7 +191,9 @@ class StrategyServeTest {
     @ValueSource(strings = {"linear 512 NaN", "linear 512 -1", "linear 512 0", "layers 7", "step-overhead -1"})
     void absurdProfilesAreRefused(String line, @TempDir Path folder) throws IOException {
         String key = line.substring(0, line.lastIndexOf(' '));
-        String text = Files.readString(Path.of(PROFILE)).replaceAll("(?m)^" + key.replaceAll(" .*", "") + " [^ \n]*( .*)?$", "") + line + "\n";
+        String text = Files.readString(Path.of(PROFILE))
+                        .replaceAll("(?m)^" + key.replaceAll(" .*", "") + " [^ \n]*( .*)?$", "")
+                + line + "\n";
         Path file = Files.writeString(folder.resolve("profile.txt"), text);
         assertThat(generate("--strategy", "neo", "--profile", file.toString())).contains("tandem profile");
     }

@@ -38,8 +38,11 @@ final class TestServer implements AutoCloseable {
                 "--port",
                 "0"));
         command.addAll(List.of(options));
-        process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
-        BufferedReader out = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
+        process = new ProcessBuilder(command)
+                .redirectError(ProcessBuilder.Redirect.INHERIT)
+                .start();
+        BufferedReader out =
+                new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
         String found = "";
         String printed = "";
         for (String line = out.readLine(); line != null; line = out.readLine()) {
@@ -83,7 +86,9 @@ final class TestServer implements AutoCloseable {
 
     /** The value of a series of one model. */
     double metric(String name) throws IOException, InterruptedException {
-        return get("/metrics").body().lines()
+        return get("/metrics")
+                .body()
+                .lines()
                 .filter(line -> line.startsWith(name + "{"))
                 .mapToDouble(line -> Double.parseDouble(line.substring(line.lastIndexOf(' ') + 1)))
                 .sum();

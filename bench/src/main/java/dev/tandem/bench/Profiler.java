@@ -1,7 +1,7 @@
 package dev.tandem.bench;
 
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepTimes;
 import dev.tandem.engine.batch.SubBatch;
@@ -37,6 +37,7 @@ public final class Profiler {
     private static final int[] CPU_ROWS = {1, 4, 16, 64};
     /** KV that profiles reach to; larger pools are extrapolated to. */
     public static final int MAX_TOKENS = 16_384;
+
     private static final int REPEATS = 5;
     /** A plan that takes this long is not repeated as often, and larger ones of its kind are left out. */
     private static final long LONG_NANOS = 400_000_000;
@@ -72,8 +73,7 @@ public final class Profiler {
         this.clock = clock;
         this.progress = progress;
         this.random = new SplittableRandom(seed);
-        this.sampler = new TokenSampler(
-                SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
+        this.sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
     }
 
     /** @param name of machine, model, dtype and threads: what the profile is good for */
@@ -148,7 +148,9 @@ public final class Profiler {
 
     private void prefills() {
         for (int rows : ROWS) {
-            int max = Math.min(Math.min(limits.maxBatchTokens(), limits.contextTokens() - 1), limits.gpuBlocks() * limits.blockTokens());
+            int max = Math.min(
+                    Math.min(limits.maxBatchTokens(), limits.contextTokens() - 1),
+                    limits.gpuBlocks() * limits.blockTokens());
             if (rows > max) {
                 break;
             }
@@ -156,7 +158,11 @@ public final class Profiler {
             put(linear, rows, sample.nanos(StepTimes::linear), limits.layers());
             put(preLayer, rows, sample.nanos(StepTimes::preLayer), 1);
             put(postLayer, 1, sample.nanos(StepTimes::postLayer), 1);
-            put(prefillAttention, (long) rows * (rows + 1) / 2, sample.nanos(StepTimes::prefillAttention), limits.layers());
+            put(
+                    prefillAttention,
+                    (long) rows * (rows + 1) / 2,
+                    sample.nanos(StepTimes::prefillAttention),
+                    limits.layers());
             if (sample.wall() > 2 * LONG_NANOS) {
                 break;
             }
@@ -202,7 +208,11 @@ public final class Profiler {
             if (blocks * limits.blockTokens() <= tokens) {
                 int[] all = blocks(0, blocks * limits.blockTokens());
                 Sample sample = sample(swaps(KvTier.GPU, all, KvTier.HOST, all));
-                put(transfer, limits.kvBytesPerToken() * blocks * limits.blockTokens(), sample.nanos(StepTimes::transfer), 1);
+                put(
+                        transfer,
+                        limits.kvBytesPerToken() * blocks * limits.blockTokens(),
+                        sample.nanos(StepTimes::transfer),
+                        1);
             }
         }
     }
@@ -214,7 +224,8 @@ public final class Profiler {
         }
         Sample one = sample(decodes(1, 2, AttentionSite.GPU_FROM_GPU));
         List<Chunk> rows = chunks(2, 2, AttentionSite.GPU_FROM_GPU);
-        Sample two = sample(plan(List.of(), List.of(new SubBatch(rows.subList(0, 1)), new SubBatch(rows.subList(1, 2)))));
+        Sample two =
+                sample(plan(List.of(), List.of(new SubBatch(rows.subList(0, 1)), new SubBatch(rows.subList(1, 2)))));
         double extra = (two.wall() - 2.0 * (one.wall() - stepOverhead * 1e9)) / 1e9 - stepOverhead;
         return Math.max(0, extra / (2 * limits.layers()));
     }
@@ -255,7 +266,8 @@ public final class Profiler {
 
     private int[] blocks(int fromToken, int tokens) {
         int first = fromToken / limits.blockTokens();
-        return IntStream.range(first, first + (tokens + limits.blockTokens() - 1) / limits.blockTokens()).toArray();
+        return IntStream.range(first, first + (tokens + limits.blockTokens() - 1) / limits.blockTokens())
+                .toArray();
     }
 
     private Sample sample(StepPlan plan) {

@@ -15,8 +15,16 @@ import java.util.Arrays;
 public final class Recorder implements EngineListener {
     /** What was counted since {@link #open}. */
     public record Counts(
-            int finished, long promptTokens, long outputTokens, long hostTokens, long prefillTokens, long decodeTokens,
-            double[] firstToken, double[] interToken, double[] perToken, double[] endToEnd) {}
+            int finished,
+            long promptTokens,
+            long outputTokens,
+            long hostTokens,
+            long prefillTokens,
+            long decodeTokens,
+            double[] firstToken,
+            double[] interToken,
+            double[] perToken,
+            double[] endToEnd) {}
 
     private int finished;
     private long steps;
@@ -68,8 +76,16 @@ public final class Recorder implements EngineListener {
 
     public synchronized Counts snapshot() {
         return new Counts(
-                finished, promptTokens, outputTokens, hostTokens, prefillTokens, decodeTokens,
-                firstToken.toArray(), interToken.toArray(), perToken.toArray(), endToEnd.toArray());
+                finished,
+                promptTokens,
+                outputTokens,
+                hostTokens,
+                prefillTokens,
+                decodeTokens,
+                firstToken.toArray(),
+                interToken.toArray(),
+                perToken.toArray(),
+                endToEnd.toArray());
     }
 
     @Override

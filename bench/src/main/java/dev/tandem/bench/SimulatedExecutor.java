@@ -1,8 +1,8 @@
 package dev.tandem.bench;
 
 import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepTimes;
@@ -24,19 +24,21 @@ import java.util.Optional;
 import java.util.Queue;
 
 /**
- * Runs step plans in no time: a virtual clock moves by what a profile says that they take. The GPU's time is the sum of its
- * parts, with rows filled up as graphs have them; the CPU's attention is one queue, served at its full bandwidth; in-flight tokens
- * board a layer when their result is there, as on hardware. Swaps that the step does not hide, and copies' share of the GPU,
- * are left out.
+ * Runs step plans in no time: a virtual clock moves by what a profile says that they take. The GPU's time is the sum of
+ * its parts, with rows filled up as graphs have them; the CPU's attention is one queue, served at its full bandwidth;
+ * in-flight tokens board a layer when their result is there, as on hardware. Swaps that the step does not hide, and
+ * copies' share of the GPU, are left out.
  *
  * <p>Owned by: the thread that simulates.
  */
 public final class SimulatedExecutor implements Executor {
     /** Rows of graphs of decode steps; beyond the last, multiples of it. */
     private static final int[] BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
+
     private static final int BUCKET_STEP = 64;
     /** Workers that share the CPU's bandwidth: rows from which it is all used. */
     private static final int FULL = 14;
+
     private static final int SOME_TOKEN = 5;
 
     private final ExecutorLimits limits;
@@ -46,6 +48,7 @@ public final class SimulatedExecutor implements Executor {
     private final Queue<StepResult> results = new ArrayDeque<>();
     /** Seconds at which the CPU has done all that it was asked for so far. */
     private double cpuFree;
+
     private double cpuBusy;
     private double busyBefore;
     private double hostLostAt = Double.POSITIVE_INFINITY;
@@ -113,8 +116,9 @@ public final class SimulatedExecutor implements Executor {
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
                 if (lost.isEmpty() || chunk.site() != AttentionSite.CPU_FROM_HOST) {
-                    chunk.sampler().ifPresent(sampler -> sampled.add(
-                            new StepResult.Sampled(chunk.sequence(), sampler.chosen(SOME_TOKEN, Optional.empty()))));
+                    chunk.sampler()
+                            .ifPresent(sampler -> sampled.add(new StepResult.Sampled(
+                                    chunk.sequence(), sampler.chosen(SOME_TOKEN, Optional.empty()))));
                 }
             }
         }
@@ -144,7 +148,9 @@ public final class SimulatedExecutor implements Executor {
     }
 
     private int slots(StepPlan plan) {
-        int wanted = Math.min(limits.slotsPerLayer(), Math.max(plan.slotsPerLayer(), plan.admissions().size()));
+        int wanted = Math.min(
+                limits.slotsPerLayer(),
+                Math.max(plan.slotsPerLayer(), plan.admissions().size()));
         return Math.max(8, Integer.highestOneBit(2 * wanted - 1));
     }
 
@@ -158,7 +164,9 @@ public final class SimulatedExecutor implements Executor {
         for (HostToken hostToken : boarding) {
             if (at + 1 == limits.layers()) {
                 hostTokens.remove(hostToken.admission.sequence());
-                sampled.add(new StepResult.Sampled(hostToken.admission.sequence(), hostToken.admission.sampler().chosen(SOME_TOKEN, Optional.empty())));
+                sampled.add(new StepResult.Sampled(
+                        hostToken.admission.sequence(),
+                        hostToken.admission.sampler().chosen(SOME_TOKEN, Optional.empty())));
             } else {
                 hostToken.layer++;
                 ask(hostToken, now + layerSeconds);
@@ -185,7 +193,9 @@ public final class SimulatedExecutor implements Executor {
         int allRows = slots;
         boolean waits = false;
         for (int b = 0; b < batches; b++) {
-            List<Chunk> chunks = plan.subBatches().isEmpty() ? List.of() : plan.subBatches().get(b).chunks();
+            List<Chunk> chunks = plan.subBatches().isEmpty()
+                    ? List.of()
+                    : plan.subBatches().get(b).chunks();
             int rows = b == batches - 1 ? slots : 0;
             long gpuTokens = 0;
             long cpuTokens = 0;
@@ -205,16 +215,25 @@ public final class SimulatedExecutor implements Executor {
             }
             allRows += rows;
             linear[b] = machine.linear(filled(rows));
-            gpu[b] = (gpuTokens > 0 ? machine.gpuAttention(gpuTokens) : 0) + (pairs > 0 ? machine.prefillAttention(pairs) : 0);
+            gpu[b] = (gpuTokens > 0 ? machine.gpuAttention(gpuTokens) : 0)
+                    + (pairs > 0 ? machine.prefillAttention(pairs) : 0);
             cpu[b] = machine.cpuAttention(cpuRows, cpuTokens);
             cpuBusy += limits.layers() * cpu[b];
             waits |= cpuRows > 0;
         }
         double layer = batches == 1
                 ? linear[0] + gpu[0] + cpu[0] + (waits ? machine.tripOverhead() : 0)
-                : new Stages(linear[0], linear[1] + gpu[0] + gpu[1], waits ? machine.stageOverhead() : 0, machine.tripOverhead()).layer(cpu[0], cpu[1]);
+                : new Stages(
+                                linear[0],
+                                linear[1] + gpu[0] + gpu[1],
+                                waits ? machine.stageOverhead() : 0,
+                                machine.tripOverhead())
+                        .layer(cpu[0], cpu[1]);
         double load = hostTokens.isEmpty() ? 1 : machine.hostLoad();
-        double ends = machine.preLayer(allRows) + (outputs > 0 ? machine.postLayer(outputs) : 0) + machine.stepOverhead() + exposed(plan);
+        double ends = machine.preLayer(allRows)
+                + (outputs > 0 ? machine.postLayer(outputs) : 0)
+                + machine.stepOverhead()
+                + exposed(plan);
         return new Parts(ends, layer * load);
     }
 

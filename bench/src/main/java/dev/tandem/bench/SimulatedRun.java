@@ -34,7 +34,11 @@ public final class SimulatedRun {
     private boolean forEver;
 
     public SimulatedRun(
-            EngineConfig config, Scheduler scheduler, SimulatedExecutor executor, VirtualClock clock, Workload workload) {
+            EngineConfig config,
+            Scheduler scheduler,
+            SimulatedExecutor executor,
+            VirtualClock clock,
+            Workload workload) {
         this.config = config;
         this.workload = workload;
         this.executor = executor;
@@ -102,16 +106,17 @@ public final class SimulatedRun {
                 .maxTokens(Math.max(1, Math.min(lengths.output(), context - prompt)))
                 .ignoreEos(true)
                 .build();
-        queue.offer(List.of(new Request("sim-" + issued + "-" + random.nextLong(), new int[prompt], sampling, 0, TextDecoder.none(), event -> {
-            switch (event) {
-                case TokenEvent.Token token -> {}
-                case TokenEvent.Finished finished -> follow();
-                case TokenEvent.Failed reason -> {
-                    failed++;
-                    follow();
-                }
-            }
-        })));
+        queue.offer(List.of(new Request(
+                "sim-" + issued + "-" + random.nextLong(), new int[prompt], sampling, 0, TextDecoder.none(), event -> {
+                    switch (event) {
+                        case TokenEvent.Token token -> {}
+                        case TokenEvent.Finished finished -> follow();
+                        case TokenEvent.Failed reason -> {
+                            failed++;
+                            follow();
+                        }
+                    }
+                })));
     }
 
     private void follow() {

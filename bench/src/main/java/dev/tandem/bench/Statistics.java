@@ -12,7 +12,10 @@ public final class Statistics {
         double[] sorted = values.clone();
         Arrays.sort(sorted);
         double mean = Arrays.stream(sorted).average().orElse(0);
-        double variance = Arrays.stream(sorted).map(v -> (v - mean) * (v - mean)).average().orElse(0);
+        double variance = Arrays.stream(sorted)
+                .map(v -> (v - mean) * (v - mean))
+                .average()
+                .orElse(0);
         result.put("mean_" + name + "_ms", rounded(mean));
         result.put("median_" + name + "_ms", rounded(percentile(sorted, 50)));
         result.put("std_" + name + "_ms", rounded(Math.sqrt(variance)));

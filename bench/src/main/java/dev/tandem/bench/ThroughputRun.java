@@ -38,6 +38,7 @@ public final class ThroughputRun {
     private final AtomicInteger issued = new AtomicInteger();
     /** Requests that were shortened to the context. */
     private final AtomicInteger cut = new AtomicInteger();
+
     private final AtomicInteger ids = new AtomicInteger();
     private final AtomicReference<String> failure = new AtomicReference<>("");
     private volatile boolean stopping;
@@ -115,7 +116,8 @@ public final class ThroughputRun {
      *
      * @param firstRate tokens a second of its first half
      */
-    static Map<String, Object> steadyWindow(Recorder.Counts counts, double seconds, double firstRate, Workload workload) {
+    static Map<String, Object> steadyWindow(
+            Recorder.Counts counts, double seconds, double firstRate, Workload workload) {
         Map<String, Object> result = describe(counts, seconds);
         double second = 2 * counts.outputTokens() / seconds - firstRate;
         result.put("window", "steady");
@@ -149,7 +151,8 @@ public final class ThroughputRun {
         }
         int[] tokens;
         synchronized (random) {
-            tokens = random.ints(prompt, FIRST_TOKEN_ID, engine.limits().vocabulary()).toArray();
+            tokens = random.ints(prompt, FIRST_TOKEN_ID, engine.limits().vocabulary())
+                    .toArray();
         }
         SamplingParams sampling = SamplingParams.builder()
                 .temperature(0)
@@ -177,8 +180,8 @@ public final class ThroughputRun {
     }
 
     /**
-     * Totals under vLLM's names, which count each prompt once, when its request has finished. What steps computed of prompts is
-     * a figure of its own: it also has prompts that were computed again after a preemption.
+     * Totals under vLLM's names, which count each prompt once, when its request has finished. What steps computed of
+     * prompts is a figure of its own: it also has prompts that were computed again after a preemption.
      */
     static Map<String, Object> describe(Recorder.Counts counts, double seconds) {
         Map<String, Object> result = new LinkedHashMap<>();

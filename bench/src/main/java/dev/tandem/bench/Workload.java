@@ -36,7 +36,9 @@ public record Workload(String name, List<Lengths> lengths) {
         SplittableRandom random = new SplittableRandom(seed);
         Matcher synthetic = SYNTHETIC.matcher(name);
         if (synthetic.matches()) {
-            return new Workload(name, synthetic(Integer.parseInt(synthetic.group(1)), Integer.parseInt(synthetic.group(2)), random));
+            return new Workload(
+                    name,
+                    synthetic(Integer.parseInt(synthetic.group(1)), Integer.parseInt(synthetic.group(2)), random));
         }
         Matcher osc = OSC.matcher(name);
         if (osc.matches()) {
@@ -47,8 +49,10 @@ public record Workload(String name, List<Lengths> lengths) {
             case "azure-code" -> new Workload(name, read("AzureLLMInferenceTrace_code.csv", 1));
             case "azure-conv" -> new Workload(name, read("AzureLLMInferenceTrace_conv.csv", 1));
             case "reasoning" -> new Workload(name, reasoning(random));
-            default -> throw new ConfigurationException("--workload " + name
-                    + " is not known; use synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or reasoning");
+            default ->
+                throw new ConfigurationException(
+                        "--workload " + name
+                                + " is not known; use synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or reasoning");
         };
     }
 
@@ -59,7 +63,10 @@ public record Workload(String name, List<Lengths> lengths) {
 
     /** Mean tokens of KV that a request holds while it runs: its prompt and half of its output. */
     public double meanTokensHeld() {
-        return lengths.stream().mapToDouble(l -> l.prompt() + l.output() / 2.0).average().orElseThrow();
+        return lengths.stream()
+                .mapToDouble(l -> l.prompt() + l.output() / 2.0)
+                .average()
+                .orElseThrow();
     }
 
     /** Prompt tokens per output token, on average. */
@@ -71,8 +78,8 @@ public record Workload(String name, List<Lengths> lengths) {
 
     private static List<Lengths> synthetic(int in, int out, SplittableRandom random) {
         if (in < 1 || out < 1) {
-            throw new ConfigurationException("--workload synthetic:" + in + "/" + out
-                    + ": both lengths must be at least 1");
+            throw new ConfigurationException(
+                    "--workload synthetic:" + in + "/" + out + ": both lengths must be at least 1");
         }
         List<Lengths> lengths = new ArrayList<>();
         for (int i = 0; i < SAMPLES; i++) {

@@ -1,6 +1,5 @@
 /**
- * Workloads and measurements. Entry points: {@link dev.tandem.bench.Workload},
- * {@link dev.tandem.bench.ThroughputRun}.
+ * Workloads and measurements. Entry points: {@link dev.tandem.bench.Workload}, {@link dev.tandem.bench.ThroughputRun}.
  *
  * <p>Owned by: the thread that measures; recorders are called on the engine thread.
  */

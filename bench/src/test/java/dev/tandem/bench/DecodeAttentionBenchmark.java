@@ -24,8 +24,8 @@ import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 
 /**
- * One row's decode attention in one layer on one thread, without workers. One row stays in the cache: what the arithmetic
- * takes. Many rows in turn come from memory.
+ * One row's decode attention in one layer on one thread, without workers. One row stays in the cache: what the
+ * arithmetic takes. Many rows in turn come from memory.
  */
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
@@ -71,7 +71,8 @@ public class DecodeAttentionBenchmark {
         SplittableRandom random = new SplittableRandom(1);
         int blocks = (context + BlockFormat.TOKENS - 1) / BlockFormat.TOKENS;
         tasks = new DecodeTask[rows];
-        MemorySegment first = random(format, (int) (format.blockBytes() / format.type().bytes()), random);
+        MemorySegment first =
+                random(format, (int) (format.blockBytes() / format.type().bytes()), random);
         for (int row = 0; row < rows; row++) {
             long[] addresses = new long[blocks];
             for (int i = 0; i < blocks; i++) {
@@ -81,7 +82,11 @@ public class DecodeAttentionBenchmark {
             }
             tasks[row] = new DecodeTask();
             tasks[row].set(
-                    random(format, HEADS * HEAD_DIM, random).address(), 0, 0, addresses, context,
+                    random(format, HEADS * HEAD_DIM, random).address(),
+                    0,
+                    0,
+                    addresses,
+                    context,
                     arena.allocate((long) HEADS * HEAD_DIM * Float.BYTES, 64).address());
         }
     }

@@ -65,8 +65,14 @@ enum SimulatedMachine {
     final int seconds;
 
     SimulatedMachine(
-            String profile, int gpuBlocks, int hostGib, long tokenBytes, int batchTokens, int sequences,
-            int hostSequences, int seconds) {
+            String profile,
+            int gpuBlocks,
+            int hostGib,
+            long tokenBytes,
+            int batchTokens,
+            int sequences,
+            int hostSequences,
+            int seconds) {
         try {
             Path file = Path.of("../docs/results/profiles", profile + ".txt");
             this.profile = Profile.parse(Files.readString(file), file.toString());
@@ -105,7 +111,8 @@ enum SimulatedMachine {
 
     /** Output tokens a second until the last of some requests has ended. */
     double wholeRate(Strategy strategy, String workload, int requests) {
-        Map<String, Object> result = run(strategy, Workload.parse(workload, 0), false, 1, Host.USABLE).whole(requests);
+        Map<String, Object> result = run(strategy, Workload.parse(workload, 0), false, 1, Host.USABLE)
+                .whole(requests);
         assertThat(result.get("failed")).isEqualTo(0);
         return rate(result);
     }
@@ -141,12 +148,33 @@ enum SimulatedMachine {
         CostModel cost = new CostModel(profile);
         int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
         ExecutorLimits limits = new ExecutorLimits(
-                32_000, 131_072, 16, 64, gpuBlocks, hostBlocks(strategy, host), batchTokens, profile.layers(),
-                tokenBytes, hybrid, hybrid ? 64 : 0, hybrid ? 1024 : 0, false, piggybacked);
+                32_000,
+                131_072,
+                16,
+                64,
+                gpuBlocks,
+                hostBlocks(strategy, host),
+                batchTokens,
+                profile.layers(),
+                tokenBytes,
+                hybrid,
+                hybrid ? 64 : 0,
+                hybrid ? 1024 : 0,
+                false,
+                piggybacked);
         Budget budget = budget(strategy);
         TierRules rules = new TierRules(new LatencyTargets(0, host == Host.STRICT_TARGET ? STRICT_NANOS : 0), 256, 0);
         var options = new Strategy.Options(
-                budget, Preemption.RECOMPUTE, rules, true, false, 0, false, 8, Strategy.InFlight.of(limits), piggybacked);
+                budget,
+                Preemption.RECOMPUTE,
+                rules,
+                true,
+                false,
+                0,
+                false,
+                8,
+                Strategy.InFlight.of(limits),
+                piggybacked);
         Policy policy = strategy.policy(options, cost);
         StepPredictor predictor = new StepPredictor(cost, true, tokenBytes);
         GpuOnly gpuOnly = new GpuOnly(budget, Preemption.RECOMPUTE, 8, piggybacked);

@@ -31,9 +31,13 @@ class StatisticsTest {
         Map<String, Object> result = new LinkedHashMap<>();
         double[] values = {4, 2, 6, 8};
         Statistics.put(result, "ttft", values);
-        assertThat(result).containsExactly(
-                Map.entry("mean_ttft_ms", 5.0), Map.entry("median_ttft_ms", 5.0), Map.entry("std_ttft_ms", 2.236),
-                Map.entry("p90_ttft_ms", 7.4), Map.entry("p99_ttft_ms", 7.94));
+        assertThat(result)
+                .containsExactly(
+                        Map.entry("mean_ttft_ms", 5.0),
+                        Map.entry("median_ttft_ms", 5.0),
+                        Map.entry("std_ttft_ms", 2.236),
+                        Map.entry("p90_ttft_ms", 7.4),
+                        Map.entry("p99_ttft_ms", 7.94));
         assertThat(values).containsExactly(4, 2, 6, 8);
         Statistics.put(result, "itl", new double[0]);
         assertThat(result).containsEntry("mean_itl_ms", 0.0).containsEntry("p99_itl_ms", 0.0);

@@ -2,8 +2,6 @@ package dev.tandem.bench;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.tandem.engine.strategy.GpuOnly;
-import dev.tandem.engine.strategy.Guard;
 import dev.tandem.engine.strategy.Strategy;
 import java.util.EnumMap;
 import java.util.Map;
@@ -13,8 +11,8 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /**
- * The real schedulers over measured profiles, in virtual time: what a change of a policy does to throughput shows here before
- * it shows on a machine. Bounds are some per cent below what was found when they were set.
+ * The real schedulers over measured profiles, in virtual time: what a change of a policy does to throughput shows here
+ * before it shows on a machine. Bounds are some per cent below what was found when they were set.
  */
 class StrategiesPayTest {
     /** What gpu-only does, by machine and workload. */
@@ -46,10 +44,12 @@ class StrategiesPayTest {
         "H200_TIGHT, osc, ASYNC_OVERLAP, true, 0.97",
     })
     void offloadingPaysWhereItShould(String machine, String workload, Strategy strategy, boolean guarded, double min) {
-        double alone = BASELINE.computeIfAbsent(machine + workload, key ->
-                SimulatedMachine.valueOf(machine).rate(Strategy.GPU_ONLY, workload, false));
+        double alone = BASELINE.computeIfAbsent(
+                machine + workload, key -> SimulatedMachine.valueOf(machine).rate(Strategy.GPU_ONLY, workload, false));
         double both = SimulatedMachine.valueOf(machine).rate(strategy, workload, guarded);
-        assertThat(both / alone).as("%s, %s, %s to gpu-only, guarded: %s", machine, workload, strategy.flag(), guarded).isGreaterThan(min);
+        assertThat(both / alone)
+                .as("%s, %s, %s to gpu-only, guarded: %s", machine, workload, strategy.flag(), guarded)
+                .isGreaterThan(min);
     }
 
     /** The guard notices, whatever was promised: what its attempts cost in so many seconds is all that is lost. */
@@ -60,7 +60,8 @@ class StrategiesPayTest {
         "H200_TIGHT, osc, 1000, 0.985",
         "A10G_CLASS, synthetic:1000/200, 5000, 0.985",
     })
-    void onAMachineThatIsAFifthSlowerTheGuardKeepsGpuOnlysPace(String machine, String workload, int seconds, double min) {
+    void onAMachineThatIsAFifthSlowerTheGuardKeepsGpuOnlysPace(
+            String machine, String workload, int seconds, double min) {
         double alone = SimulatedMachine.valueOf(machine).rate(Strategy.GPU_ONLY, workload, false, 1, seconds);
         double both = SimulatedMachine.valueOf(machine).rate(Strategy.ASYNC_OVERLAP, workload, true, 1.2, seconds);
         assertThat(both / alone).as("%s, %s", machine, workload).isGreaterThan(min);
@@ -71,16 +72,21 @@ class StrategiesPayTest {
     @CsvSource({"ASYNC_OVERLAP, 1.4", "NEO, 2.5", "APEX, 2.1"})
     void offloadingPaysForABurst(Strategy strategy, double min) {
         double alone = SimulatedMachine.T4_CLASS.wholeRate(Strategy.GPU_ONLY, "osc", 100);
-        assertThat(SimulatedMachine.T4_CLASS.wholeRate(strategy, "osc", 100) / alone).isGreaterThan(min);
+        assertThat(SimulatedMachine.T4_CLASS.wholeRate(strategy, "osc", 100) / alone)
+                .isGreaterThan(min);
     }
 
     @ParameterizedTest
-    @EnumSource(value = Strategy.class, names = {"SIMPLE_OFFLOAD", "SYMMETRIC", "FASTDECODE_PLUS", "ASYMMETRIC"})
+    @EnumSource(
+            value = Strategy.class,
+            names = {"SIMPLE_OFFLOAD", "SYMMETRIC", "FASTDECODE_PLUS", "ASYMMETRIC"})
     void everyStrategyGetsAnywhere(Strategy strategy) {
         Map<SimulatedMachine, Double> rates = new EnumMap<>(SimulatedMachine.class);
         for (SimulatedMachine machine : SimulatedMachine.values()) {
             rates.put(machine, machine.rate(strategy, "synthetic:400/100", false));
         }
-        assertThat(rates.values()).as("%s: %s", strategy.flag(), rates).allSatisfy(rate -> assertThat(rate).isGreaterThan(10));
+        assertThat(rates.values())
+                .as("%s: %s", strategy.flag(), rates)
+                .allSatisfy(rate -> assertThat(rate).isGreaterThan(10));
     }
 }

@@ -45,7 +45,8 @@ class ThroughputRunTest {
             List<StepResult.Lost> all = plan.subBatches().stream()
                     .flatMap(batch -> batch.chunks().stream())
                     .filter(chunk -> chunk.sampler().isPresent())
-                    .map(chunk -> new StepResult.Lost(chunk.sequence(), StepResult.Cause.SAMPLING, "its logits are NaN", false))
+                    .map(chunk -> new StepResult.Lost(
+                            chunk.sequence(), StepResult.Cause.SAMPLING, "its logits are NaN", false))
                     .toList();
             lost.addAndGet(all.size());
             return new StepResult(plan.step(), List.of(), List.of(), List.of(), all, StepTimes.NONE);
@@ -60,10 +61,19 @@ class ThroughputRunTest {
         Budget budget = new Budget(64, 8, 64);
         Recorder recorder = new Recorder();
         try (Engine engine = new Engine(
-                        new EngineConfig(budget, Set.of(), 64, 64, 1), PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)), executor,
-                        Clock.system(), recorder)
+                        new EngineConfig(budget, Set.of(), 64, 64, 1),
+                        PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)),
+                        executor,
+                        Clock.system(),
+                        recorder)
                 .start()) {
-            ThroughputRun run = new ThroughputRun(engine, recorder, Clock.system(), new Workload("fixed", List.of(new Workload.Lengths(8, 8))), 1, (what, done, total) -> {});
+            ThroughputRun run = new ThroughputRun(
+                    engine,
+                    recorder,
+                    Clock.system(),
+                    new Workload("fixed", List.of(new Workload.Lengths(8, 8))),
+                    1,
+                    (what, done, total) -> {});
             assertThatThrownBy(() -> run.steady(4, 1, 2)).hasMessageContaining("its logits are NaN");
             assertThat(lost).hasValueLessThanOrEqualTo(8);
         }

@@ -8,8 +8,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /**
- * Where requests may not use the host tier, the guarded default does what gpu-only does. {@code tools/simulate.sh}
- * runs every preset and workload; these are the fast ones.
+ * Where requests may not use the host tier, the guarded default does what gpu-only does. {@code tools/simulate.sh} runs
+ * every preset and workload; these are the fast ones.
  */
 class UnusableHostTest {
     @ParameterizedTest

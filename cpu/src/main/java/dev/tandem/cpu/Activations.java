@@ -1,16 +1,16 @@
 package dev.tandem.cpu;
 
 import dev.tandem.cpu.simd.Lanes;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.model.config.ModelConfig;
 import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A sub-batch's rows on their way through the layers: fp32, one row after another, {@link Lanes#stride} apart.
- * Buffers grow to the largest batch seen and stay.
+ * A sub-batch's rows on their way through the layers: fp32, one row after another, {@link Lanes#stride} apart. Buffers
+ * grow to the largest batch seen and stay.
  *
  * <p>Owned by: engine thread; workers write disjoint rows or columns.
  */
@@ -37,6 +37,7 @@ final class Activations {
 
     /** Of the sub-batch, then those of in-flight tokens that ride along. */
     final List<Chunk> chunks = new ArrayList<>();
+
     int rows;
     /** Rows of the sub-batch itself; the others are in flight. */
     int ownRows;
@@ -56,6 +57,7 @@ final class Activations {
     float[] gateUp = new float[0];
     /** [rows, headDim / 2] rotation angles' cosines and sines. */
     float[] cos = new float[0];
+
     float[] sin = new float[0];
     /** Attention tiles: (chunk, first row, tokens) triples, for each of the KV heads. */
     int[] tiles = new int[0];
@@ -133,7 +135,10 @@ final class Activations {
         System.arraycopy(sin, row * half, inFlight.sin, 0, half);
     }
 
-    /** After the last attention only sampled rows go on, the last of their chunks: they close up. The others have stored their K and V. */
+    /**
+     * After the last attention only sampled rows go on, the last of their chunks: they close up. The others have stored
+     * their K and V.
+     */
     void keepSampled() {
         int row = -1;
         int kept = 0;

@@ -179,7 +179,8 @@ public final class CpuExecutor implements Executor {
         int last = batches.size() - 1;
         clock.measure(Component.PRE_LAYER, () -> {
             for (int i = 0; i <= last; i++) {
-                int piggybacked = i == last ? inFlightTokens.count() + plan.admissions().size() : 0;
+                int piggybacked =
+                        i == last ? inFlightTokens.count() + plan.admissions().size() : 0;
                 activations[i].load(batches.get(i), forward.tileTokens(), piggybacked);
                 if (i == last) {
                     inFlightTokens.admit(plan.admissions(), activations[i]);
@@ -225,7 +226,8 @@ public final class CpuExecutor implements Executor {
     }
 
     private void sample(Activations a, List<StepResult.Sampled> sampled, List<StepResult.Lost> lost) {
-        List<Chunk> ending = a.chunks.stream().filter(chunk -> chunk.sampler().isPresent()).toList();
+        List<Chunk> ending =
+                a.chunks.stream().filter(chunk -> chunk.sampler().isPresent()).toList();
         if (ending.isEmpty()) {
             return;
         }

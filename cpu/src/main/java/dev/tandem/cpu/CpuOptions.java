@@ -22,8 +22,8 @@ public record CpuOptions(
     /** @throws ConfigurationException that names the flag */
     public CpuOptions {
         if (threads < 1) {
-            throw new ConfigurationException("--threads " + threads
-                    + " leaves nobody to compute; it must be at least 1");
+            throw new ConfigurationException(
+                    "--threads " + threads + " leaves nobody to compute; it must be at least 1");
         }
         if (attentionThreads < 1 || attentionThreads > threads) {
             throw new ConfigurationException("--attention-threads " + attentionThreads + " must lie in [1, " + threads

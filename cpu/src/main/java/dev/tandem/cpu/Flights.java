@@ -25,6 +25,7 @@ final class InFlightTokens {
     private final Map<Long, InFlightToken> standing = new LinkedHashMap<>();
     /** Rows that ride with the last sub-batch, in the order of its rows. */
     private final List<InFlightToken> piggybacked = new ArrayList<>();
+
     private List<RowProgress> trace = new ArrayList<>();
 
     InFlightTokens(LlamaForward forward, Readiness readiness, StepClock clock) {
@@ -57,7 +58,9 @@ final class InFlightTokens {
         }
     }
 
-    /** All riding rows leave the sub-batch with their q, k and v of {@code layer}, and the CPU begins their attention. */
+    /**
+     * All riding rows leave the sub-batch with their q, k and v of {@code layer}, and the CPU begins their attention.
+     */
     void leaveBatch(long step, int layer, Activations a) {
         for (int i = 0; i < piggybacked.size(); i++) {
             InFlightToken row = piggybacked.get(i);
@@ -71,7 +74,9 @@ final class InFlightTokens {
         piggybacked.clear();
     }
 
-    /** Rows whose attention of {@code layer} is there board: those that must finish in this step, then up to the slots. */
+    /**
+     * Rows whose attention of {@code layer} is there board: those that must finish in this step, then up to the slots.
+     */
     void rejoin(StepPlan plan, int layer, Activations a) {
         if (standing.isEmpty()) {
             return;
@@ -97,7 +102,10 @@ final class InFlightTokens {
         }
     }
 
-    /** What {@link #rejoin} did since the last call. Rows that ride after the last layer have been sampled: they are gone. */
+    /**
+     * What {@link #rejoin} did since the last call. Rows that ride after the last layer have been sampled: they are
+     * gone.
+     */
     List<RowProgress> takeTrace() {
         piggybacked.clear();
         List<RowProgress> taken = trace;

@@ -1,8 +1,8 @@
 package dev.tandem.cpu;
 
 import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import java.util.Optional;
 
 /**
@@ -22,6 +22,7 @@ final class InFlightToken {
     final float[] attended;
     /** [headDim / 2] */
     final float[] cos;
+
     final float[] sin;
 
     InFlightToken(Admission admission, Activations shape) {

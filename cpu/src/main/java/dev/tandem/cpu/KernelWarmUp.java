@@ -15,8 +15,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 
 /**
- * Runs the kernels on small data while the model is read, so that they are compiled when the first request comes:
- * until then their vectors are objects, and a first prompt takes seconds.
+ * Runs the kernels on small data while the model is read, so that they are compiled when the first request comes: until
+ * then their vectors are objects, and a first prompt takes seconds.
  *
  * <p>Owned by: a thread of its own, which ends by itself.
  */

@@ -71,8 +71,7 @@ final class LlamaForward {
         this.attentionScratch = new AttentionScratch[workers.size()];
         this.gemmScratch = new MemorySegment[workers.size()];
         for (int i = 0; i < workers.size(); i++) {
-            attentionScratch[i] =
-                    new AttentionScratch(PagedAttention.maxRows(config.group()), config.headDim(), arena);
+            attentionScratch[i] = new AttentionScratch(PagedAttention.maxRows(config.group()), config.headDim(), arena);
             gemmScratch[i] = arena.allocate(PanelGemm.SCRATCH_BYTES, 64);
         }
     }
@@ -102,7 +101,13 @@ final class LlamaForward {
         LlamaWeights.Layer w = weights.layers().get(layer);
         forEachRow(a.rows, row -> {
             RowOps.rmsNorm(
-                    a.residual, row * a.hiddenWidth, w.inputNorm(), epsilon, config.hidden(), a.normed, row * a.hiddenWidth);
+                    a.residual,
+                    row * a.hiddenWidth,
+                    w.inputNorm(),
+                    epsilon,
+                    config.hidden(),
+                    a.normed,
+                    row * a.hiddenWidth);
             if (w.qkvBias().length > 0) {
                 System.arraycopy(w.qkvBias(), 0, a.qkv, row * a.qkvWidth, w.qkvBias().length);
                 Arrays.fill(a.qkv, row * a.qkvWidth + w.qkvBias().length, (row + 1) * a.qkvWidth, 0);
@@ -225,8 +230,16 @@ final class LlamaForward {
      * @param out [rows, {@link #logitsWidth()}]
      */
     void logits(Activations a, float[] out) {
-        forEachRow(a.rows, row -> RowOps.rmsNorm(
-                a.residual, row * a.hiddenWidth, weights.norm(), epsilon, config.hidden(), a.normed, row * a.hiddenWidth));
+        forEachRow(
+                a.rows,
+                row -> RowOps.rmsNorm(
+                        a.residual,
+                        row * a.hiddenWidth,
+                        weights.norm(),
+                        epsilon,
+                        config.hidden(),
+                        a.normed,
+                        row * a.hiddenWidth));
         Arrays.fill(out, 0, a.rows * logitsWidth(), 0);
         product(weights.head(), a.rows, a.normed, a.hiddenWidth, out, logitsWidth());
     }
@@ -239,8 +252,10 @@ final class LlamaForward {
             groups = new float[groupCount * GroupKernel.ROWS * depth];
         }
         float[] gathered = groups;
-        workers.run(groupCount, (group, worker) -> GroupKernel.gather(
-                x, group * GroupKernel.ROWS * xs, xs, depth, gathered, group * GroupKernel.ROWS * depth));
+        workers.run(
+                groupCount,
+                (group, worker) -> GroupKernel.gather(
+                        x, group * GroupKernel.ROWS * xs, xs, depth, gathered, group * GroupKernel.ROWS * depth));
         int panels = matrix.panels();
         int run = Math.max(1, panels / (workers.size() * RUNS_PER_WORKER));
         int runs = (panels + run - 1) / run;

@@ -30,9 +30,7 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
             PackedMatrix gateUp,
             PackedMatrix down) {}
 
-    /**
-     * @param type of the packed weights but for blocks of GGUF files that can be kept without loss: they are
-     */
+    /** @param type of the packed weights but for blocks of GGUF files that can be kept without loss: they are */
     static LlamaWeights load(ModelConfig config, Weights weights, DataType type, MatrixPacker packer) {
         Packing packing = new Packing(type, packer);
         Tensor embeddings = weights.matrix("model.embed_tokens.weight", config.vocabulary(), config.hidden());
@@ -49,9 +47,7 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
 
     private record Packing(DataType type, MatrixPacker packer) {
         PackedMatrix pack(List<Tensor> tensors) {
-            return MatrixPacker.keepsBlocks(tensors)
-                    ? packer.quantised(tensors)
-                    : packer.plain(tensors, type);
+            return MatrixPacker.keepsBlocks(tensors) ? packer.quantised(tensors) : packer.plain(tensors, type);
         }
     }
 
@@ -66,7 +62,8 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
                 weights.matrix(attention + "v_proj.weight", keys, hidden));
         for (String unused : new String[] {attention + "o_proj.bias", prefix + "mlp.down_proj.bias"}) {
             if (weights.contains(unused)) {
-                throw new ModelException(weights.origin() + ": the bias " + unused + " is not supported; only those of q, k and v are");
+                throw new ModelException(
+                        weights.origin() + ": the bias " + unused + " is not supported; only those of q, k and v are");
             }
         }
         float[] bias = new float[0];

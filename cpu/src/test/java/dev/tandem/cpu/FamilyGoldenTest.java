@@ -7,8 +7,8 @@ import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.schedule.Budget;
@@ -47,9 +47,11 @@ class FamilyGoldenTest {
                 Arena arena = Arena.ofShared()) {
             ModelConfig config = checkpoint.config();
             EnumMap<KvTier, KvStore> stores = new EnumMap<>(KvTier.class);
-            stores.put(KvTier.GPU, new KvStore(KvTier.GPU, 8, config.layers(), config.kvHeads(), config.headDim(), type, arena));
-            MatrixPacker packer =
-                    new MatrixPacker(arena, (count, body) -> IntStream.range(0, count).forEach(body));
+            stores.put(
+                    KvTier.GPU,
+                    new KvStore(KvTier.GPU, 8, config.layers(), config.kvHeads(), config.headDim(), type, arena));
+            MatrixPacker packer = new MatrixPacker(
+                    arena, (count, body) -> IntStream.range(0, count).forEach(body));
             LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
             LlamaForward forward = new LlamaForward(config, weights, stores, workers, workers.size(), arena);
             Activations a = new Activations(config);
@@ -57,7 +59,8 @@ class FamilyGoldenTest {
             a.load(
                     new SubBatch(List.of(
                             new Chunk(1, 0, golden.prompt(), blocks, AttentionSite.GPU_FROM_GPU, Optional.empty()))),
-                    forward.tileTokens(), 0);
+                    forward.tileTokens(),
+                    0);
             forward.embed(a);
             for (int layer = 0; layer < config.layers(); layer++) {
                 forward.preProjection(a, layer);
@@ -79,7 +82,9 @@ class FamilyGoldenTest {
                 case FLOAT16 -> 5e-3;
                 case BFLOAT16 -> 2e-2;
             };
-            assertThat(error).as("%s %s: relative L2 of the logits of all positions", family, type).isLessThan(bound);
+            assertThat(error)
+                    .as("%s %s: relative L2 of the logits of all positions", family, type)
+                    .isLessThan(bound);
         }
     }
 
@@ -92,7 +97,8 @@ class FamilyGoldenTest {
                 TestModels.executor(family, DataType.FLOAT32, 16, 16, 2), budget, Preemption.SWAP)) {
             engine.submit("r", golden.prompt(), EngineHarness.greedy(golden.greedy().length));
             engine.run();
-            assertThat(engine.tokens("r")).isEqualTo(Arrays.stream(golden.greedy()).boxed().toList());
+            assertThat(engine.tokens("r"))
+                    .isEqualTo(Arrays.stream(golden.greedy()).boxed().toList());
         }
     }
 }

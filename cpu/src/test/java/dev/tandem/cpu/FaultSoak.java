@@ -24,7 +24,6 @@ import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.UntilHostLost;
 import dev.tandem.model.config.DataType;
-import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
@@ -59,6 +58,7 @@ final class FaultSoak {
     private static final int CLIENTS = 60;
     /** Under way at a time: more than any budget lets run, so that some wait. */
     private static final int UNDER_WAY = 20;
+
     private static final int MAX_PROMPT = 60;
     private static final int MAX_OUTPUT = 32;
     private static final int CONTEXT = 96;
@@ -86,8 +86,8 @@ final class FaultSoak {
     }
 
     /** @param sampling with a seed, or greedy */
-    private record Text(int[] prompt, SamplingParams sampling, List<Integer> tokens, String text,
-            FinishReason reason) {}
+    private record Text(
+            int[] prompt, SamplingParams sampling, List<Integer> tokens, String text, FinishReason reason) {}
 
     /** Held here: a logger that nobody holds is collected, and its level with it. */
     private static final Logger LOG = Logger.getLogger("dev.tandem");
@@ -139,8 +139,9 @@ final class FaultSoak {
         answerAlone(random);
         FaultyExecutor.Fault[] kinds = FaultyExecutor.Fault.values();
         // every other round the executor itself is well
-        for (int i = 0; problems.isEmpty() && (clock.nanos() < end || i < MAX_ROUNDS_TO_SEE_ALL && !unseen()
-                .isEmpty()); i++) {
+        for (int i = 0;
+                problems.isEmpty() && (clock.nanos() < end || i < MAX_ROUNDS_TO_SEE_ALL && !unseen().isEmpty());
+                i++) {
             round(random.nextLong(), i % 2 == 0 ? FaultyExecutor.Fault.NONE : kinds[i / 2 % kinds.length]);
             rounds++;
         }
@@ -206,27 +207,34 @@ final class FaultSoak {
                         EngineListener.NONE)
                 .start()) {
             for (int i = 0; i < TEXTS; i++) {
-                int[] prompt = random.ints(1 + random.nextInt(MAX_PROMPT), 3, FaultyExecutor.MARKER).toArray();
+                int[] prompt = random.ints(1 + random.nextInt(MAX_PROMPT), 3, FaultyExecutor.MARKER)
+                        .toArray();
                 Text asked = new Text(prompt, sampling(random), List.of(), "", FinishReason.ABORT);
                 Client client = new Client("alone-" + i, asked, Fault.NONE, 0, () -> {});
                 engine.submit(client.request(asked.sampling()));
                 if (!client.end.await(HANG_SECONDS, TimeUnit.SECONDS) || client.reason == null) {
                     throw new IllegalStateException("seed " + seed + ": request " + i + " alone: " + client.failure);
                 }
-                texts.add(new Text(asked.prompt(), asked.sampling(), List.copyOf(client.tokens),
-                        client.text.toString(), client.reason));
+                texts.add(new Text(
+                        asked.prompt(),
+                        asked.sampling(),
+                        List.copyOf(client.tokens),
+                        client.text.toString(),
+                        client.reason));
             }
         }
     }
 
     private static SamplingParams sampling(SplittableRandom random) {
-        SamplingParams.Builder sampling = SamplingParams.builder().temperature(0)
-                .maxTokens(1 + random.nextInt(MAX_OUTPUT));
+        SamplingParams.Builder sampling =
+                SamplingParams.builder().temperature(0).maxTokens(1 + random.nextInt(MAX_OUTPUT));
         if (random.nextBoolean()) {
             sampling.temperature(random.nextDouble(0.01, 2)).seed(random.nextLong());
         }
         if (random.nextInt(3) == 0) {
-            sampling.topP(random.nextDouble(0.01, 1)).topK(random.nextInt(1, 50)).minP(random.nextDouble(0.2));
+            sampling.topP(random.nextDouble(0.01, 1))
+                    .topK(random.nextInt(1, 50))
+                    .minP(random.nextDouble(0.2));
         }
         if (random.nextInt(3) == 0) {
             sampling.presencePenalty(random.nextDouble(-2, 2))
@@ -237,7 +245,8 @@ final class FaultSoak {
             sampling.logitBias(Map.of(random.nextInt(300), (float) random.nextInt(-100, 100)));
         }
         if (random.nextInt(3) == 0) {
-            sampling.stop(List.of("w" + random.nextInt(10), random.nextInt(10) + " w")).minTokens(random.nextInt(2));
+            sampling.stop(List.of("w" + random.nextInt(10), random.nextInt(10) + " w"))
+                    .minTokens(random.nextInt(2));
         }
         if (random.nextInt(3) == 0) {
             sampling.stopTokenIds(Set.of(random.nextInt(300), random.nextInt(300)));
@@ -247,10 +256,22 @@ final class FaultSoak {
 
     private static SamplingParams withLogprobs(SamplingParams s, int logprobs) {
         return new SamplingParams(
-                s.temperature(), s.topK(), s.topP(), s.minP(), s.repetitionPenalty(), s.presencePenalty(),
-                        s.frequencyPenalty(),
-                s.logitBias(), s.seed(), s.maxTokens(), s.minTokens(), s.stop(), s.includeStop(), s.stopTokenIds(),
-                        s.ignoreEos(), logprobs);
+                s.temperature(),
+                s.topK(),
+                s.topP(),
+                s.minP(),
+                s.repetitionPenalty(),
+                s.presencePenalty(),
+                s.frequencyPenalty(),
+                s.logitBias(),
+                s.seed(),
+                s.maxTokens(),
+                s.minTokens(),
+                s.stop(),
+                s.includeStop(),
+                s.stopTokenIds(),
+                s.ignoreEos(),
+                logprobs);
     }
 
     private void round(long roundSeed, FaultyExecutor.Fault executorFault) throws InterruptedException {
@@ -290,8 +311,8 @@ final class FaultSoak {
                 engine.close();
             }
         }
-        boolean dies = executorFault == FaultyExecutor.Fault.STEP_HANGS
-                || executorFault == FaultyExecutor.Fault.DEVICE_FAILS;
+        boolean dies =
+                executorFault == FaultyExecutor.Fault.STEP_HANGS || executorFault == FaultyExecutor.Fault.DEVICE_FAILS;
         if (executor.isDone() || executorFault == FaultyExecutor.Fault.NONE) {
             count(executorFaults, executorFault);
         }
@@ -311,17 +332,20 @@ final class FaultSoak {
     }
 
     private static long engineThreads() {
-        return Thread.getAllStackTraces().keySet().stream().filter(thread -> thread.getName().startsWith("tandem"))
+        return Thread.getAllStackTraces().keySet().stream()
+                .filter(thread -> thread.getName().startsWith("tandem"))
                 .count();
     }
 
     private static Policy policy(Budget budget, FaultyExecutor.Fault fault, SplittableRandom random) {
-        boolean inFlightTokens = fault == FaultyExecutor.Fault.HOST_ROW_FAILS || fault == FaultyExecutor.Fault.HOST_ROW_STALLS;
+        boolean inFlightTokens =
+                fault == FaultyExecutor.Fault.HOST_ROW_FAILS || fault == FaultyExecutor.Fault.HOST_ROW_STALLS;
         return switch (random.nextInt(inFlightTokens ? 2 : 3)) {
             case 0 -> new ChangingStrategies(budget, random.nextLong());
             case 1 -> new Shuffling(budget, Shuffling.Takes.EVERYTHING, random.nextLong());
-            default -> Strategy.values()[random.nextInt(Strategy.values().length)]
-                    .policy(Strategy.Options.of(budget), TestProfile.withCpu(Math.pow(10, random.nextInt(-1, 4))));
+            default ->
+                Strategy.values()[random.nextInt(Strategy.values().length)].policy(
+                        Strategy.Options.of(budget), TestProfile.withCpu(Math.pow(10, random.nextInt(-1, 4))));
         };
     }
 
@@ -343,16 +367,16 @@ final class FaultSoak {
             if (fault == Fault.NOT_PER_NUMBER) {
                 int[] prompt = text.prompt().clone();
                 prompt[0] = FaultyExecutor.MARKER;
-                text = new Text(prompt, withLogprobs(EngineHarness.greedy(MAX_OUTPUT), -1), List.of(), "",
-                        FinishReason.ABORT);
+                text = new Text(
+                        prompt, withLogprobs(EngineHarness.greedy(MAX_OUTPUT), -1), List.of(), "", FinishReason.ABORT);
             }
             String id = "r" + i + (fault == Fault.LISTENER_THROWS ? "-listener" : "");
             Client client = new Client(id, text, fault, random.nextInt(8), tiers::release);
             client.engine = engine;
             clients.add(client);
             try {
-                engine.submit(client.request(withLogprobs(text.sampling(), random.nextInt(4) == 0 ? random.nextInt(3)
-                        : -1)));
+                engine.submit(
+                        client.request(withLogprobs(text.sampling(), random.nextInt(4) == 0 ? random.nextInt(3) : -1)));
                 count(injected, fault);
             } catch (RequestException e) {
                 client.refused = true;
@@ -369,8 +393,8 @@ final class FaultSoak {
     }
 
     /** A second request of the same id: it alone may be refused or fail, where the first still runs. */
-    private void submitAgain(Engine engine, Client first, List<Client> clients,
-            Semaphore tiers) throws InterruptedException {
+    private void submitAgain(Engine engine, Client first, List<Client> clients, Semaphore tiers)
+            throws InterruptedException {
         if (!tiers.tryAcquire(HANG_SECONDS, TimeUnit.SECONDS)) {
             problem("no request ends any more: " + engine.stats());
             return;
@@ -395,7 +419,8 @@ final class FaultSoak {
                 case 0 -> prompt = new int[0];
                 case 1 -> prompt = new int[] {5, -1};
                 case 2 -> prompt = new int[] {5, 301};
-                case 3 -> prompt = random.ints(CONTEXT + random.nextInt(5), 3, 300).toArray();
+                case 3 ->
+                    prompt = random.ints(CONTEXT + random.nextInt(5), 3, 300).toArray();
                 case 4 -> sampling.temperature(random.nextBoolean() ? Double.NaN : -1);
                 case 5 -> sampling.topP(0);
                 case 6 -> sampling.maxTokens(random.nextBoolean() ? 0 : Integer.MIN_VALUE);
@@ -417,7 +442,9 @@ final class FaultSoak {
 
     private void check(Client client, boolean died, FaultyExecutor.Fault executorFault) {
         tokens += client.tokens.size();
-        String end = client.failure != null ? "failed" : String.valueOf(client.reason).toLowerCase(Locale.ROOT);
+        String end = client.failure != null
+                ? "failed"
+                : String.valueOf(client.reason).toLowerCase(Locale.ROOT);
         count(ends, client.refused ? "refused" : end);
         if (client.refused) {
             if (!died && client.fault != Fault.DUPLICATE_ID) {
@@ -433,15 +460,20 @@ final class FaultSoak {
         }
         boolean marked = client.fault == Fault.NOT_PER_NUMBER;
         List<Integer> expected = client.asked.tokens();
-        if (!marked && !expected.subList(0, Math.min(expected.size(), client.tokens.size())).equals(client.tokens)) {
+        if (!marked
+                && !expected.subList(0, Math.min(expected.size(), client.tokens.size()))
+                        .equals(client.tokens)) {
             problem(client + " got " + client.tokens + ", alone " + expected);
         }
-        boolean hostLost = client.failure != null && client.failure.contains("injected")
+        boolean hostLost = client.failure != null
+                && client.failure.contains("injected")
                 && (executorFault == FaultyExecutor.Fault.HOST_ROW_FAILS
-                || executorFault == FaultyExecutor.Fault.HOST_ROW_STALLS);
+                        || executorFault == FaultyExecutor.Fault.HOST_ROW_STALLS);
         if (client.fault == Fault.NONE && !died && !hostLost && client.reason != FinishReason.ABORT) {
             compared++;
-            if (client.failure != null || client.reason != client.asked.reason() || !client.tokens.equals(expected)
+            if (client.failure != null
+                    || client.reason != client.asked.reason()
+                    || !client.tokens.equals(expected)
                     || !client.text.toString().equals(client.asked.text())) {
                 problem(client + " got " + client.tokens + " '" + client.text + "' " + client.reason + " "
                         + client.failure + ", alone "
@@ -471,6 +503,7 @@ final class FaultSoak {
         final Fault fault;
         /** Tokens before the fault. */
         final int after;
+
         final Runnable tier;
         final CountDownLatch end = new CountDownLatch(1);
         final List<Integer> tokens = new ArrayList<>();
@@ -498,8 +531,8 @@ final class FaultSoak {
         }
 
         Request request(SamplingParams sampling) {
-            return new Request(id, asked.prompt(), sampling, 0, TextDecoder.of(this::decode, this::finishText),
-                    this::on);
+            return new Request(
+                    id, asked.prompt(), sampling, 0, TextDecoder.of(this::decode, this::finishText), this::on);
         }
 
         private String decode(int token) {

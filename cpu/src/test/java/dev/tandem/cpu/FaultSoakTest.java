@@ -12,7 +12,9 @@ class FaultSoakTest {
     @Test
     void faultsOfOneRequestTouchNoOther() throws InterruptedException {
         FaultSoak soak = new FaultSoak(Long.getLong("tandem.soak.seed", 20_261_124));
-        assertThat(soak.run(Long.getLong("tandem.soak.seconds", 5))).as(soak.summary()).isEmpty();
+        assertThat(soak.run(Long.getLong("tandem.soak.seconds", 5)))
+                .as(soak.summary())
+                .isEmpty();
         assertThat(soak.unseen()).as(soak.summary()).isEmpty();
         System.out.println(soak.summary());
     }

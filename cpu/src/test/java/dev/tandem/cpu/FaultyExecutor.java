@@ -2,8 +2,8 @@ package dev.tandem.cpu;
 
 import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.SubBatch;
@@ -174,7 +174,8 @@ final class FaultyExecutor implements Executor {
 
     private void damage(StepPlan plan, KvTier tier, int block) {
         boolean moves = plan.swaps().stream()
-                .anyMatch(swap -> swap.to() == tier && Arrays.stream(swap.toBlocks()).anyMatch(to -> to == block));
+                .anyMatch(swap ->
+                        swap.to() == tier && Arrays.stream(swap.toBlocks()).anyMatch(to -> to == block));
         if (moves) {
             return;
         }
@@ -204,8 +205,8 @@ final class FaultyExecutor implements Executor {
             }
             if (fault == Fault.HOST_ROW_FAILS && due && wasInFlight && !done) {
                 done = true;
-                lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION,
-                        "its attention on the CPU failed: injected", false));
+                lost.add(new StepResult.Lost(
+                        key, StepResult.Cause.HOST_ATTENTION, "its attention on the CPU failed: injected", false));
             } else {
                 sampled.add(each);
             }
@@ -219,8 +220,8 @@ final class FaultyExecutor implements Executor {
             long key = inFlight.iterator().next();
             inFlight.remove(key);
             stalled.add(key);
-            lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION,
-                    "its attention on the CPU stalled: injected", true));
+            lost.add(new StepResult.Lost(
+                    key, StepResult.Cause.HOST_ATTENTION, "its attention on the CPU stalled: injected", true));
         }
         return new StepResult(result.step(), sampled, result.trace(), parked, lost, result.times());
     }

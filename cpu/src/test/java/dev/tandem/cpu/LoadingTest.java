@@ -70,8 +70,8 @@ class LoadingTest {
 
     private static List<Integer> dummyTokens(String family, long seed) {
         Checkpoint checkpoint = Checkpoint.open(TestModels.directory(family), LoadFormat.DUMMY, seed);
-        try (EngineHarness engine = EngineHarness.gpuOnly(
-                new CpuExecutor(checkpoint, OPTIONS), new Budget(64, 4, 64), Preemption.SWAP)) {
+        try (EngineHarness engine =
+                EngineHarness.gpuOnly(new CpuExecutor(checkpoint, OPTIONS), new Budget(64, 4, 64), Preemption.SWAP)) {
             engine.submit("r", new int[] {5, 6, 7}, EngineHarness.greedy(12));
             engine.run();
             return engine.tokens("r");

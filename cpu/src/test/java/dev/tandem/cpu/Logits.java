@@ -4,8 +4,8 @@ import dev.tandem.cpu.attention.KvStore;
 import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.sample.TokenSampler;
@@ -36,7 +36,8 @@ record Logits(String family, DataType type, int threads, int chunk, AttentionSit
 
     /** The arguments: family, type, rounds. Prints the digest of the first round and of the last. */
     public static void main(String[] arguments) {
-        Logits logits = new Logits(arguments[0], DataType.valueOf(arguments[1]), 1, PROMPT, AttentionSite.GPU_FROM_GPU, 0);
+        Logits logits =
+                new Logits(arguments[0], DataType.valueOf(arguments[1]), 1, PROMPT, AttentionSite.GPU_FROM_GPU, 0);
         int rounds = Integer.parseInt(arguments[2]);
         int first = 0;
         int last = 0;
@@ -48,7 +49,9 @@ record Logits(String family, DataType type, int threads, int chunk, AttentionSit
     }
 
     static int[] bits(float[] values) {
-        return IntStream.range(0, values.length).map(i -> Float.floatToRawIntBits(values[i])).toArray();
+        return IntStream.range(0, values.length)
+                .map(i -> Float.floatToRawIntBits(values[i]))
+                .toArray();
     }
 
     private static int[] tokens(int seed, int count) {
@@ -63,10 +66,12 @@ record Logits(String family, DataType type, int threads, int chunk, AttentionSit
             ModelConfig config = checkpoint.config();
             EnumMap<KvTier, KvStore> stores = new EnumMap<>(KvTier.class);
             for (KvTier tier : KvTier.values()) {
-                stores.put(tier, new KvStore(
-                        tier, BLOCKS, config.layers(), config.kvHeads(), config.headDim(), type, arena));
+                stores.put(
+                        tier,
+                        new KvStore(tier, BLOCKS, config.layers(), config.kvHeads(), config.headDim(), type, arena));
             }
-            MatrixPacker packer = new MatrixPacker(arena, (count, body) -> IntStream.range(0, count).forEach(body));
+            MatrixPacker packer = new MatrixPacker(
+                    arena, (count, body) -> IntStream.range(0, count).forEach(body));
             LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
             LlamaForward forward = new LlamaForward(config, weights, stores, workers, threads, arena);
             Activations a = new Activations(config);
@@ -86,8 +91,12 @@ record Logits(String family, DataType type, int threads, int chunk, AttentionSit
                 float[] logits = new float[a.rows * forward.logitsWidth()];
                 forward.logits(a, logits);
                 for (int row = 0; row < end - start; row++) {
-                    System.arraycopy(logits, (neighbours + row) * forward.logitsWidth(),
-                            all, (start + row) * config.vocabulary(), config.vocabulary());
+                    System.arraycopy(
+                            logits,
+                            (neighbours + row) * forward.logitsWidth(),
+                            all,
+                            (start + row) * config.vocabulary(),
+                            config.vocabulary());
                 }
             }
             return all;

@@ -21,8 +21,8 @@ import org.junit.jupiter.params.provider.MethodSource;
  */
 class LogitsBitsTest {
     static Stream<Arguments> familiesAndTypes() {
-        return Stream.of("llama31", "qwen3", "qwen2").flatMap(
-                family -> Stream.of(DataType.values()).map(type -> Arguments.of(family, type)));
+        return Stream.of("llama31", "qwen3", "qwen2")
+                .flatMap(family -> Stream.of(DataType.values()).map(type -> Arguments.of(family, type)));
     }
 
     /** Each family and type once: an interpreted run takes seconds. */
@@ -36,8 +36,8 @@ class LogitsBitsTest {
     @ParameterizedTest
     @MethodSource("familiesAndTypes")
     void threadsChunksPlacesAndNeighboursChangeNoBit(String family, DataType type) {
-        int[] expected = Logits.bits(
-                new Logits(family, type, 1, Logits.PROMPT, AttentionSite.GPU_FROM_GPU, 0).compute());
+        int[] expected =
+                Logits.bits(new Logits(family, type, 1, Logits.PROMPT, AttentionSite.GPU_FROM_GPU, 0).compute());
         for (int chunk : new int[] {1, 7, 16, Logits.PROMPT}) {
             for (AttentionSite site : new AttentionSite[] {AttentionSite.GPU_FROM_GPU, AttentionSite.CPU_FROM_HOST}) {
                 for (int neighbours : new int[] {0, 1, 9}) {
@@ -76,7 +76,9 @@ class LogitsBitsTest {
         command.addAll(List.of(options));
         command.addAll(List.of("-cp", System.getProperty("java.class.path"), Logits.class.getName()));
         command.addAll(List.of(family, type.name(), rounds));
-        Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
+        Process process = new ProcessBuilder(command)
+                .redirectError(ProcessBuilder.Redirect.DISCARD)
+                .start();
         String printed = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8).strip();
         assertThat(process.waitFor()).as("%s printed %s", command, printed).isZero();
         return printed;

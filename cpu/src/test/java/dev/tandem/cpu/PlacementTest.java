@@ -74,20 +74,26 @@ class PlacementTest {
                 new Way("mixed", WIDE, 13, 64, 2, strategy(Strategy.ASYMMETRIC)),
                 new Way("mixed, both pools tight", WIDE, 13, 16, 2, strategy(Strategy.ASYMMETRIC)),
                 new Way("in flight", WIDE, 13, 64, 2, strategy(Strategy.ASYNC_OVERLAP)),
-                new Way("migrating", WIDE, 64, 64, 2,
+                new Way(
+                        "migrating",
+                        WIDE,
+                        64,
+                        64,
+                        2,
                         budget -> PolicyScheduler.of(new Shuffling(budget, Shuffling.Takes.EVERYTHING, 42))));
     }
 
     static Stream<Arguments> familiesAndWays() {
-        return Stream.of("llama31", "qwen3")
-                .flatMap(family -> ways().map(way -> Arguments.of(family, way)));
+        return Stream.of("llama31", "qwen3").flatMap(family -> ways().map(way -> Arguments.of(family, way)));
     }
 
     @ParameterizedTest
     @MethodSource("familiesAndWays")
     void tokensAreThoseOfTheRequestAlone(String family, Way way) {
-        check(family, way, TestModels.executor(family, DataType.BFLOAT16, way.gpuBlocks(), way.hostBlocks(),
-                way.threads()));
+        check(
+                family,
+                way,
+                TestModels.executor(family, DataType.BFLOAT16, way.gpuBlocks(), way.hostBlocks(), way.threads()));
     }
 
     /** What a failed request leaves in freed blocks reaches no request that gets them next. */
@@ -115,7 +121,9 @@ class PlacementTest {
             assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
             assertThat(engine.loop.stats().hostBlocksUsed()).isZero();
             if (way.name().startsWith("preempted")) {
-                assertThat(engine.loop.stats().preemptions()).as("the pool must be too small").isPositive();
+                assertThat(engine.loop.stats().preemptions())
+                        .as("the pool must be too small")
+                        .isPositive();
             }
         }
     }

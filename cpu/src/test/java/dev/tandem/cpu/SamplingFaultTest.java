@@ -2,8 +2,8 @@ package dev.tandem.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.request.SamplingParams;
@@ -25,13 +25,17 @@ class SamplingFaultTest {
     @Test
     void aRowThatCannotBeSampledIsLostAndTheOthersAreNot() {
         try (CpuExecutor executor = TestModels.executor("llama2", DataType.FLOAT32, 8, 0, 2)) {
-            Set<Integer> all = IntStream.range(0, executor.limits().vocabulary()).boxed().collect(Collectors.toSet());
+            Set<Integer> all =
+                    IntStream.range(0, executor.limits().vocabulary()).boxed().collect(Collectors.toSet());
             SamplingParams params = SamplingParams.builder().minTokens(1).build();
             TokenSampler hopeless = new TokenSampler(params, new int[] {5, 6, 7}, all, 1);
             TokenSampler plain = new TokenSampler(params, new int[] {5, 6, 7}, Set.of(), 1);
-            executor.submit(StepPlan.unified(0, List.of(), List.of(chunk(1, 0, plain), chunk(2, 1, hopeless), chunk(3, 2, plain))));
+            executor.submit(StepPlan.unified(
+                    0, List.of(), List.of(chunk(1, 0, plain), chunk(2, 1, hopeless), chunk(3, 2, plain))));
             StepResult result = executor.poll();
-            assertThat(result.sampled()).extracting(StepResult.Sampled::sequence).containsExactly(1L, 3L);
+            assertThat(result.sampled())
+                    .extracting(StepResult.Sampled::sequence)
+                    .containsExactly(1L, 3L);
             assertThat(result.lost()).singleElement().satisfies(lost -> {
                 assertThat(lost.sequence()).isEqualTo(2);
                 assertThat(lost.cause()).isEqualTo(StepResult.Cause.SAMPLING);

@@ -32,7 +32,9 @@ class ShadowVerificationRunTest {
     private static final long SEED = 9;
 
     @ParameterizedTest
-    @EnumSource(value = Strategy.class, names = {"SIMPLE_OFFLOAD", "ASYNC_OVERLAP", "ASYMMETRIC"})
+    @EnumSource(
+            value = Strategy.class,
+            names = {"SIMPLE_OFFLOAD", "ASYNC_OVERLAP", "ASYMMETRIC"})
     @Timeout(60)
     void tokensFromTheHostAreThoseOfTheGpu(Strategy strategy) throws InterruptedException {
         Budget budget = new Budget(128, 16, 64);
@@ -55,7 +57,11 @@ class ShadowVerificationRunTest {
                 .start()) {
             SplittableRandom random = new SplittableRandom(SEED);
             for (int i = 0; i < REQUESTS; i++) {
-                SamplingParams sampling = SamplingParams.builder().temperature(i % 2).maxTokens(24).ignoreEos(true).build();
+                SamplingParams sampling = SamplingParams.builder()
+                        .temperature(i % 2)
+                        .maxTokens(24)
+                        .ignoreEos(true)
+                        .build();
                 int[] prompt = random.ints(10 + random.nextInt(50), 3, 301).toArray();
                 engine.submit(new Request("r" + i, prompt, sampling, 0, TextDecoder.none(), event -> {
                     if (event instanceof TokenEvent.Finished) {
@@ -64,7 +70,9 @@ class ShadowVerificationRunTest {
                 }));
             }
             ended.await();
-            assertThat(fromHost.await(30, TimeUnit.SECONDS)).as("some token must come from the host").isTrue();
+            assertThat(fromHost.await(30, TimeUnit.SECONDS))
+                    .as("some token must come from the host")
+                    .isTrue();
         }
         assertThat(differences).as("seed %d", SEED).allMatch(difference -> difference < 1e-3);
     }
@@ -72,20 +80,30 @@ class ShadowVerificationRunTest {
     @Test
     void aSeededAnswerDoesNotDependOnBeingWatched() throws InterruptedException {
         SamplingParams sampling = SamplingParams.builder()
-                .temperature(1.5).topP(0.95).topK(80).seed(SEED).maxTokens(40).ignoreEos(true).build();
+                .temperature(1.5)
+                .topP(0.95)
+                .topK(80)
+                .seed(SEED)
+                .maxTokens(40)
+                .ignoreEos(true)
+                .build();
         List<Integer> plain = tokens(sampling, 0);
         assertThat(tokens(sampling, 1)).as("watched").isEqualTo(plain);
-        assertThat(tokens(sampling.withLogprobs(5), 0)).as("with log-probabilities").isEqualTo(plain);
+        assertThat(tokens(sampling.withLogprobs(5), 0))
+                .as("with log-probabilities")
+                .isEqualTo(plain);
         assertThat(tokens(sampling.withLogprobs(5), 1)).as("with both").isEqualTo(plain);
     }
 
-    private static List<Integer> tokens(SamplingParams sampling, double shadowVerificationRate) throws InterruptedException {
+    private static List<Integer> tokens(SamplingParams sampling, double shadowVerificationRate)
+            throws InterruptedException {
         Budget budget = new Budget(128, 16, 64);
         List<Integer> tokens = new CopyOnWriteArrayList<>();
         CountDownLatch ended = new CountDownLatch(1);
         try (Engine engine = new Engine(
                         new EngineConfig(budget, Set.of(), 256, 100, SEED, shadowVerificationRate),
-                        PolicyScheduler.of(Strategy.SIMPLE_OFFLOAD.policy(Strategy.Options.of(budget), TestProfile.withCpu(100))),
+                        PolicyScheduler.of(
+                                Strategy.SIMPLE_OFFLOAD.policy(Strategy.Options.of(budget), TestProfile.withCpu(100))),
                         TestModels.executor("llama31", DataType.BFLOAT16, 16, 64, 2),
                         Clock.system(),
                         EngineListener.NONE)

@@ -14,8 +14,8 @@ import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
-import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.model.config.DataType;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -59,20 +59,29 @@ class SoakTest {
                     engine.cancel(id);
                 }
             }
-            assertThat(ended.await(240, TimeUnit.SECONDS)).as("seed %d: %d unfinished", SEED, ended.getCount()).isTrue();
+            assertThat(ended.await(240, TimeUnit.SECONDS))
+                    .as("seed %d: %d unfinished", SEED, ended.getCount())
+                    .isTrue();
             assertThat(engine.drain(Duration.ofSeconds(30))).isTrue();
             assertThat(doubleEnds).hasValue(0);
             assertThat(engine.stats().gpuBlocksUsed()).isZero();
             assertThat(engine.stats().hostBlocksUsed()).isZero();
             assertThat(engine.waiting()).isZero();
-            assertThat(engine.stats().preemptions()).as("the pools were meant to be tight").isPositive();
+            assertThat(engine.stats().preemptions())
+                    .as("the pools were meant to be tight")
+                    .isPositive();
         }
         assertThat(tandemThreads()).isEqualTo(threads);
         assertThat(openFiles()).isLessThanOrEqualTo(files);
     }
 
     private static Request request(
-            String id, SplittableRandom random, int abortAfter, Engine engine, CountDownLatch ended, AtomicInteger doubleEnds) {
+            String id,
+            SplittableRandom random,
+            int abortAfter,
+            Engine engine,
+            CountDownLatch ended,
+            AtomicInteger doubleEnds) {
         int[] prompt = random.ints(1 + random.nextInt(60), 3, 301).toArray();
         SamplingParams.Builder sampling = SamplingParams.builder().maxTokens(1 + random.nextInt(60));
         switch (random.nextInt(4)) {
@@ -109,7 +118,8 @@ class SoakTest {
         for (int i = 0; i < times; i++) {
             try (EngineHarness engine = EngineHarness.gpuOnly(
                     TestModels.executor("llama2", DataType.FLOAT32, 400, 400, 2),
-                    new Budget(64, 4, 64), Preemption.SWAP)) {
+                    new Budget(64, 4, 64),
+                    Preemption.SWAP)) {
                 engine.submit("r", new SplittableRandom(i).ints(200, 3, 301).toArray(), EngineHarness.greedy(4));
                 engine.run();
             }
@@ -156,7 +166,14 @@ class SoakTest {
     private static List<Integer> drawn(long seed) {
         try (EngineHarness engine = EngineHarness.gpuOnly(
                 TestModels.executor("llama2", DataType.FLOAT32, 40, 0, 2), new Budget(64, 4, 64), Preemption.SWAP)) {
-            engine.submit("r", new int[] {5, 6, 7}, SamplingParams.builder().seed(seed).maxTokens(20).ignoreEos(true).build());
+            engine.submit(
+                    "r",
+                    new int[] {5, 6, 7},
+                    SamplingParams.builder()
+                            .seed(seed)
+                            .maxTokens(20)
+                            .ignoreEos(true)
+                            .build());
             engine.run();
             return engine.tokens("r");
         }

@@ -46,8 +46,8 @@ class StrategyTokensTest {
     static void eachAlone() {
         SplittableRandom random = new SplittableRandom(3);
         Budget budget = new Budget(64, 1, 64);
-        try (EngineHarness engine =
-                EngineHarness.gpuOnly(TestModels.deep(DataType.BFLOAT16, 16, 0, Readiness.allEarly()), budget, Preemption.SWAP)) {
+        try (EngineHarness engine = EngineHarness.gpuOnly(
+                TestModels.deep(DataType.BFLOAT16, 16, 0, Readiness.allEarly()), budget, Preemption.SWAP)) {
             for (int i = 0; i < PROMPTS; i++) {
                 PROMPT.add(random.ints(1 + random.nextInt(50), 3, 301).toArray());
                 engine.submit("p" + i, PROMPT.get(i), EngineHarness.greedy(LONGEST));
@@ -64,11 +64,14 @@ class StrategyTokensTest {
     }
 
     static Stream<Arguments> cases() {
-        List<String> names = new ArrayList<>(Stream.of(Strategy.values()).map(Strategy::flag).toList());
+        List<String> names =
+                new ArrayList<>(Stream.of(Strategy.values()).map(Strategy::flag).toList());
         names.add("random plans");
         return names.stream()
-                .flatMap(name -> READINESS.keySet().stream().sorted().flatMap(readiness ->
-                        LongStream.range(0, SCHEDULES).mapToObj(seed -> Arguments.of(name, readiness, seed))));
+                .flatMap(name -> READINESS.keySet().stream()
+                        .sorted()
+                        .flatMap(readiness ->
+                                LongStream.range(0, SCHEDULES).mapToObj(seed -> Arguments.of(name, readiness, seed))));
     }
 
     @ParameterizedTest(name = "{0}, {1}, seed {2}")
@@ -82,7 +85,10 @@ class StrategyTokensTest {
                 ? new Shuffling(budget, Shuffling.Takes.EVERYTHING, seed)
                 : Strategy.of(name).policy(Strategy.Options.of(budget), cost(random.nextInt(3)));
         try (EngineHarness engine = new EngineHarness(
-                TestModels.deep(DataType.BFLOAT16, gpu, host, READINESS.get(readiness).get()), PolicyScheduler.of(policy), budget)) {
+                TestModels.deep(
+                        DataType.BFLOAT16, gpu, host, READINESS.get(readiness).get()),
+                PolicyScheduler.of(policy),
+                budget)) {
             Map<String, Integer> prompts = new HashMap<>();
             for (int i = 0; i < 12; i++) {
                 int prompt = random.nextInt(PROMPTS);
@@ -102,7 +108,8 @@ class StrategyTokensTest {
                 assertThat(answer.tokens).as("%s with prompt %d", id, prompt).isEqualTo(expected);
                 assertThat(answer.reason).isIn(FinishReason.LENGTH, FinishReason.ABORT);
             });
-            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed()).isZero();
+            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed())
+                    .isZero();
         }
     }
 

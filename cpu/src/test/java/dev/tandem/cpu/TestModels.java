@@ -32,13 +32,15 @@ final class TestModels {
     }
 
     static CpuExecutor executor(String family, DataType type, int gpuBlocks, int hostBlocks, int threads) {
-        return new CpuExecutor(open(family), new CpuOptions(threads, threads, false, type, type, gpuBlocks, hostBlocks, 256));
+        return new CpuExecutor(
+                open(family), new CpuOptions(threads, threads, false, type, type, gpuBlocks, hostBlocks, 256));
     }
 
     /** A model of five layers with seeded weights, for rows that stand between layers. */
     static CpuExecutor deep(DataType type, int gpuBlocks, int hostBlocks, Readiness readiness) {
         Checkpoint checkpoint = Checkpoint.open(directory("deep"), LoadFormat.DUMMY, 9);
-        return new CpuExecutor(checkpoint, new CpuOptions(2, 1, false, type, type, gpuBlocks, hostBlocks, 256), readiness);
+        return new CpuExecutor(
+                checkpoint, new CpuOptions(2, 1, false, type, type, gpuBlocks, hostBlocks, 256), readiness);
     }
 
     /** What transformers said: prompt, greedy continuation, and logits of every prompt position. */
@@ -46,7 +48,8 @@ final class TestModels {
         static Golden of(Path directory) {
             try {
                 JsonNode json = new ObjectMapper().readTree(Files.readAllBytes(directory.resolve("golden.json")));
-                return new Golden(ints(json.get("prompt")), ints(json.get("greedy")), floats(directory.resolve("logits.bin")));
+                return new Golden(
+                        ints(json.get("prompt")), ints(json.get("greedy")), floats(directory.resolve("logits.bin")));
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }
@@ -61,7 +64,8 @@ final class TestModels {
         }
 
         private static float[] floats(Path file) throws IOException {
-            try (FileChannel channel = FileChannel.open(file); Arena arena = Arena.ofConfined()) {
+            try (FileChannel channel = FileChannel.open(file);
+                    Arena arena = Arena.ofConfined()) {
                 MemorySegment bytes = channel.map(FileChannel.MapMode.READ_ONLY, 0, channel.size(), arena);
                 return bytes.toArray(ValueLayout.JAVA_FLOAT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN));
             }

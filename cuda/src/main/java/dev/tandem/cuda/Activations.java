@@ -19,8 +19,15 @@ import java.util.List;
  * @param angles [rows, headDim / 2] fp32 pairs of cosine and sine
  */
 record Activations(
-        DeviceBuffer residual, DeviceBuffer normed, DeviceBuffer qkv, DeviceBuffer queries, DeviceBuffer attended, DeviceBuffer gateUp,
-        DeviceBuffer activation, DeviceBuffer angles) implements AutoCloseable {
+        DeviceBuffer residual,
+        DeviceBuffer normed,
+        DeviceBuffer qkv,
+        DeviceBuffer queries,
+        DeviceBuffer attended,
+        DeviceBuffer gateUp,
+        DeviceBuffer activation,
+        DeviceBuffer angles)
+        implements AutoCloseable {
 
     /** @param maxRows rounded up to what products compute */
     static Activations of(Device device, ModelShape shape, int maxRows, String label) {

@@ -25,9 +25,9 @@ import java.util.SplittableRandom;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Decode attention of one layer over random KV in shuffled blocks by the workers that serve ({@link HostAttentionWorkers}),
- * and plain reads of the same blocks in turn with it. The measuring thread does what the GPU does: it asks for every
- * row's attention and takes the results. Closing it frees the memory.
+ * Decode attention of one layer over random KV in shuffled blocks by the workers that serve
+ * ({@link HostAttentionWorkers}), and plain reads of the same blocks in turn with it. The measuring thread does what
+ * the GPU does: it asks for every row's attention and takes the results. Closing it frees the memory.
  *
  * <p>Owned by: the thread that measures.
  */
@@ -73,6 +73,7 @@ public final class AttentionBenchmark implements AutoCloseable {
     private final ModelConfig config;
     /** Of all rows, in their own order. */
     private final long[] blockAddresses;
+
     private final int batch;
     private final int context;
     private final double bytes;
@@ -83,7 +84,14 @@ public final class AttentionBenchmark implements AutoCloseable {
      * @throws IllegalArgumentException that names the flag
      */
     public AttentionBenchmark(
-            BlockFormat format, int heads, int batch, int context, int rounds, long seed, Duration warmUp, Clock clock) {
+            BlockFormat format,
+            int heads,
+            int batch,
+            int context,
+            int rounds,
+            long seed,
+            Duration warmUp,
+            Clock clock) {
         if (format.type() == DataType.FLOAT32) {
             throw new IllegalArgumentException("--dtype float32: host KV beside a GPU is bfloat16 or float16");
         }
@@ -103,9 +111,30 @@ public final class AttentionBenchmark implements AutoCloseable {
         this.batch = batch;
         this.context = context;
         this.config = new ModelConfig(
-                "llama", heads * format.headDim(), 1, heads, format.kvHeads(), format.headDim(), 1, 1, context, 1e-5,
-                10_000, RopeScaling.NONE, true, false, false, 0, format.type(), Set.of());
-        this.bytes = 2.0 * batch * context * format.kvHeads() * format.headDim() * format.type().bytes();
+                "llama",
+                heads * format.headDim(),
+                1,
+                heads,
+                format.kvHeads(),
+                format.headDim(),
+                1,
+                1,
+                context,
+                1e-5,
+                10_000,
+                RopeScaling.NONE,
+                true,
+                false,
+                false,
+                0,
+                format.type(),
+                Set.of());
+        this.bytes = 2.0
+                * batch
+                * context
+                * format.kvHeads()
+                * format.headDim()
+                * format.type().bytes();
     }
 
     /** One block of random values, copied everywhere; the addresses are shuffled. */
@@ -144,17 +173,31 @@ public final class AttentionBenchmark implements AutoCloseable {
         Rig(PagedDecodeAttention attention, int threads) {
             int left = Math.clamp(topology.order().size() - threads, 0, CudaExecutor.CORES_LEFT);
             int bytes = format.type().bytes();
-            this.queues = new HostAttentionQueues(config, bytes, new HostAttentionQueues.Memory(
-                    longs(HostAttentionQueues.MAX), longs(HostAttentionQueues.MAX),
-                    memory.allocate((long) HostAttentionQueues.MAX * HostAttentionQueues.sentBytes(config, bytes), 64),
-                    memory.allocate((long) HostAttentionQueues.MAX * HostAttentionQueues.resultBytes(config, bytes), 64),
-                    longs(HostAttentionQueues.MAX), longs(HostAttentionQueues.MAX + 1)));
+            this.queues = new HostAttentionQueues(
+                    config,
+                    bytes,
+                    new HostAttentionQueues.Memory(
+                            longs(HostAttentionQueues.MAX),
+                            longs(HostAttentionQueues.MAX),
+                            memory.allocate(
+                                    (long) HostAttentionQueues.MAX * HostAttentionQueues.sentBytes(config, bytes), 64),
+                            memory.allocate(
+                                    (long) HostAttentionQueues.MAX * HostAttentionQueues.resultBytes(config, bytes),
+                                    64),
+                            longs(HostAttentionQueues.MAX),
+                            longs(HostAttentionQueues.MAX + 1)));
             int width = (config.heads() + 2 * config.kvHeads()) * config.headDim();
             fill(queues.query(0), HostAttentionQueues.MAX * width, new SplittableRandom(1));
             this.coreLeft = left > 0;
             this.workers = new HostAttentionWorkers(
-                    queues, new HostAttentionWorkers.Attention(attention, attention, attention),
-                    (layer, block) -> blockAddresses[block], clock, Timeline.OFF, threads, new HostAttentionWorkers.Cores(topology, true, left), WATCHDOG_NANOS);
+                    queues,
+                    new HostAttentionWorkers.Attention(attention, attention, attention),
+                    (layer, block) -> blockAddresses[block],
+                    clock,
+                    Timeline.OFF,
+                    threads,
+                    new HostAttentionWorkers.Cores(topology, true, left),
+                    WATCHDOG_NANOS);
         }
 
         private MemorySegment longs(int count) {
@@ -248,7 +291,12 @@ public final class AttentionBenchmark implements AutoCloseable {
             }
             double kernel = median(nanos[readers.size()]);
             return new Result(
-                    sequential, peakBandwidth, arithmetic, bytes / kernel, kernel / 1e3, all.getLast().workers.isPinned());
+                    sequential,
+                    peakBandwidth,
+                    arithmetic,
+                    bytes / kernel,
+                    kernel / 1e3,
+                    all.getLast().workers.isPinned());
         } finally {
             all.forEach(Rig::close);
         }

@@ -13,8 +13,8 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * KV to convert between the block formats: their number, then a host block, or its number here, and the GPU blocks of its tokens each
- * ({@code struct Moves} of rows.cu). At a fixed address, so that graphs find it.
+ * KV to convert between the block formats: their number, then a host block, or its number here, and the GPU blocks of
+ * its tokens each ({@code struct Moves} of rows.cu). At a fixed address, so that graphs find it.
  *
  * <p>Owned by: engine thread.
  */
@@ -26,6 +26,7 @@ final class BlockCopyList implements AutoCloseable {
     private final PinnedBuffer pinned;
     /** Empty where nobody asks whether all arrives. */
     private Optional<TransferChecksums> sums = Optional.empty();
+
     private int[] hosts = new int[64];
     private int count;
 
@@ -44,7 +45,10 @@ final class BlockCopyList implements AutoCloseable {
         this.sums = Optional.of(sums);
     }
 
-    /** {@link TransferChecksums#begin}, {@link TransferChecksums#enqueue} and {@link TransferChecksums#verify}, where sums are taken. */
+    /**
+     * {@link TransferChecksums#begin}, {@link TransferChecksums#enqueue} and {@link TransferChecksums#verify}, where
+     * sums are taken.
+     */
     void beginSums() {
         sums.ifPresent(s -> s.begin(this));
     }

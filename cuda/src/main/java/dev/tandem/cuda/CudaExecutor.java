@@ -1,5 +1,9 @@
 package dev.tandem.cuda;
 
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cpu.decode.DecodeImplementations;
+import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.StepLauncher.Launched;
 import dev.tandem.cuda.device.CudaLibraries;
@@ -7,15 +11,11 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.AutotuneCache;
+import dev.tandem.cuda.kernels.CublasLtGemm;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.Kernels;
-import dev.tandem.cuda.kernels.CublasLtGemm;
-import dev.tandem.cpu.decode.BlockFormat;
-import dev.tandem.cpu.decode.DecodeImplementations;
-import dev.tandem.cpu.decode.PagedDecodeAttention;
-import dev.tandem.cpu.topology.CpuTopology;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepTimes;
@@ -37,17 +37,19 @@ import java.util.Optional;
 import java.util.function.UnaryOperator;
 
 /**
- * Runs step plans on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one for each bucket of
- * row counts; large steps, and those of two sub-batches, are enqueued kernel by kernel while the GPU works on them. Tokens are chosen
- * on the GPU; a row of logits is brought to the host where log-probabilities are wanted beside penalties or biases, or these on a in-flight token.
+ * Runs step plans on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one for each bucket of row counts;
+ * large steps, and those of two sub-batches, are enqueued kernel by kernel while the GPU works on them. Tokens are
+ * chosen on the GPU; a row of logits is brought to the host where log-probabilities are wanted beside penalties or
+ * biases, or these on a in-flight token.
  *
- * <p>With attention threads, the host pool's rows decode too (async overlap by ready slots): the last rows of a step are slots,
- * which in-flight tokens board and leave at every layer as {@link HostLinkMemory} has it, and {@link HostAttentionWorkers} attend. Nothing
- * here happens once a layer, and the GPU waits for nobody. In steps with host tokens of their own (simple offload, NEO's
- * sub-batches) it waits, in each layer, until the CPU has attended to them; the other sub-batch is what hides that.
+ * <p>With attention threads, the host pool's rows decode too (async overlap by ready slots): the last rows of a step
+ * are slots, which in-flight tokens board and leave at every layer as {@link HostLinkMemory} has it, and
+ * {@link HostAttentionWorkers} attend. Nothing here happens once a layer, and the GPU waits for nobody. In steps with
+ * host tokens of their own (simple offload, NEO's sub-batches) it waits, in each layer, until the CPU has attended to
+ * them; the other sub-batch is what hides that.
  *
- * <p>While a step runs that is a graph's, and of which nobody needs the logits, the next may be submitted: it finds the tokens that it
- * awaits on the GPU. If that one moves KV or waits for the CPU, {@link #submit} waits for the first.
+ * <p>While a step runs that is a graph's, and of which nobody needs the logits, the next may be submitted: it finds the
+ * tokens that it awaits on the GPU. If that one moves KV or waits for the CPU, {@link #submit} waits for the first.
  *
  * <p>Owned by: engine thread. Construction may happen on another thread.
  */
@@ -96,9 +98,11 @@ public final class CudaExecutor implements Executor {
     private final StepLauncher launcher;
     /** Most rows of decode steps, and of all steps that are replayed from graphs; slots come on top. */
     private final int decodeRows;
+
     private final int graphRows;
     /** Empty without attention threads. */
     private final Optional<HostTokenTracker> hostTokens;
+
     private final Clock time;
     private final Timeline timeline;
     private final StepTrace trace;
@@ -112,6 +116,7 @@ public final class CudaExecutor implements Executor {
     private volatile Optional<InFlightStep> underWay = Optional.empty();
     /** For tests. */
     private boolean poisons;
+
     private int poisoned;
 
     /**
@@ -133,22 +138,34 @@ public final class CudaExecutor implements Executor {
      * @throws CudaException when the machine, its libraries or its memory do not suffice
      */
     public CudaExecutor(
-            Checkpoint checkpoint, CudaOptions options, CudaLibraries libraries, KernelCompiler compiler, Clock time,
+            Checkpoint checkpoint,
+            CudaOptions options,
+            CudaLibraries libraries,
+            KernelCompiler compiler,
+            Clock time,
             Timeline timeline) {
         this(checkpoint, options, libraries, compiler, time, timeline, UnaryOperator.identity());
     }
 
     /** @param attention what the workers attend with, given the fastest implementation: tests have it fail */
     CudaExecutor(
-            Checkpoint checkpoint, CudaOptions options, CudaLibraries libraries, KernelCompiler compiler, Clock time,
-            Timeline timeline, UnaryOperator<PagedDecodeAttention> attention) {
+            Checkpoint checkpoint,
+            CudaOptions options,
+            CudaLibraries libraries,
+            KernelCompiler compiler,
+            Clock time,
+            Timeline timeline,
+            UnaryOperator<PagedDecodeAttention> attention) {
         this.options = options;
         this.checkpoint = checkpoint;
         this.shape = new ModelShape(checkpoint.config(), options.type());
         try {
             device = own(new Device(
-                    CudaLibraries.driver().orElseThrow(() -> new CudaException("this machine has no NVIDIA driver (libcuda.so.1)")),
-                    options.device(), options.multiprocessorLimit(), time));
+                    CudaLibraries.driver()
+                            .orElseThrow(() -> new CudaException("this machine has no NVIDIA driver (libcuda.so.1)")),
+                    options.device(),
+                    options.multiprocessorLimit(),
+                    time));
             if (options.type() == DataType.BFLOAT16 && device.capability() < MIN_WITH_BFLOAT16) {
                 throw new CudaException(device.name() + " has no bfloat16; use --dtype float16");
             }
@@ -164,7 +181,8 @@ public final class CudaExecutor implements Executor {
             boolean hybrid = options.attentionThreads() > 0;
             if (hybrid || options.kvChecksums()) {
                 hostObstacle(shape.config()).ifPresent(why -> {
-                    throw new CudaException(why + "; use --strategy gpu-only" + (options.kvChecksums() ? " without --kv-checksums" : ""));
+                    throw new CudaException(why + "; use --strategy gpu-only"
+                            + (options.kvChecksums() ? " without --kv-checksums" : ""));
                 });
             }
             if (hybrid) {
@@ -174,22 +192,40 @@ public final class CudaExecutor implements Executor {
             }
             int slots = hybrid ? HostLinkMemory.MAX_SLOTS : 0;
             forward = own(new CudaForward(
-                    device, stream, kernels, gemms, weights, shape, options.maxBatchTokens() + slots,
-                    hybrid ? maxSequences + slots : 0, maxSequences + slots));
+                    device,
+                    stream,
+                    kernels,
+                    gemms,
+                    weights,
+                    shape,
+                    options.maxBatchTokens() + slots,
+                    hybrid ? maxSequences + slots : 0,
+                    maxSequences + slots));
             decodeRows = GraphCache.roundUp(Math.min(MAX_GRAPH_ROWS, maxSequences));
-            graphRows = Math.max(decodeRows, Math.min(MIN_GRAPH_ROWS, options.maxBatchTokens() / GraphCache.BUCKET_STEP * GraphCache.BUCKET_STEP));
+            graphRows = Math.max(
+                    decodeRows,
+                    Math.min(
+                            MIN_GRAPH_ROWS,
+                            options.maxBatchTokens() / GraphCache.BUCKET_STEP * GraphCache.BUCKET_STEP));
             fastest = new GemmAutotuner(forward, choices);
             fastest.algorithms(stream, graphRows + slots, maxSequences + slots, options.maxBatchTokens(), slots);
             long used = before - device.memory().free();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
             pools = own(new KvPools(
-                    device, kernels, shape, gpuBlocks, hybrid ? stagingBlocks() : 0, options.hostBytes(), maxSequences,
+                    device,
+                    kernels,
+                    shape,
+                    gpuBlocks,
+                    hybrid ? stagingBlocks() : 0,
+                    options.hostBytes(),
+                    maxSequences,
                     options.kvChecksums()));
             stream.fill(pools.gpu(), 0);
             forward.pools(pools, gpuBlocks);
             long longestStep = deadline.nanos(options.maxBatchTokens() + slots, false, 0);
             Optional<HostLinkMemory> linkMemory = hybrid
-                    ? Optional.of(own(new HostLinkMemory(device, stream, shape, 2 * options.watchdogNanos(), longestStep)))
+                    ? Optional.of(
+                            own(new HostLinkMemory(device, stream, shape, 2 * options.watchdogNanos(), longestStep)))
                     : Optional.empty();
             linkMemory.ifPresent(forward::hostTokens);
             layout = new StepLayout(forward.shares());
@@ -197,15 +233,32 @@ public final class CudaExecutor implements Executor {
             clock = own(new GpuClock(device));
             int tables = gpuBlocks + maxSequences + (hybrid ? stagingBlocks() : 0);
             decodeInputs = own(new StepBuffer(
-                    device, graphRows + slots, graphRows + slots, GraphCache.maxTiles(graphRows + slots, maxSequences, shape), tables, MAX_ADJUSTMENTS,
+                    device,
+                    graphRows + slots,
+                    graphRows + slots,
+                    GraphCache.maxTiles(graphRows + slots, maxSequences, shape),
+                    tables,
+                    MAX_ADJUSTMENTS,
                     "steps replayed from graphs"));
             replays = own(new GraphCache(stream, forward, decodeInputs, pools, shape));
             int tiles = options.maxBatchTokens() / shape.tileTokens() + maxSequences + 1;
             mixedInputs = own(new StepBuffer(
-                    device, options.maxBatchTokens() + slots, maxSequences + slots, tiles, tables, MAX_ADJUSTMENTS, "mixed steps"));
+                    device,
+                    options.maxBatchTokens() + slots,
+                    maxSequences + slots,
+                    tiles,
+                    tables,
+                    MAX_ADJUSTMENTS,
+                    "mixed steps"));
             secondInputs = hybrid
                     ? Optional.of(own(new StepBuffer(
-                            device, maxSequences + slots, maxSequences + slots, tiles, tables, 0, "second sub-batches")))
+                            device,
+                            maxSequences + slots,
+                            maxSequences + slots,
+                            tiles,
+                            tables,
+                            0,
+                            "second sub-batches")))
                     : Optional.empty();
             int sampled = Math.max(graphRows, maxSequences) + 2 * slots;
             trace = own(new StepTrace(device, timeline, time, layers()));
@@ -217,21 +270,38 @@ public final class CudaExecutor implements Executor {
             int piggybacked = fastest.piggybackedTokens(timer, decodeInputs, graphRows);
             fastest.keep();
             limits = new ExecutorLimits(
-                    checkpoint.config().vocabulary(), contextTokens, ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, gpuBlocks,
-                    pools.hostBlocks(), options.maxBatchTokens(), layers(), shape.kvBytesPerToken(), hybrid, slots,
-                    hybrid ? HostAttentionQueues.MAX : 0, false, piggybacked);
+                    checkpoint.config().vocabulary(),
+                    contextTokens,
+                    ModelShape.BLOCK_TOKENS,
+                    HostFormat.BLOCK_TOKENS,
+                    gpuBlocks,
+                    pools.hostBlocks(),
+                    options.maxBatchTokens(),
+                    layers(),
+                    shape.kvBytesPerToken(),
+                    hybrid,
+                    slots,
+                    hybrid ? HostAttentionQueues.MAX : 0,
+                    false,
+                    piggybacked);
             if (options.graphs()) {
                 replays.capture(decodeRows);
             }
             ledger = new MemoryLedger(
-                    weights.bytes(), forward.bytes() + gemms.workspaceBytes() + decodeInputs.bytes() + mixedInputs.bytes(),
-                    Math.max(0, beforeGraphs - device.memory().free()), pools.gpu().bytes(), pools.hostBytes(),
-                    device.memory().free(), device.memory().total());
+                    weights.bytes(),
+                    forward.bytes() + gemms.workspaceBytes() + decodeInputs.bytes() + mixedInputs.bytes(),
+                    Math.max(0, beforeGraphs - device.memory().free()),
+                    pools.gpu().bytes(),
+                    pools.hostBytes(),
+                    device.memory().free(),
+                    device.memory().total());
             timings = new CudaTimings(device, stream, kernels, pools, timer, decodeInputs, mixedInputs, gpuBlocks);
             this.time = time;
             this.timeline = timeline;
-            hostTokens = linkMemory.map(d -> own(new HostTokenTracker(d.queues(), startWorkers(d.queues(), attention))));
-            StepLauncher.Inputs inputs = new StepLauncher.Inputs(decodeInputs, options.graphs() ? graphRows : 0, mixedInputs, secondInputs);
+            hostTokens =
+                    linkMemory.map(d -> own(new HostTokenTracker(d.queues(), startWorkers(d.queues(), attention))));
+            StepLauncher.Inputs inputs =
+                    new StepLauncher.Inputs(decodeInputs, options.graphs() ? graphRows : 0, mixedInputs, secondInputs);
             launcher = new StepLauncher(stream, forward, pools, layout, replays, inputs, hostTokens, layers());
         } catch (RuntimeException | Error e) {
             closeOwned();
@@ -253,11 +323,18 @@ public final class CudaExecutor implements Executor {
         ModelConfig config = shape.config();
         int parts = HostAttentionQueues.parts(config);
         HostAttentionWorkers.Attention who = new HostAttentionWorkers.Attention(
-                attention.apply(fastest(config, 1)), attention.apply(fastest(config, parts)),
+                attention.apply(fastest(config, 1)),
+                attention.apply(fastest(config, parts)),
                 attention.apply(fastest(config, parts / HostAttentionQueues.together(config))));
         return new HostAttentionWorkers(
-                rows, who, pools::hostBlock, time, timeline, options.attentionThreads(),
-                new HostAttentionWorkers.Cores(CpuTopology.find(), options.pinThreads(), CORES_LEFT), options.watchdogNanos());
+                rows,
+                who,
+                pools::hostBlock,
+                time,
+                timeline,
+                options.attentionThreads(),
+                new HostAttentionWorkers.Cores(CpuTopology.find(), options.pinThreads(), CORES_LEFT),
+                options.watchdogNanos());
     }
 
     /** For one in so many KV heads. */
@@ -277,22 +354,27 @@ public final class CudaExecutor implements Executor {
 
     private int affordableBlocks(long used) {
         Device.Memory memory = device.memory();
-        long budget = Math.min((long) (options.memoryUtilization() * memory.total()) - used, memory.free()) - RESERVE_BYTES;
-        long staging = options.attentionThreads() > 0 ? PrefillOffload.STAGES * stagingBlocks() * shape.blockBytes() + PrefillOffload.bytes() : 0;
+        long budget =
+                Math.min((long) (options.memoryUtilization() * memory.total()) - used, memory.free()) - RESERVE_BYTES;
+        long staging = options.attentionThreads() > 0
+                ? PrefillOffload.STAGES * stagingBlocks() * shape.blockBytes() + PrefillOffload.bytes()
+                : 0;
         long blocks = (budget - staging) / (shape.blockBytes() * layers());
         if (blocks < 1) {
             throw new CudaException(String.format(
                     Locale.ROOT,
                     "weights and activations take %.2f GiB of the %.2f GiB that --gpu-memory-utilization %.2f allows, which leaves"
                             + " no room for KV blocks; raise it, or lower --max-num-batched-tokens",
-                    used / 0x1p30, options.memoryUtilization() * memory.total() / 0x1p30, options.memoryUtilization()));
+                    used / 0x1p30,
+                    options.memoryUtilization() * memory.total() / 0x1p30,
+                    options.memoryUtilization()));
         }
         return (int) Math.min(blocks, Integer.MAX_VALUE / ModelShape.BLOCK_TOKENS);
     }
 
     /**
-     * A decode step of each size that is replayed from a graph, so that a fault of a kernel shows at the start. All kernels are loaded before:
-     * our own with their modules, the library's by {@link GemmAutotuner#algorithms}.
+     * A decode step of each size that is replayed from a graph, so that a fault of a kernel shows at the start. All
+     * kernels are loaded before: our own with their modules, the library's by {@link GemmAutotuner#algorithms}.
      */
     private void warmUp() {
         for (int bucket = 1; bucket <= decodeRows; bucket = GraphCache.bucket(bucket + 1)) {
@@ -345,7 +427,9 @@ public final class CudaExecutor implements Executor {
 
     /** Who attends on the CPU; empty without attention threads. */
     public Optional<String> hostAttention() {
-        return hostTokens.map(HostTokenTracker::workers).map(w -> "host attention: " + w.count() + " threads" + w.placement() + ", " + w.implementation());
+        return hostTokens
+                .map(HostTokenTracker::workers)
+                .map(w -> "host attention: " + w.count() + " threads" + w.placement() + ", " + w.implementation());
     }
 
     /** Bytes of weights that a decoding step reads. */
@@ -384,7 +468,16 @@ public final class CudaExecutor implements Executor {
         device.makeCurrent();
         timings.randomise();
         CudaProfiler profiler = new CudaProfiler(
-                timer, stream, pools, shape, decodeInputs, mixedInputs, secondInputs.orElseThrow(), hostTokens.get(), time, limits.gpuBlocks());
+                timer,
+                stream,
+                pools,
+                shape,
+                decodeInputs,
+                mixedInputs,
+                secondInputs.orElseThrow(),
+                hostTokens.get(),
+                time,
+                limits.gpuBlocks());
         return profiler.measure(name, decodeRows, options.maxBatchTokens(), STEP_OVERHEAD);
     }
 
@@ -414,11 +507,14 @@ public final class CudaExecutor implements Executor {
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
             hostTokens.ifPresent(rows -> plan.park().forEach(rows.queues()::park));
-            StepLauncher.Report report = new StepLauncher.Report(chosen.of(slot).address(), trace.stamps(slot), chosen.logprobs(slot));
+            StepLauncher.Report report =
+                    new StepLauncher.Report(chosen.of(slot).address(), trace.stamps(slot), chosen.logprobs(slot));
             Launched launched = launcher.launch(plan, batches, way, report);
             outstanding.add(new Outstanding(plan, launched, slot, limitNanos));
             clock.end(stream, slot);
-            ahead = isShort && launched.isForeseeable() && hostTokens.stream().noneMatch(rows -> rows.queues().needsLogits());
+            ahead = isShort
+                    && launched.isForeseeable()
+                    && hostTokens.stream().noneMatch(rows -> rows.queues().needsLogits());
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
         }
@@ -463,8 +559,10 @@ public final class CudaExecutor implements Executor {
             return taken < StepDeadline.suspiciousNanos(step.limitNanos())
                     ? Optional.empty()
                     : Optional.of(String.format(
-                            Locale.ROOT, "step %d has kept the GPU for %.1f s; after %.1f s the GPU counts as hung",
-                                    step.step(), taken / 1e9,
+                            Locale.ROOT,
+                            "step %d has kept the GPU for %.1f s; after %.1f s the GPU counts as hung",
+                            step.step(),
+                            taken / 1e9,
                             step.limitNanos() / 1e9));
         });
     }
@@ -473,29 +571,42 @@ public final class CudaExecutor implements Executor {
         try {
             Launched launched = step.launched();
             float millis = clock.await(
-                    step.clock(), step.plan().step(), step.limitNanos(), launched.passes() > 0
-                            ? hostTokens.orElseThrow()::watch : () -> {});
+                    step.clock(),
+                    step.plan().step(),
+                    step.limitNanos(),
+                    launched.passes() > 0 ? hostTokens.orElseThrow()::watch : () -> {});
             underWay = Optional.ofNullable(outstanding.peek())
                     .map(next -> new InFlightStep(next.plan().step(), time.nanos(), next.limitNanos()));
             trace.record(step.clock(), step.plan().step(), launched, millis);
             pools.verify();
-            List<StepResult.Sampled> sampled = new ArrayList<>(launched.sampled().size() + launched.slots());
+            List<StepResult.Sampled> sampled =
+                    new ArrayList<>(launched.sampled().size() + launched.slots());
             List<Long> parked = new ArrayList<>();
             List<StepResult.Lost> lost = new ArrayList<>();
             hostTokens.ifPresent(rows -> {
-                MemorySegment returned = chosen.of(step.clock()).asSlice(4L * (launched.firstSlotSample() + launched.slots()));
+                MemorySegment returned =
+                        chosen.of(step.clock()).asSlice(4L * (launched.firstSlotSample() + launched.slots()));
                 rows.finishLastLayer(
-                        returned, launched.slots(), launched.firstSlotSample(),
-                        (sequence, sampler, draw, row) -> chosen.take(sequence, sampler, draw, step.clock(), row,
-                                sampled, lost), parked);
+                        returned,
+                        launched.slots(),
+                        launched.firstSlotSample(),
+                        (sequence, sampler, draw, row) ->
+                                chosen.take(sequence, sampler, draw, step.clock(), row, sampled, lost),
+                        parked);
                 rows.collectReleased(parked, lost);
                 rows.passed();
             });
             for (int i = 0; i < launched.sampled().size(); i++) {
                 Chunk chunk = launched.sampled().get(i);
                 if (lost.stream().noneMatch(row -> row.sequence() == chunk.sequence())) {
-                    chosen.take(chunk.sequence(), chunk.sampler().orElseThrow(), launched.draws().get(i), step.clock(),
-                            i, sampled, lost);
+                    chosen.take(
+                            chunk.sequence(),
+                            chunk.sampler().orElseThrow(),
+                            launched.draws().get(i),
+                            step.clock(),
+                            i,
+                            sampled,
+                            lost);
                 }
             }
             StepTimes times = hostTokens.map(HostTokenTracker::times).orElse(StepTimes.NONE);
@@ -567,9 +678,7 @@ public final class CudaExecutor implements Executor {
         return chosen.logits(index);
     }
 
-    /**
-     * Ends within some seconds whatever the GPU does: while it hangs nothing can be freed, for that waits for it.
-     */
+    /** Ends within some seconds whatever the GPU does: while it hangs nothing can be freed, for that waits for it. */
     @Override
     public void close() {
         device.makeCurrent();
@@ -578,10 +687,11 @@ public final class CudaExecutor implements Executor {
             closeOwned();
         } else {
             hostTokens.ifPresent(HostTokenTracker::close);
-            System.getLogger(CudaExecutor.class.getName()).log(
-                    System.Logger.Level.WARNING,
-                    "the GPU does not answer, so its memory is not freed; the end of the process frees it. If "
-                            + "it outlives the process, reset the GPU");
+            System.getLogger(CudaExecutor.class.getName())
+                    .log(
+                            System.Logger.Level.WARNING,
+                            "the GPU does not answer, so its memory is not freed; the end of the process frees it. If "
+                                    + "it outlives the process, reset the GPU");
         }
         checkpoint.close();
     }
@@ -606,10 +716,11 @@ public final class CudaExecutor implements Executor {
             owned.pop();
             rows.close();
             if (!rows.workers().ended()) {
-                System.getLogger(CudaExecutor.class.getName()).log(
-                        System.Logger.Level.WARNING,
-                        "an attention worker is stalled and may still use the KV pools, so nothing is freed; "
-                                + "the end of the process frees it");
+                System.getLogger(CudaExecutor.class.getName())
+                        .log(
+                                System.Logger.Level.WARNING,
+                                "an attention worker is stalled and may still use the KV pools, so nothing is freed; "
+                                        + "the end of the process frees it");
                 return;
             }
         }

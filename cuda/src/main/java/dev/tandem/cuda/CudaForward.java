@@ -3,12 +3,11 @@ package dev.tandem.cuda;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Event;
-import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
-import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.CublasLtGemm;
+import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.config.RopeFrequencies;
 import java.lang.foreign.MemorySegment;
@@ -20,10 +19,11 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * A decoder of the Llama family as a sequence of kernels: embed, then for each layer norm, q k v, rotation and KV store,
- * attention, output, norm, gate and up, down; then logits and the most probable tokens. Enqueues and returns.
+ * A decoder of the Llama family as a sequence of kernels: embed, then for each layer norm, q k v, rotation and KV
+ * store, attention, output, norm, gate and up, down; then logits and the most probable tokens. Enqueues and returns.
  *
- * <p>Small steps use the project's own products, whose partial sums the next row-wise kernel adds up; larger ones cublasLt ({@link GemmPlan}).
+ * <p>Small steps use the project's own products, whose partial sums the next row-wise kernel adds up; larger ones
+ * cublasLt ({@link GemmPlan}).
  *
  * <p>Owned by: engine thread.
  */
@@ -31,15 +31,21 @@ final class CudaForward implements AutoCloseable {
 
     /** Flags of decode.cu. */
     private static final int CARRIES = 1;
+
     private static final int LAST_LAYER = 2;
     static final int BESIDE = 4;
     /** Likewise: of a part of attention that has not been left yet. */
     static final int NOT_THERE = -1;
     /** prefill.cu. */
     private static final int PART_THREADS = 256;
-    /** Thread blocks a multiprocessor that wait for host tokens: a quarter of what it holds, so that those that send them fit. */
+    /**
+     * Thread blocks a multiprocessor that wait for host tokens: a quarter of what it holds, so that those that send
+     * them fit.
+     */
     private static final int COLLECTORS = 4;
-    /** Host tokens of a sub-batch that the rotation itself writes over the link: 24 KB each of a model with 32 heads. */
+    /**
+     * Host tokens of a sub-batch that the rotation itself writes over the link: 24 KB each of a model with 32 heads.
+     */
     private static final int SENT_BY_ROTATION = 8;
 
     private final Device device;
@@ -98,9 +104,19 @@ final class CudaForward implements AutoCloseable {
             return new Extent(rows, sampled, decodes, tiles, slots, hostTokens, some);
         }
 
-        /** What kernels do not read from the step's inputs: they do that of how many host tokens there are, while these are few. */
+        /**
+         * What kernels do not read from the step's inputs: they do that of how many host tokens there are, while these
+         * are few.
+         */
         Extent alike() {
-            return new Extent(rows, sampled, decodes, tiles, slots, hostTokens == 0 ? 0 : Math.max(hostTokens, SENT_BY_ROTATION), parts);
+            return new Extent(
+                    rows,
+                    sampled,
+                    decodes,
+                    tiles,
+                    slots,
+                    hostTokens == 0 ? 0 : Math.max(hostTokens, SENT_BY_ROTATION),
+                    parts);
         }
 
         Extent sampledOnly() {
@@ -123,8 +139,15 @@ final class CudaForward implements AutoCloseable {
      * @param maxSampled of both
      */
     CudaForward(
-            Device device, Stream stream, Kernels kernels, CublasLtGemm gemms, CudaWeights weights, ModelShape shape,
-            int maxRows, int secondRows, int maxSampled) {
+            Device device,
+            Stream stream,
+            Kernels kernels,
+            CublasLtGemm gemms,
+            CudaWeights weights,
+            ModelShape shape,
+            int maxRows,
+            int secondRows,
+            int maxSampled) {
         this.device = device;
         this.kernels = kernels;
         this.weights = weights;
@@ -132,21 +155,28 @@ final class CudaForward implements AutoCloseable {
         this.config = shape.config();
         this.epsilon = (float) config.normEpsilon();
         this.shares = SmPartition.of(
-                shape, device.multiprocessors(), kernels.decodeAttention.residentBlocks(), kernels.promptsLeaveRoom(),
+                shape,
+                device.multiprocessors(),
+                kernels.decodeAttention.residentBlocks(),
+                kernels.promptsLeaveRoom(),
                 device.bandwidth());
         this.link = device.stream("in-flight tokens");
         this.left = device.event();
         this.carried = device.event();
         int sampled = GemmPlan.roundUp(Math.max(maxSampled, GemmPlan.ROW_STEP));
         first = Activations.of(device, shape, maxRows, "");
-        second = secondRows > 0 ? Optional.of(Activations.of(device, shape, secondRows, " of the second sub-batch")) : Optional.empty();
+        second = secondRows > 0
+                ? Optional.of(Activations.of(device, shape, secondRows, " of the second sub-batch"))
+                : Optional.empty();
         frequencies = buffer(4L * config.headDim() / 2, "rotation frequencies");
         choice = new GpuSampler(device, stream, kernels, shape, sampled);
         long quads = (long) shares.attentionBlocks() * config.group() * shape.headWidth() / 4;
         partialOut = buffer(16 * quads, "partial attention");
         partialNorm = buffer(8 * quads, "partial attention sums");
         multiprocessors = device.multiprocessors();
-        prefillParts = buffer(4L * SmPartition.MAX_PARTS * PART_THREADS * (shape.headWidth() / 2 + 4), "partial attention of prompts");
+        prefillParts = buffer(
+                4L * SmPartition.MAX_PARTS * PART_THREADS * (shape.headWidth() / 2 + 4),
+                "partial attention of prompts");
         prefillFinished = buffer(4L * SmPartition.MAX_PARTS, "counters of prompts' attention");
         linear = new GemmPlan(device, kernels, gemms, weights, shape, choice.logits());
         first.clear(stream);
@@ -184,7 +214,10 @@ final class CudaForward implements AutoCloseable {
 
     /** Bytes of activations. */
     long bytes() {
-        return buffers.stream().mapToLong(DeviceBuffer::bytes).sum() + linear.bytes() + choice.bytes() + first.bytes()
+        return buffers.stream().mapToLong(DeviceBuffer::bytes).sum()
+                + linear.bytes()
+                + choice.bytes()
+                + first.bytes()
                 + second.map(Activations::bytes).orElse(0L);
     }
 
@@ -206,15 +239,18 @@ final class CudaForward implements AutoCloseable {
     /** A sub-batch on its way through the layers. */
     record Pass(StepBuffer step, Extent extent) {}
 
-    /** Enqueues a step of one batch whose inputs are in {@code step}; the most probable tokens are then {@link GpuSampler#chosen}. */
+    /**
+     * Enqueues a step of one batch whose inputs are in {@code step}; the most probable tokens are then
+     * {@link GpuSampler#chosen}.
+     */
     void run(Stream stream, StepBuffer step, Extent extent) {
         run(stream, List.of(new Pass(step, extent)));
     }
 
     /**
-     * Enqueues a step of one or two sub-batches, which take turns layer by layer (NEO, Figure 5): while the CPU attends to
-     * one's host tokens, the GPU computes post-projection and next pre-projection of the other. Slots are in the last;
-     * whatever moves KV, in the first. Sampled rows come in the order of the sub-batches.
+     * Enqueues a step of one or two sub-batches, which take turns layer by layer (NEO, Figure 5): while the CPU attends
+     * to one's host tokens, the GPU computes post-projection and next pre-projection of the other. Slots are in the
+     * last; whatever moves KV, in the first. Sampled rows come in the order of the sub-batches.
      */
     void run(Stream stream, List<Pass> passes) {
         boolean transfer = begin(stream, passes);
@@ -252,7 +288,8 @@ final class CudaForward implements AutoCloseable {
         for (int p = 0; p < passes.size(); p++) {
             embed(stream, passes.get(p), p);
         }
-        boolean transfer = passes.size() == 1 && launchesTransfer(passes.getFirst().extent());
+        boolean transfer =
+                passes.size() == 1 && launchesTransfer(passes.getFirst().extent());
         if (transfer) {
             stream.record(left);
             link.waitFor(left);
@@ -272,12 +309,21 @@ final class CudaForward implements AutoCloseable {
         kernels.transfer.launch(stream, 1, 1, hostTokens);
     }
 
-    /** Whether a transfer kernel runs beside a step of one batch: own products leave room for a block, cublasLt's may want whole multiprocessors. */
+    /**
+     * Whether a transfer kernel runs beside a step of one batch: own products leave room for a block, cublasLt's may
+     * want whole multiprocessors.
+     */
     boolean launchesTransfer(Extent extent) {
-        return extent.slots() > 0 && extent.hostTokens() == 0 && extent.has(Part.ATTENTION) && !linear.finishes(extent.rows());
+        return extent.slots() > 0
+                && extent.hostTokens() == 0
+                && extent.has(Part.ATTENTION)
+                && !linear.finishes(extent.rows());
     }
 
-    /** One layer of a step of one batch, but the last: from storing K and V to the next layer's q, k and v. Between layers KV moves. */
+    /**
+     * One layer of a step of one batch, but the last: from storing K and V to the next layer's q, k and v. Between
+     * layers KV moves.
+     */
     void layer(Stream stream, Pass pass, int layer, boolean transfer) {
         store(stream, pass, 0, layer);
         attention(stream, pass, 0, layer, !transfer);
@@ -323,8 +369,20 @@ final class CudaForward implements AutoCloseable {
         Activations a = activations(index);
         if (extent.has(Part.ROW_WISE)) {
             kernels.embed.launch(
-                    stream, extent.rows(), 1, step.tokens(), choice.chosen(), step.positions(), weights.embeddings, frequencies.address(),
-                    a.residual().address(), a.angles().address(), extent.firstSlot(), hostTokens, step.admitted(), step.admittedDraws());
+                    stream,
+                    extent.rows(),
+                    1,
+                    step.tokens(),
+                    choice.chosen(),
+                    step.positions(),
+                    weights.embeddings,
+                    frequencies.address(),
+                    a.residual().address(),
+                    a.angles().address(),
+                    extent.firstSlot(),
+                    hostTokens,
+                    step.admitted(),
+                    step.admittedDraws());
         }
     }
 
@@ -345,11 +403,24 @@ final class CudaForward implements AutoCloseable {
     /** Rotates what {@link #project} left and stores K and V; the CPU's rows depart. */
     private void store(Stream stream, Pass pass, int index, int layer) {
         Extent extent = pass.extent();
-        rotate(stream, activations(index), pass.step(), extent, layer, extent.has(Part.GEMM) ? linear.qkvSplits(extent.rows()) : 0);
+        rotate(
+                stream,
+                activations(index),
+                pass.step(),
+                extent,
+                layer,
+                extent.has(Part.GEMM) ? linear.qkvSplits(extent.rows()) : 0);
         if (sendsHostTokens(extent)) {
             stream.record(left);
             link.waitFor(left);
-            kernels.sendHostTokens.launch(link, extent.hostTokens(), 1, pass.step().header(), pass.step().slots(), hostTokens, layer);
+            kernels.sendHostTokens.launch(
+                    link,
+                    extent.hostTokens(),
+                    1,
+                    pass.step().header(),
+                    pass.step().slots(),
+                    hostTokens,
+                    layer);
             link.record(carried);
         }
     }
@@ -360,7 +431,14 @@ final class CudaForward implements AutoCloseable {
         attend(stream, a, pass.step(), extent, layer, carries);
         if (extent.hostTokens() > 0) {
             kernels.receiveHostTokens.launch(
-                    stream, Math.min(extent.hostTokens(), multiprocessors * COLLECTORS) + 1, 1, pass.step().header(), pass.step().slots(), hostTokens, layer, index * config.layers() + layer,
+                    stream,
+                    Math.min(extent.hostTokens(), multiprocessors * COLLECTORS) + 1,
+                    1,
+                    pass.step().header(),
+                    pass.step().slots(),
+                    hostTokens,
+                    layer,
+                    index * config.layers() + layer,
                     a.attended().address());
         }
     }
@@ -386,16 +464,36 @@ final class CudaForward implements AutoCloseable {
         boolean closes = all.sampled() < all.rows();
         if (closes && all.has(Part.ROW_WISE)) {
             kernels.closeUp.launch(
-                    stream, Kernels.closeUpBlocks(shape), 1, a.residual().address(), a.attended().address(), pass.step().samples(), all.sampled());
+                    stream,
+                    Kernels.closeUpBlocks(shape),
+                    1,
+                    a.residual().address(),
+                    a.attended().address(),
+                    pass.step().samples(),
+                    all.sampled());
         }
         Extent extent = closes ? all.sampledOnly() : all;
         int pending = postProjection(stream, a, extent, config.layers() - 1);
         if (extent.has(Part.ROW_WISE)) {
-            long out = first.normed().address() + (long) before * shape.hidden() * shape.type().bytes();
+            long out = first.normed().address()
+                    + (long) before * shape.hidden() * shape.type().bytes();
             Kernels.Norm norm = kernels.addNorm(extent.sampled());
-            norm.kernel().launch(
-                    stream, extent.sampled(), norm.blocks(), a.residual().address(), linear.partials(), pending, extent.rows(), weights.norm,
-                    closes ? 0L : pass.step().samples(), out, epsilon, extent.firstSlot(), hostTokens, config.layers());
+            norm.kernel()
+                    .launch(
+                            stream,
+                            extent.sampled(),
+                            norm.blocks(),
+                            a.residual().address(),
+                            linear.partials(),
+                            pending,
+                            extent.rows(),
+                            weights.norm,
+                            closes ? 0L : pass.step().samples(),
+                            out,
+                            epsilon,
+                            extent.firstSlot(),
+                            hostTokens,
+                            config.layers());
         }
     }
 
@@ -427,7 +525,13 @@ final class CudaForward implements AutoCloseable {
     private void activate(Stream stream, Activations a, int rows) {
         if (!linear.activates(rows)) {
             long threads = (long) rows * shape.intermediate() / 8;
-            kernels.swiglu.launch(stream, (int) ((threads + 255) / 256), 1, a.gateUp().address(), a.activation().address(), rows);
+            kernels.swiglu.launch(
+                    stream,
+                    (int) ((threads + 255) / 256),
+                    1,
+                    a.gateUp().address(),
+                    a.activation().address(),
+                    rows);
         }
     }
 
@@ -443,9 +547,22 @@ final class CudaForward implements AutoCloseable {
     private void norm(Stream stream, Activations a, Extent extent, int splits, long weight, int mapLayer) {
         if (extent.has(Part.ROW_WISE)) {
             Kernels.Norm norm = linear.finishes(extent.rows()) ? kernels.addNormMany : kernels.addNorm(extent.rows());
-            norm.kernel().launch(
-                    stream, extent.rows(), norm.blocks(), a.residual().address(), linear.partials(), splits, extent.rows(), weight, 0L,
-                    a.normed().address(), epsilon, extent.firstSlot(), hostTokens, mapLayer);
+            norm.kernel()
+                    .launch(
+                            stream,
+                            extent.rows(),
+                            norm.blocks(),
+                            a.residual().address(),
+                            linear.partials(),
+                            splits,
+                            extent.rows(),
+                            weight,
+                            0L,
+                            a.normed().address(),
+                            epsilon,
+                            extent.firstSlot(),
+                            hostTokens,
+                            mapLayer);
         }
     }
 
@@ -456,9 +573,26 @@ final class CudaForward implements AutoCloseable {
         }
         CudaWeights.Layer layer = weights.layers.get(index);
         kernels.ropeStore.launch(
-                stream, extent.rows() + (extent.slots() > 0 ? 1 : 0), Kernels.ropeBlocks(shape), linear.partials(), splits, extent.rows(), a.qkv().address(), layer.qkvBias(),
-                layer.queryNorm(), layer.keyNorm(), epsilon, a.angles().address(), step.slots(), a.queries().address(),
-                blocks + index * layerBytes, gpuBlocks, pools.stagingShift(index), extent.firstSlot(), hostTokens, index,
+                stream,
+                extent.rows() + (extent.slots() > 0 ? 1 : 0),
+                Kernels.ropeBlocks(shape),
+                linear.partials(),
+                splits,
+                extent.rows(),
+                a.qkv().address(),
+                layer.qkvBias(),
+                layer.queryNorm(),
+                layer.keyNorm(),
+                epsilon,
+                a.angles().address(),
+                step.slots(),
+                a.queries().address(),
+                blocks + index * layerBytes,
+                gpuBlocks,
+                pools.stagingShift(index),
+                extent.firstSlot(),
+                hostTokens,
+                index,
                 extent.slots() > 0 ? extent.rows() : Integer.MAX_VALUE,
                 sendsHostTokens(extent) || extent.hostTokens() == 0 ? 0L : step.header());
     }
@@ -477,9 +611,23 @@ final class CudaForward implements AutoCloseable {
             int carrier = extent.slots() > 0 && carries ? 1 : 0;
             int place = carrier * CARRIES | (layer == config.layers() - 1 ? LAST_LAYER : 0) | (together ? BESIDE : 0);
             kernels.decodeAttention.launch(
-                    stream, shares.attentionBlocks() + carrier, 1, a.queries().address(), blocks + layer * layerBytes, step.tables(), step.sequences(), step.header(),
-                    shape.scoreScale(), a.attended().address(), partialOut.address(), partialNorm.address(),
-                    extent.slots(), extent.firstSlot(), hostTokens, layer, place);
+                    stream,
+                    shares.attentionBlocks() + carrier,
+                    1,
+                    a.queries().address(),
+                    blocks + layer * layerBytes,
+                    step.tables(),
+                    step.sequences(),
+                    step.header(),
+                    shape.scoreScale(),
+                    a.attended().address(),
+                    partialOut.address(),
+                    partialNorm.address(),
+                    extent.slots(),
+                    extent.firstSlot(),
+                    hostTokens,
+                    layer,
+                    place);
         }
         if (extent.tiles() > 0 && !together) {
             attendPrompts(stream, a, step, extent, layer, 0L);
@@ -490,10 +638,22 @@ final class CudaForward implements AutoCloseable {
     private void attendPrompts(Stream stream, Activations a, StepBuffer step, Extent extent, int layer, long header) {
         int splits = shares.promptSplits(extent.tiles(), extent.rows());
         kernels.prefillAttention.launch(
-                stream, kernels.prefillBlocks(config.kvHeads() * extent.tiles() * splits, multiprocessors), 1,
-                a.queries().address(), blocks + layer * layerBytes, step.tables(), step.tiles(),
-                shape.scoreScale(), a.attended().address(), gpuBlocks, pools.stagingShift(layer), splits, prefillParts.address(),
-                prefillFinished.address(), extent.tiles(), header);
+                stream,
+                kernels.prefillBlocks(config.kvHeads() * extent.tiles() * splits, multiprocessors),
+                1,
+                a.queries().address(),
+                blocks + layer * layerBytes,
+                step.tables(),
+                step.tiles(),
+                shape.scoreScale(),
+                a.attended().address(),
+                gpuBlocks,
+                pools.stagingShift(layer),
+                splits,
+                prefillParts.address(),
+                prefillFinished.address(),
+                extent.tiles(),
+                header);
     }
 
     /** How attention is cut into work. */

@@ -16,8 +16,10 @@ import java.util.OptionalInt;
  * @param graphs whether decode steps are replayed from graphs
  * @param attentionThreads CPU threads that attend for rows in host KV; 0: preempted KV only waits there
  * @param pinThreads whether each of them is bound to a core of its own, where {@code CpuTopology.canPin} allows it
- * @param watchdogNanos time after which an attention task counts as stalled; a step waits for its host tokens twice as long at most
- * @param kvChecksums whether KV that moves between GPU and host is summed on both sides, and a difference ends the executor
+ * @param watchdogNanos time after which an attention task counts as stalled; a step waits for its host tokens twice as
+ *     long at most
+ * @param kvChecksums whether KV that moves between GPU and host is summed on both sides, and a difference ends the
+ *     executor
  */
 public record CudaOptions(
         int device,
@@ -39,8 +41,8 @@ public record CudaOptions(
             throw new ConfigurationException("--gpu-memory-utilization " + memoryUtilization + " must lie in (0, 1]");
         }
         if (multiprocessorLimit < 0) {
-            throw new ConfigurationException("--gpu-sm-limit " + multiprocessorLimit
-                    + " must be positive, or 0 for all");
+            throw new ConfigurationException(
+                    "--gpu-sm-limit " + multiprocessorLimit + " must be positive, or 0 for all");
         }
         if (maxSequences > maxBatchTokens) {
             throw new ConfigurationException("--max-num-seqs " + maxSequences

@@ -18,8 +18,8 @@ import java.util.stream.IntStream;
 import java.util.stream.LongStream;
 
 /**
- * Measures a {@link Profile}: GPU parts by the GPU's own clock, the CPU's attention while the GPU computes decode steps. KV of
- * both pools is filled with random values first.
+ * Measures a {@link Profile}: GPU parts by the GPU's own clock, the CPU's attention while the GPU computes decode
+ * steps. KV of both pools is filled with random values first.
  *
  * <p>Owned by: the thread that drives the executor, before it serves.
  */
@@ -29,6 +29,7 @@ final class CudaProfiler {
     private static final int MAX_CONTEXT = 131_072;
     /** Prompt tokens of the largest step that is measured. */
     private static final int MAX_PROMPT = 4096;
+
     private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512};
     private static final int[] CONTEXTS = {64, 512, 2048, 8192};
     /** Next to nothing to attend to; a block's first token has all of it cleared. */
@@ -37,6 +38,7 @@ final class CudaProfiler {
     private static final long HOST_BYTES = 6L << 30;
     /** Tasks that wait for each worker. */
     private static final int TASKS_PER_WORKER = 3;
+
     private static final long MEASURE_NANOS = 60_000_000;
     private static final long COMPILE_NANOS = 2_000_000_000;
     /** The fastest counts. */
@@ -52,6 +54,7 @@ final class CudaProfiler {
     private final StepBuffer prompts;
     /** Of second sub-batches. */
     private final StepBuffer second;
+
     private final HostAttentionQueues queues;
     private final HostAttentionWorkers workers;
     private final Clock clock;
@@ -60,11 +63,20 @@ final class CudaProfiler {
     private int decodeRows;
     /** Host blocks with values. */
     private int filled;
+
     private int promptTokens;
 
     CudaProfiler(
-            StepTimer timer, Stream stream, KvPools pools, ModelShape shape, StepBuffer decodes, StepBuffer prompts, StepBuffer second, HostTokenTracker hostTokens,
-            Clock clock, int gpuBlocks) {
+            StepTimer timer,
+            Stream stream,
+            KvPools pools,
+            ModelShape shape,
+            StepBuffer decodes,
+            StepBuffer prompts,
+            StepBuffer second,
+            HostTokenTracker hostTokens,
+            Clock clock,
+            int gpuBlocks) {
         this.timer = timer;
         this.stream = stream;
         this.pools = pools;
@@ -99,8 +111,18 @@ final class CudaProfiler {
         double stage = waiting(2) / 2;
         double trip = Math.max(0, waiting(1) - attention.get(1).at(SHORTEST));
         return new Profile(
-                name, layers, curve("linear", linear), prefill, decode, attention, transfer,
-                new Curve("pre-layer", new double[] {1}, new double[] {1e-6}), curve("post-layer", postLayer), stepOverhead, stage, trip,
+                name,
+                layers,
+                curve("linear", linear),
+                prefill,
+                decode,
+                attention,
+                transfer,
+                new Curve("pre-layer", new double[] {1}, new double[] {1e-6}),
+                curve("post-layer", postLayer),
+                stepOverhead,
+                stage,
+                trip,
                 hostLoad());
     }
 
@@ -136,7 +158,10 @@ final class CudaProfiler {
         TreeMap<Double, Double> points = new TreeMap<>();
         for (int tokens = 128; tokens / 2 < promptTokens && tokens <= MAX_PROMPT; tokens *= 4) {
             int count = Math.min(tokens, promptTokens);
-            put(points, count * (count + 1.0) / 2, timer.prefill(prompts, count, gpuBlocks, REPEATS).attention() / layers);
+            put(
+                    points,
+                    count * (count + 1.0) / 2,
+                    timer.prefill(prompts, count, gpuBlocks, REPEATS).attention() / layers);
         }
         return points;
     }
@@ -151,8 +176,10 @@ final class CudaProfiler {
             // whole blocks, of which the pool has no more
             int blocks = Math.min(tokens / rows, shape.config().usableContext()) / ModelShape.BLOCK_TOKENS;
             int context = Math.max(1, blocks) * ModelShape.BLOCK_TOKENS;
-            double whole = timer.decode(decodes, rows, rows, context, 0, gpuBlocks, REPEATS).whole();
-            double bare = timer.decode(decodes, rows, rows, 1, 0, gpuBlocks, REPEATS).whole();
+            double whole = timer.decode(decodes, rows, rows, context, 0, gpuBlocks, REPEATS)
+                    .whole();
+            double bare =
+                    timer.decode(decodes, rows, rows, 1, 0, gpuBlocks, REPEATS).whole();
             put(points, (double) rows * context, (whole - bare) / layers);
         }
         return points;
@@ -194,7 +221,9 @@ final class CudaProfiler {
                 put(alone, SHORTEST, secondsAwaited(busy, SHORTEST) * 1e3);
                 for (int context : CONTEXTS) {
                     int rows = rowsOf(context);
-                    if (context > CONTEXTS[0] && rows < count || rows == 0 || context > shape.config().usableContext()) {
+                    if (context > CONTEXTS[0] && rows < count
+                            || rows == 0
+                            || context > shape.config().usableContext()) {
                         break; // too few to keep all workers busy
                     }
                     put(alone, context, secondsAwaited(busy, context) * 1e3);
@@ -237,8 +266,8 @@ final class CudaProfiler {
     }
 
     /**
-     * One row in one layer that a step waits for: workers share it. Rows take turns, so that no cache has the next one's KV. The median: one
-     * interruption takes as long as a hundred of the shortest tasks.
+     * One row in one layer that a step waits for: workers share it. Rows take turns, so that no cache has the next
+     * one's KV. The median: one interruption takes as long as a hundred of the shortest tasks.
      */
     private double secondsAwaited(StepTimer.Busy busy, int context) {
         List<HostToken> rows = new ArrayList<>();
@@ -276,7 +305,10 @@ final class CudaProfiler {
         return clock.nanos() - began;
     }
 
-    /** What a layer takes longer, in seconds, when each of so many sub-batches waits for a host token that is next to no work. */
+    /**
+     * What a layer takes longer, in seconds, when each of so many sub-batches waits for a host token that is next to no
+     * work.
+     */
     private double waiting(int batches) {
         List<HostToken> rows = new ArrayList<>();
         try {
@@ -285,7 +317,8 @@ final class CudaProfiler {
             }
             workers.wake();
             List<StepBuffer> inputs = List.of(prompts, second);
-            double waiting = timer.hostTokens(inputs, rows, true, () -> queues.promise((long) batches * layers), REPEATS);
+            double waiting =
+                    timer.hostTokens(inputs, rows, true, () -> queues.promise((long) batches * layers), REPEATS);
             if (queues.hasGivenUp()) {
                 throw new CudaException(HostTokenTracker.IN_VAIN);
             }
@@ -300,8 +333,10 @@ final class CudaProfiler {
     private static Admission row(int number, int context) {
         int blocks = (context - 1) / BlockFormat.TOKENS + 1;
         int first = number * blocks;
-        TokenSampler sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
-        return new Admission(number, context - 1, 0, IntStream.range(first, first + blocks).toArray(), sampler);
+        TokenSampler sampler =
+                new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
+        return new Admission(
+                number, context - 1, 0, IntStream.range(first, first + blocks).toArray(), sampler);
     }
 
     /** What a decode step takes while all workers attend, to what it takes while they rest. */
@@ -313,7 +348,10 @@ final class CudaProfiler {
         }
     }
 
-    /** Rows whose attention is asked for again as soon as it is there: the profiler hands tasks to the workers as the GPU would. */
+    /**
+     * Rows whose attention is asked for again as soon as it is there: the profiler hands tasks to the workers as the
+     * GPU would.
+     */
     private final class HostLoad implements AutoCloseable {
         private final List<HostToken> hostTokens = new ArrayList<>();
         private long tasks;

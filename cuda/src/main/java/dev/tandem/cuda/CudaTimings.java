@@ -21,8 +21,14 @@ public final class CudaTimings {
     private final int gpuBlocks;
 
     CudaTimings(
-            Device device, Stream stream, Kernels kernels, KvPools pools, StepTimer timer, StepBuffer decodeInputs,
-            StepBuffer mixedInputs, int gpuBlocks) {
+            Device device,
+            Stream stream,
+            Kernels kernels,
+            KvPools pools,
+            StepTimer timer,
+            StepBuffer decodeInputs,
+            StepBuffer mixedInputs,
+            int gpuBlocks) {
         this.device = device;
         this.stream = stream;
         this.kernels = kernels;
@@ -49,11 +55,20 @@ public final class CudaTimings {
         if (piggybacked > context || rows + piggybacked + slots > decodeInputs.rowCapacity()) {
             throw new ConfigurationException(piggybacked + " tokens of a prompt of " + context + " beside " + rows
                     + " rows and " + slots
-                    + " slots do not fit into a step of " + decodeInputs.rowCapacity() + " rows; lower --piggybacked or --batch");
+                    + " slots do not fit into a step of " + decodeInputs.rowCapacity()
+                    + " rows; lower --piggybacked or --batch");
         }
         device.makeCurrent();
         randomise();
-        return timer.piggybacked(decodeInputs, rows, piggybacked, GraphCache.bucket(rows + piggybacked + slots), context, slots, gpuBlocks, repeats);
+        return timer.piggybacked(
+                decodeInputs,
+                rows,
+                piggybacked,
+                GraphCache.bucket(rows + piggybacked + slots),
+                context,
+                slots,
+                gpuBlocks,
+                repeats);
     }
 
     /** Times a step that prefills one prompt of so many tokens. */
@@ -65,6 +80,15 @@ public final class CudaTimings {
     /** Random values into the GPU pool: zeros would be fast. */
     void randomise() {
         kernels.randomFill.launch(
-                stream, 4096, 1, pools.gpu().address(), pools.gpu().bytes() / 2, Integer.MAX_VALUE, Integer.MAX_VALUE, 1L, 0f, 1f);
+                stream,
+                4096,
+                1,
+                pools.gpu().address(),
+                pools.gpu().bytes() / 2,
+                Integer.MAX_VALUE,
+                Integer.MAX_VALUE,
+                1L,
+                0f,
+                1f);
     }
 }

@@ -22,8 +22,8 @@ import java.util.Optional;
 import java.util.stream.IntStream;
 
 /**
- * A model's weights in GPU memory, row-major and padded ({@link ModelShape}): q, k, v as one matrix, gate and up as one.
- * Dummy weights are made by the GPU itself.
+ * A model's weights in GPU memory, row-major and padded ({@link ModelShape}): q, k, v as one matrix, gate and up as
+ * one. Dummy weights are made by the GPU itself.
  *
  * <p>Closing frees them. Owned by: the executor.
  */
@@ -35,7 +35,14 @@ final class CudaWeights implements AutoCloseable {
 
     /** Addresses; 0 where the model has no such weights. Norms and biases are fp32. */
     record Layer(
-            long inputNorm, long qkv, long qkvBias, long queryNorm, long keyNorm, long output, long attentionNorm, long gateUp,
+            long inputNorm,
+            long qkv,
+            long qkvBias,
+            long queryNorm,
+            long keyNorm,
+            long output,
+            long attentionNorm,
+            long gateUp,
             long down) {}
 
     private final ModelShape shape;
@@ -73,7 +80,11 @@ final class CudaWeights implements AutoCloseable {
         try {
             stream.fill(memory, 0);
             embeddings = matrix(shape.vocabulary(), shape.hidden());
-            rows("model.embed_tokens.weight", config.vocabulary(), config.hidden(), Placement.plain(embeddings, shape.hidden()));
+            rows(
+                    "model.embed_tokens.weight",
+                    config.vocabulary(),
+                    config.hidden(),
+                    Placement.plain(embeddings, shape.hidden()));
             for (int i = 0; i < config.layers(); i++) {
                 layers.add(layer("model.layers." + i + "."));
             }
@@ -113,7 +124,8 @@ final class CudaWeights implements AutoCloseable {
         ModelConfig config = shape.config();
         long element = shape.type().bytes();
         long layer = element * shape.hidden() * ((long) shape.qkv() + shape.queries() + 3L * shape.intermediate())
-                + 4L * (2L * shape.hidden() + shape.qkv() + 2L * shape.headWidth()) + 9L * ALIGNMENT;
+                + 4L * (2L * shape.hidden() + shape.qkv() + 2L * shape.headWidth())
+                + 9L * ALIGNMENT;
         long ends = (config.tiedEmbeddings() ? 1L : 2L) * (element * shape.vocabulary() * shape.hidden() + ALIGNMENT);
         return layer * config.layers() + ends + 4L * shape.hidden() + ALIGNMENT;
     }
@@ -121,7 +133,10 @@ final class CudaWeights implements AutoCloseable {
     /** Bytes of weights that a decoding step reads. */
     long bytesRead() {
         long element = shape.type().bytes();
-        return element * shape.hidden() * ((long) shape.qkv() + shape.queries() + 3L * shape.intermediate()) * layers.size()
+        return element
+                        * shape.hidden()
+                        * ((long) shape.qkv() + shape.queries() + 3L * shape.intermediate())
+                        * layers.size()
                 + element * shape.vocabulary() * shape.hidden();
     }
 
@@ -138,27 +153,45 @@ final class CudaWeights implements AutoCloseable {
         String attention = prefix + "self_attn.";
         for (String unused : new String[] {attention + "o_proj.bias", prefix + "mlp.down_proj.bias"}) {
             if (source.contains(unused)) {
-                throw new ModelException(source.origin() + ": the bias " + unused + " is not supported; only those of q, k and v are");
+                throw new ModelException(
+                        source.origin() + ": the bias " + unused + " is not supported; only those of q, k and v are");
             }
         }
         long qkv = matrix(shape.qkv(), shape.hidden());
         long keyRow = (long) shape.queries() * shape.hidden() * shape.type().bytes();
-        long valueRow = keyRow + (long) config.kvHeads() * shape.headWidth() * shape.hidden() * shape.type().bytes();
+        long valueRow = keyRow
+                + (long) config.kvHeads()
+                        * shape.headWidth()
+                        * shape.hidden()
+                        * shape.type().bytes();
         Placement heads = new Placement(qkv, shape.hidden(), headDim, shape.headWidth(), Integer.MAX_VALUE, 0);
         rows(attention + "q_proj.weight", queries, hidden, heads);
         rows(attention + "k_proj.weight", keys, hidden, heads.at(qkv + keyRow));
         rows(attention + "v_proj.weight", keys, hidden, heads.at(qkv + valueRow));
         long output = matrix(shape.hidden(), shape.queries());
         rows(
-                attention + "o_proj.weight", hidden, queries,
+                attention + "o_proj.weight",
+                hidden,
+                queries,
                 new Placement(output, shape.queries(), Integer.MAX_VALUE, 0, headDim, shape.headWidth()));
         long gateUp = matrix(2 * shape.intermediate(), shape.hidden());
         rows(prefix + "mlp.gate_proj.weight", config.intermediate(), hidden, Placement.plain(gateUp, shape.hidden()));
         rows(
-                prefix + "mlp.up_proj.weight", config.intermediate(), hidden,
-                Placement.plain(gateUp + (long) shape.intermediate() * shape.hidden() * shape.type().bytes(), shape.hidden()));
+                prefix + "mlp.up_proj.weight",
+                config.intermediate(),
+                hidden,
+                Placement.plain(
+                        gateUp
+                                + (long) shape.intermediate()
+                                        * shape.hidden()
+                                        * shape.type().bytes(),
+                        shape.hidden()));
         long down = matrix(shape.hidden(), shape.intermediate());
-        rows(prefix + "mlp.down_proj.weight", hidden, config.intermediate(), Placement.plain(down, shape.intermediate()));
+        rows(
+                prefix + "mlp.down_proj.weight",
+                hidden,
+                config.intermediate(),
+                Placement.plain(down, shape.intermediate()));
         return new Layer(
                 vector(source.vector(prefix + "input_layernorm.weight", hidden), shape.hidden()),
                 qkv,
@@ -232,8 +265,16 @@ final class CudaWeights implements AutoCloseable {
         if (dummy && placement.consecutive(rows) && placement.wholeRows(columns)) {
             float scale = (float) Math.sqrt(3.0 / columns);
             kernels.randomFill.launch(
-                    stream, 4096, 1, placement.address(), (long) rows * placement.stride(), placement.stride(), columns,
-                    name.hashCode() * 0x9E3779B97F4A7C15L, 0f, scale);
+                    stream,
+                    4096,
+                    1,
+                    placement.address(),
+                    (long) rows * placement.stride(),
+                    placement.stride(),
+                    columns,
+                    name.hashCode() * 0x9E3779B97F4A7C15L,
+                    0f,
+                    scale);
             return;
         }
         Tensor tensor = source.matrix(name, rows, columns);
@@ -247,7 +288,9 @@ final class CudaWeights implements AutoCloseable {
             int first = from;
             stream.synchronise();
             staging.memory().asSlice(0, (end - from) * rowBytes).fill((byte) 0);
-            IntStream.range(from, end).parallel().forEach(row -> stage(tensor, row, (row - first) * rowBytes, placement));
+            IntStream.range(from, end)
+                    .parallel()
+                    .forEach(row -> stage(tensor, row, (row - first) * rowBytes, placement));
             long target = placement.address() + placement.row(from) * rowBytes;
             stream.upload(memory, target - memory.address(), staging.memory(), (end - from) * rowBytes);
             from = end;
@@ -259,7 +302,12 @@ final class CudaWeights implements AutoCloseable {
         boolean same = tensor.type() == ElementType.BF16 && shape.type() == DataType.BFLOAT16
                 || tensor.type() == ElementType.F16 && shape.type() == DataType.FLOAT16;
         if (same && placement.wholeRows(tensor.columns())) {
-            MemorySegment.copy(tensor.data(), tensor.rowOffset(row), staging.memory(), to, tensor.type().bytes(tensor.columns()));
+            MemorySegment.copy(
+                    tensor.data(),
+                    tensor.rowOffset(row),
+                    staging.memory(),
+                    to,
+                    tensor.type().bytes(tensor.columns()));
             return;
         }
         float[] values = new float[tensor.columns()];

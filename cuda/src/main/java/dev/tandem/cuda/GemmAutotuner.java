@@ -27,6 +27,7 @@ import java.util.stream.IntStream;
 final class GemmAutotuner {
     /** Kernels that are chosen among, or whose time counts in the choice. */
     private static final List<String> SOURCES = List.of("rows", "gemv_tma", "gemv", "gemm_wgmma", "gemm_swiglu");
+
     private static final int ROUNDS = 5;
     private static final int GATE_UP_ROUNDS = 3;
     private static final int MIN_PROMPT_ROWS = 1024;
@@ -46,9 +47,22 @@ final class GemmAutotuner {
                 Locale.ROOT,
                 "%s, %d multiprocessors; driver for CUDA %d, cublasLt %d, kernels %s; %s, %d layers, %d wide, %d within, %d and %d heads of %d,"
                         + " vocabulary %d; steps of up to %d rows, %d sequences, host tier %s",
-                device.name(), device.multiprocessors(), device.driverVersion(), library.version(), KernelCompiler.version(SOURCES), shape.type(),
-                config.layers(), shape.hidden(), shape.intermediate(), config.heads(), config.kvHeads(), config.headDim(), shape.vocabulary(),
-                options.maxBatchTokens(), options.maxSequences(), options.attentionThreads() > 0);
+                device.name(),
+                device.multiprocessors(),
+                device.driverVersion(),
+                library.version(),
+                KernelCompiler.version(SOURCES),
+                shape.type(),
+                config.layers(),
+                shape.hidden(),
+                shape.intermediate(),
+                config.heads(),
+                config.kvHeads(),
+                config.headDim(),
+                shape.vocabulary(),
+                options.maxBatchTokens(),
+                options.maxSequences(),
+                options.attentionThreads() > 0);
     }
 
     /**
@@ -82,8 +96,8 @@ final class GemmAutotuner {
     }
 
     /**
-     * For each number of rows that has kernels of our own and fits {@code inputs}, takes the method whose products and activations of all
-     * layers need least time.
+     * For each number of rows that has kernels of our own and fits {@code inputs}, takes the method whose products and
+     * activations of all layers need least time.
      */
     void methods(StepTimer timer, StepBuffer inputs) {
         GemmPlan linear = forward.linear();
@@ -91,11 +105,18 @@ final class GemmAutotuner {
             if (rows > inputs.rowCapacity()) {
                 break;
             }
-            linear.choose(rows, Method.valueOf(choices.of("products/" + rows, () -> fastest(timer, inputs, rows).name())));
+            linear.choose(
+                    rows,
+                    Method.valueOf(choices.of(
+                            "products/" + rows,
+                            () -> fastest(timer, inputs, rows).name())));
         }
     }
 
-    /** Methods take turns and the least time of each counts: whatever disturbs a machine that has just begun, disturbs one round. */
+    /**
+     * Methods take turns and the least time of each counts: whatever disturbs a machine that has just begun, disturbs
+     * one round.
+     */
     private Method fastest(StepTimer timer, StepBuffer inputs, int rows) {
         GemmPlan linear = forward.linear();
         int sampled = rows <= Kernels.GEMV_MAX_ROWS ? rows : StepTimer.FEW_ROWS;
@@ -112,7 +133,10 @@ final class GemmAutotuner {
             min[method] = Math.min(min[method], timer.launched(graphs.get(method)));
         }
         graphs.forEach(Graph::close);
-        return methods.get(IntStream.range(0, min.length).boxed().min(Comparator.comparingDouble(method -> min[method])).orElseThrow());
+        return methods.get(IntStream.range(0, min.length)
+                .boxed()
+                .min(Comparator.comparingDouble(method -> min[method]))
+                .orElseThrow());
     }
 
     /** For which numbers of rows, of up to {@code max}, gate, up and activation are one kernel's. */
@@ -125,7 +149,8 @@ final class GemmAutotuner {
         SortedMap<Integer, Double> together = new TreeMap<>();
         for (int rows = GemmPlan.PAIR_ROWS; rows / 2 < max; rows *= 2) {
             int count = Math.min(rows, max);
-            String[] millis = choices.of("gate-up/" + count, () -> gateUpBothWays(timer, count)).split(" ");
+            String[] millis = choices.of("gate-up/" + count, () -> gateUpBothWays(timer, count))
+                    .split(" ");
             apart.put(count, Double.valueOf(millis[0]));
             together.put(count, Double.valueOf(millis[1]));
         }
@@ -147,7 +172,8 @@ final class GemmAutotuner {
 
     /** Most rows of decode steps in which prompts ride, of up to {@code max}. */
     int piggybackedTokens(StepTimer timer, StepBuffer inputs, int max) {
-        String rows = choices.of("riding", () -> Integer.toString(PiggybackedPrefill.of(count -> timer.gemms(inputs, count), max)));
+        String rows = choices.of(
+                "riding", () -> Integer.toString(PiggybackedPrefill.of(count -> timer.gemms(inputs, count), max)));
         return Integer.parseInt(rows);
     }
 
@@ -158,6 +184,7 @@ final class GemmAutotuner {
 
     /** Which products decode steps use, and when that was measured. */
     String text() {
-        return "products of decode steps, " + choices.origin() + ": " + forward.linear().chosen();
+        return "products of decode steps, " + choices.origin() + ": "
+                + forward.linear().chosen();
     }
 }

@@ -5,9 +5,9 @@ import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.device.TensorMap;
-import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.CublasLtGemm;
 import dev.tandem.cuda.kernels.CublasLtGemm.Result;
+import dev.tandem.cuda.kernels.Kernels;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -20,9 +20,10 @@ import java.util.function.Supplier;
 import java.util.function.ToLongFunction;
 
 /**
- * A layer's GEMMs. For few rows, where reading the weights is all that counts, the project's own kernels, on Hopper for up to
- * 192 where they are faster: they leave partial sums, which the next row-wise kernel adds up. For more rows cublasLt, which adds
- * to the residual stream, but for gate and up with their activation, where {@link SwigluCrossover} says so.
+ * A layer's GEMMs. For few rows, where reading the weights is all that counts, the project's own kernels, on Hopper for
+ * up to 192 where they are faster: they leave partial sums, which the next row-wise kernel adds up. For more rows
+ * cublasLt, which adds to the residual stream, but for gate and up with their activation, where {@link SwigluCrossover}
+ * says so.
  *
  * <p>Owned by: engine thread.
  */
@@ -31,15 +32,22 @@ final class GemmPlan implements AutoCloseable {
     static final int ROW_STEP = 64;
     /** Weight rows of a block: gemv.cu; gemv_tma.cu and gemm_wgmma.cu. */
     private static final int GEMV_STRIP = 256;
+
     private static final int STRIP = 128;
-    /** What a block of gemm_wgmma.cu takes beside its columns, in columns: the first ones' way, and storing its sums. */
+    /**
+     * What a block of gemm_wgmma.cu takes beside its columns, in columns: the first ones' way, and storing its sums.
+     */
     private static final int WGMMA_FIXED_COLUMNS = 512;
     /** Fewer rows are not worth measuring gemm_wgmma.cu for. */
     private static final int MIN_WGMMA_ROWS = 17;
     /** Layers whose weights take turns when products are measured: together more than the cache holds. */
     static final int MEASURED_LAYERS = 4;
-    /** Rows of x in a pair of tiles of gemm_swiglu.cu, weight rows of each, and rows of results that its warps store at once. */
+    /**
+     * Rows of x in a pair of tiles of gemm_swiglu.cu, weight rows of each, and rows of results that its warps store at
+     * once.
+     */
     static final int PAIR_ROWS = 256;
+
     private static final int TILE_WEIGHTS = 256;
     private static final int PANEL_ROWS = 64;
 
@@ -67,17 +75,25 @@ final class GemmPlan implements AutoCloseable {
     private final Map<Shape, TensorMap> maps = new HashMap<>();
     /** By the most rows that it is for: what gemv_tma.cu and gemm_wgmma.cu are compiled for. */
     private final TreeMap<Integer, Method> methods = new TreeMap<>();
+
     private Optional<SwigluCrossover> manyRows = Optional.empty();
 
     /** @param logits [sampled rows, vocabulary] fp32 */
-    GemmPlan(Device device, Kernels kernels, CublasLtGemm library, CudaWeights weights, ModelShape shape, DeviceBuffer logits) {
+    GemmPlan(
+            Device device,
+            Kernels kernels,
+            CublasLtGemm library,
+            CudaWeights weights,
+            ModelShape shape,
+            DeviceBuffer logits) {
         this.device = device;
         this.kernels = kernels;
         this.library = library;
         this.weights = weights;
         this.shape = shape;
         this.logits = logits;
-        Kernels.TILES.forEach(tiles -> methods.put(8 * tiles, available(8 * tiles).getFirst()));
+        Kernels.TILES.forEach(
+                tiles -> methods.put(8 * tiles, available(8 * tiles).getFirst()));
         if (kernels.wgmma()) {
             Kernels.WGMMA_ROWS.forEach(rows -> methods.putIfAbsent(rows, Method.WGMMA));
         }
@@ -85,8 +101,10 @@ final class GemmPlan implements AutoCloseable {
         for (int rows : methods.keySet()) {
             for (Method method : available(rows)) {
                 max = Math.max(max, (long) rows * splits(shape.qkv(), shape.hidden(), rows, method) * shape.qkv());
-                max = Math.max(max, (long) rows * splits(shape.hidden(), shape.queries(), rows, method) * shape.hidden());
-                max = Math.max(max, (long) rows * splits(shape.hidden(), shape.intermediate(), rows, method) * shape.hidden());
+                max = Math.max(
+                        max, (long) rows * splits(shape.hidden(), shape.queries(), rows, method) * shape.hidden());
+                max = Math.max(
+                        max, (long) rows * splits(shape.hidden(), shape.intermediate(), rows, method) * shape.hidden());
             }
         }
         this.partials = device.allocate(4 * max, "partial sums");
@@ -115,8 +133,14 @@ final class GemmPlan implements AutoCloseable {
     String chosen() {
         StringBuilder text = new StringBuilder();
         methods.forEach((rows, method) -> text.append(text.isEmpty() ? "" : ", ")
-                .append("up to ").append(rows).append(" rows ").append(method.name().toLowerCase(Locale.ROOT)));
-        manyRows.ifPresent(many -> text.append("; beyond that library, but gate and up with activation in one kernel at ").append(many.text()).append(" rows"));
+                .append("up to ")
+                .append(rows)
+                .append(" rows ")
+                .append(method.name().toLowerCase(Locale.ROOT)));
+        manyRows.ifPresent(
+                many -> text.append("; beyond that library, but gate and up with activation in one kernel at ")
+                        .append(many.text())
+                        .append(" rows"));
         return text.toString();
     }
 
@@ -170,7 +194,13 @@ final class GemmPlan implements AutoCloseable {
         long matrix = weights.layers.get(layer).qkv();
         if (finishes(rows)) {
             library.multiply(
-                    stream, matrix, shape.qkv(), shape.hidden(), a.normed().address(), roundUp(rows), a.qkv().address(),
+                    stream,
+                    matrix,
+                    shape.qkv(),
+                    shape.hidden(),
+                    a.normed().address(),
+                    roundUp(rows),
+                    a.qkv().address(),
                     Result.NARROW);
         } else {
             few(stream, layer, matrix, CudaWeights.Maps::qkv, shape.qkv(), shape.hidden(), a.normed(), rows);
@@ -186,7 +216,15 @@ final class GemmPlan implements AutoCloseable {
     int output(Stream stream, Activations a, int layer, int rows) {
         long matrix = weights.layers.get(layer).output();
         return !finishes(rows)
-                ? few(stream, layer, matrix, CudaWeights.Maps::output, shape.hidden(), shape.queries(), a.attended(), rows)
+                ? few(
+                        stream,
+                        layer,
+                        matrix,
+                        CudaWeights.Maps::output,
+                        shape.hidden(),
+                        shape.queries(),
+                        a.attended(),
+                        rows)
                 : toResidual(stream, a, matrix, shape.queries(), a.attended(), rows);
     }
 
@@ -194,13 +232,28 @@ final class GemmPlan implements AutoCloseable {
     int down(Stream stream, Activations a, int layer, int rows) {
         long matrix = weights.layers.get(layer).down();
         return !finishes(rows)
-                ? few(stream, layer, matrix, CudaWeights.Maps::down, shape.hidden(), shape.intermediate(), a.activation(), rows)
+                ? few(
+                        stream,
+                        layer,
+                        matrix,
+                        CudaWeights.Maps::down,
+                        shape.hidden(),
+                        shape.intermediate(),
+                        a.activation(),
+                        rows)
                 : toResidual(stream, a, matrix, shape.intermediate(), a.activation(), rows);
     }
 
     private int toResidual(Stream stream, Activations a, long matrix, int depth, DeviceBuffer x, int rows) {
         library.multiply(
-                stream, matrix, shape.hidden(), depth, x.address(), roundUp(rows), a.residual().address(), Result.WIDE_ADDED);
+                stream,
+                matrix,
+                shape.hidden(),
+                depth,
+                x.address(),
+                roundUp(rows),
+                a.residual().address(),
+                Result.WIDE_ADDED);
         return 0;
     }
 
@@ -213,22 +266,58 @@ final class GemmPlan implements AutoCloseable {
         int strips = strips(n, method);
         long out = a.activation().address();
         switch (method) {
-            case STREAM -> kernels.gemvTmaSwiglu(rows).launch(
-                    stream, strips, 1, weights.maps.get(layer).gateUp(), xMap(a.normed(), depth, rows, method), out, rows, n, depth);
-            case GEMV -> kernels.gemvSwiglu(rows).launch(stream, strips, 1, matrix, a.normed().address(), out, rows, n, depth);
+            case STREAM ->
+                kernels.gemvTmaSwiglu(rows)
+                        .launch(
+                                stream,
+                                strips,
+                                1,
+                                weights.maps.get(layer).gateUp(),
+                                xMap(a.normed(), depth, rows, method),
+                                out,
+                                rows,
+                                n,
+                                depth);
+            case GEMV ->
+                kernels.gemvSwiglu(rows)
+                        .launch(stream, strips, 1, matrix, a.normed().address(), out, rows, n, depth);
             case WGMMA -> {
                 Optional<Kernel> tall = kernels.wgmmaSwigluTall(rows).filter(kernel -> fillsTurns(strips));
-                tall.orElse(kernels.wgmmaSwiglu(rows)).launch(
-                        stream, tall.isPresent() ? (strips + 1) / 2 : strips, 1, weights.maps.get(layer).gatePairs(),
-                        xMap(a.normed(), depth, rows, method), out, rows, n, depth);
+                tall.orElse(kernels.wgmmaSwiglu(rows))
+                        .launch(
+                                stream,
+                                tall.isPresent() ? (strips + 1) / 2 : strips,
+                                1,
+                                weights.maps.get(layer).gatePairs(),
+                                xMap(a.normed(), depth, rows, method),
+                                out,
+                                rows,
+                                n,
+                                depth);
             }
             case LIBRARY -> {
                 if (activates(rows)) {
-                    kernels.gemmSwiglu().orElseThrow().launch(
-                            stream, manyBlocks(), 1, weights.maps.get(layer).gatePairs(), wholeMap(a.normed(), depth, PAIR_ROWS / 2),
-                            wholeMap(a.activation(), shape.intermediate(), PANEL_ROWS), rows, depth);
+                    kernels.gemmSwiglu()
+                            .orElseThrow()
+                            .launch(
+                                    stream,
+                                    manyBlocks(),
+                                    1,
+                                    weights.maps.get(layer).gatePairs(),
+                                    wholeMap(a.normed(), depth, PAIR_ROWS / 2),
+                                    wholeMap(a.activation(), shape.intermediate(), PANEL_ROWS),
+                                    rows,
+                                    depth);
                 } else {
-                    library.multiply(stream, matrix, n, depth, a.normed().address(), roundUp(rows), a.gateUp().address(), Result.NARROW);
+                    library.multiply(
+                            stream,
+                            matrix,
+                            n,
+                            depth,
+                            a.normed().address(),
+                            roundUp(rows),
+                            a.gateUp().address(),
+                            Result.NARROW);
                 }
             }
         }
@@ -256,15 +345,37 @@ final class GemmPlan implements AutoCloseable {
     void head(Stream stream, Activations a, int rows) {
         if (finishes(rows)) {
             library.multiply(
-                    stream, weights.head, shape.vocabulary(), shape.hidden(), a.normed().address(), roundUp(rows),
-                    logits.address(), Result.WIDE);
+                    stream,
+                    weights.head,
+                    shape.vocabulary(),
+                    shape.hidden(),
+                    a.normed().address(),
+                    roundUp(rows),
+                    logits.address(),
+                    Result.WIDE);
             return;
         }
-        sums(stream, weights.head, () -> weights.headMap.orElseThrow(), shape.vocabulary(), shape.hidden(), a.normed(), rows, 1, logits);
+        sums(
+                stream,
+                weights.head,
+                () -> weights.headMap.orElseThrow(),
+                shape.vocabulary(),
+                shape.hidden(),
+                a.normed(),
+                rows,
+                1,
+                logits);
     }
 
     private int few(
-            Stream stream, int layer, long matrix, Function<CudaWeights.Maps, TensorMap> map, int n, int depth, DeviceBuffer x, int rows) {
+            Stream stream,
+            int layer,
+            long matrix,
+            Function<CudaWeights.Maps, TensorMap> map,
+            int n,
+            int depth,
+            DeviceBuffer x,
+            int rows) {
         int splits = splits(n, depth, rows, method(rows));
         sums(stream, matrix, () -> map.apply(weights.maps.get(layer)), n, depth, x, rows, splits, partials);
         return splits;
@@ -272,15 +383,44 @@ final class GemmPlan implements AutoCloseable {
 
     /** out [splits][rows][n] fp32. */
     private void sums(
-            Stream stream, long matrix, Supplier<TensorMap> map, int n, int depth, DeviceBuffer x, int rows, int splits, DeviceBuffer out) {
+            Stream stream,
+            long matrix,
+            Supplier<TensorMap> map,
+            int n,
+            int depth,
+            DeviceBuffer x,
+            int rows,
+            int splits,
+            DeviceBuffer out) {
         Method method = method(rows);
         int strips = strips(n, method);
         switch (method) {
-            case STREAM -> kernels.stream(rows).launch(
-                    stream, strips, splits, map.get(), xMap(x, depth, rows, method), out.address(), rows, n, depth);
-            case GEMV -> kernels.gemv(rows).launch(stream, strips, splits, matrix, x.address(), out.address(), rows, n, depth);
-            case WGMMA -> kernels.wgmma(rows).launch(
-                    stream, strips, splits, map.get(), xMap(x, depth, rows, method), out.address(), rows, n, depth);
+            case STREAM ->
+                kernels.stream(rows)
+                        .launch(
+                                stream,
+                                strips,
+                                splits,
+                                map.get(),
+                                xMap(x, depth, rows, method),
+                                out.address(),
+                                rows,
+                                n,
+                                depth);
+            case GEMV ->
+                kernels.gemv(rows).launch(stream, strips, splits, matrix, x.address(), out.address(), rows, n, depth);
+            case WGMMA ->
+                kernels.wgmma(rows)
+                        .launch(
+                                stream,
+                                strips,
+                                splits,
+                                map.get(),
+                                xMap(x, depth, rows, method),
+                                out.address(),
+                                rows,
+                                n,
+                                depth);
             case LIBRARY -> throw new IllegalArgumentException("the library leaves finished results");
         }
     }
@@ -292,11 +432,16 @@ final class GemmPlan implements AutoCloseable {
 
     /** Of all rows that the buffer has room for. */
     private TensorMap wholeMap(DeviceBuffer buffer, int columns, int boxRows) {
-        return map(new Shape(buffer.address(), buffer.bytes() / ((long) columns * shape.type().bytes()), columns, boxRows));
+        return map(new Shape(
+                buffer.address(),
+                buffer.bytes() / ((long) columns * shape.type().bytes()),
+                columns,
+                boxRows));
     }
 
     private TensorMap map(Shape key) {
-        return maps.computeIfAbsent(key, k -> TensorMap.of(device, k.address(), k.rows(), k.columns(), k.boxRows(), shape.type()));
+        return maps.computeIfAbsent(
+                key, k -> TensorMap.of(device, k.address(), k.rows(), k.columns(), k.boxRows(), shape.type()));
     }
 
     private static int strips(int n, Method method) {
@@ -312,15 +457,48 @@ final class GemmPlan implements AutoCloseable {
     /** Chooses cublasLt's algorithms for steps of so many rows; overwrites the activations. */
     void measure(Stream stream, Activations a, int rows) {
         measure(stream, CudaWeights.Layer::qkv, shape.qkv(), shape.hidden(), a.normed(), rows, a.qkv(), Result.NARROW);
-        measure(stream, CudaWeights.Layer::output, shape.hidden(), shape.queries(), a.attended(), rows, a.residual(), Result.WIDE_ADDED);
-        measure(stream, CudaWeights.Layer::gateUp, 2 * shape.intermediate(), shape.hidden(), a.normed(), rows, a.gateUp(), Result.NARROW);
-        measure(stream, CudaWeights.Layer::down, shape.hidden(), shape.intermediate(), a.activation(), rows, a.residual(), Result.WIDE_ADDED);
+        measure(
+                stream,
+                CudaWeights.Layer::output,
+                shape.hidden(),
+                shape.queries(),
+                a.attended(),
+                rows,
+                a.residual(),
+                Result.WIDE_ADDED);
+        measure(
+                stream,
+                CudaWeights.Layer::gateUp,
+                2 * shape.intermediate(),
+                shape.hidden(),
+                a.normed(),
+                rows,
+                a.gateUp(),
+                Result.NARROW);
+        measure(
+                stream,
+                CudaWeights.Layer::down,
+                shape.hidden(),
+                shape.intermediate(),
+                a.activation(),
+                rows,
+                a.residual(),
+                Result.WIDE_ADDED);
     }
 
     private void measure(
-            Stream stream, ToLongFunction<CudaWeights.Layer> matrix, int n, int depth, DeviceBuffer x, int rows, DeviceBuffer out,
+            Stream stream,
+            ToLongFunction<CudaWeights.Layer> matrix,
+            int n,
+            int depth,
+            DeviceBuffer x,
+            int rows,
+            DeviceBuffer out,
             Result result) {
-        List<Long> matrices = weights.layers.stream().limit(MEASURED_LAYERS).map(matrix::applyAsLong).toList();
+        List<Long> matrices = weights.layers.stream()
+                .limit(MEASURED_LAYERS)
+                .map(matrix::applyAsLong)
+                .toList();
         if (rows <= CublasLtGemm.MANY_ROWS) {
             fillRandom(stream, x, (long) roundUp(rows) * depth);
         } else {
@@ -334,8 +512,14 @@ final class GemmPlan implements AutoCloseable {
     void measureHead(Stream stream, Activations a, int sampled) {
         fillRandom(stream, a.normed(), (long) roundUp(sampled) * shape.hidden());
         library.measure(
-                stream, List.of(weights.head), shape.vocabulary(), shape.hidden(), a.normed().address(), roundUp(sampled),
-                logits.address(), Result.WIDE);
+                stream,
+                List.of(weights.head),
+                shape.vocabulary(),
+                shape.hidden(),
+                a.normed().address(),
+                roundUp(sampled),
+                logits.address(),
+                Result.WIDE);
     }
 
     /** Has cublasLt load what steps of so many rows need; overwrites the activations. */
@@ -343,24 +527,68 @@ final class GemmPlan implements AutoCloseable {
         CudaWeights.Layer layer = weights.layers.getFirst();
         int padded = roundUp(rows);
         library.load(
-                stream, layer.qkv(), shape.qkv(), shape.hidden(), a.normed().address(), padded, a.qkv().address(), Result.NARROW);
+                stream,
+                layer.qkv(),
+                shape.qkv(),
+                shape.hidden(),
+                a.normed().address(),
+                padded,
+                a.qkv().address(),
+                Result.NARROW);
         library.load(
-                stream, layer.output(), shape.hidden(), shape.queries(), a.attended().address(), padded, a.residual().address(), Result.WIDE_ADDED);
+                stream,
+                layer.output(),
+                shape.hidden(),
+                shape.queries(),
+                a.attended().address(),
+                padded,
+                a.residual().address(),
+                Result.WIDE_ADDED);
         library.load(
-                stream, layer.gateUp(), 2 * shape.intermediate(), shape.hidden(), a.normed().address(), padded, a.gateUp().address(), Result.NARROW);
+                stream,
+                layer.gateUp(),
+                2 * shape.intermediate(),
+                shape.hidden(),
+                a.normed().address(),
+                padded,
+                a.gateUp().address(),
+                Result.NARROW);
         library.load(
-                stream, layer.down(), shape.hidden(), shape.intermediate(), a.activation().address(), padded, a.residual().address(),
+                stream,
+                layer.down(),
+                shape.hidden(),
+                shape.intermediate(),
+                a.activation().address(),
+                padded,
+                a.residual().address(),
                 Result.WIDE_ADDED);
     }
 
     /** Likewise for the output head; overwrites the logits. */
     void loadHead(Stream stream, Activations a, int sampled) {
         library.load(
-                stream, weights.head, shape.vocabulary(), shape.hidden(), a.normed().address(), roundUp(sampled), logits.address(), Result.WIDE);
+                stream,
+                weights.head,
+                shape.vocabulary(),
+                shape.hidden(),
+                a.normed().address(),
+                roundUp(sampled),
+                logits.address(),
+                Result.WIDE);
     }
 
     private void fillRandom(Stream stream, DeviceBuffer buffer, long count) {
-        kernels.randomFill.launch(stream, device.multiprocessors() * 4, 1, buffer.address(), count, Integer.MAX_VALUE, Integer.MAX_VALUE, 1L, 0f, 1f);
+        kernels.randomFill.launch(
+                stream,
+                device.multiprocessors() * 4,
+                1,
+                buffer.address(),
+                count,
+                Integer.MAX_VALUE,
+                Integer.MAX_VALUE,
+                1L,
+                0f,
+                1f);
     }
 
     @Override

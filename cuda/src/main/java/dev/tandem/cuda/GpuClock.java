@@ -62,7 +62,8 @@ final class GpuClock implements AutoCloseable {
                     Locale.ROOT,
                     "the GPU did not finish step %d within %.1f s: it hangs. Look for Xid lines in the kernel "
                             + "log (dmesg), then restart the server",
-                    step, limitNanos / 1e9));
+                    step,
+                    limitNanos / 1e9));
         }
         float millis = ends[slot].millisecondsSince(begins[slot]);
         busyMillis += millis;

@@ -9,8 +9,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * From logits to tokens on the GPU: biases and penalties, the most probable token or a draw, log-probabilities, and what the host is
- * told of them (sample.cu). Enqueues and returns.
+ * From logits to tokens on the GPU: biases and penalties, the most probable token or a draw, log-probabilities, and
+ * what the host is told of them (sample.cu). Enqueues and returns.
  *
  * <p>Owned by: engine thread.
  */
@@ -63,7 +63,13 @@ final class GpuSampler implements AutoCloseable {
     /** Chooses the most probable token of each of {@code sampled} rows. */
     void mostProbable(Stream stream, int sampled) {
         kernels.argmax.launch(
-                stream, sampled, Kernels.ARGMAX_PARTS, logits.address(), argmaxParts.address(), argmaxFinished.address(), chosen.address());
+                stream,
+                sampled,
+                Kernels.ARGMAX_PARTS,
+                logits.address(),
+                argmaxParts.address(),
+                argmaxFinished.address(),
+                chosen.address());
     }
 
     /** Biases, penalties and forbidden tokens, before {@link #sample}; once. */
@@ -79,7 +85,17 @@ final class GpuSampler implements AutoCloseable {
      */
     void logprobs(Stream stream, StepBuffer step, int draws, int slots, int firstSlotSample, long out) {
         kernels.logprobs.launch(
-                stream, draws + slots, 1, logits.address(), step.draws(), chosen.address(), draws, firstSlotSample, hostTokens, layers, out);
+                stream,
+                draws + slots,
+                1,
+                logits.address(),
+                step.draws(),
+                chosen.address(),
+                draws,
+                firstSlotSample,
+                hostTokens,
+                layers,
+                out);
     }
 
     /**
@@ -89,13 +105,22 @@ final class GpuSampler implements AutoCloseable {
      */
     void sample(Stream stream, StepBuffer step, int draws, int slots, int sampled) {
         kernels.sample.launch(
-                stream, draws + slots, 1, logits.address(), step.draws(), chosen.address(), draws, sampled - slots, hostTokens,
+                stream,
+                draws + slots,
+                1,
+                logits.address(),
+                step.draws(),
+                chosen.address(),
+                draws,
+                sampled - slots,
+                hostTokens,
                 layers);
     }
 
     /**
-     * What the step tells the host, after {@link #sample}: {@code out} holds tokens, then flights that landed; {@code stamps}
-     * when layers were, with slots, and when the step reported, then when it waited for the host tokens of {@code passes}.
+     * What the step tells the host, after {@link #sample}: {@code out} holds tokens, then flights that landed;
+     * {@code stamps} when layers were, with slots, and when the step reported, then when it waited for the host tokens
+     * of {@code passes}.
      */
     void report(Stream stream, int sampled, int slots, int passes, long out, long stamps) {
         kernels.report.launch(stream, 1, 1, chosen.address(), sampled, hostTokens, layers, slots, passes, out, stamps);

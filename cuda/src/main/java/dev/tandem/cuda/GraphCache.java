@@ -12,26 +12,36 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * Steps of few rows as CUDA graphs: one for each bucket of row counts. Those of decode steps are captured at the start, those
- * with slots or prompt tokens when they are first needed: some milliseconds, once. Steps in which prompts land have one for each layer but
- * the last; steps of few rows that wait for some of them have one when their shape has come up before.
+ * Steps of few rows as CUDA graphs: one for each bucket of row counts. Those of decode steps are captured at the start,
+ * those with slots or prompt tokens when they are first needed: some milliseconds, once. Steps in which prompts land
+ * have one for each layer but the last; steps of few rows that wait for some of them have one when their shape has come
+ * up before.
  *
  * <p>Owned by: engine thread.
  */
 final class GraphCache implements AutoCloseable {
     /** Above the small buckets rows are rounded up to this, as cublasLt's products are anyway. */
     static final int BUCKET_STEP = 64;
+
     private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160};
     /** Tiles of prompts in a graph's step beyond those of one long chunk. */
     private static final int MORE_TILES = 4;
-    /** Graphs that are kept. One takes about half a MiB of GPU memory with 32 layers; what those of a landing step take together, or one of two sub-batches, was not measured. */
+    /**
+     * Graphs that are kept. One takes about half a MiB of GPU memory with 32 layers; what those of a landing step take
+     * together, or one of two sub-batches, was not measured.
+     */
     private static final int MAX_STEPS = 256;
+
     private static final int MAX_PREFILL_OFFLOAD_STEPS = 64;
     private static final int MAX_WAITING_STEPS = 64;
-    /** Rows of a sub-batch: where there are more, numbers of rows seldom repeat. They are not filled up, for the samples of two sub-batches lie side by side. */
+    /**
+     * Rows of a sub-batch: where there are more, numbers of rows seldom repeat. They are not filled up, for the samples
+     * of two sub-batches lie side by side.
+     */
     private static final int MAX_WAITING_ROWS = 16;
     /** Shapes that are counted, and how often one has come up that gets a graph. */
     private static final int MAX_SHAPES = 1024;
+
     private static final int REPEATS = 3;
 
     /**
@@ -58,6 +68,7 @@ final class GraphCache implements AutoCloseable {
     private final Recent<Key, Graph> graphs;
     /** All layers but the last, of steps in which prompts land. */
     private final Recent<Key, List<Graph>> layers;
+
     private final Recent<Waiting, Graph> waiting;
     private final Recent<Waiting, Count> shapes;
     private final GraphFallback fallback = new GraphFallback(
@@ -77,7 +88,9 @@ final class GraphCache implements AutoCloseable {
     }
 
     static int roundUp(int rows) {
-        return rows <= Kernels.GEMV_MAX_ROWS ? Kernels.GEMV_MAX_ROWS : (rows + BUCKET_STEP - 1) / BUCKET_STEP * BUCKET_STEP;
+        return rows <= Kernels.GEMV_MAX_ROWS
+                ? Kernels.GEMV_MAX_ROWS
+                : (rows + BUCKET_STEP - 1) / BUCKET_STEP * BUCKET_STEP;
     }
 
     /** The least number of rows that graphs exist for. */
@@ -103,7 +116,8 @@ final class GraphCache implements AutoCloseable {
         }
         int samples = bucket(sampled + slots);
         int usual = bucket / shape.tileTokens() + MORE_TILES;
-        return new Key(Math.max(bucket, samples), samples, tiles <= usual ? usual : roundUp(tiles), slots, pools.moving());
+        return new Key(
+                Math.max(bucket, samples), samples, tiles <= usual ? usual : roundUp(tiles), slots, pools.moving());
     }
 
     void launch(Key key) {
@@ -111,14 +125,15 @@ final class GraphCache implements AutoCloseable {
     }
 
     /**
-     * A step in which prompts land: what the copy engine carries between the layers is not known when graphs are made. The last layer
-     * and what comes before the first are enqueued kernel by kernel.
+     * A step in which prompts land: what the copy engine carries between the layers is not known when graphs are made.
+     * The last layer and what comes before the first are enqueued kernel by kernel.
      */
     void launchPrefillOffload(Key key) {
         List<Pass> passes = List.of(new Pass(inputs, extent(key)));
         Optional<List<Graph>> graphs = fallback.find(
-                layers, new Key(key.rows(), key.sampled(), key.tiles(), key.slots(), Moving.NOTHING),
-                        this::captureLayers);
+                layers,
+                new Key(key.rows(), key.sampled(), key.tiles(), key.slots(), Moving.NOTHING),
+                this::captureLayers);
         if (graphs.isEmpty()) {
             run(passes);
             return;
@@ -153,13 +168,17 @@ final class GraphCache implements AutoCloseable {
         return captured;
     }
 
-    /** A step of whatever rows, some of which it may wait for: kernel by kernel, unless it has few and as many as others had. */
+    /**
+     * A step of whatever rows, some of which it may wait for: kernel by kernel, unless it has few and as many as others
+     * had.
+     */
     void launch(List<Pass> passes) {
         if (passes.stream().allMatch(pass -> mayRepeat(pass.extent()))) {
-            Waiting shape = new Waiting(passes.stream().map(pass -> pass.extent().alike()).toList(), pools.moving());
+            Waiting shape = new Waiting(
+                    passes.stream().map(pass -> pass.extent().alike()).toList(), pools.moving());
             if (++shapes.get(shape, any -> new Count()).steps >= REPEATS) {
-                Optional<Graph> graph = fallback.find(waiting, shape,
-                        wanted -> stream.capture(() -> run(alike(passes))));
+                Optional<Graph> graph =
+                        fallback.find(waiting, shape, wanted -> stream.capture(() -> run(alike(passes))));
                 if (graph.isPresent()) {
                     stream.launch(graph.get());
                     return;
@@ -170,11 +189,16 @@ final class GraphCache implements AutoCloseable {
     }
 
     private static boolean mayRepeat(Extent extent) {
-        return extent.rows() <= MAX_WAITING_ROWS && extent.tiles() == 0 && extent.slots() == 0 && !CudaForward.sendsHostTokens(extent);
+        return extent.rows() <= MAX_WAITING_ROWS
+                && extent.tiles() == 0
+                && extent.slots() == 0
+                && !CudaForward.sendsHostTokens(extent);
     }
 
     private static List<Pass> alike(List<Pass> passes) {
-        return passes.stream().map(pass -> new Pass(pass.step(), pass.extent().alike())).toList();
+        return passes.stream()
+                .map(pass -> new Pass(pass.step(), pass.extent().alike()))
+                .toList();
     }
 
     private void run(List<Pass> passes) {

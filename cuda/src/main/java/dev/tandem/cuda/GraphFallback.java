@@ -35,7 +35,7 @@ final class GraphFallback {
             warn.accept("CUDA makes no graph of a step (" + e.getMessage()
                     + "): steps that have none yet are enqueued kernel by kernel from now on,"
                     + " which may take a millisecond more each. If GPU memory ran out, lower "
-                            + "--gpu-memory-utilization and restart");
+                    + "--gpu-memory-utilization and restart");
             return Optional.empty();
         }
     }

@@ -20,19 +20,21 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 
 /**
- * Rows whose attention is the host's: which there are, the ring of tasks that the GPU's transfer kernel fills and workers empty, and
- * the ring of results that goes the other way. Rows that pass all layers within one step, which waits for them, have a ring
- * of tasks of their own, which goes first, and an answer each.
+ * Rows whose attention is the host's: which there are, the ring of tasks that the GPU's transfer kernel fills and
+ * workers empty, and the ring of results that goes the other way. Rows that pass all layers within one step, which
+ * waits for them, have a ring of tasks of their own, which goes first, and an answer each.
  *
- * <p>Each ring entry carries its own number, so there is no separate tail to read, and nobody waits: workers take what is there.
- * A flight has at most one entry in all rings together, so rings of as many entries as there may be flights cannot overflow.
+ * <p>Each ring entry carries its own number, so there is no separate tail to read, and nobody waits: workers take what
+ * is there. A flight has at most one entry in all rings together, so rings of as many entries as there may be flights
+ * cannot overflow.
  *
- * <p>Owned by: engine thread, but for {@link #take}, {@link #takeAsked}, {@link #peek}, {@link #publish}, {@link #answer}, {@link #released} and {@link #failed}, which
- * workers call.
+ * <p>Owned by: engine thread, but for {@link #take}, {@link #takeAsked}, {@link #peek}, {@link #publish},
+ * {@link #answer}, {@link #released} and {@link #failed}, which workers call.
  */
 final class HostAttentionQueues {
     /** Most in-flight tokens; prelude.cu keeps their numbers in 16 bits. */
     static final int MAX = 1024;
+
     private static final VarHandle LONG = JAVA_LONG.varHandle();
     private static final long NO_ENTRY = -1;
     /** Some two for each worker: those who share a row end at about the same time. */
@@ -50,15 +52,21 @@ final class HostAttentionQueues {
     record Failure(HostToken hostToken, Throwable cause) {}
 
     /**
-     * @param tasks [{@link #MAX}] (number + 1) &lt;&lt; 24 | layer &lt;&lt; 16 | flight; zeros at first, like {@code ready}
+     * @param tasks [{@link #MAX}] (number + 1) &lt;&lt; 24 | layer &lt;&lt; 16 | flight; zeros at first, like
+     *     {@code ready}
      * @param ready likewise
      * @param sent [{@link #MAX}, heads + 2 kvHeads, headDim] q, k and v in the model's type
      * @param results [{@link #MAX}, heads, headDim] in the model's type
      * @param asked like {@code tasks}, for rows that a step waits for
-     * @param answered [{@link #MAX}] number + 1 of the last task of each such row that is done; then whether the host gave up
+     * @param answered [{@link #MAX}] number + 1 of the last task of each such row that is done; then whether the host
+     *     gave up
      */
     record Memory(
-            MemorySegment tasks, MemorySegment ready, MemorySegment sent, MemorySegment results, MemorySegment asked,
+            MemorySegment tasks,
+            MemorySegment ready,
+            MemorySegment sent,
+            MemorySegment results,
+            MemorySegment asked,
             MemorySegment answered) {}
 
     private final Memory memory;
@@ -72,6 +80,7 @@ final class HostAttentionQueues {
     private final AtomicLong published = new AtomicLong();
     /** Parts of tasks that a step waits for, of {@code parts} each. */
     private final AtomicLong takenParts = new AtomicLong();
+
     private final AtomicIntegerArray partsDone = new AtomicIntegerArray(MAX);
     private final AtomicReferenceArray<HostToken> hostTokens = new AtomicReferenceArray<>(MAX);
     private final ArrayDeque<Integer> free = new ArrayDeque<>();
@@ -85,6 +94,7 @@ final class HostAttentionQueues {
     private int reported;
     /** Rows whose token the engine chooses, from their logits. */
     private int undrawn;
+
     private volatile boolean inFlight;
 
     /** @param bytes of a value of the model's type */
@@ -241,8 +251,8 @@ final class HostAttentionQueues {
     }
 
     /**
-     * The next parts of a task that a step waits for: the task's number + 1 in 40 bits, layer and row as in {@link #take}; or -1
-     * when there is none now. Which of its parts the worker has is written to {@code some}.
+     * The next parts of a task that a step waits for: the task's number + 1 in 40 bits, layer and row as in
+     * {@link #take}; or -1 when there is none now. Which of its parts the worker has is written to {@code some}.
      */
     long takeAsked(Parts some) {
         long ticket = takenParts.get();
@@ -271,7 +281,10 @@ final class HostAttentionQueues {
         int count;
     }
 
-    /** A part that is some places behind the next one: the task as in {@link #peek}, and before it the part's number ({@link #part}); or -1. */
+    /**
+     * A part that is some places behind the next one: the task as in {@link #peek}, and before it the part's number
+     * ({@link #part}); or -1.
+     */
     long peekAsked(int places) {
         long ticket = takenParts.get() + places;
         long number = ticket / parts;

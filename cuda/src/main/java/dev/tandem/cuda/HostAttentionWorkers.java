@@ -20,12 +20,12 @@ import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Pinned threads that compute the attention of in-flight tokens: whole (row, layer) tasks, in the order in which the GPU asked.
- * They spin while rows are in flight and park while none is. With a CPU quota, spinning uses up the time that attention
- * needs: they then look for tasks every {@value #REST_NANOS} ns.
+ * Pinned threads that compute the attention of in-flight tokens: whole (row, layer) tasks, in the order in which the
+ * GPU asked. They spin while rows are in flight and park while none is. With a CPU quota, spinning uses up the time
+ * that attention needs: they then look for tasks every {@value #REST_NANOS} ns.
  *
- * <p>A task that throws loses its row alone. A worker that is gone, or has been at one task for longer than the watchdog's time,
- * is for the engine thread to find ({@link #check}).
+ * <p>A task that throws loses its row alone. A worker that is gone, or has been at one task for longer than the
+ * watchdog's time, is for the engine thread to find ({@link #check}).
  *
  * <p>Owned by: each worker owns the row whose task it took; counters are written by their worker alone.
  */
@@ -38,6 +38,7 @@ final class HostAttentionWorkers implements AutoCloseable {
     private static final Duration LAST_TASK = Duration.ofSeconds(1);
     /** The shortest that Linux grants a thread without asking for more: a result is late by no more than that. */
     private static final long REST_NANOS = 50_000;
+
     private static final int BUSY = 0;
     private static final int STARTED = 1;
     private static final int TOKENS = 2;
@@ -75,13 +76,20 @@ final class HostAttentionWorkers implements AutoCloseable {
     private final HostToken[] current;
     /** Of each worker: nanoseconds at work, when its task began or 0, tokens attended to. */
     private final AtomicLongArray counters;
+
     private final boolean pinned;
     private volatile boolean closed;
 
-    /**
-     * @param watchdogNanos time after which a task counts as stalled
-     */
-    HostAttentionWorkers(HostAttentionQueues queues, Attention attention, HostBlocks blocks, Clock clock, Timeline timeline, int count, Cores cores, long watchdogNanos) {
+    /** @param watchdogNanos time after which a task counts as stalled */
+    HostAttentionWorkers(
+            HostAttentionQueues queues,
+            Attention attention,
+            HostBlocks blocks,
+            Clock clock,
+            Timeline timeline,
+            int count,
+            Cores cores,
+            long watchdogNanos) {
         this.queues = queues;
         this.attention = attention;
         this.blocks = blocks;
@@ -98,7 +106,8 @@ final class HostAttentionWorkers implements AutoCloseable {
             int worker = i;
             lanes[i] = timeline.lane("attention " + i);
             int core = pinned ? order.get(cores.left() + i) : -1;
-            threads[i] = Thread.ofPlatform().daemon().name("tandem-attention-" + i).start(() -> work(worker, core));
+            threads[i] =
+                    Thread.ofPlatform().daemon().name("tandem-attention-" + i).start(() -> work(worker, core));
         }
     }
 
@@ -125,7 +134,9 @@ final class HostAttentionWorkers implements AutoCloseable {
                 : " not pinned";
     }
 
-    /** Binds the calling thread, the engine's, and whatever it starts to the cores that are left: no worker is there. */
+    /**
+     * Binds the calling thread, the engine's, and whatever it starts to the cores that are left: no worker is there.
+     */
     void pinEngine() {
         if (pinned && cores.left() > 0) {
             ThreadAffinity.pin(cores.topology().order().subList(0, cores.left()));
@@ -173,8 +184,8 @@ final class HostAttentionWorkers implements AutoCloseable {
     }
 
     /**
-     * Rows that somebody is at work on and may yet write. Of rows that have ended ({@link HostAttentionQueues#end}) before this is
-     * called, no others will be.
+     * Rows that somebody is at work on and may yet write. Of rows that have ended ({@link HostAttentionQueues#end})
+     * before this is called, no others will be.
      */
     Set<HostToken> held() {
         Set<HostToken> held = new HashSet<>();
@@ -254,6 +265,7 @@ final class HostAttentionWorkers implements AutoCloseable {
         final DecodeTask task = new DecodeTask();
         /** [heads, headDim] fp32 */
         final MemorySegment out;
+
         long[] blocks = new long[64];
 
         WorkerContext(Attention attention, Arena arena) {
@@ -296,7 +308,11 @@ final class HostAttentionWorkers implements AutoCloseable {
         }
         counters.setRelease(worker * STRIDE + STARTED, 0);
         long ended = clock.nanos();
-        lanes[worker].add(Timeline.Kind.CPU_ATTENTION, started, ended, Timeline.layerAndSequence(HostAttentionQueues.layer(task), hostToken.sequence()));
+        lanes[worker].add(
+                Timeline.Kind.CPU_ATTENTION,
+                started,
+                ended,
+                Timeline.layerAndSequence(HostAttentionQueues.layer(task), hostToken.sequence()));
         add(worker, BUSY, ended - started);
         add(worker, TOKENS, waitedFor && context.parts.first > 0 ? 0 : hostToken.context());
     }
@@ -324,9 +340,14 @@ final class HostAttentionWorkers implements AutoCloseable {
         long queryShift = (long) first * part.heads() * headBytes;
         long keyShift = (long) first * format.kvHeads() * headBytes;
         context.task.set(
-                queues.query(row) + queryShift, queues.key(row) + keyShift, queues.value(row) + keyShift, context.blocks, hostToken.context(),
+                queues.query(row) + queryShift,
+                queues.key(row) + keyShift,
+                queues.value(row) + keyShift,
+                context.blocks,
+                hostToken.context(),
                 context.out.address());
-        tools.attention.run(context.task, waitedFor ? nextPart(context) : next(), tools.scratch, tools.partial, tools.sum);
+        tools.attention.run(
+                context.task, waitedFor ? nextPart(context) : next(), tools.scratch, tools.partial, tools.sum);
         Unpack.fromFloats(format.type(), context.out.address(), tools.values(), queues.result(row) + queryShift);
     }
 
@@ -339,12 +360,19 @@ final class HostAttentionWorkers implements AutoCloseable {
     private long nextPart(WorkerContext context) {
         long found = queues.peekAsked((threads.length - 1) * context.parts.count);
         long first = firstBlock(found);
-        return first == 0 ? 0 : first + HostAttentionQueues.part(found) * attention.part().format().blockBytes();
+        return first == 0
+                ? 0
+                : first
+                        + HostAttentionQueues.part(found)
+                                * attention.part().format().blockBytes();
     }
 
     private long firstBlock(long task) {
         HostToken hostToken = task < 0 ? null : queues.hostToken(HostAttentionQueues.row(task));
-        return hostToken == null ? 0 : blocks.address(HostAttentionQueues.layer(task), hostToken.admission.blocks()[0]);
+        return hostToken == null
+                ? 0
+                : blocks.address(
+                        HostAttentionQueues.layer(task), hostToken.admission.blocks()[0]);
     }
 
     /** Waits for workers at work, but not for those that are stalled: see {@link #ended}. */
@@ -353,7 +381,8 @@ final class HostAttentionWorkers implements AutoCloseable {
         closed = true;
         wake();
         boolean interrupted = false;
-        long deadline = clock.nanos() + Duration.ofNanos(watchdogNanos).plus(LAST_TASK).toNanos();
+        long deadline =
+                clock.nanos() + Duration.ofNanos(watchdogNanos).plus(LAST_TASK).toNanos();
         for (Thread thread : threads) {
             try {
                 thread.join(Duration.ofNanos(Math.max(1, deadline - clock.nanos())));

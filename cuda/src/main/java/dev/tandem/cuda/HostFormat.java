@@ -15,14 +15,16 @@ final class HostFormat {
     static Optional<String> obstacle(ModelConfig config) {
         return config.headDim() % KEY_ROW_STEP == 0
                 ? Optional.empty()
-                : Optional.of("the CPU's attention needs heads of a multiple of " + KEY_ROW_STEP + ", this model's have " + config.headDim());
+                : Optional.of("the CPU's attention needs heads of a multiple of " + KEY_ROW_STEP
+                        + ", this model's have " + config.headDim());
     }
 
     /** Bytes of a host block in one layer. */
     static long blockBytes(ModelShape shape) {
         int headDim = shape.config().headDim();
         long keyRows = (headDim / 2 + KEY_ROW_STEP - 1) / KEY_ROW_STEP * KEY_ROW_STEP;
-        return shape.config().kvHeads() * (keyRows * BLOCK_TOKENS * Integer.BYTES + (long) BLOCK_TOKENS * headDim * Short.BYTES);
+        return shape.config().kvHeads()
+                * (keyRows * BLOCK_TOKENS * Integer.BYTES + (long) BLOCK_TOKENS * headDim * Short.BYTES);
     }
 
     /** KV bytes of a token over all layers. */

@@ -22,15 +22,17 @@ import java.util.List;
  *  a row boards a layer ◄──────── {@code arrivals[layer]} ◄──────  entry to {@code ready}
  * </pre>
  *
- * <p>Nobody waits: a layer takes what has arrived when it comes by, the transfer kernel what is ready, workers what is there
- * ({@link HostAttentionQueues}). Rows that pass all layers within their step use the same numbers and memory, with rings of their own:
- * the step asks by {@code rope_store}, or {@code send_host_tokens} where they are many, and waits in {@code receive_host_tokens}.
+ * <p>Nobody waits: a layer takes what has arrived when it comes by, the transfer kernel what is ready, workers what is
+ * there ({@link HostAttentionQueues}). Rows that pass all layers within their step use the same numbers and memory,
+ * with rings of their own: the step asks by {@code rope_store}, or {@code send_host_tokens} where they are many, and
+ * waits in {@code receive_host_tokens}.
  *
  * <p>Owned by: the executor.
  */
 final class HostLinkMemory implements AutoCloseable {
     /** prelude.cu. */
     static final int MAX_SLOTS = 64;
+
     private static final int MAX = HostAttentionQueues.MAX;
     private static final int DRAW_BYTES = 32;
 
@@ -72,15 +74,40 @@ final class HostLinkMemory implements AutoCloseable {
         asked.memory().fill((byte) 0);
         answered.memory().fill((byte) 0);
         queues = new HostAttentionQueues(
-                config, half,
+                config,
+                half,
                 new HostAttentionQueues.Memory(
-                        taskRing.memory(), readyRing.memory(), sent.memory(), results.memory(), asked.memory(), answered.memory()));
+                        taskRing.memory(),
+                        readyRing.memory(),
+                        sent.memory(),
+                        results.memory(),
+                        asked.memory(),
+                        answered.memory()));
         long[] addresses = {
-            residual.address(), angles.address(), draws.address(), slotMaps.address(), outgoing.address(),
-            incoming.address(), sendQueue.address(), arrivals.address(), counters.address(), counters.address() + 8L * layers,
-            counters.address() + 16L * layers, taskRing.address(), readyRing.address(), sent.address(), results.address(), MAX - 1,
-            stamps.address(), asked.address(), answered.address(), answered.address() + 8L * MAX, waits.address(),
-            timeoutNanos, sentWarps.address(), stepNanos
+            residual.address(),
+            angles.address(),
+            draws.address(),
+            slotMaps.address(),
+            outgoing.address(),
+            incoming.address(),
+            sendQueue.address(),
+            arrivals.address(),
+            counters.address(),
+            counters.address() + 8L * layers,
+            counters.address() + 16L * layers,
+            taskRing.address(),
+            readyRing.address(),
+            sent.address(),
+            results.address(),
+            MAX - 1,
+            stamps.address(),
+            asked.address(),
+            answered.address(),
+            answered.address() + 8L * MAX,
+            waits.address(),
+            timeoutNanos,
+            sentWarps.address(),
+            stepNanos
         };
         try (PinnedBuffer staging = device.pinned(8L * addresses.length, "addresses")) {
             MemorySegment.copy(addresses, 0, staging.memory(), JAVA_LONG, 0, addresses.length);

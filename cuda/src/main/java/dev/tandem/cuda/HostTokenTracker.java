@@ -13,14 +13,16 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * The executor's side of rows that the CPU attends to: who enters, who has gone through all layers, whom the workers let go of or
- * lost.
+ * The executor's side of rows that the CPU attends to: who enters, who has gone through all layers, whom the workers
+ * let go of or lost.
  *
  * <p>Owned by: engine thread.
  */
 final class HostTokenTracker implements AutoCloseable {
     /** The workers are well, so their tasks have not reached them. */
-    static final String IN_VAIN = "a step waited in vain for its rows' attention on the CPU, for longer than twice --host-watchdog";
+    static final String IN_VAIN =
+            "a step waited in vain for its rows' attention on the CPU, for longer than twice --host-watchdog";
+
     static final String STEP_HANGS = "a step did not end, so nothing carries rows between GPU and CPU any more";
 
     private final HostAttentionQueues queues;
@@ -78,15 +80,19 @@ final class HostTokenTracker implements AutoCloseable {
 
     private Optional<String> trouble() {
         if (gaveUp.isEmpty()) {
-            gaveUp = workers.check().or(() -> queues.hasGivenUp()
-                    ? Optional.of(queues.transferGaveUp() ? STEP_HANGS : IN_VAIN) : Optional.empty());
+            gaveUp = workers.check()
+                    .or(() -> queues.hasGivenUp()
+                            ? Optional.of(queues.transferGaveUp() ? STEP_HANGS : IN_VAIN)
+                            : Optional.empty());
         }
         return gaveUp;
     }
 
     /** The step is over, and so are the rows that passed in it, unless {@link #collectReleased} has named them. */
     void passed() {
-        passing.stream().filter(hostToken -> queues.hostToken(hostToken.index) == hostToken).forEach(queues::end);
+        passing.stream()
+                .filter(hostToken -> queues.hostToken(hostToken.index) == hostToken)
+                .forEach(queues::end);
         passing.clear();
     }
 
@@ -113,15 +119,17 @@ final class HostTokenTracker implements AutoCloseable {
     }
 
     /**
-     * What the workers let go of, or lost. When one of them is gone or stalled, every in-flight token is lost, and so is every one that enters
-     * later: a plan that was made before anybody knew may have some.
+     * What the workers let go of, or lost. When one of them is gone or stalled, every in-flight token is lost, and so
+     * is every one that enters later: a plan that was made before anybody knew may have some.
      */
     void collectReleased(List<Long> parked, List<StepResult.Lost> rows) {
         for (HostToken hostToken = queues.pollReleased(); hostToken != null; hostToken = queues.pollReleased()) {
             parked.add(hostToken.sequence());
             queues.end(hostToken);
         }
-        for (HostAttentionQueues.Failure failure = queues.pollFailure(); failure != null; failure = queues.pollFailure()) {
+        for (HostAttentionQueues.Failure failure = queues.pollFailure();
+                failure != null;
+                failure = queues.pollFailure()) {
             if (queues.hostToken(failure.hostToken().index) != failure.hostToken()) {
                 continue; // another part of it failed before
             }
@@ -146,8 +154,8 @@ final class HostTokenTracker implements AutoCloseable {
     }
 
     /**
-     * How long the workers were busy since the last call. The GPU's parts of a step are not timed: that would
-     * lengthen the step.
+     * How long the workers were busy since the last call. The GPU's parts of a step are not timed: that would lengthen
+     * the step.
      */
     StepTimes times() {
         long busy = workers.busyNanos();

@@ -20,25 +20,31 @@ import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 
 /**
- * The bytes of KV blocks in both places and the streams between them. GPU memory holds {@code [layers][blocks]} of prelude.cu's
- * format, then two layers of staging for prompts that land on the host. Pinned host memory holds {@code [layers][blocks]} of
- * the format that the CPU attends over. Kernels convert while they copy over the link.
+ * The bytes of KV blocks in both places and the streams between them. GPU memory holds {@code [layers][blocks]} of
+ * prelude.cu's format, then two layers of staging for prompts that land on the host. Pinned host memory holds
+ * {@code [layers][blocks]} of the format that the CPU attends over. Kernels convert while they copy over the link.
  *
- * <p>Order within a step: what moves out, then what moves in, a few layers at a time, before each layer writes; a prompt's layer
- * leaves its staging before the layer after next writes there ({@link PrefillOffload}); the step ends when all has arrived.
+ * <p>Order within a step: what moves out, then what moves in, a few layers at a time, before each layer writes; a
+ * prompt's layer leaves its staging before the layer after next writes there ({@link PrefillOffload}); the step ends
+ * when all has arrived.
  *
  * <p>Owned by: engine thread.
  */
 final class KvPools implements AutoCloseable {
     /** Layers that move at a time: the first layer of a step waits for so much. */
     private static final int LAYERS_AT_ONCE = 2;
+
     private static final long WORD = 4;
     /** All bits set: NaN in both types. */
     private static final int NAN = -1;
     /** Random words that repeat. */
     private static final int PATTERNS = 1021;
-    /** Thread blocks that copy: two fill the link, and products that want whole multiprocessors get none where one copies. */
+    /**
+     * Thread blocks that copy: two fill the link, and products that want whole multiprocessors get none where one
+     * copies.
+     */
     private static final int MAX_COPY_BLOCKS = 4;
+
     private static final int SMS_PER_COPY_BLOCK = 4;
     /** Pools below this are not worth huge pages. */
     private static final long MIN_HUGE = 256L << 20;
@@ -67,7 +73,13 @@ final class KvPools implements AutoCloseable {
      * @param checksums whether all that moves is summed on both sides
      */
     KvPools(
-            Device device, Kernels kernels, ModelShape shape, int gpuBlocks, int stagingBlocks, long hostBytes, int maxSequences,
+            Device device,
+            Kernels kernels,
+            ModelShape shape,
+            int gpuBlocks,
+            int stagingBlocks,
+            long hostBytes,
+            int maxSequences,
             boolean checksums) {
         this.device = device;
         this.checksums = checksums;
@@ -77,11 +89,16 @@ final class KvPools implements AutoCloseable {
         this.gpuBlocks = gpuBlocks;
         this.stagingBlocks = stagingBlocks;
         this.hostBlockBytes = HostFormat.blockBytes(shape);
-        this.hostBlocks = (int) Math.min(Integer.MAX_VALUE / HostFormat.BLOCK_TOKENS, hostBytes / (hostBlockBytes * layers));
+        this.hostBlocks =
+                (int) Math.min(Integer.MAX_VALUE / HostFormat.BLOCK_TOKENS, hostBytes / (hostBlockBytes * layers));
         this.copyBlocks = Math.clamp(device.multiprocessors() / SMS_PER_COPY_BLOCK, 1, MAX_COPY_BLOCKS);
-        this.gpu = device.allocate(((long) gpuBlocks * layers + PrefillOffload.STAGES * stagingBlocks) * shape.blockBytes(), "the GPU KV pool");
+        this.gpu = device.allocate(
+                ((long) gpuBlocks * layers + PrefillOffload.STAGES * stagingBlocks) * shape.blockBytes(),
+                "the GPU KV pool");
         long bytes = hostBytes();
-        this.host = bytes < MIN_HUGE ? device.pinned(bytes, "the host KV pool") : device.pinnedHuge(bytes, "the host KV pool");
+        this.host = bytes < MIN_HUGE
+                ? device.pinned(bytes, "the host KV pool")
+                : device.pinnedHuge(bytes, "the host KV pool");
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
         int max = gpuBlocks / ratio + maxSequences + 1;
         this.outs = moves(max, true, "swaps out");
@@ -138,7 +155,8 @@ final class KvPools implements AutoCloseable {
         IntStream.range(0, layers * blocks).parallel().forEach(i -> {
             long offset = hostBlock(i / blocks, i % blocks) - host.address();
             for (long at = 0; at < hostBlockBytes; at += source.byteSize()) {
-                MemorySegment.copy(source, 0, host.memory(), offset + at, Math.min(source.byteSize(), hostBlockBytes - at));
+                MemorySegment.copy(
+                        source, 0, host.memory(), offset + at, Math.min(source.byteSize(), hostBlockBytes - at));
             }
         });
     }
@@ -162,7 +180,12 @@ final class KvPools implements AutoCloseable {
 
     void swap(Swap swap) {
         boolean out = swap.to() == KvTier.HOST;
-        (out ? outs : ins).add(out ? swap.toBlocks() : swap.fromBlocks(), out ? swap.fromBlocks() : swap.toBlocks(), 0, swap.tokens());
+        (out ? outs : ins)
+                .add(
+                        out ? swap.toBlocks() : swap.fromBlocks(),
+                        out ? swap.fromBlocks() : swap.toBlocks(),
+                        0,
+                        swap.tokens());
     }
 
     /** Staging for a prompt that lands on the host: numbers of blocks for its block table, beyond the pool's. */
@@ -216,15 +239,24 @@ final class KvPools implements AutoCloseable {
     void move(Stream stream, Kernel kernel, long from, BlockCopyList moves, int layer, int count) {
         if (moves.count() > 0) {
             kernel.launch(
-                    stream, copyBlocks, 1, from, hostBlock(layer, 0), layerBytes() / WORD, hostBlocks * hostBlockBytes / WORD,
-                    moves.address(), count);
+                    stream,
+                    copyBlocks,
+                    1,
+                    from,
+                    hostBlock(layer, 0),
+                    layerBytes() / WORD,
+                    hostBlocks * hostBlockBytes / WORD,
+                    moves.address(),
+                    count);
             moves.sum(stream, from, layerBytes(), layer, count);
         }
     }
 
     /** Address of a layer's staging. */
     long stage(int layer) {
-        return gpu.address() + ((long) gpuBlocks * layers + (long) (layer % PrefillOffload.STAGES) * stagingBlocks) * shape.blockBytes();
+        return gpu.address()
+                + ((long) gpuBlocks * layers + (long) (layer % PrefillOffload.STAGES) * stagingBlocks)
+                        * shape.blockBytes();
     }
 
     private long layerBytes() {
@@ -232,8 +264,8 @@ final class KvPools implements AutoCloseable {
     }
 
     /**
-     * Between a layer's q, k and v and the storing of its K and V, which is also after the attention of the layer before; with the number of
-     * layers, after the last one's.
+     * Between a layer's q, k and v and the storing of its K and V, which is also after the attention of the layer
+     * before; with the number of layers, after the last one's.
      */
     void between(Stream stream, int layer) {
         if (layer < layers && outs.count() + ins.count() > 0 && layer % LAYERS_AT_ONCE == 0) {

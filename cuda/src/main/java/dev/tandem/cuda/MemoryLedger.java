@@ -13,13 +13,19 @@ import java.util.Locale;
  * @param free left to others
  * @param total of the GPU
  */
-public record MemoryLedger(long weights, long activations, long graphs, long gpuKv, long hostKv, long free, long total) {
+public record MemoryLedger(
+        long weights, long activations, long graphs, long gpuKv, long hostKv, long free, long total) {
     @Override
     public String toString() {
         return String.format(
                 Locale.ROOT,
                 "GPU memory: weights %.2f, activations %.2f, graphs %.2f, KV %.2f, free %.2f of %.2f GiB; host KV %.2f GiB pinned",
-                weights / 0x1p30, activations / 0x1p30, graphs / 0x1p30, gpuKv / 0x1p30, free / 0x1p30, total / 0x1p30,
+                weights / 0x1p30,
+                activations / 0x1p30,
+                graphs / 0x1p30,
+                gpuKv / 0x1p30,
+                free / 0x1p30,
+                total / 0x1p30,
                 hostKv / 0x1p30);
     }
 }

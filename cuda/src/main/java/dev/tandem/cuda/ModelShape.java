@@ -16,6 +16,7 @@ public record ModelShape(ModelConfig config, DataType type) {
     public static final int BLOCK_TOKENS = 16;
     /** Tokens of K and V that prefill attention stages at a time; tiles.cu. */
     private static final int STAGE_TOKENS = 64;
+
     private static final int MAX_GROUP = 16;
     /** {@code move_out} and {@code move_in} take so many dimensions of V at a time. */
     private static final int HEAD_STEP = 4;
@@ -33,7 +34,8 @@ public record ModelShape(ModelConfig config, DataType type) {
         }
         if (config.group() > MAX_GROUP || config.headDim() > 256 || lanes(config.headDim()) > WARP) {
             throw new CudaException("heads of " + config.headDim() + " in groups of " + config.group()
-                    + " are beyond the GPU kernels (256, multiples of 8 from 132 on, groups of " + MAX_GROUP + "); run on the CPU with --device cpu");
+                    + " are beyond the GPU kernels (256, multiples of 8 from 132 on, groups of " + MAX_GROUP
+                    + "); run on the CPU with --device cpu");
         }
     }
 

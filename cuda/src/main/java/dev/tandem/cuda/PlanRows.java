@@ -1,7 +1,7 @@
 package dev.tandem.cuda;
 
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.execute.ExecutorException;
@@ -14,7 +14,8 @@ final class PlanRows {
     /** Slots for in-flight tokens of a step that has any. */
     private static final int MIN_SLOTS = 8;
     /** The longest context first: what is left over at the end of a layer is then short. */
-    private static final Comparator<Chunk> LONGEST_FIRST = Comparator.comparingInt(Chunk::start).reversed();
+    private static final Comparator<Chunk> LONGEST_FIRST =
+            Comparator.comparingInt(Chunk::start).reversed();
 
     private PlanRows() {}
 
@@ -27,11 +28,13 @@ final class PlanRows {
     static List<List<Chunk>> ordered(StepPlan plan, boolean host) {
         boolean hasInFlight = !plan.admissions().isEmpty() || plan.slotsPerLayer() > 0;
         if (!plan.resume().isEmpty()) {
-            throw new ExecutorException("the CUDA executor leaves in-flight tokens where they are; this plan has some that finish in it");
+            throw new ExecutorException(
+                    "the CUDA executor leaves in-flight tokens where they are; this plan has some that finish in it");
         }
         if (hasInFlight && !host || plan.admissions().size() > HostLinkMemory.MAX_SLOTS) {
             throw new ExecutorException("this plan has in-flight tokens, or more than " + HostLinkMemory.MAX_SLOTS
-                    + " that enter in one step; the CUDA executor has " + (host ? HostLinkMemory.MAX_SLOTS : 0) + " slots");
+                    + " that enter in one step; the CUDA executor has " + (host ? HostLinkMemory.MAX_SLOTS : 0)
+                    + " slots");
         }
         List<List<Chunk>> batches = new ArrayList<>();
         for (SubBatch batch : plan.subBatches()) {
@@ -50,7 +53,10 @@ final class PlanRows {
         batch.chunks().stream()
                 .filter(chunk -> !sharesDecodeKernel(chunk) && chunk.site() != AttentionSite.CPU_FROM_HOST)
                 .forEach(chunks::add);
-        batch.chunks().stream().filter(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST).sorted(LONGEST_FIRST).forEach(chunks::add);
+        batch.chunks().stream()
+                .filter(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST)
+                .sorted(LONGEST_FIRST)
+                .forEach(chunks::add);
         return chunks;
     }
 

@@ -13,13 +13,14 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Prompts whose KV lands on the host. Their layers are written to staging for two layers; each leaves for the host before the
- * layer after next writes there. Of a prompt that lands in several chunks, earlier KV comes back into a layer's staging while the layer
- * before is computed, once the one before that is done with it.
+ * Prompts whose KV lands on the host. Their layers are written to staging for two layers; each leaves for the host
+ * before the layer after next writes there. Of a prompt that lands in several chunks, earlier KV comes back into a
+ * layer's staging while the layer before is computed, once the one before that is done with it.
  *
- * <p>What crosses the link is carried by the copy engine, beside kernels that convert between staging and whole host blocks in
- * GPU memory; what it has no room for, by kernels that convert on the way: those wait for room on a multiprocessor, and large
- * products leave none. Graphs cannot say what the copy engine copies, so steps in which prompts land have a graph for each layer at most.
+ * <p>What crosses the link is carried by the copy engine, beside kernels that convert between staging and whole host
+ * blocks in GPU memory; what it has no room for, by kernels that convert on the way: those wait for room on a
+ * multiprocessor, and large products leave none. Graphs cannot say what the copy engine copies, so steps in which
+ * prompts land have a graph for each layer at most.
  *
  * <p>Owned by: engine thread.
  */
@@ -28,6 +29,7 @@ final class PrefillOffload implements AutoCloseable {
     static final int STAGES = 2;
     /** Bytes of a layer that the copy engine carries either way; kernels carry more. */
     private static final long CARRIED_BYTES = 16L << 20;
+
     private static final int RATIO = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
 
     private final KvPools pools;
@@ -42,6 +44,7 @@ final class PrefillOffload implements AutoCloseable {
     private final Stream back;
     /** [STAGES][carriedBlocks] host blocks each, on their way out and in. */
     private final DeviceBuffer outgoing;
+
     private final DeviceBuffer incoming;
     private final Event[] free = new Event[STAGES];
     private final Event attended;
@@ -50,7 +53,8 @@ final class PrefillOffload implements AutoCloseable {
     private int stagingUsed;
 
     /** @param maxSequences most sequences that may land in a step */
-    PrefillOffload(Device device, Kernels kernels, KvPools pools, ModelShape shape, int stagingBlocks, int maxSequences) {
+    PrefillOffload(
+            Device device, Kernels kernels, KvPools pools, ModelShape shape, int stagingBlocks, int maxSequences) {
         this.pools = pools;
         this.kernels = kernels;
         this.layers = shape.config().layers();
@@ -145,7 +149,10 @@ final class PrefillOffload implements AutoCloseable {
     private void bringBack(int layer) {
         if (carried()) {
             returning.forEachRun((host, slot, blocks) -> back.upload(
-                    incoming, carriedOffset(layer, slot), MemorySegment.ofAddress(pools.hostBlock(layer, host)), blocks * hostBlockBytes));
+                    incoming,
+                    carriedOffset(layer, slot),
+                    MemorySegment.ofAddress(pools.hostBlock(layer, host)),
+                    blocks * hostBlockBytes));
             convert(back, kernels.moveIn, layer, incoming, returning);
         } else {
             pools.move(back, kernels.moveIn, pools.stage(layer), returning, layer, 1);
@@ -155,8 +162,15 @@ final class PrefillOffload implements AutoCloseable {
 
     private void convert(Stream stream, Kernel kernel, int layer, DeviceBuffer hostBlocks, BlockCopyList moves) {
         kernel.launch(
-                stream, multiprocessors, 1, pools.stage(layer), hostBlocks.address() + carriedOffset(layer, 0), 0L, 0L,
-                moves.address(), 1);
+                stream,
+                multiprocessors,
+                1,
+                pools.stage(layer),
+                hostBlocks.address() + carriedOffset(layer, 0),
+                0L,
+                0L,
+                moves.address(),
+                1);
         moves.sum(stream, pools.stage(layer), 0, layer, 1);
     }
 
@@ -165,8 +179,8 @@ final class PrefillOffload implements AutoCloseable {
     }
 
     /**
-     * After the attention of the layer before, whose K and V leave, so that its staging may take the layer after this; and before the layer's
-     * own K and V are written.
+     * After the attention of the layer before, whose K and V leave, so that its staging may take the layer after this;
+     * and before the layer's own K and V are written.
      */
     void between(Stream stream, int layer) {
         if (!any()) {
@@ -194,7 +208,10 @@ final class PrefillOffload implements AutoCloseable {
             convert(out, kernels.moveOut, layer, outgoing, leaving);
             out.record(free[layer % STAGES]);
             leaving.forEachRun((host, slot, blocks) -> out.download(
-                    MemorySegment.ofAddress(pools.hostBlock(layer, host)), outgoing, carriedOffset(layer, slot), blocks * hostBlockBytes));
+                    MemorySegment.ofAddress(pools.hostBlock(layer, host)),
+                    outgoing,
+                    carriedOffset(layer, slot),
+                    blocks * hostBlockBytes));
         } else {
             pools.move(out, kernels.moveOut, pools.stage(layer), leaving, layer, 1);
             out.record(free[layer % STAGES]);
@@ -211,8 +228,8 @@ final class PrefillOffload implements AutoCloseable {
 
     @Override
     public void close() {
-        List<AutoCloseable> all = new ArrayList<>(List.of(out, back, offloaded, attended, outgoing, incoming, leaving,
-                returning));
+        List<AutoCloseable> all =
+                new ArrayList<>(List.of(out, back, offloaded, attended, outgoing, incoming, leaving, returning));
         all.addAll(List.of(free));
         all.addAll(List.of(returned));
         Resources.closeAll(all);

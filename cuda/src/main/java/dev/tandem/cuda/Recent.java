@@ -52,7 +52,9 @@ final class Recent<K, V> {
 
     /** Frees all; none is in use. */
     void clear() {
-        List<AutoCloseable> all = kept.values().stream().map(value -> (AutoCloseable) () -> end.accept(value)).toList();
+        List<AutoCloseable> all = kept.values().stream()
+                .map(value -> (AutoCloseable) () -> end.accept(value))
+                .toList();
         kept.clear();
         Resources.closeAll(all);
     }

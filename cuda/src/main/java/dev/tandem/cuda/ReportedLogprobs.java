@@ -11,8 +11,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.Optional;
 
 /**
- * Log-probabilities as steps report them, for each step of the clock's ring: [sampled rows] of the chosen token's, then ids of the best tokens,
- * then theirs (sample.cu).
+ * Log-probabilities as steps report them, for each step of the clock's ring: [sampled rows] of the chosen token's, then
+ * ids of the best tokens, then theirs (sample.cu).
  *
  * <p>Owned by: engine thread.
  */

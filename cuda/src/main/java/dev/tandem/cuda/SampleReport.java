@@ -20,19 +20,20 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * What steps report of the rows that they sample: tokens and their log-probabilities, for each step of the clock's ring, in pinned
- * memory; and a row's logits, where the engine chooses.
+ * What steps report of the rows that they sample: tokens and their log-probabilities, for each step of the clock's
+ * ring, in pinned memory; and a row's logits, where the engine chooses.
  *
  * <p>Owned by: engine thread.
  */
 final class SampleReport implements AutoCloseable {
     static final String NOT_FINITE = "the model produced logits that are NaN or infinite";
-    private static final String OVERFLOW = "; values beyond 65,504 overflow in float16: --dtype bfloat16 has "
-            + "room for them";
+    private static final String OVERFLOW =
+            "; values beyond 65,504 overflow in float16: --dtype bfloat16 has " + "room for them";
 
     private final Stream stream;
     /** [sampled rows, padded vocabulary] of the last step. */
     private final DeviceBuffer logits;
+
     private final ModelShape shape;
     private final int vocabulary;
     private final PinnedBuffer tokens;
@@ -55,7 +56,10 @@ final class SampleReport implements AutoCloseable {
 
     /** Tokens of the step of a slot of the clock's ring, then who sits in its slots after the last layer. */
     MemorySegment of(int slot) {
-        return tokens.memory().asSlice(tokens.memory().byteSize() / GpuClock.RING * slot, tokens.memory().byteSize() / GpuClock.RING);
+        return tokens.memory()
+                .asSlice(
+                        tokens.memory().byteSize() / GpuClock.RING * slot,
+                        tokens.memory().byteSize() / GpuClock.RING);
     }
 
     /** Where that step reports log-probabilities. */
@@ -71,8 +75,12 @@ final class SampleReport implements AutoCloseable {
      * @throws CudaException when the GPU failed
      */
     void take(
-            long sequence, TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index,
-                    List<StepResult.Sampled> sampled,
+            long sequence,
+            TokenSampler sampler,
+            Optional<TokenSampler.Draw> draw,
+            int slot,
+            int index,
+            List<StepResult.Sampled> sampled,
             List<StepResult.Lost> lost) {
         try {
             sampled.add(new StepResult.Sampled(sequence, choice(sampler, draw, slot, index)));
@@ -81,8 +89,8 @@ final class SampleReport implements AutoCloseable {
         } catch (ExecutorException e) {
             lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, e.getMessage(), false));
         } catch (RuntimeException e) {
-            lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "choosing its token failed: " + e,
-                    false));
+            lost.add(
+                    new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "choosing its token failed: " + e, false));
         }
     }
 

@@ -1,9 +1,9 @@
 package dev.tandem.cuda;
 
 /**
- * How the thread blocks of a step's attention share its work. Where {@code together}, prompts' attention leaves multiprocessors to decode
- * attention, which then runs beside it: the one computes while the other waits for memory, which it saturates with fewer than all. Where
- * all together do not, neither has anything to leave.
+ * How the thread blocks of a step's attention share its work. Where {@code together}, prompts' attention leaves
+ * multiprocessors to decode attention, which then runs beside it: the one computes while the other waits for memory,
+ * which it saturates with fewer than all. Where all together do not, neither has anything to leave.
  *
  * @param decodeBlocks thread blocks of decode attention that a multiprocessor holds at a time
  * @param bandwidth of the GPU's memory, bytes a microsecond
@@ -14,21 +14,31 @@ record SmPartition(ModelShape shape, int multiprocessors, int decodeBlocks, bool
     private static final int MAX_SPLITS = 8;
     /** Tokens of a stage of prefill attention; tiles.cu. */
     private static final int STAGE_TOKENS = 64;
-    /** Microseconds as measured on an H200: a stage of a tile's context, and the beginning and end of a part, with what adding it up takes. */
+    /**
+     * Microseconds as measured on an H200: a stage of a tile's context, and the beginning and end of a part, with what
+     * adding it up takes.
+     */
     private static final double STAGE_MICROS = 1.3;
+
     private static final double PART_MICROS = 9.5;
     private static final double SHARED_PART_MICROS = 12;
     /**
-     * Likewise: the beginning and end of decode attention, and the bytes a microsecond that a multiprocessor reads, of the bandwidth at most
-     * a share. Since its parts say that they are there it takes less, but with less here steps in which prompts ride were no faster.
+     * Likewise: the beginning and end of decode attention, and the bytes a microsecond that a multiprocessor reads, of
+     * the bandwidth at most a share. Since its parts say that they are there it takes less, but with less here steps in
+     * which prompts ride were no faster.
      */
     private static final double DECODE_MICROS = 9;
+
     private static final double MULTIPROCESSOR_BYTES = 60_000;
     private static final double BANDWIDTH_SHARE = 0.9;
     /** Beside each other they must take less than so much of what they take one after the other. */
     private static final double WORTH_IT = 0.95;
-    /** Thread blocks of prompts take so many parts one after the other at most; decode attention keeps one of so many multiprocessors. */
+    /**
+     * Thread blocks of prompts take so many parts one after the other at most; decode attention keeps one of so many
+     * multiprocessors.
+     */
     private static final int MAX_TURNS = 4;
+
     private static final int MIN_DECODE_SHARE = 4;
 
     /**
@@ -40,10 +50,12 @@ record SmPartition(ModelShape shape, int multiprocessors, int decodeBlocks, bool
     record Prompts(int blocks, int splits) {}
 
     /**
-     * @param leavesRoom whether there is a kernel of prompts' attention that can leave multiprocessors to decode attention
+     * @param leavesRoom whether there is a kernel of prompts' attention that can leave multiprocessors to decode
+     *     attention
      * @param bandwidth 0 where the driver does not tell it: then nothing is known that would pay
      */
-    static SmPartition of(ModelShape shape, int multiprocessors, int decodeBlocks, boolean leavesRoom, double bandwidth) {
+    static SmPartition of(
+            ModelShape shape, int multiprocessors, int decodeBlocks, boolean leavesRoom, double bandwidth) {
         boolean saturates = bandwidth > 0 && multiprocessors * MULTIPROCESSOR_BYTES > BANDWIDTH_SHARE * bandwidth;
         return new SmPartition(shape, multiprocessors, decodeBlocks, leavesRoom && saturates, bandwidth);
     }
@@ -84,7 +96,8 @@ record SmPartition(ModelShape shape, int multiprocessors, int decodeBlocks, bool
      * @param stages of all tiles, of one KV head
      */
     Prompts prompts(int units, int tiles, int stages) {
-        Prompts best = new Prompts(multiprocessors, fitting(tiles, Math.min(MAX_SPLITS, multiprocessors / (tiles * kvHeads()))));
+        Prompts best = new Prompts(
+                multiprocessors, fitting(tiles, Math.min(MAX_SPLITS, multiprocessors / (tiles * kvHeads()))));
         if (units == 0) {
             return best;
         }

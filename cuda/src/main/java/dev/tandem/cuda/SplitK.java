@@ -1,9 +1,13 @@
 package dev.tandem.cuda;
 
-/** How the depth of a product that has few strips of weight rows is cut, so that its thread blocks fill whole waves of the multiprocessors. */
+/**
+ * How the depth of a product that has few strips of weight rows is cut, so that its thread blocks fill whole waves of
+ * the multiprocessors.
+ */
 final class SplitK {
     /** A split of fewer columns is not worth its partial sums. */
     private static final int MIN_COLUMNS = 256;
+
     private static final int MAX = 16;
     /** Of the product, for each split's partial sums. */
     private static final double PART = 0.02;
@@ -16,8 +20,8 @@ final class SplitK {
      * @param strips of weight rows, a block each
      * @param depth columns of the weights
      * @param blocksAtATime thread blocks that the GPU holds
-     * @param fixed what a block takes beside its columns, in columns: nothing where two share a multiprocessor and one's beginning
-     *     is beside the other's middle
+     * @param fixed what a block takes beside its columns, in columns: nothing where two share a multiprocessor and
+     *     one's beginning is beside the other's middle
      */
     static int of(int strips, int depth, int blocksAtATime, int fixed) {
         int max = Math.clamp(depth / MIN_COLUMNS, 1, MAX);

@@ -14,28 +14,32 @@ import dev.tandem.engine.sample.TokenSampler;
 import java.lang.foreign.MemorySegment;
 
 /**
- * What a sub-batch's kernels read besides weights and KV, as flat integers: written in pinned memory, uploaded once, at fixed
- * addresses so that graphs find it. In this order: counts of decode attention, prompts' attention beside it, and host tokens; token,
- * position and slot of each row; rows to sample; in-flight tokens that enter, with their draws; random draws; tiles of prefill attention; sequences of decode attention; block tables;
- * rows whose logits are adjusted, and how.
+ * What a sub-batch's kernels read besides weights and KV, as flat integers: written in pinned memory, uploaded once, at
+ * fixed addresses so that graphs find it. In this order: counts of decode attention, prompts' attention beside it, and
+ * host tokens; token, position and slot of each row; rows to sample; in-flight tokens that enter, with their draws;
+ * random draws; tiles of prefill attention; sequences of decode attention; block tables; rows whose logits are
+ * adjusted, and how.
  *
- * <p>Owned by: engine thread. What it writes after {@link #clear} does not touch what was uploaded last, so a step's inputs may be
- * written while the step before waits for its own; those before that must be there.
+ * <p>Owned by: engine thread. What it writes after {@link #clear} does not touch what was uploaded last, so a step's
+ * inputs may be written while the step before waits for its own; those before that must be there.
  */
 final class StepBuffer implements AutoCloseable {
     private static final int ALIGNMENT = 256;
     private static final int HEADER = 16;
     /** prelude.cu. */
     private static final int PROMPT_BLOCKS_AT = 4;
+
     private static final int PROMPT_SPLITS_AT = 5;
     /** {@code struct HostTokenTracker} of prelude.cu. */
     private static final int HOST_ROWS_AT = 8;
+
     private static final int HOST_TASKS_AT = 12;
     private static final int DRAW_INTS = 8;
     private static final int TILE_INTS = 4;
     private static final int SEQUENCE_INTS = 4;
     /** What beginning a (row, KV head) costs decode attention on an H200, in KV blocks of one KV head. */
     private static final int MAX_START_UP_COST = 4;
+
     private static final int ADJUSTED_INTS = 4;
     /** {@code struct Adjustment} of prelude.cu. */
     private static final int ADJUSTMENT_INTS = 4;
@@ -89,10 +93,13 @@ final class StepBuffer implements AutoCloseable {
         this.adjustedAt = (tablesAt + tables + 3) / 4 * 4;
         this.adjustmentsAt = adjustedAt + ADJUSTED_INTS * samples;
         this.maxAdjustments = adjustments;
-        long bytes = (4L * (adjustmentsAt + (long) ADJUSTMENT_INTS * adjustments) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        long bytes =
+                (4L * (adjustmentsAt + (long) ADJUSTMENT_INTS * adjustments) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         this.device = owner.allocate(bytes, "inputs of " + label);
         this.pinned = owner.pinned(2 * bytes, "inputs of " + label);
-        this.halves = new MemorySegment[] {pinned.memory().asSlice(0, bytes), pinned.memory().asSlice(bytes, bytes)};
+        this.halves = new MemorySegment[] {
+            pinned.memory().asSlice(0, bytes), pinned.memory().asSlice(bytes, bytes)
+        };
         this.memory = halves[0];
     }
 
@@ -179,9 +186,9 @@ final class StepBuffer implements AutoCloseable {
     }
 
     /**
-     * Over how many thread blocks decode attention is spread: none should have less than {@code minUnits}, unless it could
-     * leave a whole (row, KV head) to another. Where there are units each has one, for all are counted as sharing; slots alone
-     * have a block each. A pair begins with a gap, of at most a third of what a thread block has.
+     * Over how many thread blocks decode attention is spread: none should have less than {@code minUnits}, unless it
+     * could leave a whole (row, KV head) to another. Where there are units each has one, for all are counted as
+     * sharing; slots alone have a block each. A pair begins with a gap, of at most a third of what a thread block has.
      */
     void spread(int residentBlocks, int minUnits, int kvHeads, int slots) {
         int wanted = units == 0 ? slots : Math.max(units / minUnits, sequenceCount * kvHeads);

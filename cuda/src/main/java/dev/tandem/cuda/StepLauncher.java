@@ -5,8 +5,8 @@ import dev.tandem.cuda.CudaForward.Pass;
 import dev.tandem.cuda.StepLayout.Filled;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.sample.TokenSampler;
@@ -16,7 +16,8 @@ import java.util.Optional;
 import java.util.function.Consumer;
 
 /**
- * Puts plans into inputs and enqueues their kernels: steps of few rows as graphs, one a layer where prompts land, others kernel by kernel.
+ * Puts plans into inputs and enqueues their kernels: steps of few rows as graphs, one a layer where prompts land,
+ * others kernel by kernel.
  *
  * <p>Owned by: engine thread.
  */
@@ -29,6 +30,7 @@ final class StepLauncher {
     private final Inputs inputs;
     /** Empty without attention threads. */
     private final Optional<HostTokenTracker> hostTokens;
+
     private final int layers;
     private Launched last = new Launched(List.of(), List.of(), 0, 0, 0);
     /** Where the sequence after the one that was looked for last is likely to be among the samples of the last step. */
@@ -48,7 +50,10 @@ final class StepLauncher {
         ONE_GRAPH,
         /** Prompts land. */
         GRAPH_PER_LAYER,
-        /** Many rows, two sub-batches, or rows that the CPU attends to while the step waits: a graph where the same rows come up again, else kernel by kernel. */
+        /**
+         * Many rows, two sub-batches, or rows that the CPU attends to while the step waits: a graph where the same rows
+         * come up again, else kernel by kernel.
+         */
         PASSES
     }
 
@@ -58,19 +63,34 @@ final class StepLauncher {
      * @param sampled chunks in the order of the sampled rows; slots follow
      * @param passes sub-batches that wait for host tokens
      */
-    record Launched(List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSlotSample, int slots, int passes) {
-        /** Whether the next step's draws can be told before its tokens are, and nobody needs its logits: the GPU chooses every token. */
+    record Launched(
+            List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSlotSample, int slots, int passes) {
+        /**
+         * Whether the next step's draws can be told before its tokens are, and nobody needs its logits: the GPU chooses
+         * every token.
+         */
         boolean isForeseeable() {
-            return draws.stream().allMatch(draw -> draw.filter(TokenSampler.Draw::foreseeable).isPresent());
+            return draws.stream()
+                    .allMatch(
+                            draw -> draw.filter(TokenSampler.Draw::foreseeable).isPresent());
         }
     }
 
-    /** Where a step reports: addresses of pinned memory for tokens and flights that landed, for times, and for log-probabilities. */
+    /**
+     * Where a step reports: addresses of pinned memory for tokens and flights that landed, for times, and for
+     * log-probabilities.
+     */
     record Report(long tokens, long stamps, long logprobs) {}
 
     StepLauncher(
-            Stream stream, CudaForward forward, KvPools pools, StepLayout layout, GraphCache replays, Inputs inputs,
-            Optional<HostTokenTracker> hostTokens, int layers) {
+            Stream stream,
+            CudaForward forward,
+            KvPools pools,
+            StepLayout layout,
+            GraphCache replays,
+            Inputs inputs,
+            Optional<HostTokenTracker> hostTokens,
+            int layers) {
         this.stream = stream;
         this.forward = forward;
         this.pools = pools;
@@ -88,7 +108,10 @@ final class StepLauncher {
     Launched launch(StepPlan plan, List<List<Chunk>> batches, Way way, Report report) {
         int slots = PlanRows.slots(plan);
         int rows = batches.stream().flatMap(List::stream).mapToInt(Chunk::rows).sum();
-        int waiting = (int) batches.stream().flatMap(List::stream).filter(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST).count();
+        int waiting = (int) batches.stream()
+                .flatMap(List::stream)
+                .filter(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST)
+                .count();
         if (rows + slots == 0) {
             pools.upload(stream);
             pools.begin(stream);
@@ -122,7 +145,14 @@ final class StepLauncher {
         }
         boolean slotsReport = slots > 0 && hostTokens.orElseThrow().queues().reportsLogprobs();
         if (step.reportsLogprobs() || slotsReport) {
-            forward.choice().logprobs(stream, step, step.drawCount(), slotsReport ? slots : 0, samples - slots, report.logprobs());
+            forward.choice()
+                    .logprobs(
+                            stream,
+                            step,
+                            step.drawCount(),
+                            slotsReport ? slots : 0,
+                            samples - slots,
+                            report.logprobs());
         }
     }
 
@@ -189,7 +219,8 @@ final class StepLauncher {
         int before = 0;
         for (List<Chunk> chunks : batches) {
             boolean last = passes.size() + 1 == batches.size();
-            StepBuffer step = passes.isEmpty() ? inputs.first() : inputs.second().orElseThrow(StepLauncher::oneSubBatch);
+            StepBuffer step =
+                    passes.isEmpty() ? inputs.first() : inputs.second().orElseThrow(StepLauncher::oneSubBatch);
             int slotsHere = last ? slots : 0;
             checkRoom(step, chunks, slotsHere);
             Filled filled = layout.fill(step, chunks, pools, this::token, this::pass, sampled);
@@ -197,9 +228,15 @@ final class StepLauncher {
             admit(plan, step, filled.rows(), slotsHere, filled.sampled());
             step.hostTokens(filled.firstHostRow(), filled.hostTokens(), waiting, before, tasks);
             before += filled.hostTokens();
-            passes.add(new Pass(step, new Extent(
-                    filled.rows() + slotsHere, filled.sampled() + slotsHere, filled.decodes() > 0, step.tileCount(), slotsHere,
-                    filled.hostTokens())));
+            passes.add(new Pass(
+                    step,
+                    new Extent(
+                            filled.rows() + slotsHere,
+                            filled.sampled() + slotsHere,
+                            filled.decodes() > 0,
+                            step.tileCount(),
+                            slotsHere,
+                            filled.hostTokens())));
         }
         List<Optional<TokenSampler.Draw>> draws = draws(inputs.first(), sampled);
         pools.upload(stream);
@@ -209,19 +246,27 @@ final class StepLauncher {
     }
 
     private static ExecutorException oneSubBatch() {
-        return new ExecutorException("this plan has two sub-batches; without attention threads the CUDA executor runs one");
+        return new ExecutorException(
+                "this plan has two sub-batches; without attention threads the CUDA executor runs one");
     }
 
     private static void checkRoom(StepBuffer step, List<Chunk> chunks, int slots) {
         int rows = chunks.stream().mapToInt(Chunk::rows).sum() + slots;
         if (rows > step.rowCapacity()) {
-            throw new ExecutorException("a sub-batch has " + rows + " rows and the CUDA executor takes " + step.rowCapacity() + " there");
+            throw new ExecutorException(
+                    "a sub-batch has " + rows + " rows and the CUDA executor takes " + step.rowCapacity() + " there");
         }
     }
 
     private void admit(StepPlan plan, StepBuffer step, int first, int slots, int firstSample) {
         if (slots > 0) {
-            StepLayout.slots(step, first, slots, firstSample, this::token, hostTokens.orElseThrow().admit(plan.admissions()));
+            StepLayout.slots(
+                    step,
+                    first,
+                    slots,
+                    firstSample,
+                    this::token,
+                    hostTokens.orElseThrow().admit(plan.admissions()));
         }
     }
 

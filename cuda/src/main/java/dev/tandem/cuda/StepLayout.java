@@ -1,13 +1,13 @@
 package dev.tandem.cuda;
 
 import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import java.util.List;
 
 /**
- * How the rows of a sub-batch lie: those of one-row chunks first, for they share decode attention, then prompts, then those that
- * the CPU attends to, then slots; and how attention is cut into work.
+ * How the rows of a sub-batch lie: those of one-row chunks first, for they share decode attention, then prompts, then
+ * those that the CPU attends to, then slots; and how attention is cut into work.
  */
 final class StepLayout {
     /** KV blocks below which spreading decode attention further costs more in merging than it saves. */
@@ -54,7 +54,8 @@ final class StepLayout {
      * @param tokens knows those that are awaited
      * @param sampled receives the chunks whose last row is sampled, in the order of the samples
      */
-    Filled fill(StepBuffer inputs, List<Chunk> chunks, KvPools pools, Tokens tokens, HostEntry host, List<Chunk> sampled) {
+    Filled fill(
+            StepBuffer inputs, List<Chunk> chunks, KvPools pools, Tokens tokens, HostEntry host, List<Chunk> sampled) {
         inputs.clear();
         int before = sampled.size();
         int row = 0;
@@ -68,8 +69,13 @@ final class StepLayout {
             }
             if (chunk.site() == AttentionSite.CPU_FROM_HOST) {
                 Admission asRow = new Admission(
-                        chunk.sequence(), chunk.start(), chunk.tokens()[0], chunk.blocks(), chunk.sampler().orElseThrow());
-                inputs.hostToken(row++, tokens.of(chunk.sequence(), chunk.tokens()[0]), chunk.start(), host.enter(asRow));
+                        chunk.sequence(),
+                        chunk.start(),
+                        chunk.tokens()[0],
+                        chunk.blocks(),
+                        chunk.sampler().orElseThrow());
+                inputs.hostToken(
+                        row++, tokens.of(chunk.sequence(), chunk.tokens()[0]), chunk.start(), host.enter(asRow));
                 hostTokens++;
                 continue;
             }
@@ -80,7 +86,11 @@ final class StepLayout {
             for (int i = 0; i < count; i++) {
                 int position = chunk.start() + i;
                 int block = blocks[position / ModelShape.BLOCK_TOKENS];
-                inputs.row(row + i, tokens.of(chunk.sequence(), chunk.tokens()[i]), position, block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
+                inputs.row(
+                        row + i,
+                        tokens.of(chunk.sequence(), chunk.tokens()[i]),
+                        position,
+                        block * ModelShape.BLOCK_TOKENS + position % ModelShape.BLOCK_TOKENS);
             }
             if (count == 1 && !offloadsPrefill) {
                 inputs.decode(length, table, shape.config().kvHeads());
@@ -94,7 +104,8 @@ final class StepLayout {
     }
 
     /** Slots for in-flight tokens, from row {@code first} on; their results are sampled from {@code firstSample} on. */
-    static void slots(StepBuffer inputs, int first, int slots, int firstSample, Tokens tokens, List<HostToken> admitted) {
+    static void slots(
+            StepBuffer inputs, int first, int slots, int firstSample, Tokens tokens, List<HostToken> admitted) {
         for (int slot = 0; slot < slots; slot++) {
             inputs.row(first + slot, 0, 0, -1);
             inputs.sample(firstSample + slot, first + slot);
@@ -126,7 +137,10 @@ final class StepLayout {
         }
     }
 
-    /** Cuts attention into as much as is resident: decode attention beside the transfer kernel and prompts' attention, where there are these. */
+    /**
+     * Cuts attention into as much as is resident: decode attention beside the transfer kernel and prompts' attention,
+     * where there are these.
+     */
     void spread(StepBuffer inputs, int slots) {
         int others = slots == 0 ? 0 : TRANSFER;
         if (shares.together() && inputs.tileCount() > 0) {
@@ -134,7 +148,11 @@ final class StepLayout {
             inputs.prompts(prompts.blocks(), prompts.splits());
             others += prompts.blocks() < shares.multiprocessors() ? prompts.blocks() * shares.decodeBlocks() : 0;
         }
-        inputs.spread(shares.attentionBlocks() - others, BLOCKS_PER_WARP * shape.decodeWarps(), shape.config().kvHeads(), slots);
+        inputs.spread(
+                shares.attentionBlocks() - others,
+                BLOCKS_PER_WARP * shape.decodeWarps(),
+                shape.config().kvHeads(),
+                slots);
     }
 
     /** The last tile of a chunk sees the longest context: it begins first. */

@@ -25,9 +25,11 @@ import java.util.stream.IntStream;
 public final class StepTimer implements AutoCloseable {
     /** What differs between the methods of products: cublasLt leaves the activation to a row-wise kernel. */
     private static final Set<Part> LINEAR = EnumSet.of(Part.GEMM, Part.ROW_WISE);
+
     private static final int WARM_UPS = 2;
     /** Rows of which there are logits in any case. */
     static final int FEW_ROWS = 8;
+
     private static final int CHOICE_REPEATS = 3;
     private static final float LONG_MILLIS = 200;
 
@@ -92,18 +94,32 @@ public final class StepTimer implements AutoCloseable {
     }
 
     /** Likewise, with the last {@code piggybacked} tokens of a prompt of {@code context} tokens beside them. */
-    StepTime piggybacked(StepBuffer inputs, int rows, int piggybacked, int bucket, int context, int slots, int gpuBlocks, int repeats) {
+    StepTime piggybacked(
+            StepBuffer inputs,
+            int rows,
+            int piggybacked,
+            int bucket,
+            int context,
+            int slots,
+            int gpuBlocks,
+            int repeats) {
         int blocks = decodes(inputs, rows, context, gpuBlocks);
         int[] table = IntStream.range(0, blocks).toArray();
         for (int i = 0; i < piggybacked; i++) {
             inputs.row(rows + i, i, context - piggybacked + i, -1);
         }
-        StepLayout.tiles(inputs, rows, piggybacked, context - piggybacked, inputs.table(table, blocks), shape.tileTokens());
+        StepLayout.tiles(
+                inputs, rows, piggybacked, context - piggybacked, inputs.table(table, blocks), shape.tileTokens());
         StepLayout.padRows(inputs, rows + piggybacked, bucket - slots);
         StepLayout.slots(inputs, bucket - slots, slots, rows, (sequence, token) -> token, List.of());
         layout.spread(inputs, slots);
         inputs.upload(stream);
-        return times(rows + piggybacked, context, inputs, new Extent(bucket, rows + slots, true, inputs.tileCount(), slots), repeats);
+        return times(
+                rows + piggybacked,
+                context,
+                inputs,
+                new Extent(bucket, rows + slots, true, inputs.tileCount(), slots),
+                repeats);
     }
 
     /** Rows over blocks of their own; returns the blocks of each. */
@@ -137,7 +153,8 @@ public final class StepTimer implements AutoCloseable {
                     + inputs.rowCapacity() + " rows and " + gpuBlocks + " KV blocks");
         }
         inputs.clear();
-        int[] table = IntStream.range(0, (tokens - 1) / ModelShape.BLOCK_TOKENS + 1).toArray();
+        int[] table =
+                IntStream.range(0, (tokens - 1) / ModelShape.BLOCK_TOKENS + 1).toArray();
         for (int i = 0; i < tokens; i++) {
             inputs.row(i, i % shape.config().vocabulary(), i, i);
         }
@@ -186,7 +203,9 @@ public final class StepTimer implements AutoCloseable {
      */
     double hostTokens(List<StepBuffer> inputs, List<HostToken> rows, boolean waits, LongSupplier tasks, int repeats) {
         int waiting = waits ? 1 : 0;
-        List<Pass> passes = inputs.subList(0, rows.size()).stream().map(input -> new Pass(input, new Extent(1, 0, false, 0, 0, waiting))).toList();
+        List<Pass> passes = inputs.subList(0, rows.size()).stream()
+                .map(input -> new Pass(input, new Extent(1, 0, false, 0, 0, waiting)))
+                .toList();
         Runnable fill = () -> {
             long first = tasks.getAsLong();
             for (int i = 0; i < rows.size(); i++) {
@@ -274,7 +293,8 @@ public final class StepTimer implements AutoCloseable {
 
     private StepTime times(int rows, int context, StepBuffer inputs, Extent extent, int repeats) {
         return new StepTime(
-                rows, context,
+                rows,
+                context,
                 time(inputs, extent, repeats),
                 time(inputs, extent.only(EnumSet.of(Part.GEMM)), repeats),
                 time(inputs, extent.only(EnumSet.of(Part.ATTENTION)), repeats),

@@ -54,7 +54,9 @@ final class StepTrace implements AutoCloseable {
         long shift = now - times.getAtIndex(JAVA_LONG, layers);
         for (int layer = 0; launched.slots() > 0 && layer < layers; layer++) {
             layerTimes.add(
-                    Timeline.Kind.GPU_LAYER, times.getAtIndex(JAVA_LONG, layer) + shift, times.getAtIndex(JAVA_LONG, layer + 1) + shift,
+                    Timeline.Kind.GPU_LAYER,
+                    times.getAtIndex(JAVA_LONG, layer) + shift,
+                    times.getAtIndex(JAVA_LONG, layer + 1) + shift,
                     layer);
         }
         // in the order in which the sub-batches take turns

@@ -7,8 +7,9 @@ import java.util.function.IntUnaryOperator;
 import java.util.stream.Collectors;
 
 /**
- * For which numbers of rows gate, up and activation pay as one kernel (gemm_swiglu.cu) rather than as cublasLt's product and a row-wise
- * kernel. The one needs time in proportion to the turns that its tiles take; the other, nearly, to the rows.
+ * For which numbers of rows gate, up and activation pay as one kernel (gemm_swiglu.cu) rather than as cublasLt's
+ * product and a row-wise kernel. The one needs time in proportion to the turns that its tiles take; the other, nearly,
+ * to the rows.
  */
 final class SwigluCrossover {
     static final SwigluCrossover NEVER = new SwigluCrossover(rows -> false, "");
@@ -29,14 +30,16 @@ final class SwigluCrossover {
      * @param together of the one kernel, for the same numbers of rows
      * @param turns that the one kernel's tiles take for so many rows
      */
-    static SwigluCrossover of(SortedMap<Integer, Double> apart, SortedMap<Integer, Double> together, IntUnaryOperator turns) {
+    static SwigluCrossover of(
+            SortedMap<Integer, Double> apart, SortedMap<Integer, Double> together, IntUnaryOperator turns) {
         TreeMap<Integer, Double> row = new TreeMap<>();
         TreeMap<Integer, Double> turn = new TreeMap<>();
         apart.forEach((rows, millis) -> row.put(rows, millis / rows));
         together.forEach((rows, millis) -> turn.put(rows, millis / turns.applyAsInt(rows)));
-        IntPredicate pays =
-                rows -> rows >= row.firstKey() && between(turn, rows) * turns.applyAsInt(rows) < between(row, rows) * rows;
-        String at = row.keySet().stream().filter(pays::test).map(String::valueOf).collect(Collectors.joining(", "));
+        IntPredicate pays = rows ->
+                rows >= row.firstKey() && between(turn, rows) * turns.applyAsInt(rows) < between(row, rows) * rows;
+        String at =
+                row.keySet().stream().filter(pays::test).map(String::valueOf).collect(Collectors.joining(", "));
         return new SwigluCrossover(pays, (at.isEmpty() ? "none" : at) + " of " + row.keySet());
     }
 

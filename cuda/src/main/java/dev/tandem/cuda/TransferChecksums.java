@@ -14,8 +14,9 @@ import java.lang.foreign.MemorySegment;
 import java.util.stream.IntStream;
 
 /**
- * Whether the KV of a {@link BlockCopyList} arrived as it left: sums over every value and its place in the block, which do not depend
- * on the format; the GPU takes them of its blocks beside the moves (sum_moved of rows.cu), the CPU of host blocks.
+ * Whether the KV of a {@link BlockCopyList} arrived as it left: sums over every value and its place in the block, which
+ * do not depend on the format; the GPU takes them of its blocks beside the moves (sum_moved of rows.cu), the CPU of
+ * host blocks.
  *
  * <p>Owned by: engine thread.
  */
@@ -38,7 +39,8 @@ final class TransferChecksums implements AutoCloseable {
      * @param max moves
      * @param toHost where they go
      */
-    TransferChecksums(Device device, Kernels kernels, ModelShape shape, HostBlocks host, int max, boolean toHost, String label) {
+    TransferChecksums(
+            Device device, Kernels kernels, ModelShape shape, HostBlocks host, int max, boolean toHost, String label) {
         this.kernels = kernels;
         this.format = new BlockFormat(shape.config().kvHeads(), shape.config().headDim(), shape.type());
         this.host = host;
@@ -63,7 +65,8 @@ final class TransferChecksums implements AutoCloseable {
      * @param gpuLayer bytes to the next
      */
     void enqueue(Stream stream, BlockCopyList moves, long gpu, long gpuLayer, int layer, int count) {
-        kernels.sumMoved.launch(stream, BLOCKS, count, gpu, gpuLayer / Short.BYTES, moves.address(), layer, layers, sums.address());
+        kernels.sumMoved.launch(
+                stream, BLOCKS, count, gpu, gpuLayer / Short.BYTES, moves.address(), layer, layers, sums.address());
     }
 
     /**
@@ -75,8 +78,10 @@ final class TransferChecksums implements AutoCloseable {
         each(moves, (move, layer) -> {
             long there = toHost ? sum(moves, move, layer) : before[move * layers + layer];
             if (there != sums.memory().getAtIndex(JAVA_LONG, (long) move * layers + layer)) {
-                throw new ExecutorException("KV changed on its way (" + label + "): host block " + moves.host(move) + ", layer " + layer + ", "
-                        + moves.tokens(move) + " tokens; --kv-checksums found it. Memory or link are not to be trusted: restart, on other"
+                throw new ExecutorException("KV changed on its way (" + label + "): host block " + moves.host(move)
+                        + ", layer " + layer + ", "
+                        + moves.tokens(move)
+                        + " tokens; --kv-checksums found it. Memory or link are not to be trusted: restart, on other"
                         + " hardware if it happens again");
             }
         });
@@ -100,8 +105,12 @@ final class TransferChecksums implements AutoCloseable {
         for (int head = 0; head < format.kvHeads(); head++) {
             for (int token = 0; token < tokens; token++) {
                 for (int dim = 0; dim < format.headDim(); dim++) {
-                    sum += mixed(place(format, head, 0, token, dim), MEMORY.get(JAVA_SHORT, block + format.key(head, token, dim)));
-                    sum += mixed(place(format, head, 1, token, dim), MEMORY.get(JAVA_SHORT, block + format.value(head, token, dim)));
+                    sum += mixed(
+                            place(format, head, 0, token, dim),
+                            MEMORY.get(JAVA_SHORT, block + format.key(head, token, dim)));
+                    sum += mixed(
+                            place(format, head, 1, token, dim),
+                            MEMORY.get(JAVA_SHORT, block + format.value(head, token, dim)));
                 }
             }
         }

@@ -81,7 +81,8 @@ class AttentionBenchmarkTest {
                             before(() -> {
                                 throw new IllegalStateException("broken");
                             }),
-                            List.of(), 1))
+                            List.of(),
+                            1))
                     .isInstanceOf(ExecutorException.class)
                     .hasMessageContaining("broken");
         }

@@ -16,7 +16,10 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Rotation, the KV store and attention over paged KV against their scalar twins, on odd lengths, results poisoned before. */
+/**
+ * Rotation, the KV store and attention over paged KV against their scalar twins, on odd lengths, results poisoned
+ * before.
+ */
 @Tag("gpu")
 class AttentionKernelTest {
     private static final long SEED = 20260;
@@ -33,7 +36,10 @@ class AttentionKernelTest {
 
     private static int valueAt(ModelShape shape, int block, int head, int token, int dimension) {
         int tile = ModelShape.BLOCK_TOKENS * shape.headWidth();
-        return (block * shape.config().kvHeads() + head) * 2 * tile + tile + (token / 2 * shape.headWidth() + dimension) * 2 + token % 2;
+        return (block * shape.config().kvHeads() + head) * 2 * tile
+                + tile
+                + (token / 2 * shape.headWidth() + dimension) * 2
+                + token % 2;
     }
 
     /** Heads whose threads are no power of two, too. */
@@ -78,11 +84,13 @@ class AttentionKernelTest {
             float[] keyNorm = rig.floats(dim, 1);
             Rotation rotation = new Rotation(rig, shape, slots, positions, frequencies, angles.address());
             rotation.check(rig.put(partials).address(), 2, 0L, 0L, sums, null, null);
-            rotation.check(0L, 0, rig.putHalves(product).address(), rig.put(bias).address(), biased, queryNorm, keyNorm);
+            rotation.check(
+                    0L, 0, rig.putHalves(product).address(), rig.put(bias).address(), biased, queryNorm, keyNorm);
         }
     }
 
-    private static void embeds(GpuRig rig, ModelShape shape, int[] positions, float[] frequencies, DeviceBuffer angles) {
+    private static void embeds(
+            GpuRig rig, ModelShape shape, int[] positions, float[] frequencies, DeviceBuffer angles) {
         int rows = positions.length;
         int hidden = shape.hidden();
         // one that was chosen before, one that is known, one that was no number; others
@@ -91,16 +99,30 @@ class AttentionKernelTest {
         DeviceBuffer table = rig.putHalves(rig.halves(10 * hidden, 1));
         DeviceBuffer residual = rig.poisoned(4L * rows * hidden);
         rig.kernels.embed.launch(
-                rig.stream, rows, 1, rig.put(given).address(), rig.put(new int[] {7, 9, -1}).address(), rig.put(positions).address(), table.address(),
-                rig.put(frequencies).address(), residual.address(), angles.address(), Integer.MAX_VALUE, 0L, 0L, 0L);
+                rig.stream,
+                rows,
+                1,
+                rig.put(given).address(),
+                rig.put(new int[] {7, 9, -1}).address(),
+                rig.put(positions).address(),
+                table.address(),
+                rig.put(frequencies).address(),
+                residual.address(),
+                angles.address(),
+                Integer.MAX_VALUE,
+                0L,
+                0L,
+                0L);
         float[] embedded = rig.floats(residual, rows * hidden);
         for (int row = 0; row < rows; row++) {
             assertThat(Arrays.copyOfRange(embedded, row * hidden, (row + 1) * hidden))
-                    .isEqualTo(Arrays.copyOfRange(rig.halves(table, 10 * hidden), tokens[row] * hidden, (tokens[row] + 1) * hidden));
+                    .isEqualTo(Arrays.copyOfRange(
+                            rig.halves(table, 10 * hidden), tokens[row] * hidden, (tokens[row] + 1) * hidden));
         }
     }
 
-    private record Rotation(GpuRig rig, ModelShape shape, int[] slots, int[] positions, float[] frequencies, long angles) {
+    private record Rotation(
+            GpuRig rig, ModelShape shape, int[] slots, int[] positions, float[] frequencies, long angles) {
         /** @param x what q, k and v are made of, [rows, qkv] */
         void check(long partials, int splits, long product, long bias, float[] x, float[] queryNorm, float[] keyNorm) {
             int rows = slots.length;
@@ -112,9 +134,28 @@ class AttentionKernelTest {
             DeviceBuffer queries = rig.poisoned(2L * rows * shape.queries());
             DeviceBuffer cache = rig.poisoned(blocks * shape.blockBytes());
             rig.kernels.ropeStore.launch(
-                    rig.stream, rows, Kernels.ropeBlocks(shape), partials, splits, rows, product, bias, address(queryNorm), address(keyNorm), 1e-5f,
-                    angles, rig.put(slots).address(), queries.address(), cache.address(), Integer.MAX_VALUE, 0,
-                    Integer.MAX_VALUE, 0L, 0, Integer.MAX_VALUE, 0L);
+                    rig.stream,
+                    rows,
+                    Kernels.ropeBlocks(shape),
+                    partials,
+                    splits,
+                    rows,
+                    product,
+                    bias,
+                    address(queryNorm),
+                    address(keyNorm),
+                    1e-5f,
+                    angles,
+                    rig.put(slots).address(),
+                    queries.address(),
+                    cache.address(),
+                    Integer.MAX_VALUE,
+                    0,
+                    Integer.MAX_VALUE,
+                    0L,
+                    0,
+                    Integer.MAX_VALUE,
+                    0L);
             float[] q = rig.halves(queries, rows * shape.queries());
             float[] kv = rig.halves(cache, (int) (blocks * shape.blockBytes() / 2));
             checkClear(kv, 35, 48);
@@ -137,8 +178,12 @@ class AttentionKernelTest {
                     }
                     int from = row * shape.qkv() + head * width;
                     double[] expected = expected(
-                            Arrays.copyOfRange(x, from, from + dim), positions[row], head < heads ? queryNorm : keyNorm, head < heads + kvHeads);
-                    assertThat(GpuRig.error(Arrays.copyOf(actual, dim), expected)).as("splits %d row %d head %d", splits, row, head)
+                            Arrays.copyOfRange(x, from, from + dim),
+                            positions[row],
+                            head < heads ? queryNorm : keyNorm,
+                            head < heads + kvHeads);
+                    assertThat(GpuRig.error(Arrays.copyOf(actual, dim), expected))
+                            .as("splits %d row %d head %d", splits, row, head)
                             .isLessThan(KernelTest.rounding(shape));
                     for (int d = dim; d < width; d++) {
                         assertThat(actual[d]).as("padding").isZero();
@@ -153,7 +198,8 @@ class AttentionKernelTest {
                 for (int head = 0; head < shape.config().kvHeads(); head++) {
                     for (int d = 0; d < shape.headWidth(); d++) {
                         assertThat(kv[valueAt(shape, slot / 16, head, slot % 16, d)])
-                                .as("V of slot %d, head %d", slot, head).isZero();
+                                .as("V of slot %d, head %d", slot, head)
+                                .isZero();
                     }
                 }
             }
@@ -187,7 +233,8 @@ class AttentionKernelTest {
     /** A pool of random KV, and sequences that own blocks of it in random order. */
     record Pool(ModelShape shape, float[] values, int[][] tables) {
         static Pool of(GpuRig rig, int... lengths) {
-            int blocks = Arrays.stream(lengths).map(length -> (length + 15) / 16).sum() + 3;
+            int blocks =
+                    Arrays.stream(lengths).map(length -> (length + 15) / 16).sum() + 3;
             int[] order = IntStream.range(0, blocks).toArray();
             for (int i = blocks - 1; i > 0; i--) {
                 int j = rig.random.nextInt(i + 1);
@@ -242,7 +289,10 @@ class AttentionKernelTest {
         for (int head = 0; head < shape.config().heads(); head++) {
             int at = (row * shape.config().heads() + head) * shape.headWidth();
             double[] expected = pool.attention(
-                    Arrays.copyOfRange(q, at, at + dim), sequence, head / shape.config().group(), tokens);
+                    Arrays.copyOfRange(q, at, at + dim),
+                    sequence,
+                    head / shape.config().group(),
+                    tokens);
             // probabilities are rounded to 16 bits before they meet V
             assertThat(GpuRig.error(Arrays.copyOfRange(actual, at, at + dim), expected))
                     .as("row %d, head %d, %d tokens, seed %d", row, head, tokens, SEED)
@@ -266,7 +316,10 @@ class AttentionKernelTest {
                     step.clear();
                     for (int row = 0; row < lengths.length; row++) {
                         step.row(row, 0, lengths[row] - 1, -1);
-                        step.decode(lengths[row], step.table(pool.tables[row], pool.tables[row].length), shape.config().kvHeads());
+                        step.decode(
+                                lengths[row],
+                                step.table(pool.tables[row], pool.tables[row].length),
+                                shape.config().kvHeads());
                     }
                     step.spread(sharing, 1, shape.config().kvHeads(), 0);
                     step.upload(rig.stream);
@@ -278,15 +331,30 @@ class AttentionKernelTest {
                     for (int repeat = 0; repeat < 2; repeat++) {
                         DeviceBuffer out = rig.poisoned(2L * lengths.length * shape.queries());
                         rig.kernels.decodeAttention.launch(
-                                rig.stream, 396, 1, queries.address(), cache.address(), step.tables(), step.sequences(),
-                                step.header(), shape.scoreScale(), out.address(), partial.address(), sums.address(),
-                                0, 0, 0L, 0, 0);
+                                rig.stream,
+                                396,
+                                1,
+                                queries.address(),
+                                cache.address(),
+                                step.tables(),
+                                step.sequences(),
+                                step.header(),
+                                shape.scoreScale(),
+                                out.address(),
+                                partial.address(),
+                                sums.address(),
+                                0,
+                                0,
+                                0L,
+                                0,
+                                0);
                         float[] actual = rig.halves(out, lengths.length * shape.queries());
                         for (int row = 0; row < lengths.length; row++) {
                             check(rig, pool, q, actual, row, row, lengths[row]);
                         }
                         assertThat(IntStream.concat(
-                                        Arrays.stream(rig.ints(partial, (int) (4 * quads))), Arrays.stream(rig.ints(sums, (int) (2 * quads))))
+                                                Arrays.stream(rig.ints(partial, (int) (4 * quads))),
+                                                Arrays.stream(rig.ints(sums, (int) (2 * quads))))
                                         .allMatch(word -> word == CudaForward.NOT_THERE))
                                 .as("every part has been taken")
                                 .isTrue();
@@ -306,7 +374,8 @@ class AttentionKernelTest {
         try (GpuRig rig = new GpuRig(shape, SEED, compiler)) {
             int[] starts = {0, 0, 37, 130, 517};
             int[] counts = {1, 75, 64, 33, 3};
-            int[] lengths = IntStream.range(0, 5).map(i -> starts[i] + counts[i]).toArray();
+            int[] lengths =
+                    IntStream.range(0, 5).map(i -> starts[i] + counts[i]).toArray();
             int rows = Arrays.stream(counts).sum();
             Pool pool = Pool.of(rig, lengths);
             float[] q = queries(rig, rows);
@@ -321,16 +390,33 @@ class AttentionKernelTest {
                 step.upload(rig.stream);
                 DeviceBuffer queries = rig.putHalves(q);
                 DeviceBuffer cache = rig.putHalves(pool.values);
-                DeviceBuffer finished = rig.zeros(4L * step.tileCount() * shape.config().kvHeads());
+                DeviceBuffer finished =
+                        rig.zeros(4L * step.tileCount() * shape.config().kvHeads());
                 for (int splits : new int[] {1, 2, 3, 8, 2}) {
-                    DeviceBuffer parts = rig.poisoned(
-                            4L * step.tileCount() * shape.config().kvHeads() * splits * 256 * (shape.headWidth() / 2 + 4));
+                    DeviceBuffer parts = rig.poisoned(4L
+                            * step.tileCount()
+                            * shape.config().kvHeads()
+                            * splits
+                            * 256
+                            * (shape.headWidth() / 2 + 4));
                     DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
                     rig.kernels.prefillAttention.launch(
-                            rig.stream, rig.kernels.prefillBlocks(shape.config().kvHeads() * step.tileCount() * splits, 5), 1,
-                            queries.address(), cache.address(),
-                            step.tables(), step.tiles(), shape.scoreScale(), out.address(), Integer.MAX_VALUE, 0, splits,
-                            parts.address(), finished.address(), step.tileCount(), 0L);
+                            rig.stream,
+                            rig.kernels.prefillBlocks(shape.config().kvHeads() * step.tileCount() * splits, 5),
+                            1,
+                            queries.address(),
+                            cache.address(),
+                            step.tables(),
+                            step.tiles(),
+                            shape.scoreScale(),
+                            out.address(),
+                            Integer.MAX_VALUE,
+                            0,
+                            splits,
+                            parts.address(),
+                            finished.address(),
+                            step.tileCount(),
+                            0L);
                     float[] actual = rig.halves(out, rows * shape.queries());
                     row = 0;
                     for (int i = 0; i < counts.length; i++) {
@@ -343,7 +429,10 @@ class AttentionKernelTest {
         }
     }
 
-    /** Decode attention begins while prompts' attention, which leaves it multiprocessors, has not ended; several steps one after the other. */
+    /**
+     * Decode attention begins while prompts' attention, which leaves it multiprocessors, has not ended; several steps
+     * one after the other.
+     */
     @ParameterizedTest
     @MethodSource("shapes")
     void promptsBesideDecodes(ModelShape shape) {
@@ -365,17 +454,26 @@ class AttentionKernelTest {
             int rows = decodes + counts[0] + counts[1];
             Pool pool = Pool.of(rig, lengths);
             float[] q = queries(rig, rows);
-            SmPartition shares =
-                    new SmPartition(shape, rig.device.multiprocessors(), rig.kernels.decodeAttention.residentBlocks(), true, bandwidth);
+            SmPartition shares = new SmPartition(
+                    shape, rig.device.multiprocessors(), rig.kernels.decodeAttention.residentBlocks(), true, bandwidth);
             try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, 0, "test")) {
                 step.clear();
                 for (int row = 0; row < decodes; row++) {
                     step.row(row, 0, lengths[row] - 1, -1);
-                    step.decode(lengths[row], step.table(pool.tables[row], pool.tables[row].length), shape.config().kvHeads());
+                    step.decode(
+                            lengths[row],
+                            step.table(pool.tables[row], pool.tables[row].length),
+                            shape.config().kvHeads());
                 }
                 for (int i = 0, row = decodes; i < counts.length; row += counts[i++]) {
                     int[] table = pool.tables[decodes + i];
-                    StepLayout.tiles(step, row, counts[i], lengths[decodes + i] - counts[i], step.table(table, table.length), shape.tileTokens());
+                    StepLayout.tiles(
+                            step,
+                            row,
+                            counts[i],
+                            lengths[decodes + i] - counts[i],
+                            step.table(table, table.length),
+                            shape.tileTokens());
                 }
                 new StepLayout(shares).spread(step, 0);
                 step.upload(rig.stream);
@@ -390,13 +488,40 @@ class AttentionKernelTest {
                 for (int repeat = 0; repeat < 3; repeat++) {
                     DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
                     rig.kernels.prefillAttention.launch(
-                            rig.stream, rig.kernels.prefillBlocks(parts, shares.multiprocessors()), 1, queries.address(), cache.address(),
-                            step.tables(), step.tiles(), shape.scoreScale(), out.address(), Integer.MAX_VALUE, 0, 1,
-                            promptParts.address(), promptFinished.address(), step.tileCount(), step.header());
+                            rig.stream,
+                            rig.kernels.prefillBlocks(parts, shares.multiprocessors()),
+                            1,
+                            queries.address(),
+                            cache.address(),
+                            step.tables(),
+                            step.tiles(),
+                            shape.scoreScale(),
+                            out.address(),
+                            Integer.MAX_VALUE,
+                            0,
+                            1,
+                            promptParts.address(),
+                            promptFinished.address(),
+                            step.tileCount(),
+                            step.header());
                     rig.kernels.decodeAttention.launch(
-                            rig.stream, shares.attentionBlocks(), 1, queries.address(), cache.address(), step.tables(), step.sequences(),
-                            step.header(), shape.scoreScale(), out.address(), partial.address(), sums.address(), 0, 0,
-                            0L, 0, CudaForward.BESIDE);
+                            rig.stream,
+                            shares.attentionBlocks(),
+                            1,
+                            queries.address(),
+                            cache.address(),
+                            step.tables(),
+                            step.sequences(),
+                            step.header(),
+                            shape.scoreScale(),
+                            out.address(),
+                            partial.address(),
+                            sums.address(),
+                            0,
+                            0,
+                            0L,
+                            0,
+                            CudaForward.BESIDE);
                     float[] actual = rig.halves(out, rows * shape.queries());
                     for (int row = 0; row < decodes; row++) {
                         check(rig, pool, q, actual, row, row, lengths[row]);

@@ -38,8 +38,9 @@ class AutotuneCacheTest {
     private Path file() {
         try (Stream<Path> files = Files.list(cache)) {
             return files.reduce((a, b) -> {
-                throw new AssertionError("more than one file: " + a + ", " + b);
-            }).orElseThrow();
+                        throw new AssertionError("more than one file: " + a + ", " + b);
+                    })
+                    .orElseThrow();
         } catch (IOException e) {
             throw new AssertionError(e);
         }
@@ -95,7 +96,11 @@ class AutotuneCacheTest {
         keep();
         String whole = Files.readString(file());
         for (String damaged : new String[] {
-            whole.replace("WGMMA", "BRUAD"), whole.substring(0, whole.length() / 2), "", "\n", whole.replace("gate-up/512 0.1 0.2\n", ""),
+            whole.replace("WGMMA", "BRUAD"),
+            whole.substring(0, whole.length() / 2),
+            "",
+            "\n",
+            whole.replace("gate-up/512 0.1 0.2\n", ""),
         }) {
             Files.writeString(file(), damaged);
             AutotuneCache choices = AutotuneCache.open(cache, GPU);
@@ -114,7 +119,10 @@ class AutotuneCacheTest {
         choices.put("products/24", "WGMMA");
         choices.keep();
         assertThat(choices.find("products/24")).contains("WGMMA");
-        assertThat(choices.origin()).startsWith("measured; ").contains("cannot be written").endsWith("so the next start measures again");
+        assertThat(choices.origin())
+                .startsWith("measured; ")
+                .contains("cannot be written")
+                .endsWith("so the next start measures again");
     }
 
     @Test

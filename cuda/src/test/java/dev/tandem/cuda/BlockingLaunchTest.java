@@ -10,14 +10,19 @@ import org.junit.jupiter.api.Test;
 /** CUDA_LAUNCH_BLOCKING beside attention on the CPU, which could never end a step. */
 class BlockingLaunchTest {
     private static CudaLibraries libraries(Map<String, String> environment) {
-        return new CudaLibraries(new CudaLibraries.Choice.InstalledOnly(), environment, () -> {
-            throw new AssertionError("nothing is fetched");
-        }, OptionalInt.empty());
+        return new CudaLibraries(
+                new CudaLibraries.Choice.InstalledOnly(),
+                environment,
+                () -> {
+                    throw new AssertionError("nothing is fetched");
+                },
+                OptionalInt.empty());
     }
 
     @Test
     void blockingLaunchesAreRefusedWithARemedy() {
-        assertThat(CudaExecutor.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", "1"))).orElseThrow())
+        assertThat(CudaExecutor.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", "1")))
+                        .orElseThrow())
                 .contains("CUDA_LAUNCH_BLOCKING")
                 .contains("Unset it")
                 .contains("--strategy gpu-only");
@@ -26,7 +31,9 @@ class BlockingLaunchTest {
     @Test
     void otherEnvironmentsAreNot() {
         assertThat(CudaExecutor.blockingLaunches(libraries(Map.of()))).isEmpty();
-        assertThat(CudaExecutor.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", "0")))).isEmpty();
-        assertThat(CudaExecutor.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", "")))).isEmpty();
+        assertThat(CudaExecutor.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", "0"))))
+                .isEmpty();
+        assertThat(CudaExecutor.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", ""))))
+                .isEmpty();
     }
 }

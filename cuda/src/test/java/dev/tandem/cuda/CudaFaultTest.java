@@ -6,8 +6,8 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.execute.ExecutorException;
 import dev.tandem.engine.schedule.Budget;
@@ -90,12 +90,16 @@ class CudaFaultTest {
             engine.run();
             assertThat(executor.poisonedRows()).isEqualTo(1);
             List<EngineHarness.Answer> failed = engine.answers.values().stream()
-                    .filter(answer -> answer.failure != null).toList();
-            assertThat(failed).singleElement().satisfies(answer -> assertThat(answer.failure)
-                    .contains(SampleReport.NOT_FINITE)
-                    .contains("--dtype bfloat16"));
-            assertThat(engine.answers.values()).filteredOn(answer -> answer.failure == null).allSatisfy(
-                    answer -> assertThat(answer.tokens).hasSize(40));
+                    .filter(answer -> answer.failure != null)
+                    .toList();
+            assertThat(failed)
+                    .singleElement()
+                    .satisfies(answer -> assertThat(answer.failure)
+                            .contains(SampleReport.NOT_FINITE)
+                            .contains("--dtype bfloat16"));
+            assertThat(engine.answers.values())
+                    .filteredOn(answer -> answer.failure == null)
+                    .allSatisfy(answer -> assertThat(answer.tokens).hasSize(40));
             assertThat(engine.loop.stats().hostLost()).isEmpty();
             assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
         }
@@ -107,13 +111,20 @@ class CudaFaultTest {
         executor.deadline(new StepDeadline(400_000_000L, 0));
         assertThat(executor.trouble()).isEmpty();
         executor.hang();
-        Chunk chunk = new Chunk(1, 0, new int[] {5}, new int[] {0}, AttentionSite.GPU_FROM_GPU,
+        Chunk chunk = new Chunk(
+                1,
+                0,
+                new int[] {5},
+                new int[] {0},
+                AttentionSite.GPU_FROM_GPU,
                 Optional.of(CudaModelTest.greedy(new int[] {5})));
         executor.submit(StepPlan.unified(7, List.of(), List.of(chunk)));
         assertThatThrownBy(executor::poll)
                 .isInstanceOf(ExecutorException.class)
                 .hasMessageContaining("did not finish step 7 within 0.4 s");
-        assertThat(executor.trouble().orElseThrow()).contains("step 7 has kept the GPU for").contains("counts as hung");
+        assertThat(executor.trouble().orElseThrow())
+                .contains("step 7 has kept the GPU for")
+                .contains("counts as hung");
         executor.close(); // ends the transfer kernel that the step waits for
         assertThat(executor.device().open()).isEmpty();
     }

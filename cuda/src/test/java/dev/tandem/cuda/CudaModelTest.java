@@ -7,11 +7,11 @@ import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.observe.Timeline;
-import dev.tandem.engine.batch.AttentionSite;
-import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sample.TokenSampler;
 import dev.tandem.engine.schedule.Budget;
@@ -32,8 +32,8 @@ import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Set;
-import java.util.function.UnaryOperator;
 import java.util.SplittableRandom;
+import java.util.function.UnaryOperator;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
@@ -43,7 +43,10 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Small models of every family on the GPU against Hugging Face transformers, by prefill, by decode and in every mixture. */
+/**
+ * Small models of every family on the GPU against Hugging Face transformers, by prefill, by decode and in every
+ * mixture.
+ */
 @Tag("gpu")
 class CudaModelTest {
     private static final Path FAMILIES =
@@ -51,7 +54,8 @@ class CudaModelTest {
 
     static Stream<Arguments> familiesAndTypes() {
         return Stream.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3")
-                .flatMap(family -> Stream.of(DataType.BFLOAT16, DataType.FLOAT16).map(type -> Arguments.of(family, type)));
+                .flatMap(family ->
+                        Stream.of(DataType.BFLOAT16, DataType.FLOAT16).map(type -> Arguments.of(family, type)));
     }
 
     static CudaExecutor executor(String family, DataType type, int gpuBlocks, boolean graphs) {
@@ -64,10 +68,22 @@ class CudaModelTest {
         return executor(family, options(type, gpuBlocks, graphs, attentionThreads, watchdogMillis));
     }
 
-    static CudaOptions options(DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
+    static CudaOptions options(
+            DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
         return new CudaOptions(
-                0, 0, type, 0.5, OptionalInt.of(gpuBlocks), 8 << 20, 256, 128, graphs, attentionThreads, true,
-                watchdogMillis * 1_000_000, attentionThreads > 0);
+                0,
+                0,
+                type,
+                0.5,
+                OptionalInt.of(gpuBlocks),
+                8 << 20,
+                256,
+                128,
+                graphs,
+                attentionThreads,
+                true,
+                watchdogMillis * 1_000_000,
+                attentionThreads > 0);
     }
 
     static CudaExecutor executor(String family, CudaOptions options) {
@@ -79,8 +95,10 @@ class CudaModelTest {
     }
 
     static CudaExecutor executor(
-            String family, CudaOptions options, KernelCompiler compiler,
-                    UnaryOperator<PagedDecodeAttention> attention) {
+            String family,
+            CudaOptions options,
+            KernelCompiler compiler,
+            UnaryOperator<PagedDecodeAttention> attention) {
         Checkpoint checkpoint = Checkpoint.open(FAMILIES.resolve(family), LoadFormat.AUTO, 0);
         return new CudaExecutor(
                 checkpoint, options, GpuRig.libraries(), compiler, Clock.system(), Timeline.OFF, attention);
@@ -101,28 +119,38 @@ class CudaModelTest {
         }
 
         private static int[] ints(String json, String name) {
-            Matcher matcher = Pattern.compile("\"" + name + "\"\\s*:\\s*\\[([^\\]]*)]").matcher(json);
+            Matcher matcher =
+                    Pattern.compile("\"" + name + "\"\\s*:\\s*\\[([^\\]]*)]").matcher(json);
             assertThat(matcher.find()).isTrue();
-            return Arrays.stream(matcher.group(1).split(",")).map(String::strip).mapToInt(Integer::parseInt).toArray();
+            return Arrays.stream(matcher.group(1).split(","))
+                    .map(String::strip)
+                    .mapToInt(Integer::parseInt)
+                    .toArray();
         }
     }
 
     /**
-     * Relative L2 of one position's logits. These models amplify rounding (large random weights): bf16, with three bits less
-     * than fp16, was seen to reach 7e-2 at single positions.
+     * Relative L2 of one position's logits. These models amplify rounding (large random weights): bf16, with three bits
+     * less than fp16, was seen to reach 7e-2 at single positions.
      */
     static double bound(DataType type) {
         return type == DataType.BFLOAT16 ? 8e-2 : 5e-3;
     }
 
     static TokenSampler greedy(int[] prompt) {
-        return new TokenSampler(SamplingParams.builder().temperature(0).maxTokens(1000).build(), prompt, Set.of(), 0);
+        return new TokenSampler(
+                SamplingParams.builder().temperature(0).maxTokens(1000).build(), prompt, Set.of(), 0);
     }
 
     /** One chunk of the prompt; its logits. */
     private static float[] run(CudaExecutor executor, int step, int[] prompt, int from, int to, int[] blocks) {
         Chunk chunk = new Chunk(
-                1, from, Arrays.copyOfRange(prompt, from, to), blocks, AttentionSite.GPU_FROM_GPU, Optional.of(greedy(prompt)));
+                1,
+                from,
+                Arrays.copyOfRange(prompt, from, to),
+                blocks,
+                AttentionSite.GPU_FROM_GPU,
+                Optional.of(greedy(prompt)));
         executor.submit(StepPlan.unified(step, List.of(), List.of(chunk)));
         executor.poll();
         return executor.logits(0);
@@ -150,14 +178,20 @@ class CudaModelTest {
             int half = prompt.length / 2;
             run(executor, 2, prompt, 0, half, blocks);
             double halves = error(run(executor, 3, prompt, half, prompt.length, blocks), golden, prompt.length - 1);
-            assertThat(halves).as("%s %s, the prompt in two chunks", family, type).isLessThan(bound(type));
+            assertThat(halves)
+                    .as("%s %s, the prompt in two chunks", family, type)
+                    .isLessThan(bound(type));
             double sum = 0;
             for (int i = 0; i < prompt.length; i++) {
                 double single = error(run(executor, 4 + i, prompt, i, i + 1, blocks), golden, i);
-                assertThat(single).as("%s %s, position %d by decoding", family, type, i).isLessThan(bound(type));
+                assertThat(single)
+                        .as("%s %s, position %d by decoding", family, type, i)
+                        .isLessThan(bound(type));
                 sum += single;
             }
-            assertThat(sum / prompt.length).as("%s %s, mean over positions", family, type).isLessThan(bound(type) / 2);
+            assertThat(sum / prompt.length)
+                    .as("%s %s, mean over positions", family, type)
+                    .isLessThan(bound(type) / 2);
         }
     }
 
@@ -175,7 +209,9 @@ class CudaModelTest {
                 executor.poisonPools();
                 try (EngineHarness engine = EngineHarness.gpuOnly(executor, budget, Preemption.SWAP)) {
                     for (int i = 0; i < 80; i++) {
-                        int[] prompt = i % 20 == 0 ? golden.prompt() : random.ints(1 + random.nextInt(60), 3, 301).toArray();
+                        int[] prompt = i % 20 == 0
+                                ? golden.prompt()
+                                : random.ints(1 + random.nextInt(60), 3, 301).toArray();
                         engine.submit("r" + i, prompt, EngineHarness.greedy(golden.greedy().length));
                     }
                     engine.run();
@@ -197,7 +233,10 @@ class CudaModelTest {
         }
     }
 
-    /** How much less probable than the best, in the fp32 model on the CPU, is what the GPU chose after {@code agreed} tokens. */
+    /**
+     * How much less probable than the best, in the fp32 model on the CPU, is what the GPU chose after {@code agreed}
+     * tokens.
+     */
     static double gap(String family, Golden golden, List<Integer> actual, int agreed) {
         int[] prompt = Arrays.copyOf(golden.prompt(), golden.prompt().length + agreed);
         for (int i = 0; i < agreed; i++) {
@@ -208,9 +247,18 @@ class CudaModelTest {
         try (CpuExecutor reference = new CpuExecutor(checkpoint, options)) {
             int[] blocks = java.util.stream.IntStream.range(0, 20).toArray();
             TokenSampler sampler = new TokenSampler(
-                    SamplingParams.builder().temperature(0).maxTokens(1).logprobs(20).build(), prompt, Set.of(), 0);
+                    SamplingParams.builder()
+                            .temperature(0)
+                            .maxTokens(1)
+                            .logprobs(20)
+                            .build(),
+                    prompt,
+                    Set.of(),
+                    0);
             reference.submit(StepPlan.unified(
-                    1, List.of(), List.of(new Chunk(1, 0, prompt, blocks, AttentionSite.GPU_FROM_GPU, Optional.of(sampler)))));
+                    1,
+                    List.of(),
+                    List.of(new Chunk(1, 0, prompt, blocks, AttentionSite.GPU_FROM_GPU, Optional.of(sampler)))));
             var best = reference.poll().sampled().getFirst().choice().logprobs().orElseThrow();
             for (int i = 0; i < best.topTokens().length; i++) {
                 if (best.topTokens()[i] == actual.get(agreed)) {
@@ -226,11 +274,33 @@ class CudaModelTest {
         try (EngineHarness engine = EngineHarness.gpuOnly(
                 executor("llama31", DataType.BFLOAT16, 200, true), new Budget(256, 64, 64), Preemption.RECOMPUTE)) {
             int[] prompt = {5, 9, 200, 31};
-            SamplingParams plain = SamplingParams.builder().temperature(0.9).topP(0.8).seed(4L).maxTokens(20).ignoreEos(true).build();
+            SamplingParams plain = SamplingParams.builder()
+                    .temperature(0.9)
+                    .topP(0.8)
+                    .seed(4L)
+                    .maxTokens(20)
+                    .ignoreEos(true)
+                    .build();
             engine.submit("a", prompt, plain);
             engine.submit("b", prompt, plain);
-            engine.submit("penalised", prompt, SamplingParams.builder().temperature(0).repetitionPenalty(1.3).maxTokens(20).ignoreEos(true).build());
-            engine.submit("logprobs", prompt, SamplingParams.builder().temperature(0).logprobs(3).maxTokens(20).ignoreEos(true).build());
+            engine.submit(
+                    "penalised",
+                    prompt,
+                    SamplingParams.builder()
+                            .temperature(0)
+                            .repetitionPenalty(1.3)
+                            .maxTokens(20)
+                            .ignoreEos(true)
+                            .build());
+            engine.submit(
+                    "logprobs",
+                    prompt,
+                    SamplingParams.builder()
+                            .temperature(0)
+                            .logprobs(3)
+                            .maxTokens(20)
+                            .ignoreEos(true)
+                            .build());
             engine.submit("greedy", prompt, EngineHarness.greedy(20));
             engine.run();
             assertThat(engine.tokens("a")).hasSize(20).isEqualTo(engine.tokens("b"));

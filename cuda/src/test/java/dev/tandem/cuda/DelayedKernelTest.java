@@ -34,7 +34,8 @@ class DelayedKernelTest {
     }
 
     static Stream<Arguments> shapes() {
-        return AttentionKernelTest.shapes().limit(3)
+        return AttentionKernelTest.shapes()
+                .limit(3)
                 .flatMap(shape -> seeds().mapToObj(seed -> Arguments.of(shape, seed)));
     }
 
@@ -68,8 +69,10 @@ class DelayedKernelTest {
         Budget budget = new Budget(200, 100, 200);
         Policy policy = strategy.policy(HybridModelTest.options(budget, TierRules.neutral()), TestProfile.withCpu(100));
         CudaExecutor executor = CudaModelTest.executor(
-                "llama31", CudaModelTest.options(DataType.FLOAT16, 60, true, 3, 10_000), delayed(seed),
-                        UnaryOperator.identity());
+                "llama31",
+                CudaModelTest.options(DataType.FLOAT16, 60, true, 3, 10_000),
+                delayed(seed),
+                UnaryOperator.identity());
         HybridModelTest.greedyTokensMatch(strategy.flag() + ", delays of seed " + seed, policy, budget, executor);
     }
 }

@@ -5,10 +5,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.TensorMap;
-import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.AutotuneCache;
 import dev.tandem.cuda.kernels.CublasLtGemm;
 import dev.tandem.cuda.kernels.CublasLtGemm.Result;
+import dev.tandem.cuda.kernels.Kernels;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
@@ -18,7 +18,10 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Every product's kernel, and the library's products, against their scalar twin in double precision, on odd sizes, results poisoned before. */
+/**
+ * Every product's kernel, and the library's products, against their scalar twin in double precision, on odd sizes,
+ * results poisoned before.
+ */
 @Tag("gpu")
 class GemmKernelTest {
     private static final long SEED = 20260;
@@ -44,8 +47,18 @@ class GemmKernelTest {
                 DeviceBuffer padded = rig.putHalves(Arrays.copyOf(x, Kernels.GEMV_MAX_ROWS * depth));
                 int splits = depth >= 64 ? 2 : 1;
                 DeviceBuffer out = rig.poisoned(4L * splits * rows * n);
-                rig.kernels.gemv(rows).launch(
-                        rig.stream, (n + 255) / 256, splits, weights.address(), padded.address(), out.address(), rows, n, depth);
+                rig.kernels
+                        .gemv(rows)
+                        .launch(
+                                rig.stream,
+                                (n + 255) / 256,
+                                splits,
+                                weights.address(),
+                                padded.address(),
+                                out.address(),
+                                rows,
+                                n,
+                                depth);
                 float[] sums = sumOfParts(rig.floats(out, splits * rows * n), rows * n);
                 double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
                 assertThat(GpuRig.error(sums, expected)).as("%d rows", rows).isLessThan(1e-5);
@@ -54,10 +67,12 @@ class GemmKernelTest {
                     TensorMap ws = TensorMap.of(rig.device, weights.address(), n, depth, 64, shape.type());
                     TensorMap xs = TensorMap.of(rig.device, padded.address(), boxRows, depth, boxRows, shape.type());
                     DeviceBuffer streamed = rig.poisoned(4L * splits * rows * n);
-                    rig.kernels.stream(rows).launch(
-                            rig.stream, (n + 127) / 128, splits, ws, xs, streamed.address(), rows, n, depth);
+                    rig.kernels.stream(rows)
+                            .launch(rig.stream, (n + 127) / 128, splits, ws, xs, streamed.address(), rows, n, depth);
                     float[] totals = sumOfParts(rig.floats(streamed, splits * rows * n), rows * n);
-                    assertThat(GpuRig.error(totals, expected)).as("%d rows by the copy engine", rows).isLessThan(1e-5);
+                    assertThat(GpuRig.error(totals, expected))
+                            .as("%d rows by the copy engine", rows)
+                            .isLessThan(1e-5);
                 }
             }
         }
@@ -77,17 +92,38 @@ class GemmKernelTest {
                 double[] expected = activation(x, w, rows, width, depth);
                 DeviceBuffer padded = rig.putHalves(Arrays.copyOf(x, Kernels.GEMV_MAX_ROWS * depth));
                 DeviceBuffer out = rig.poisoned(2L * rows * width);
-                rig.kernels.gemvSwiglu(rows).launch(
-                        rig.stream, (2 * width + 255) / 256, 1, weights.address(), padded.address(), out.address(), rows,
-                        2 * width, depth);
-                assertThat(GpuRig.error(rig.halves(out, rows * width), expected)).as("%d rows", rows).isLessThan(KernelTest.rounding(shape));
+                rig.kernels
+                        .gemvSwiglu(rows)
+                        .launch(
+                                rig.stream,
+                                (2 * width + 255) / 256,
+                                1,
+                                weights.address(),
+                                padded.address(),
+                                out.address(),
+                                rows,
+                                2 * width,
+                                depth);
+                assertThat(GpuRig.error(rig.halves(out, rows * width), expected))
+                        .as("%d rows", rows)
+                        .isLessThan(KernelTest.rounding(shape));
                 if (rig.kernels.streams()) {
                     int boxRows = 8 * Kernels.tiles(rows);
                     TensorMap ws = TensorMap.of(rig.device, weights.address(), 2L * width, depth, 64, shape.type());
                     TensorMap xs = TensorMap.of(rig.device, padded.address(), boxRows, depth, boxRows, shape.type());
                     DeviceBuffer streamed = rig.poisoned(2L * rows * width);
-                    rig.kernels.gemvTmaSwiglu(rows).launch(
-                            rig.stream, (2 * width + 127) / 128, 1, ws, xs, streamed.address(), rows, 2 * width, depth);
+                    rig.kernels
+                            .gemvTmaSwiglu(rows)
+                            .launch(
+                                    rig.stream,
+                                    (2 * width + 127) / 128,
+                                    1,
+                                    ws,
+                                    xs,
+                                    streamed.address(),
+                                    rows,
+                                    2 * width,
+                                    depth);
                     assertThat(GpuRig.error(rig.halves(streamed, rows * width), expected))
                             .as("%d rows by the copy engine", rows)
                             .isLessThan(KernelTest.rounding(shape));
@@ -98,7 +134,8 @@ class GemmKernelTest {
                 DeviceBuffer apart = rig.poisoned(2L * rows * width);
                 rig.kernels.swiglu.launch(
                         rig.stream, (rows * width / 8 + 255) / 256, 1, gateUp.address(), apart.address(), rows);
-                assertThat(GpuRig.error(rig.halves(apart, rows * width), expected)).isLessThan(3 * KernelTest.rounding(shape));
+                assertThat(GpuRig.error(rig.halves(apart, rows * width), expected))
+                        .isLessThan(3 * KernelTest.rounding(shape));
             }
         }
     }
@@ -122,7 +159,9 @@ class GemmKernelTest {
                 double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
                 for (int splits = 1; splits <= Math.min(3, (depth + 63) / 64); splits++) {
                     DeviceBuffer out = rig.poisoned(4L * splits * rows * n);
-                    rig.kernels.wgmma(rows).launch(rig.stream, (n + 127) / 128, splits, ws, xs, out.address(), rows, n, depth);
+                    rig.kernels
+                            .wgmma(rows)
+                            .launch(rig.stream, (n + 127) / 128, splits, ws, xs, out.address(), rows, n, depth);
                     assertThat(GpuRig.error(sumOfParts(rig.floats(out, splits * rows * n), rows * n), expected))
                             .as("%d rows, %d splits", rows, splits)
                             .isLessThan(1e-5);
@@ -175,14 +214,29 @@ class GemmKernelTest {
                         rig.device, rig.putHalves(x).address(), rows, depth, Kernels.wgmmaRows(rows), shape.type());
                 double[] expected = activation(x, w, rows, width, depth);
                 DeviceBuffer out = rig.poisoned(2L * rows * width);
-                rig.kernels.wgmmaSwiglu(rows).launch(
-                        rig.stream, (2 * width + 127) / 128, 1, pairs, xs, out.address(), rows, 2 * width, depth);
-                assertThat(GpuRig.error(rig.halves(out, rows * width), expected)).as("%d rows", rows).isLessThan(KernelTest.rounding(shape));
+                rig.kernels
+                        .wgmmaSwiglu(rows)
+                        .launch(
+                                rig.stream,
+                                (2 * width + 127) / 128,
+                                1,
+                                pairs,
+                                xs,
+                                out.address(),
+                                rows,
+                                2 * width,
+                                depth);
+                assertThat(GpuRig.error(rig.halves(out, rows * width), expected))
+                        .as("%d rows", rows)
+                        .isLessThan(KernelTest.rounding(shape));
                 assertThat(rig.kernels.wgmmaSwigluTall(rows).isPresent()).isEqualTo(rows > 96);
                 rig.kernels.wgmmaSwigluTall(rows).ifPresent(tall -> {
                     DeviceBuffer same = rig.poisoned(2L * rows * width);
-                    tall.launch(rig.stream, (2 * width + 255) / 256, 1, pairs, xs, same.address(), rows, 2 * width, depth);
-                    assertThat(rig.halves(same, rows * width)).as("%d rows", rows).isEqualTo(rig.halves(out, rows * width));
+                    tall.launch(
+                            rig.stream, (2 * width + 255) / 256, 1, pairs, xs, same.address(), rows, 2 * width, depth);
+                    assertThat(rig.halves(same, rows * width))
+                            .as("%d rows", rows)
+                            .isEqualTo(rig.halves(out, rows * width));
                 });
             }
         }
@@ -221,12 +275,17 @@ class GemmKernelTest {
         assertThat(kept.origin()).as("nothing was measured again").startsWith("as kept");
         kept.put(name, broken);
         libraryGemms(shape, kept);
-        assertThat(kept.find(name)).as("no algorithm of the library, so measured again").isPresent().get().isNotEqualTo(broken);
+        assertThat(kept.find(name))
+                .as("no algorithm of the library, so measured again")
+                .isPresent()
+                .get()
+                .isNotEqualTo(broken);
     }
 
     private static void libraryGemms(ModelShape shape, AutotuneCache choices) {
         try (GpuRig rig = new GpuRig(shape, SEED);
-                CublasLtGemm gemms = new CublasLtGemm(GpuRig.libraries().cublasLt(), rig.device, shape.type(), choices)) {
+                CublasLtGemm gemms =
+                        new CublasLtGemm(GpuRig.libraries().cublasLt(), rig.device, shape.type(), choices)) {
             int n = shape.hidden();
             int depth = shape.queries();
             int rows = 128;
@@ -237,13 +296,23 @@ class GemmKernelTest {
             DeviceBuffer input = rig.putHalves(x);
             DeviceBuffer added = rig.put(before);
             DeviceBuffer scratch = rig.zeros(4L * rows * n);
-            gemms.measure(rig.stream, List.of(weights.address()), n, depth, input.address(), rows, scratch.address(), Result.WIDE_ADDED);
+            gemms.measure(
+                    rig.stream,
+                    List.of(weights.address()),
+                    n,
+                    depth,
+                    input.address(),
+                    rows,
+                    scratch.address(),
+                    Result.WIDE_ADDED);
             double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
             DeviceBuffer narrow = rig.poisoned(2L * rows * n);
             DeviceBuffer wide = rig.poisoned(4L * rows * n);
-            gemms.multiply(rig.stream, weights.address(), n, depth, input.address(), rows, narrow.address(), Result.NARROW);
+            gemms.multiply(
+                    rig.stream, weights.address(), n, depth, input.address(), rows, narrow.address(), Result.NARROW);
             gemms.multiply(rig.stream, weights.address(), n, depth, input.address(), rows, wide.address(), Result.WIDE);
-            gemms.multiply(rig.stream, weights.address(), n, depth, input.address(), rows, added.address(), Result.WIDE_ADDED);
+            gemms.multiply(
+                    rig.stream, weights.address(), n, depth, input.address(), rows, added.address(), Result.WIDE_ADDED);
             assertThat(GpuRig.error(rig.halves(narrow, rows * n), expected)).isLessThan(KernelTest.rounding(shape));
             assertThat(GpuRig.error(rig.floats(wide, rows * n), expected)).isLessThan(1e-5);
             for (int i = 0; i < expected.length; i++) {

@@ -44,7 +44,8 @@ final class GpuRig implements AutoCloseable {
     }
 
     static CudaLibraries libraries() {
-        return new CudaLibraries(new CudaLibraries.Choice.Automatic(), System.getenv(), GpuRig::wheels, CudaLibraries.driverVersion());
+        return new CudaLibraries(
+                new CudaLibraries.Choice.Automatic(), System.getenv(), GpuRig::wheels, CudaLibraries.driverVersion());
     }
 
     private static WheelSource wheels() {
@@ -54,18 +55,36 @@ final class GpuRig implements AutoCloseable {
 
     private static Path cache() {
         Path home = Path.of(System.getProperty("user.home"));
-        return Path.of(System.getenv().getOrDefault("TANDEM_CACHE", home.resolve(".cache/tandem").toString()));
+        return Path.of(System.getenv()
+                .getOrDefault("TANDEM_CACHE", home.resolve(".cache/tandem").toString()));
     }
 
     static KernelCompiler compiler() {
         return new KernelCompiler(() -> libraries().nvrtc(), cache().resolve("kernels"));
     }
 
-    static ModelShape shape(int heads, int kvHeads, int headDim, int hidden, int intermediate, int vocabulary, DataType type) {
+    static ModelShape shape(
+            int heads, int kvHeads, int headDim, int hidden, int intermediate, int vocabulary, DataType type) {
         return new ModelShape(
                 new ModelConfig(
-                        "llama", hidden, 2, heads, kvHeads, headDim, intermediate, vocabulary, 4096, 1e-5, 10_000, RopeScaling.NONE,
-                        false, false, false, 0, type, Set.of()),
+                        "llama",
+                        hidden,
+                        2,
+                        heads,
+                        kvHeads,
+                        headDim,
+                        intermediate,
+                        vocabulary,
+                        4096,
+                        1e-5,
+                        10_000,
+                        RopeScaling.NONE,
+                        false,
+                        false,
+                        false,
+                        0,
+                        type,
+                        Set.of()),
                 type);
     }
 
@@ -73,7 +92,8 @@ final class GpuRig implements AutoCloseable {
     float[] halves(int count, double scale) {
         float[] values = new float[count];
         for (int i = 0; i < count; i++) {
-            values[i] = HalfFloats.widen(HalfFloats.narrow((float) (scale * (2 * random.nextDouble() - 1)), shape.type()), shape.type());
+            values[i] = HalfFloats.widen(
+                    HalfFloats.narrow((float) (scale * (2 * random.nextDouble() - 1)), shape.type()), shape.type());
         }
         return values;
     }

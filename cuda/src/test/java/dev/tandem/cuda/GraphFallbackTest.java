@@ -15,8 +15,8 @@ class GraphFallbackTest {
     private final Recent<Integer, String> kept = new Recent<>(2, () -> {}, closed::add);
 
     private static String refuse(int key) {
-        throw new CudaException("cuGraphInstantiateWithFlags failed: CUDA_ERROR_OUT_OF_MEMORY (2)",
-                CudaException.OUT_OF_MEMORY);
+        throw new CudaException(
+                "cuGraphInstantiateWithFlags failed: CUDA_ERROR_OUT_OF_MEMORY (2)", CudaException.OUT_OF_MEMORY);
     }
 
     @Test
@@ -24,7 +24,11 @@ class GraphFallbackTest {
         assertThat(fallback.find(kept, 1, key -> "one")).contains("one");
         assertThat(fallback.find(kept, 2, GraphFallbackTest::refuse)).isEmpty();
         assertThat(fallback.find(kept, 3, GraphFallbackTest::refuse)).isEmpty();
-        assertThat(said).singleElement().asString().contains("OUT_OF_MEMORY").contains("kernel by kernel")
+        assertThat(said)
+                .singleElement()
+                .asString()
+                .contains("OUT_OF_MEMORY")
+                .contains("kernel by kernel")
                 .contains("--gpu-memory-utilization");
     }
 
@@ -34,7 +38,8 @@ class GraphFallbackTest {
         fallback.find(kept, 2, GraphFallbackTest::refuse);
         AtomicInteger captures = new AtomicInteger();
         assertThat(fallback.find(kept, 1, key -> "another")).contains("one");
-        assertThat(fallback.find(kept, 2, key -> "two" + captures.incrementAndGet())).isEmpty();
+        assertThat(fallback.find(kept, 2, key -> "two" + captures.incrementAndGet()))
+                .isEmpty();
         assertThat(captures).hasValue(0);
         assertThat(closed).as("those in use stay").isEmpty();
     }

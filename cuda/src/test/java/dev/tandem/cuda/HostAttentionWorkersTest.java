@@ -5,9 +5,6 @@ import static org.assertj.core.api.Assertions.tuple;
 
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
-import dev.tandem.cpu.decode.DecodeTask;
-import dev.tandem.cpu.decode.PagedDecodeAttention;
-import dev.tandem.cpu.decode.Partial;
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.engine.batch.Admission;
@@ -32,7 +29,6 @@ import java.util.Queue;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.concurrent.ConcurrentLinkedQueue;
-import java.util.concurrent.CountDownLatch;
 import java.util.function.BooleanSupplier;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
@@ -77,6 +73,7 @@ class HostAttentionWorkersTest {
         final HostAttentionWorkers workers;
         /** By layer and sequence: K and V of all tokens, [tokens][kvHeads * headDim] each. */
         final Map<List<Integer>, List<float[]>> keys = new HashMap<>();
+
         final Map<List<Integer>, List<float[]>> values = new HashMap<>();
         final Map<Integer, float[]> queries = new HashMap<>();
 
@@ -95,24 +92,34 @@ class HostAttentionWorkersTest {
             pool = arena.allocate(LAYERS * BLOCKS * format.blockBytes(), 64);
             int half = type.bytes();
             memory = new HostAttentionQueues.Memory(
-                    arena.allocate(8L * HostAttentionQueues.MAX, 64), arena.allocate(8L * HostAttentionQueues.MAX, 64),
+                    arena.allocate(8L * HostAttentionQueues.MAX, 64),
+                    arena.allocate(8L * HostAttentionQueues.MAX, 64),
                     arena.allocate((long) HostAttentionQueues.MAX * HostAttentionQueues.sentBytes(config, half), 64),
                     arena.allocate((long) HostAttentionQueues.MAX * HostAttentionQueues.resultBytes(config, half), 64),
-                    arena.allocate(8L * HostAttentionQueues.MAX, 64), arena.allocate(8L * (HostAttentionQueues.MAX + 1), 64));
+                    arena.allocate(8L * HostAttentionQueues.MAX, 64),
+                    arena.allocate(8L * (HostAttentionQueues.MAX + 1), 64));
             queues = new HostAttentionQueues(config, half, memory);
-            attention = new MoodyAttention(DecodeImplementations.all(format, config.heads()).getLast());
+            attention = new MoodyAttention(
+                    DecodeImplementations.all(format, config.heads()).getLast());
             int parts = HostAttentionQueues.parts(config);
             part = moody(parts);
             several = moody(parts / HostAttentionQueues.together(config));
             workers = new HostAttentionWorkers(
-                    queues, new HostAttentionWorkers.Attention(attention, part, several), this::block,
-                    time == null ? clock : time, timeline, threads, cores, WATCHDOG);
+                    queues,
+                    new HostAttentionWorkers.Attention(attention, part, several),
+                    this::block,
+                    time == null ? clock : time,
+                    timeline,
+                    threads,
+                    cores,
+                    WATCHDOG);
         }
 
         /** For one in so many heads. */
         private MoodyAttention moody(int parts) {
             BlockFormat some = new BlockFormat(config.kvHeads() / parts, config.headDim(), type);
-            return new MoodyAttention(DecodeImplementations.all(some, config.heads() / parts).getLast());
+            return new MoodyAttention(
+                    DecodeImplementations.all(some, config.heads() / parts).getLast());
         }
 
         /** Where a row's part in the block begins, in layer 1. */
@@ -137,7 +144,8 @@ class HostAttentionWorkersTest {
         }
 
         private static Admission row(int sequence, int position, int... blocks) {
-            TokenSampler sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
+            TokenSampler sampler =
+                    new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
             return new Admission(sequence, position, 0, blocks, sampler);
         }
 
@@ -200,20 +208,27 @@ class HostAttentionWorkersTest {
             for (int head = 0; head < config.heads(); head++) {
                 int kv = head / config.group();
                 double[] one = ReferenceOps.attention(
-                        Arrays.copyOfRange(q, head * dim, (head + 1) * dim), head(keys.get(place), kv), head(values.get(place), kv));
+                        Arrays.copyOfRange(q, head * dim, (head + 1) * dim),
+                        head(keys.get(place), kv),
+                        head(values.get(place), kv));
                 System.arraycopy(one, 0, expected, head * dim, dim);
             }
             float[] actual = new float[q.length];
-            MemorySegment result = MemorySegment.ofAddress(queues.result(hostToken.index)).reinterpret(2L * q.length);
+            MemorySegment result =
+                    MemorySegment.ofAddress(queues.result(hostToken.index)).reinterpret(2L * q.length);
             for (int i = 0; i < q.length; i++) {
                 actual[i] = HalfFloats.widen(result.getAtIndex(ValueLayout.JAVA_SHORT, i), type);
             }
-            assertThat(GpuRig.error(actual, expected)).as("seed %d, %d tokens, layer %d", SEED, hostToken.context(), layer).isLessThan(5e-3);
+            assertThat(GpuRig.error(actual, expected))
+                    .as("seed %d, %d tokens, layer %d", SEED, hostToken.context(), layer)
+                    .isLessThan(5e-3);
         }
 
         private float[][] head(List<float[]> rows, int kvHead) {
             int dim = config.headDim();
-            return rows.stream().map(row -> Arrays.copyOfRange(row, kvHead * dim, (kvHead + 1) * dim)).toArray(float[][]::new);
+            return rows.stream()
+                    .map(row -> Arrays.copyOfRange(row, kvHead * dim, (kvHead + 1) * dim))
+                    .toArray(float[][]::new);
         }
 
         @Override
@@ -226,7 +241,9 @@ class HostAttentionWorkersTest {
     }
 
     @ParameterizedTest
-    @EnumSource(value = DataType.class, names = {"BFLOAT16", "FLOAT16"})
+    @EnumSource(
+            value = DataType.class,
+            names = {"BFLOAT16", "FLOAT16"})
     void resultsAreThoseOfAttentionOverEverythingThatWasAppended(DataType type) throws IOException {
         try (Rig rig = new Rig(type, 3, Clock.system())) {
             int rows = 5;
@@ -255,7 +272,8 @@ class HostAttentionWorkersTest {
             assertThat(rig.workers.busyNanos()).isPositive();
             StringBuilder trace = new StringBuilder();
             rig.timeline.write(trace);
-            assertThat(trace.toString().lines().filter(line -> line.contains("cpu attention"))).hasSize(rows * LAYERS * 130);
+            assertThat(trace.toString().lines().filter(line -> line.contains("cpu attention")))
+                    .hasSize(rows * LAYERS * 130);
         }
     }
 
@@ -264,9 +282,15 @@ class HostAttentionWorkersTest {
         CpuTopology free = new CpuTopology(List.of(0, 1), 2, List.of(0), false);
         CpuTopology limited = new CpuTopology(List.of(0, 1), 2, List.of(0), true);
         assertThat(isPinned(new HostAttentionWorkers.Cores(free, true, 1))).isTrue();
-        assertThat(isPinned(new HostAttentionWorkers.Cores(free, true, 2))).as("no core is left").isFalse();
-        assertThat(isPinned(new HostAttentionWorkers.Cores(free, false, 1))).as("--no-pin-threads").isFalse();
-        assertThat(isPinned(new HostAttentionWorkers.Cores(limited, true, 1))).as("a CPU quota").isFalse();
+        assertThat(isPinned(new HostAttentionWorkers.Cores(free, true, 2)))
+                .as("no core is left")
+                .isFalse();
+        assertThat(isPinned(new HostAttentionWorkers.Cores(free, false, 1)))
+                .as("--no-pin-threads")
+                .isFalse();
+        assertThat(isPinned(new HostAttentionWorkers.Cores(limited, true, 1)))
+                .as("a CPU quota")
+                .isFalse();
     }
 
     private static boolean isPinned(HostAttentionWorkers.Cores cores) {
@@ -368,8 +392,13 @@ class HostAttentionWorkersTest {
             rig.several.next = pairs::add;
             rig.part.next = singles::add;
             askForTwo(rig);
-            List<Long> first = IntStream.range(1, 16).mapToObj(pair -> rig.part(3, 2 * pair)).toList();
-            assertThat(pairs).startsWith(first.toArray(Long[]::new)).endsWith(rig.part(5, 0)).hasSize(16);
+            List<Long> first = IntStream.range(1, 16)
+                    .mapToObj(pair -> rig.part(3, 2 * pair))
+                    .toList();
+            assertThat(pairs)
+                    .startsWith(first.toArray(Long[]::new))
+                    .endsWith(rig.part(5, 0))
+                    .hasSize(16);
             List<Long> last = new ArrayList<>();
             IntStream.range(1, 32).forEach(part -> last.add(rig.part(5, part)));
             last.add(0L);
@@ -446,7 +475,9 @@ class HostAttentionWorkersTest {
             rig.attention.stuck.await();
             assertThat(rig.workers.check()).isEmpty();
             rig.clock.advance(2 * WATCHDOG);
-            assertThat(rig.workers.check().orElseThrow()).contains("tandem-attention-").contains("1 ms");
+            assertThat(rig.workers.check().orElseThrow())
+                    .contains("tandem-attention-")
+                    .contains("1 ms");
             rig.queues.end(hostToken);
             assertThat(rig.workers.held()).containsExactly(hostToken);
         }
@@ -463,8 +494,9 @@ class HostAttentionWorkersTest {
             rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
             List<StepResult.Lost> lost = new ArrayList<>();
             rows.collectReleased(new ArrayList<>(), lost);
-            assertThat(lost).containsExactly(new StepResult.Lost(
-                    hostToken.sequence(), StepResult.Cause.HOST_ATTENTION, HostTokenTracker.IN_VAIN, false));
+            assertThat(lost)
+                    .containsExactly(new StepResult.Lost(
+                            hostToken.sequence(), StepResult.Cause.HOST_ATTENTION, HostTokenTracker.IN_VAIN, false));
             rows.passed();
             assertThat(rig.queues.hasTokens()).isFalse();
         }
@@ -479,8 +511,9 @@ class HostAttentionWorkersTest {
             rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 2);
             List<StepResult.Lost> lost = new ArrayList<>();
             rows.collectReleased(new ArrayList<>(), lost);
-            assertThat(lost).containsExactly(new StepResult.Lost(
-                    hostToken.sequence(), StepResult.Cause.HOST_ATTENTION, HostTokenTracker.STEP_HANGS, false));
+            assertThat(lost)
+                    .containsExactly(new StepResult.Lost(
+                            hostToken.sequence(), StepResult.Cause.HOST_ATTENTION, HostTokenTracker.STEP_HANGS, false));
         }
     }
 
@@ -499,7 +532,9 @@ class HostAttentionWorkersTest {
             rows.passed();
             assertThat(lost)
                     .extracting(StepResult.Lost::sequence, StepResult.Lost::message)
-                    .containsExactly(tuple(passing.sequence(), HostTokenTracker.IN_VAIN), tuple(inFlight.sequence(), HostTokenTracker.IN_VAIN));
+                    .containsExactly(
+                            tuple(passing.sequence(), HostTokenTracker.IN_VAIN),
+                            tuple(inFlight.sequence(), HostTokenTracker.IN_VAIN));
             assertThat(rig.queues.hasTokens()).isFalse();
         }
     }

@@ -27,7 +27,8 @@ record HostOnly(Budget budget) implements Policy {
         int running = state.host().size() + state.inFlight().size();
         for (Sequence sequence : state.waiting().view()) {
             int blocks = state.kv().blocksFor(KvTier.HOST, sequence.length());
-            if (running++ >= budget.maxSequences() || sequence.length() > budget.maxBatchTokens() - draft.totalRows()
+            if (running++ >= budget.maxSequences()
+                    || sequence.length() > budget.maxBatchTokens() - draft.totalRows()
                     || blocks + state.inFlight().size() + draft.admissions().size() > draft.freeHost()) {
                 break;
             }

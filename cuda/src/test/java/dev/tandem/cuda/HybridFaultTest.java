@@ -25,7 +25,8 @@ class HybridFaultTest {
     private static final Budget BUDGET = new Budget(256, 64, 64);
 
     static Stream<Policy> policies() {
-        return Stream.of(new HostOnly(BUDGET), Strategy.SIMPLE_OFFLOAD.policy(Strategy.Options.of(BUDGET), TestProfile.model()));
+        return Stream.of(
+                new HostOnly(BUDGET), Strategy.SIMPLE_OFFLOAD.policy(Strategy.Options.of(BUDGET), TestProfile.model()));
     }
 
     @ParameterizedTest

@@ -6,8 +6,8 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.tandem.cuda.CudaModelTest.Golden;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.SubBatch;
@@ -36,11 +36,11 @@ import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
-import org.junit.jupiter.api.Test;
 
 /** Rows whose attention the CPU computes, in every placement, against transformers and against the GPU alone. */
 @Tag("gpu")
@@ -50,7 +50,13 @@ class HybridModelTest {
 
     private StepPlan plan(List<Swap> swaps, List<Chunk> chunks, List<Admission> admissions) {
         return new StepPlan(
-                step++, swaps, chunks.isEmpty() ? List.of() : List.of(new SubBatch(chunks)), admissions, 8, List.of(), List.of());
+                step++,
+                swaps,
+                chunks.isEmpty() ? List.of() : List.of(new SubBatch(chunks)),
+                admissions,
+                8,
+                List.of(),
+                List.of());
     }
 
     private static StepResult run(CudaExecutor executor, StepPlan plan) {
@@ -78,7 +84,13 @@ class HybridModelTest {
     }
 
     private static Chunk chunk(long sequence, int[] tokens, int from, int to, int[] blocks, AttentionSite site) {
-        return new Chunk(sequence, from, Arrays.copyOfRange(tokens, from, to), blocks, site, Optional.of(CudaModelTest.greedy(tokens)));
+        return new Chunk(
+                sequence,
+                from,
+                Arrays.copyOfRange(tokens, from, to),
+                blocks,
+                site,
+                Optional.of(CudaModelTest.greedy(tokens)));
     }
 
     /** A decode row that the CPU attends to while the step waits. */
@@ -88,7 +100,8 @@ class HybridModelTest {
 
     static Stream<Arguments> families() {
         return Stream.of("llama2", "llama31", "qwen2", "qwen3")
-                .flatMap(family -> Stream.of(DataType.BFLOAT16, DataType.FLOAT16).map(type -> Arguments.of(family, type)));
+                .flatMap(family ->
+                        Stream.of(DataType.BFLOAT16, DataType.FLOAT16).map(type -> Arguments.of(family, type)));
     }
 
     /** Heads of this model are stored wider than they are: what pads them must not keep another row's NaN. */
@@ -103,13 +116,17 @@ class HybridModelTest {
             Chunk badRow = chunk(1, bad, 3, 4, new int[] {0}, AttentionSite.GPU_FROM_GPU);
 
             executor.poisonNextRow();
-            assertThat(run(executor, plan(List.of(), List.of(badRow), List.of())).lost()).hasSize(1);
+            assertThat(run(executor, plan(List.of(), List.of(badRow), List.of()))
+                            .lost())
+                    .hasSize(1);
             StepResult waiting = run(executor, plan(List.of(), List.of(row(2, good, 5, new int[] {0})), List.of()));
             assertThat(waiting.lost()).isEmpty();
             assertThat(waiting.sampled()).hasSize(1);
 
             executor.poisonNextRow();
-            assertThat(run(executor, plan(List.of(), List.of(badRow), List.of())).lost()).hasSize(1);
+            assertThat(run(executor, plan(List.of(), List.of(badRow), List.of()))
+                            .lost())
+                    .hasSize(1);
             for (float logit : runInFlight(executor, good, 6, new int[] {0}, List.of())) {
                 assertThat(logit).isFinite();
             }
@@ -133,7 +150,8 @@ class HybridModelTest {
             run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, AttentionSite.GPU_FROM_GPU)), List.of()));
             executor.submit(plan(List.of(new Swap(1, KvTier.GPU, gpu, KvTier.HOST, host, half)), List.of(), List.of()));
             executor.logits(0); // the step has ended, and nobody has looked at it yet
-            MemorySegment block = MemorySegment.ofAddress(executor.hostBlock(1, host[0])).reinterpret(1);
+            MemorySegment block =
+                    MemorySegment.ofAddress(executor.hostBlock(1, host[0])).reinterpret(1);
             block.set(ValueLayout.JAVA_BYTE, 0, (byte) (block.get(ValueLayout.JAVA_BYTE, 0) ^ 4));
             assertThatThrownBy(executor::poll)
                     .isInstanceOf(ExecutorException.class)
@@ -158,37 +176,64 @@ class HybridModelTest {
                     runInFlight(executor, tokens, 0, host, List.of());
                 }
                 double error = CudaModelTest.error(runInFlight(executor, tokens, i, host, List.of()), golden, i);
-                assertThat(error).as("%s %s, position %d on the host", family, type, i).isLessThan(bound);
+                assertThat(error)
+                        .as("%s %s, position %d on the host", family, type, i)
+                        .isLessThan(bound);
                 sum += error;
             }
-            assertThat(sum / tokens.length).as("%s %s, mean over positions on the host", family, type).isLessThan(bound / 2);
+            assertThat(sum / tokens.length)
+                    .as("%s %s, mean over positions on the host", family, type)
+                    .isLessThan(bound / 2);
             int half = tokens.length / 2;
-            run(executor, plan(List.of(), List.of(prompt(tokens, half, host, AttentionSite.GPU_PREFILL_OFFLOAD)), List.of()));
+            run(
+                    executor,
+                    plan(List.of(), List.of(prompt(tokens, half, host, AttentionSite.GPU_PREFILL_OFFLOAD)), List.of()));
             double offloaded = CudaModelTest.error(runInFlight(executor, tokens, half, host, List.of()), golden, half);
-            assertThat(offloaded).as("%s %s, a prompt that landed on the host", family, type).isLessThan(bound);
+            assertThat(offloaded)
+                    .as("%s %s, a prompt that landed on the host", family, type)
+                    .isLessThan(bound);
             int[] cuts = {0, 7, half - 1, half};
             for (String carrier : List.of("the copy engine", "kernels")) {
                 for (int i = 1; i < cuts.length; i++) {
-                    run(executor, plan(List.of(), List.of(prompt(tokens, cuts[i - 1], cuts[i], host, AttentionSite.GPU_PREFILL_OFFLOAD)), List.of()));
+                    run(
+                            executor,
+                            plan(
+                                    List.of(),
+                                    List.of(prompt(
+                                            tokens, cuts[i - 1], cuts[i], host, AttentionSite.GPU_PREFILL_OFFLOAD)),
+                                    List.of()));
                 }
-                double chunked = CudaModelTest.error(runInFlight(executor, tokens, half, host, List.of()), golden, half);
-                assertThat(chunked).as("%s %s, a prompt that landed in chunks, by %s", family, type, carrier).isLessThan(bound);
+                double chunked =
+                        CudaModelTest.error(runInFlight(executor, tokens, half, host, List.of()), golden, half);
+                assertThat(chunked)
+                        .as("%s %s, a prompt that landed in chunks, by %s", family, type, carrier)
+                        .isLessThan(bound);
                 host = new int[] {4, 5, 1};
                 executor.offloadPrefillByKernels();
             }
             host = new int[] {2, 0, 3};
             run(executor, plan(List.of(), List.of(row(1, tokens, half, host)), List.of()));
             double waited = CudaModelTest.error(executor.logits(0), golden, half);
-            assertThat(waited).as("%s %s, a row that its step waits for", family, type).isLessThan(bound);
+            assertThat(waited)
+                    .as("%s %s, a row that its step waits for", family, type)
+                    .isLessThan(bound);
             twoSubBatches(executor, golden, host, gpu, bound);
             run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, AttentionSite.GPU_FROM_GPU)), List.of()));
             Swap out = new Swap(1, KvTier.GPU, gpu, KvTier.HOST, host, half);
-            double migrated = CudaModelTest.error(runInFlight(executor, tokens, half, host, List.of(out)), golden, half);
-            assertThat(migrated).as("%s %s, swapped out and flown in one step", family, type).isLessThan(bound);
+            double migrated =
+                    CudaModelTest.error(runInFlight(executor, tokens, half, host, List.of(out)), golden, half);
+            assertThat(migrated)
+                    .as("%s %s, swapped out and flown in one step", family, type)
+                    .isLessThan(bound);
             int[] others = {4, 2, 0, 1, 3, 7};
             Swap in = new Swap(1, KvTier.HOST, host, KvTier.GPU, others, half + 1);
             Chunk next = new Chunk(
-                    1, half + 1, new int[] {tokens[half + 1]}, others, AttentionSite.GPU_FROM_GPU, Optional.of(CudaModelTest.greedy(tokens)));
+                    1,
+                    half + 1,
+                    new int[] {tokens[half + 1]},
+                    others,
+                    AttentionSite.GPU_FROM_GPU,
+                    Optional.of(CudaModelTest.greedy(tokens)));
             run(executor, plan(List.of(in), List.of(next), List.of()));
             double returned = CudaModelTest.error(executor.logits(0), golden, half + 1);
             assertThat(returned).as("%s %s, back on the GPU", family, type).isLessThan(bound);
@@ -200,14 +245,25 @@ class HybridModelTest {
         int[] tokens = golden.prompt();
         int half = tokens.length / 2;
         int[] other = {1, 5, 4};
-        run(executor, plan(List.of(), List.of(chunk(2, tokens, 0, half, other, AttentionSite.GPU_PREFILL_OFFLOAD)), List.of()));
+        run(
+                executor,
+                plan(
+                        List.of(),
+                        List.of(chunk(2, tokens, 0, half, other, AttentionSite.GPU_PREFILL_OFFLOAD)),
+                        List.of()));
         run(executor, plan(List.of(), List.of(chunk(3, tokens, 0, half, gpu, AttentionSite.GPU_FROM_GPU)), List.of()));
         for (int position = half; position < Math.min(half + 3, tokens.length); position++) {
             List<SubBatch> batches = List.of(
-                    new SubBatch(List.of(row(1, tokens, position, host), chunk(4, tokens, 0, 9, new int[] {2}, AttentionSite.GPU_FROM_GPU))),
-                    new SubBatch(List.of(row(2, tokens, position, other), chunk(3, tokens, position, position + 1, gpu, AttentionSite.GPU_FROM_GPU))));
-            StepResult result = run(executor, new StepPlan(step++, List.of(), batches, List.of(), 0, List.of(), List.of()));
-            List<Long> sampled = result.sampled().stream().map(StepResult.Sampled::sequence).toList();
+                    new SubBatch(List.of(
+                            row(1, tokens, position, host),
+                            chunk(4, tokens, 0, 9, new int[] {2}, AttentionSite.GPU_FROM_GPU))),
+                    new SubBatch(List.of(
+                            row(2, tokens, position, other),
+                            chunk(3, tokens, position, position + 1, gpu, AttentionSite.GPU_FROM_GPU))));
+            StepResult result =
+                    run(executor, new StepPlan(step++, List.of(), batches, List.of(), 0, List.of(), List.of()));
+            List<Long> sampled =
+                    result.sampled().stream().map(StepResult.Sampled::sequence).toList();
             assertThat(sampled).containsExactlyInAnyOrder(1L, 2L, 3L, 4L);
             for (int i = 0; i < sampled.size(); i++) {
                 int at = sampled.get(i) == 4 ? 8 : position;
@@ -225,13 +281,27 @@ class HybridModelTest {
         int[] tokens = golden.prompt();
         int rows = 200;
         CudaOptions options = new CudaOptions(
-                0, 8, DataType.BFLOAT16, 0.5, OptionalInt.of(40), 32 << 20, 256, 256, true, 3, true, 10_000_000_000L, true);
+                0,
+                8,
+                DataType.BFLOAT16,
+                0.5,
+                OptionalInt.of(40),
+                32 << 20,
+                256,
+                256,
+                true,
+                3,
+                true,
+                10_000_000_000L,
+                true);
         try (CudaExecutor executor = CudaModelTest.executor("llama31", options)) {
             List<Chunk> first = IntStream.range(0, rows)
                     .mapToObj(i -> chunk(i, tokens, 0, 1, new int[] {i}, AttentionSite.GPU_PREFILL_OFFLOAD))
                     .toList();
             run(executor, plan(List.of(), first, List.of()));
-            List<Chunk> chunks = IntStream.range(0, rows).mapToObj(i -> row(i, tokens, 1, new int[] {i})).toList();
+            List<Chunk> chunks = IntStream.range(0, rows)
+                    .mapToObj(i -> row(i, tokens, 1, new int[] {i}))
+                    .toList();
             for (int repeat = 0; repeat < 3; repeat++) {
                 StepResult result = run(executor, plan(List.of(), chunks, List.of()));
                 assertThat(result.lost()).isEmpty();
@@ -265,7 +335,8 @@ class HybridModelTest {
     }
 
     static Strategy.Options options(Budget budget, TierRules rules) {
-        return new Strategy.Options(budget, Preemption.SWAP, rules, true, false, 0, false, 0, new Strategy.InFlight(64, 1024, false), 64);
+        return new Strategy.Options(
+                budget, Preemption.SWAP, rules, true, false, 0, false, 0, new Strategy.InFlight(64, 1024, false), 64);
     }
 
     @ParameterizedTest
@@ -276,10 +347,15 @@ class HybridModelTest {
     }
 
     @ParameterizedTest
-    @EnumSource(value = Strategy.class, names = {"SIMPLE_OFFLOAD", "SYMMETRIC", "FASTDECODE_PLUS", "ASYMMETRIC", "NEO", "APEX"})
+    @EnumSource(
+            value = Strategy.class,
+            names = {"SIMPLE_OFFLOAD", "SYMMETRIC", "FASTDECODE_PLUS", "ASYMMETRIC", "NEO", "APEX"})
     void greedyTokensMatchTransformersUnderEveryStrategy(Strategy strategy) throws IOException {
         Budget budget = new Budget(200, 100, 200);
-        greedyTokensMatch(strategy.flag(), strategy.policy(options(budget, TierRules.neutral()), TestProfile.withCpu(100)), budget);
+        greedyTokensMatch(
+                strategy.flag(),
+                strategy.policy(options(budget, TierRules.neutral()), TestProfile.withCpu(100)),
+                budget);
     }
 
     /** Another strategy in each step, whatever the one before has left in flight or swapped. */
@@ -291,7 +367,9 @@ class HybridModelTest {
                 .map(strategy -> strategy.policy(options(budget, TierRules.neutral()), TestProfile.withCpu(100)))
                 .toList();
         greedyTokensMatch(
-                "changing, seed 9", (state, why) -> policies.get(random.nextInt(policies.size())).draft(state, why), budget);
+                "changing, seed 9",
+                (state, why) -> policies.get(random.nextInt(policies.size())).draft(state, why),
+                budget);
     }
 
     @Test
@@ -313,14 +391,16 @@ class HybridModelTest {
         greedyTokensMatch(placement, policy, budget, executor());
     }
 
-    static void greedyTokensMatch(String placement, Policy policy, Budget budget,
-            CudaExecutor executor) throws IOException {
+    static void greedyTokensMatch(String placement, Policy policy, Budget budget, CudaExecutor executor)
+            throws IOException {
         Golden golden = Golden.of("llama31");
         List<Integer> expected = Arrays.stream(golden.greedy()).boxed().toList();
         SplittableRandom random = new SplittableRandom(3);
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), budget)) {
             for (int i = 0; i < 80; i++) {
-                int[] prompt = i % 10 == 0 ? golden.prompt() : random.ints(1 + random.nextInt(60), 3, 301).toArray();
+                int[] prompt = i % 10 == 0
+                        ? golden.prompt()
+                        : random.ints(1 + random.nextInt(60), 3, 301).toArray();
                 engine.submit("r" + i, prompt, EngineHarness.greedy(golden.greedy().length));
             }
             engine.run();
@@ -351,11 +431,31 @@ class HybridModelTest {
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 100, true, 2, 10_000);
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(new HostOnly(budget)), budget)) {
             int[] prompt = {5, 9, 200, 31};
-            var plain = SamplingParams.builder().temperature(0.9).topP(0.8).maxTokens(20).ignoreEos(true);
+            var plain = SamplingParams.builder()
+                    .temperature(0.9)
+                    .topP(0.8)
+                    .maxTokens(20)
+                    .ignoreEos(true);
             engine.submit("a", prompt, plain.seed(4L).build());
             engine.submit("b", prompt, plain.seed(4L).build());
-            engine.submit("penalised", prompt, SamplingParams.builder().temperature(0).repetitionPenalty(1.3).maxTokens(20).ignoreEos(true).build());
-            engine.submit("logprobs", prompt, SamplingParams.builder().temperature(0).logprobs(3).maxTokens(20).ignoreEos(true).build());
+            engine.submit(
+                    "penalised",
+                    prompt,
+                    SamplingParams.builder()
+                            .temperature(0)
+                            .repetitionPenalty(1.3)
+                            .maxTokens(20)
+                            .ignoreEos(true)
+                            .build());
+            engine.submit(
+                    "logprobs",
+                    prompt,
+                    SamplingParams.builder()
+                            .temperature(0)
+                            .logprobs(3)
+                            .maxTokens(20)
+                            .ignoreEos(true)
+                            .build());
             engine.submit("greedy", prompt, EngineHarness.greedy(20));
             engine.submit("left", prompt, EngineHarness.greedy(60));
             for (int i = 0; i < 12; i++) {

@@ -27,7 +27,8 @@ import org.junit.jupiter.api.Timeout;
 /**
  * Random load with aborts, ends that nobody foresees, workers that pause, die, stall or throw, and rows whose KV
  * becomes NaN, under strategies that change: nothing hangs, leaks, or changes the text of another.
- * {@code -Dtandem.soak.seconds=N} for longer than the usual ten seconds, {@code -Dtandem.soak.seed=N} for a seed that failed.
+ * {@code -Dtandem.soak.seconds=N} for longer than the usual ten seconds, {@code -Dtandem.soak.seed=N} for a seed that
+ * failed.
  */
 @Tag("gpu")
 @Timeout(1500)
@@ -41,6 +42,7 @@ class HybridSoakTest {
     private static final double SURE = 0.05;
     /** In a round with NaN, a row in so many steps. */
     private static final int STEPS_PER_POISON = 30;
+
     private static final Budget BUDGET = new Budget(200, 80, 200);
 
     /** @param sure tokens before the first that might be another elsewhere */
@@ -72,7 +74,9 @@ class HybridSoakTest {
         long end = System.nanoTime() + Long.getLong("tandem.soak.seconds", 10) * 1_000_000_000L;
         SplittableRandom random = new SplittableRandom(seed);
         List<Text> texts = texts(random);
-        assertThat(texts.stream().mapToInt(Text::sure).sum()).as("tokens that are sure").isGreaterThan(TEXTS * 10);
+        assertThat(texts.stream().mapToInt(Text::sure).sum())
+                .as("tokens that are sure")
+                .isGreaterThan(TEXTS * 10);
         int rounds = 0;
         Map<Fault, Integer> faults = new EnumMap<>(Fault.class);
         int poisoned = 0;
@@ -82,8 +86,8 @@ class HybridSoakTest {
             poisoned += round(seed, seed + rounds, texts, random, fault, random.nextInt(3) == 0);
         }
         System.out.printf(
-                "soak, seed %d: %d rounds of %d requests, by what befell a worker: %s; rows of NaN: %d%n", seed,
-                        rounds, REQUESTS, faults, poisoned);
+                "soak, seed %d: %d rounds of %d requests, by what befell a worker: %s; rows of NaN: %d%n",
+                seed, rounds, REQUESTS, faults, poisoned);
     }
 
     /** What a GPU alone answers. */
@@ -93,7 +97,8 @@ class HybridSoakTest {
             List<int[]> prompts = new ArrayList<>();
             for (int i = 0; i < TEXTS; i++) {
                 prompts.add(random.ints(1 + random.nextInt(LONGEST), 3, 301).toArray());
-                engine.submit("t" + i, prompts.get(i), greedy(MAX_TOKENS).logprobs(2).build());
+                engine.submit(
+                        "t" + i, prompts.get(i), greedy(MAX_TOKENS).logprobs(2).build());
             }
             engine.run();
             List<Text> texts = new ArrayList<>();
@@ -121,8 +126,8 @@ class HybridSoakTest {
      * @param poisons whether KV becomes NaN now and then
      * @return how many rows it became for
      */
-    private static int round(long seed, long roundSeed, List<Text> texts, SplittableRandom random, Fault fault,
-            boolean poisons) {
+    private static int round(
+            long seed, long roundSeed, List<Text> texts, SplittableRandom random, Fault fault, boolean poisons) {
         List<MoodyAttention> attention = new ArrayList<>();
         int pauses = 50 + random.nextInt(1000);
         CudaExecutor executor = CudaModelTest.executor(
@@ -135,7 +140,8 @@ class HybridSoakTest {
                     attention.add(moody);
                     return moody;
                 });
-        Policy policy = new UntilHostLost(new ChangingStrategies(BUDGET, roundSeed), new GpuOnly(BUDGET, Preemption.SWAP));
+        Policy policy =
+                new UntilHostLost(new ChangingStrategies(BUDGET, roundSeed), new GpuOnly(BUDGET, Preemption.SWAP));
         int faultAt = random.nextInt(300);
         List<Asked> asked = new ArrayList<>();
         String round = "seed " + seed + ", round seed " + roundSeed + ", " + fault + (poisons ? " with NaN" : "");
@@ -157,9 +163,15 @@ class HybridSoakTest {
                 engine.step();
             }
             // what a stalled worker holds stays taken
-            int held = (int) attention.stream().filter(moody -> moody.stuck.getCount() == 0).count();
-            assertThat(engine.loop.stats().hostBlocksUsed()).as("host blocks, %s", round).isBetween(0, held * MAX_HOST_BLOCKS);
-            assertThat(engine.loop.stats().gpuBlocksUsed()).as("GPU blocks, %s", round).isZero();
+            int held = (int) attention.stream()
+                    .filter(moody -> moody.stuck.getCount() == 0)
+                    .count();
+            assertThat(engine.loop.stats().hostBlocksUsed())
+                    .as("host blocks, %s", round)
+                    .isBetween(0, held * MAX_HOST_BLOCKS);
+            assertThat(engine.loop.stats().gpuBlocksUsed())
+                    .as("GPU blocks, %s", round)
+                    .isZero();
             int lost = 0;
             for (int i = 0; i < REQUESTS; i++) {
                 EngineHarness.Answer answer = engine.answers.get("r" + i);
@@ -202,7 +214,9 @@ class HybridSoakTest {
             assertThat(answer.usage).as("%s is told once", who).isNull();
         } else if (answer.failure != null) {
             boolean inVain = fault == Fault.STALL && answer.failure.equals(HostTokenTracker.IN_VAIN);
-            assertThat(answer.failure).as(who).contains(inVain ? new String[] {HostTokenTracker.IN_VAIN} : fault.messages);
+            assertThat(answer.failure)
+                    .as(who)
+                    .contains(inVain ? new String[] {HostTokenTracker.IN_VAIN} : fault.messages);
         } else {
             assertThat(answer.usage).as("%s ended", who).isNotNull();
         }
@@ -210,6 +224,8 @@ class HybridSoakTest {
             assertThat(answer.tokens).as(who).hasSize(asked.max());
         }
         int same = Math.min(text.sure(), answer.tokens.size());
-        assertThat(answer.tokens.subList(0, same)).as(who).isEqualTo(text.tokens().subList(0, same));
+        assertThat(answer.tokens.subList(0, same))
+                .as(who)
+                .isEqualTo(text.tokens().subList(0, same));
     }
 }

@@ -33,11 +33,16 @@ class KernelCompilationTest {
     @TempDir
     Path cache;
 
-    /** The first capability of each generation. The others of a generation have the same instructions and compile alike. */
+    /**
+     * The first capability of each generation. The others of a generation have the same instructions and compile alike.
+     */
     private static final Set<Integer> FIRST = Set.of(75, 80, 90, 100, 120);
     /** The capability of the GPUs that Tandem is measured on. */
     private static final int MEASURED = 90;
-    /** Of {@link KernelCatalogue#models}: heads of 256, which need the largest stages and the most registers, and Llama-3.1-70B. */
+    /**
+     * Of {@link KernelCatalogue#models}: heads of 256, which need the largest stages and the most registers, and
+     * Llama-3.1-70B.
+     */
     private static final Set<Integer> LARGEST = Set.of(3, 6);
     /** A multiprocessor's registers, which its threads get in eights; the same for all compute capabilities. */
     private static final int REGISTERS = 64 << 10;
@@ -50,9 +55,10 @@ class KernelCompilationTest {
     }
 
     /**
-     * What is compiled for a compute capability: row-wise kernels and attention for all shapes on the first capability of a generation, for
-     * the largest on others; all else depends on no head size, so the first shape stands for all. The two types take turns, but for
-     * the first shape on the capability that Tandem is measured on. All of it is some 280 compilations of half a second each.
+     * What is compiled for a compute capability: row-wise kernels and attention for all shapes on the first capability
+     * of a generation, for the largest on others; all else depends on no head size, so the first shape stands for all.
+     * The two types take turns, but for the first shape on the capability that Tandem is measured on. All of it is some
+     * 280 compilations of half a second each.
      */
     private static Set<Cell> cells(int capability) {
         Set<Cell> cells = new LinkedHashSet<>();
@@ -60,8 +66,10 @@ class KernelCompilationTest {
         for (DataType type : types) {
             List<ModelShape> models = KernelCatalogue.models(type);
             for (int model = 0; model < models.size(); model++) {
-                boolean turn = capability == MEASURED && model == 0 || types.indexOf(type) == (model + capability) % types.size();
-                for (Unit unit : KernelCatalogue.units(models.get(model), capability, KernelCatalogue.sharedMemory(capability))) {
+                boolean turn = capability == MEASURED && model == 0
+                        || types.indexOf(type) == (model + capability) % types.size();
+                for (Unit unit : KernelCatalogue.units(
+                        models.get(model), capability, KernelCatalogue.sharedMemory(capability))) {
                     if (turn && compiles(unit, model, capability)) {
                         cells.add(new Cell(capability, unit));
                     }
@@ -75,8 +83,11 @@ class KernelCompilationTest {
         boolean first = FIRST.contains(capability);
         return switch (unit.source()) {
             case "rows", "decode", "prefill", "prefill_wgmma" -> first || LARGEST.contains(model);
-            case "gemv", "gemv_tma" -> model == 0 && (first || Stream.of(Kernels.TILES.getFirst(), Kernels.TILES.getLast())
-                    .anyMatch(tiles -> unit.defines().contains("-DTILES=" + tiles)));
+            case "gemv", "gemv_tma" ->
+                model == 0
+                        && (first
+                                || Stream.of(Kernels.TILES.getFirst(), Kernels.TILES.getLast())
+                                        .anyMatch(tiles -> unit.defines().contains("-DTILES=" + tiles)));
             default -> model == 0;
         };
     }
@@ -92,14 +103,19 @@ class KernelCompilationTest {
         Unit unit = cell.unit();
         Map<String, Usage> usage = compiler.compile(unit.source(), cell.capability(), unit.defines()).usage().stream()
                 .collect(Collectors.toMap(Usage::kernel, Function.identity()));
-        assertThat(usage.keySet()).as("kernels of %s.cu", unit.source())
-                .containsExactlyInAnyOrderElementsOf(unit.entries().stream().map(Entry::kernel).toList());
+        assertThat(usage.keySet())
+                .as("kernels of %s.cu", unit.source())
+                .containsExactlyInAnyOrderElementsOf(
+                        unit.entries().stream().map(Entry::kernel).toList());
         for (Entry entry : unit.entries()) {
             Usage used = usage.get(entry.kernel());
             String what = entry.kernel() + " for " + cell.capability() + " with " + unit.defines();
             assertThat(used.registers()).as("registers of %s", what).isPositive();
-            assertThat((used.registers() + 7) / 8 * 8 * entry.threads()).as("registers of a block of %s", what).isLessThanOrEqualTo(REGISTERS);
-            assertThat(used.staticSharedBytes() + entry.sharedBytes()).as("static and dynamic shared memory of %s", what)
+            assertThat((used.registers() + 7) / 8 * 8 * entry.threads())
+                    .as("registers of a block of %s", what)
+                    .isLessThanOrEqualTo(REGISTERS);
+            assertThat(used.staticSharedBytes() + entry.sharedBytes())
+                    .as("static and dynamic shared memory of %s", what)
                     .isLessThanOrEqualTo(KernelCatalogue.sharedMemory(cell.capability()));
             assertThat(used.spilledBytes()).as("spills of %s", what).isLessThanOrEqualTo(allowed(entry.kernel(), cell));
         }
@@ -114,24 +130,28 @@ class KernelCompilationTest {
     @MethodSource("firstCapabilities")
     void kernelsWithDelaysCompile(int capability) {
         KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache).withDelays(1);
-        ModelShape shape = KernelCatalogue.models(KernelCatalogue.types(capability).getFirst()).get(2);
+        ModelShape shape = KernelCatalogue.models(
+                        KernelCatalogue.types(capability).getFirst())
+                .get(2);
         KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability)).stream()
                 .filter(unit -> Set.of("rows", "decode", "prefill", "prefill_wgmma", "sample", "host_transfer")
                         .contains(unit.source()))
-                .forEach(unit -> assertThat(compiler.compile(unit.source(), capability, unit.defines()).cubin())
+                .forEach(unit -> assertThat(compiler.compile(unit.source(), capability, unit.defines())
+                                .cubin())
                         .as("%s for %d", unit.source(), capability)
                         .isNotEmpty());
     }
 
     /**
-     * Heads of 256 need more registers in attention than there are. Where nothing was measured, the assembler rather spills a few words of
-     * two kernels than have a multiprocessor hold a block less.
+     * Heads of 256 need more registers in attention than there are. Where nothing was measured, the assembler rather
+     * spills a few words of two kernels than have a multiprocessor hold a block less.
      */
     private static int allowed(String kernel, Cell cell) {
         if (kernel.endsWith("_attention") && cell.unit().defines().contains("-DHEAD_WIDTH=256")) {
             return 2000;
         }
-        boolean few = kernel.equals("sample") && cell.capability() == 103 || kernel.equals("rope_store") && cell.capability() == 75;
+        boolean few = kernel.equals("sample") && cell.capability() == 103
+                || kernel.equals("rope_store") && cell.capability() == 75;
         return few ? 32 : 0;
     }
 
@@ -174,6 +194,7 @@ class KernelCompilationTest {
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining("512")
                 .hasMessageContaining("--device cpu");
-        assertThatThrownBy(() -> GpuRig.shape(4, 4, 64, 64, 64, 301, DataType.FLOAT32)).hasMessageContaining("--dtype float32");
+        assertThatThrownBy(() -> GpuRig.shape(4, 4, 64, 64, 64, 301, DataType.FLOAT32))
+                .hasMessageContaining("--dtype float32");
     }
 }

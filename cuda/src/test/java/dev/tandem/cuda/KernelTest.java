@@ -3,8 +3,8 @@ package dev.tandem.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.offset;
 
-import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.engine.request.SamplingParams;
@@ -30,10 +30,14 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Every kernel but products and attention against its scalar twin in double precision, on odd sizes, results poisoned before. */
+/**
+ * Every kernel but products and attention against its scalar twin in double precision, on odd sizes, results poisoned
+ * before.
+ */
 @Tag("gpu")
 class KernelTest {
-    static final Adjustments AS_THEY_ARE = new TokenSampler(SamplingParams.builder().build(), new int[0], Set.of(), 0).adjustments();
+    static final Adjustments AS_THEY_ARE =
+            new TokenSampler(SamplingParams.builder().build(), new int[0], Set.of(), 0).adjustments();
     private static final long SEED = 20260;
 
     static Stream<ModelShape> shapes() {
@@ -93,12 +97,38 @@ class KernelTest {
         DeviceBuffer weights = rig.put(weight);
         DeviceBuffer mapped = rig.poisoned(2L * map.length * hidden);
         DeviceBuffer normed = rig.poisoned(2L * rows * hidden);
-        norm.kernel().launch(
-                rig.stream, map.length, norm.blocks(), stream.address(), parts.address(), splits, rows, weights.address(),
-                rig.put(map).address(), mapped.address(), 1e-5f, Integer.MAX_VALUE, 0L, 0);
-        norm.kernel().launch(
-                rig.stream, rows, norm.blocks(), stream.address(), parts.address(), splits, rows, weights.address(), 0L, normed.address(), 1e-5f,
-                Integer.MAX_VALUE, 0L, 0);
+        norm.kernel()
+                .launch(
+                        rig.stream,
+                        map.length,
+                        norm.blocks(),
+                        stream.address(),
+                        parts.address(),
+                        splits,
+                        rows,
+                        weights.address(),
+                        rig.put(map).address(),
+                        mapped.address(),
+                        1e-5f,
+                        Integer.MAX_VALUE,
+                        0L,
+                        0);
+        norm.kernel()
+                .launch(
+                        rig.stream,
+                        rows,
+                        norm.blocks(),
+                        stream.address(),
+                        parts.address(),
+                        splits,
+                        rows,
+                        weights.address(),
+                        0L,
+                        normed.address(),
+                        1e-5f,
+                        Integer.MAX_VALUE,
+                        0L,
+                        0);
         float[] actual = rig.halves(normed, rows * hidden);
         float[] picked = rig.halves(mapped, map.length * hidden);
         float[] sums = rig.floats(stream, rows * hidden);
@@ -112,10 +142,12 @@ class KernelTest {
                 assertThat(sums[row * hidden + i]).isCloseTo(x[i], org.assertj.core.data.Offset.offset(1e-5f));
             }
             double[] expected = ReferenceOps.rmsNorm(x, Arrays.copyOf(weight, real), 1e-5);
-            assertThat(GpuRig.error(Arrays.copyOfRange(actual, row * hidden, row * hidden + real), expected)).isLessThan(rounding(shape));
+            assertThat(GpuRig.error(Arrays.copyOfRange(actual, row * hidden, row * hidden + real), expected))
+                    .isLessThan(rounding(shape));
             for (int i = 0; i < map.length; i++) {
                 if (map[i] == row) {
-                    assertThat(GpuRig.error(Arrays.copyOfRange(picked, i * hidden, i * hidden + real), expected)).isLessThan(rounding(shape));
+                    assertThat(GpuRig.error(Arrays.copyOfRange(picked, i * hidden, i * hidden + real), expected))
+                            .isLessThan(rounding(shape));
                 }
             }
         }
@@ -127,13 +159,21 @@ class KernelTest {
     void sampledRowsCloseUp(ModelShape shape) {
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             int rows = 61;
-            int[] map = IntStream.range(0, 37).map(i -> i < 5 ? i : i < 20 ? 2 * i + 3 : i < 33 ? i + 23 : i).toArray();
+            int[] map = IntStream.range(0, 37)
+                    .map(i -> i < 5 ? i : i < 20 ? 2 * i + 3 : i < 33 ? i + 23 : i)
+                    .toArray();
             float[] residual = rig.floats(rows * shape.hidden(), 1);
             float[] attended = rig.halves(rig.putHalves(rig.floats(rows * shape.queries(), 1)), rows * shape.queries());
             DeviceBuffer stream = rig.put(residual);
             DeviceBuffer results = rig.putHalves(attended);
             rig.kernels.closeUp.launch(
-                    rig.stream, Kernels.closeUpBlocks(shape), 1, stream.address(), results.address(), rig.put(map).address(), map.length);
+                    rig.stream,
+                    Kernels.closeUpBlocks(shape),
+                    1,
+                    stream.address(),
+                    results.address(),
+                    rig.put(map).address(),
+                    map.length);
             float[] residualAfter = rig.floats(stream, rows * shape.hidden());
             float[] attendedAfter = rig.halves(results, rows * shape.queries());
             for (int row = 0; row < rows; row++) {
@@ -171,8 +211,13 @@ class KernelTest {
             DeviceBuffer chosen = rig.poisoned(4L * rows);
             DeviceBuffer counters = rig.zeros(4L * rows);
             rig.kernels.argmax.launch(
-                    rig.stream, rows, Kernels.ARGMAX_PARTS, values.address(), rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
-                    counters.address(), chosen.address());
+                    rig.stream,
+                    rows,
+                    Kernels.ARGMAX_PARTS,
+                    values.address(),
+                    rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
+                    counters.address(),
+                    chosen.address());
             int[] best = rig.ints(chosen, rows);
             assertThat(best[1]).as("the lower id of two equal ones").isEqualTo(7);
             assertThat(best[2]).as("not a number").isEqualTo(-1);
@@ -216,11 +261,28 @@ class KernelTest {
             int width = shape.vocabulary();
             int[] prompt = IntStream.range(0, 90).map(i -> i * 3 % vocabulary).toArray();
             List<SamplingParams> wishes = List.of(
-                    SamplingParams.builder().temperature(0).repetitionPenalty(1.7).presencePenalty(1).frequencyPenalty(0.5).build(),
+                    SamplingParams.builder()
+                            .temperature(0)
+                            .repetitionPenalty(1.7)
+                            .presencePenalty(1)
+                            .frequencyPenalty(0.5)
+                            .build(),
                     SamplingParams.builder().temperature(0).logprobs(20).build(),
-                    SamplingParams.builder().temperature(0).logitBias(Map.of(11, 100f)).minTokens(9).build(),
-                    SamplingParams.builder().temperature(0.7).seed(5L).repetitionPenalty(0.5).build(),
-                    SamplingParams.builder().temperature(0.9).seed(6L).logprobs(0).build());
+                    SamplingParams.builder()
+                            .temperature(0)
+                            .logitBias(Map.of(11, 100f))
+                            .minTokens(9)
+                            .build(),
+                    SamplingParams.builder()
+                            .temperature(0.7)
+                            .seed(5L)
+                            .repetitionPenalty(0.5)
+                            .build(),
+                    SamplingParams.builder()
+                            .temperature(0.9)
+                            .seed(6L)
+                            .logprobs(0)
+                            .build());
             int rows = wishes.size();
             List<TokenSampler> ours = samplers(wishes, prompt);
             List<TokenSampler> theirs = samplers(wishes, prompt);
@@ -231,17 +293,37 @@ class KernelTest {
                 DeviceBuffer values = rig.put(logits);
                 DeviceBuffer chosen = rig.poisoned(4L * rows);
                 rig.kernels.argmax.launch(
-                        rig.stream, rows, Kernels.ARGMAX_PARTS, values.address(), rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
-                        rig.zeros(4L * rows).address(), chosen.address());
+                        rig.stream,
+                        rows,
+                        Kernels.ARGMAX_PARTS,
+                        values.address(),
+                        rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
+                        rig.zeros(4L * rows).address(),
+                        chosen.address());
                 step.clear();
                 for (int row = 0; row < rows; row++) {
-                    step.draw(row, ours.get(row).draw(step.adjustmentRoom()).orElseThrow(), ours.get(row).adjustments());
+                    step.draw(
+                            row,
+                            ours.get(row).draw(step.adjustmentRoom()).orElseThrow(),
+                            ours.get(row).adjustments());
                 }
                 step.upload(rig.stream);
-                rig.kernels.adjust.launch(rig.stream, step.adjustedCount(), 1, values.address(), step.adjusted(), step.adjustments());
-                rig.kernels.sample.launch(rig.stream, rows, 1, values.address(), step.draws(), chosen.address(), rows, 0, 0L, 0);
+                rig.kernels.adjust.launch(
+                        rig.stream, step.adjustedCount(), 1, values.address(), step.adjusted(), step.adjustments());
+                rig.kernels.sample.launch(
+                        rig.stream, rows, 1, values.address(), step.draws(), chosen.address(), rows, 0, 0L, 0);
                 rig.kernels.logprobs.launch(
-                        rig.stream, rows, 1, values.address(), step.draws(), chosen.address(), rows, 0, 0L, 0, reported.address());
+                        rig.stream,
+                        rows,
+                        1,
+                        values.address(),
+                        step.draws(),
+                        chosen.address(),
+                        rows,
+                        0,
+                        0L,
+                        0,
+                        reported.address());
                 int[] tokens = rig.ints(chosen, rows);
                 float[] probabilities = rig.floats(reported, rows * 41);
                 int[] ids = rig.ints(reported, rows * 41);
@@ -253,7 +335,8 @@ class KernelTest {
                     int at = 41 * row;
                     expected.logprobs().ifPresent(logprobs -> {
                         assertThat(probabilities[at]).isCloseTo(logprobs.logprob(), offset(1e-4f));
-                        assertThat(Arrays.copyOfRange(ids, at + 1, at + 1 + logprobs.topTokens().length)).isEqualTo(logprobs.topTokens());
+                        assertThat(Arrays.copyOfRange(ids, at + 1, at + 1 + logprobs.topTokens().length))
+                                .isEqualTo(logprobs.topTokens());
                         for (int i = 0; i < logprobs.topLogprobs().length; i++) {
                             assertThat(probabilities[at + 21 + i]).isCloseTo(logprobs.topLogprobs()[i], offset(1e-4f));
                         }
@@ -274,7 +357,10 @@ class KernelTest {
             int width = shape.vocabulary();
             for (long seed = SEED; seed < SEED + 40; seed++) {
                 RandomSampling random = new RandomSampling(seed);
-                List<SamplingParams> wishes = Stream.generate(() -> random.params(vocabulary).withLogprobs(-1)).limit(rows).toList();
+                List<SamplingParams> wishes = Stream.generate(
+                                () -> random.params(vocabulary).withLogprobs(-1))
+                        .limit(rows)
+                        .toList();
                 List<TokenSampler> samplers = samplers(wishes, random.prompt(vocabulary));
                 for (int token = 0; token < 3; token++) {
                     float[] logits = new float[rows * width];
@@ -282,16 +368,21 @@ class KernelTest {
                     for (int row = 0; row < rows; row++) {
                         System.arraycopy(random.logits(vocabulary), 0, logits, row * width, vocabulary);
                     }
-                    List<TokenSampler.Draw> draws = samplers.stream().map(sampler -> sampler.draw(4000).orElseThrow()).toList();
+                    List<TokenSampler.Draw> draws = samplers.stream()
+                            .map(sampler -> sampler.draw(4000).orElseThrow())
+                            .toList();
                     int[] chosen = choices(rig, step, rig.put(logits), draws, samplers);
                     for (int row = 0; row < rows; row++) {
                         float[] adjusted = Arrays.copyOfRange(logits, row * width, row * width + vocabulary);
                         samplers.get(row).adjustments().apply(adjusted, 0, vocabulary);
-                        String what = "seed " + seed + ", token " + token + ", " + wishes.get(row) + ", " + draws.get(row);
+                        String what =
+                                "seed " + seed + ", token " + token + ", " + wishes.get(row) + ", " + draws.get(row);
                         assertThat(chosen[row]).as(what).isBetween(-1, vocabulary - 1);
                         int next = 0;
                         if (drawable(logits, row * width, adjusted)) {
-                            assertThat(isOneOf(adjusted, draws.get(row), chosen[row])).as("%s: %d", what, chosen[row]).isTrue();
+                            assertThat(isOneOf(adjusted, draws.get(row), chosen[row]))
+                                    .as("%s: %d", what, chosen[row])
+                                    .isTrue();
                             next = chosen[row];
                         }
                         samplers.get(row).chosen(next, Optional.empty());
@@ -302,21 +393,32 @@ class KernelTest {
     }
 
     private static int[] choices(
-            GpuRig rig, StepBuffer step, DeviceBuffer values, List<TokenSampler.Draw> draws, List<TokenSampler> samplers) {
+            GpuRig rig,
+            StepBuffer step,
+            DeviceBuffer values,
+            List<TokenSampler.Draw> draws,
+            List<TokenSampler> samplers) {
         int rows = draws.size();
         DeviceBuffer chosen = rig.poisoned(4L * rows);
         rig.kernels.argmax.launch(
-                rig.stream, rows, Kernels.ARGMAX_PARTS, values.address(), rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
-                rig.zeros(4L * rows).address(), chosen.address());
+                rig.stream,
+                rows,
+                Kernels.ARGMAX_PARTS,
+                values.address(),
+                rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
+                rig.zeros(4L * rows).address(),
+                chosen.address());
         step.clear();
         for (int row = 0; row < rows; row++) {
             step.draw(row, draws.get(row), samplers.get(row).adjustments());
         }
         step.upload(rig.stream);
         if (step.adjustedCount() > 0) {
-            rig.kernels.adjust.launch(rig.stream, step.adjustedCount(), 1, values.address(), step.adjusted(), step.adjustments());
+            rig.kernels.adjust.launch(
+                    rig.stream, step.adjustedCount(), 1, values.address(), step.adjusted(), step.adjustments());
         }
-        rig.kernels.sample.launch(rig.stream, rows, 1, values.address(), step.draws(), chosen.address(), rows, 0, 0L, 0);
+        rig.kernels.sample.launch(
+                rig.stream, rows, 1, values.address(), step.draws(), chosen.address(), rows, 0, 0L, 0);
         return rig.ints(chosen, rows);
     }
 
@@ -332,7 +434,9 @@ class KernelTest {
         return some;
     }
 
-    /** Whether the token is the reference's, or becomes it when bounds move by what the GPU's fast exponentials may err. */
+    /**
+     * Whether the token is the reference's, or becomes it when bounds move by what the GPU's fast exponentials may err.
+     */
     private static boolean isOneOf(float[] logits, TokenSampler.Draw draw, int token) {
         SamplingReference.Parameters exact = SamplingReference.Parameters.of(draw);
         if (SamplingReference.token(logits, exact) == token) {
@@ -343,8 +447,11 @@ class KernelTest {
             for (float topP : moves) {
                 for (float minP : moves) {
                     SamplingReference.Parameters near = new SamplingReference.Parameters(
-                            exact.temperature(), exact.topK(), Math.min(1, exact.topP() * (1 + topP)),
-                            Math.min(1, exact.minP() * (1 + minP)), Math.clamp(exact.uniform() + uniform, 0f, 1 - 0x1p-24f));
+                            exact.temperature(),
+                            exact.topK(),
+                            Math.min(1, exact.topP() * (1 + topP)),
+                            Math.min(1, exact.minP() * (1 + minP)),
+                            Math.clamp(exact.uniform() + uniform, 0f, 1 - 0x1p-24f));
                     if (SamplingReference.token(logits, near) == token) {
                         return true;
                     }
@@ -355,12 +462,21 @@ class KernelTest {
     }
 
     private static List<TokenSampler> samplers(List<SamplingParams> wishes, int[] prompt) {
-        return wishes.stream().map(wish -> new TokenSampler(wish, prompt, Set.of(13), 1)).toList();
+        return wishes.stream()
+                .map(wish -> new TokenSampler(wish, prompt, Set.of(13), 1))
+                .toList();
     }
 
     /** The token at {@code uniform} of the kept mass, in ascending order of ids. */
     static int expected(
-            float[] logits, int offset, int vocabulary, double temperature, int topK, double topP, double minP, double uniform) {
+            float[] logits,
+            int offset,
+            int vocabulary,
+            double temperature,
+            int topK,
+            double topP,
+            double minP,
+            double uniform) {
         Integer[] order = IntStream.range(0, vocabulary).boxed().toArray(Integer[]::new);
         Arrays.sort(order, (a, b) -> Float.compare(logits[offset + b], logits[offset + a]));
         double top = logits[offset + order[0]];
@@ -400,22 +516,30 @@ class KernelTest {
 
     /** Sums of what moved are the same on both sides, and of no two blocks. */
     private static void checkSums(
-            GpuRig rig, BlockFormat format, List<DeviceBuffer> sides, DeviceBuffer target, int hostBlocks, long gpuLayer,
-            DeviceBuffer list, int[] moves) {
+            GpuRig rig,
+            BlockFormat format,
+            List<DeviceBuffer> sides,
+            DeviceBuffer target,
+            int hostBlocks,
+            long gpuLayer,
+            DeviceBuffer list,
+            int[] moves) {
         int layers = 2;
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment host = arena.allocate(layers * hostBlocks * format.blockBytes(), 64);
             host.copyFrom(rig.get(target, host.byteSize()));
             for (DeviceBuffer side : sides) {
                 DeviceBuffer sums = rig.zeros(8L * moves[0] * layers);
-                rig.kernels.sumMoved.launch(rig.stream, 2, layers, side.address(), gpuLayer, list.address(), 0, layers, sums.address());
+                rig.kernels.sumMoved.launch(
+                        rig.stream, 2, layers, side.address(), gpuLayer, list.address(), 0, layers, sums.address());
                 MemorySegment summed = rig.get(sums, 8L * moves[0] * layers);
                 Set<Long> different = new HashSet<>();
                 for (int i = 0; i < moves[0] * layers; i++) {
                     int move = 8 + 8 * (i / layers);
                     long block = host.address() + (i % layers * hostBlocks + moves[move]) * format.blockBytes();
                     long sum = TransferChecksums.sum(format, block, moves[move + 1]);
-                    assertThat(summed.getAtIndex(ValueLayout.JAVA_LONG_UNALIGNED, i)).isEqualTo(sum);
+                    assertThat(summed.getAtIndex(ValueLayout.JAVA_LONG_UNALIGNED, i))
+                            .isEqualTo(sum);
                     different.add(sum);
                 }
                 assertThat(different).hasSize(moves[0] * layers);
@@ -426,7 +550,8 @@ class KernelTest {
     @ParameterizedTest
     @MethodSource("shapes")
     void blocksMoveBetweenPoolsAndChangeTheirFormat(ModelShape shape) {
-        BlockFormat format = new BlockFormat(shape.config().kvHeads(), shape.config().headDim(), shape.type());
+        BlockFormat format =
+                new BlockFormat(shape.config().kvHeads(), shape.config().headDim(), shape.type());
         assertThat(HostFormat.blockBytes(shape)).isEqualTo(format.blockBytes());
         try (GpuRig rig = new GpuRig(shape, SEED)) {
             int layers = 2;
@@ -445,16 +570,20 @@ class KernelTest {
             }
             int[] tokens = {64, 19, 1};
             // their number; then host block, tokens, GPU blocks
-            int[] moves = {3, 0, 0, 0, 0, 0, 0, 0, 2, 64, 9, 0, 4, 10, 0, 0, 0, 19, 3, 1, 0, 0, 0, 0, 3, 1, 7, 0, 0, 0, 0, 0};
+            int[] moves = {
+                3, 0, 0, 0, 0, 0, 0, 0, 2, 64, 9, 0, 4, 10, 0, 0, 0, 19, 3, 1, 0, 0, 0, 0, 3, 1, 7, 0, 0, 0, 0, 0
+            };
             DeviceBuffer source = rig.putHalves(from);
             DeviceBuffer target = rig.poisoned(2L * layers * hostBlocks * hostHalves);
             DeviceBuffer list = rig.put(moves);
             long gpuLayer = (long) gpuBlocks * shape.blockBytes() / 4;
             long hostLayer = hostBlocks * format.blockBytes() / 4;
-            rig.kernels.moveOut.launch(rig.stream, 3, 1, source.address(), target.address(), gpuLayer, hostLayer, list.address(), layers);
+            rig.kernels.moveOut.launch(
+                    rig.stream, 3, 1, source.address(), target.address(), gpuLayer, hostLayer, list.address(), layers);
             float[] host = rig.halves(target, layers * hostBlocks * hostHalves);
             DeviceBuffer back = rig.poisoned(2L * layers * gpuBlocks * blockHalves);
-            rig.kernels.moveIn.launch(rig.stream, 5, 1, back.address(), target.address(), gpuLayer, hostLayer, list.address(), layers);
+            rig.kernels.moveIn.launch(
+                    rig.stream, 5, 1, back.address(), target.address(), gpuLayer, hostLayer, list.address(), layers);
             float[] returned = rig.halves(back, layers * gpuBlocks * blockHalves);
             checkSums(rig, format, List.of(source, back), target, hostBlocks, 2 * gpuLayer, list, moves);
             for (int layer = 0; layer < layers; layer++) {
@@ -463,18 +592,21 @@ class KernelTest {
                     for (int head = 0; head < shape.config().kvHeads(); head++) {
                         for (int token = 0; token < 64; token++) {
                             boolean there = token < tokens[move];
-                            int gpu = (layer * gpuBlocks + moves[8 + 8 * move + 2 + token / 16]) * blockHalves + head * 2 * tile;
+                            int gpu = (layer * gpuBlocks + moves[8 + 8 * move + 2 + token / 16]) * blockHalves
+                                    + head * 2 * tile;
                             for (int d = 0; d < dim; d++) {
                                 int key = gpu + token % 16 * width + d;
                                 int value = gpu + tile + (token % 16 / 2 * width + d) * 2 + token % 2;
                                 float hostValue = host(host, format, block + format.value(head, token, d), shape);
                                 assertThat(hostValue).as("V of token %d", token).isEqualTo(there ? from[value] : 0);
                                 if (token / 16 * 16 < tokens[move]) {
-                                    assertThat(returned[value]).as("V of token %d, back", token)
+                                    assertThat(returned[value])
+                                            .as("V of token %d, back", token)
                                             .isEqualTo(there ? from[value] : 0);
                                 }
                                 if (there) {
-                                    assertThat(host(host, format, block + format.key(head, token, d), shape)).isEqualTo(from[key]);
+                                    assertThat(host(host, format, block + format.key(head, token, d), shape))
+                                            .isEqualTo(from[key]);
                                     assertThat(returned[key]).isEqualTo(from[key]);
                                 }
                             }
@@ -482,7 +614,9 @@ class KernelTest {
                     }
                 }
                 for (int i = 0; i < hostHalves; i++) {
-                    assertThat(host[(layer * hostBlocks + 1) * hostHalves + i]).as("a block of nobody").isNaN();
+                    assertThat(host[(layer * hostBlocks + 1) * hostHalves + i])
+                            .as("a block of nobody")
+                            .isNaN();
                 }
             }
         }

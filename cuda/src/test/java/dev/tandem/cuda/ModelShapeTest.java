@@ -23,7 +23,8 @@ class ModelShapeTest {
     @ParameterizedTest
     @ValueSource(ints = {132, 252, 264})
     void headsBeyondTheKernelsAreNamed(int headDim) {
-        assertThatThrownBy(() -> heads(headDim)).isInstanceOf(CudaException.class)
+        assertThatThrownBy(() -> heads(headDim))
+                .isInstanceOf(CudaException.class)
                 .hasMessageContaining("heads of " + headDim + " in groups of 1")
                 .hasMessageContaining("multiples of 8 from 132 on")
                 .hasMessageContaining("--device cpu");
@@ -31,6 +32,8 @@ class ModelShapeTest {
 
     @Test
     void headsThatDoNotMoveAreNamed() {
-        assertThatThrownBy(() -> heads(66)).isInstanceOf(CudaException.class).hasMessageContaining("heads of 66 are no multiple of 4");
+        assertThatThrownBy(() -> heads(66))
+                .isInstanceOf(CudaException.class)
+                .hasMessageContaining("heads of 66 are no multiple of 4");
     }
 }

@@ -24,6 +24,7 @@ final class MoodyAttention implements PagedDecodeAttention {
     volatile int pauses;
     /** Learns what each call is told that its thread reads next. */
     volatile LongConsumer next = address -> {};
+
     final CountDownLatch stuck = new CountDownLatch(1);
     final CountDownLatch release = new CountDownLatch(1);
 

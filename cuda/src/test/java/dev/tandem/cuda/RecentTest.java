@@ -8,7 +8,8 @@ import org.junit.jupiter.api.Test;
 
 class RecentTest {
     private final List<String> log = new ArrayList<>();
-    private final Recent<Integer, String> recent = new Recent<>(3, () -> log.add("rest"), gone -> log.add("end " + gone));
+    private final Recent<Integer, String> recent =
+            new Recent<>(3, () -> log.add("rest"), gone -> log.add("end " + gone));
 
     private String get(int key) {
         return recent.get(key, k -> {

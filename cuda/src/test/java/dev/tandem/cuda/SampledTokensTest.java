@@ -23,8 +23,7 @@ class SampledTokensTest {
     private final Device device = new Device(fake.driver(), 0, 0);
     private final Stream stream = device.stream("test");
     private final ModelShape shape = GpuRig.shape(4, 2, 64, 256, 512, 301, DataType.FLOAT16);
-    private final SampleReport tokens = new SampleReport(device, stream, device.allocate(1 << 16, "logits"), shape,
-            8);
+    private final SampleReport tokens = new SampleReport(device, stream, device.allocate(1 << 16, "logits"), shape, 8);
     private final List<StepResult.Sampled> sampled = new ArrayList<>();
     private final List<StepResult.Lost> lost = new ArrayList<>();
 
@@ -60,7 +59,9 @@ class SampledTokensTest {
         fake.copied = -1; // the row's logits, of which the sampler makes nothing, though the GPU did
         take(5, false, 0);
         assertThat(sampled).isEmpty();
-        assertThat(lost).singleElement().satisfies(row -> assertThat(row.cause()).isEqualTo(StepResult.Cause.SAMPLING));
+        assertThat(lost)
+                .singleElement()
+                .satisfies(row -> assertThat(row.cause()).isEqualTo(StepResult.Cause.SAMPLING));
     }
 
     @Test

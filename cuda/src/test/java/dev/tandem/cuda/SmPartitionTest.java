@@ -10,6 +10,7 @@ class SmPartitionTest {
     private static final ModelShape LLAMA = GpuRig.shape(32, 8, 128, 4096, 14336, 128256, DataType.BFLOAT16);
     /** KV blocks of 22 rows of 1,000 tokens. */
     private static final int UNITS = 22 * 63 * 8;
+
     private final SmPartition shares = new SmPartition(LLAMA, 132, 3, true, 4_900_000);
 
     @Test
@@ -34,15 +35,22 @@ class SmPartitionTest {
         assertThat(SmPartition.of(LLAMA, 132, 3, true, 4_900_000).together()).isTrue();
         assertThat(SmPartition.of(LLAMA, 132, 3, false, 4_900_000).together()).isFalse();
         assertThat(SmPartition.of(LLAMA, 16, 3, true, 4_900_000).together()).isFalse();
-        assertThat(SmPartition.of(LLAMA, 132, 3, true, 0).together()).as("unknown").isFalse();
-        assertThat(new SmPartition(LLAMA, 16, 3, true, 4_900_000).prompts(UNITS, 2, 32).blocks()).isEqualTo(16);
+        assertThat(SmPartition.of(LLAMA, 132, 3, true, 0).together())
+                .as("unknown")
+                .isFalse();
+        assertThat(new SmPartition(LLAMA, 16, 3, true, 4_900_000)
+                        .prompts(UNITS, 2, 32)
+                        .blocks())
+                .isEqualTo(16);
     }
 
     @Test
     void decodeRowsAlwaysKeepMultiprocessors() {
         for (int tiles = 1; tiles <= 64; tiles++) {
             int blocks = shares.prompts(4 * UNITS, tiles, 20 * tiles).blocks();
-            assertThat(blocks == 132 || blocks <= 99).as("%d tiles, %d blocks", tiles, blocks).isTrue();
+            assertThat(blocks == 132 || blocks <= 99)
+                    .as("%d tiles, %d blocks", tiles, blocks)
+                    .isTrue();
         }
     }
 

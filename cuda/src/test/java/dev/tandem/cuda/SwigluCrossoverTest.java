@@ -14,7 +14,8 @@ class SwigluCrossoverTest {
 
     /** As on an H200, where one turn takes 53 us and a row elsewhere 0.38, few rows more. */
     private static SwigluCrossover measured() {
-        TreeMap<Integer, Double> apart = new TreeMap<>(Map.of(256, 0.1, 512, 0.18, 1024, 0.388, 2048, 0.766, 8192, 2.99));
+        TreeMap<Integer, Double> apart =
+                new TreeMap<>(Map.of(256, 0.1, 512, 0.18, 1024, 0.388, 2048, 0.766, 8192, 2.99));
         TreeMap<Integer, Double> together = new TreeMap<>();
         apart.keySet().forEach(rows -> together.put(rows, turns(rows) * 0.0522));
         return SwigluCrossover.of(apart, together, SwigluCrossoverTest::turns);

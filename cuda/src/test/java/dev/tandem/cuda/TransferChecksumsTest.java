@@ -38,7 +38,9 @@ class TransferChecksumsTest {
                     for (long at : new long[] {FORMAT.key(head, token, 47), FORMAT.value(head, token, 0)}) {
                         short value = block.get(JAVA_SHORT, at);
                         block.set(JAVA_SHORT, at, (short) (value ^ 1 << token % 16));
-                        assertThat(sum(block) != before).as("head %d, token %d", head, token).isEqualTo(token < TOKENS);
+                        assertThat(sum(block) != before)
+                                .as("head %d, token %d", head, token)
+                                .isEqualTo(token < TOKENS);
                         block.set(JAVA_SHORT, at, value);
                     }
                 }

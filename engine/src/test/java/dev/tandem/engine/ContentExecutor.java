@@ -1,8 +1,8 @@
 package dev.tandem.engine;
 
 import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.StepResult.RowProgress;
@@ -59,6 +59,7 @@ public final class ContentExecutor implements Executor {
     public final List<StepPlan> plans = new ArrayList<>();
     /** In-flight tokens that are lost at the end of a step, with or without their blocks. */
     public LongPredicate losing = key -> false;
+
     public boolean losingForGood;
     public final List<StepResult> history = new ArrayList<>();
     /** Whether plans that touch GPU blocks alone let the next come before their result. */
@@ -68,16 +69,36 @@ public final class ContentExecutor implements Executor {
     /** Whether plans resume in-flight tokens. */
     public boolean resumes = true;
 
-    public ContentExecutor(int layers, int gpuBlocks, int hostBlocks, int maxBatchTokens, int context, Readiness readiness) {
+    public ContentExecutor(
+            int layers, int gpuBlocks, int hostBlocks, int maxBatchTokens, int context, Readiness readiness) {
         this(layers, gpuBlocks, BLOCK, hostBlocks, maxBatchTokens, context, readiness);
     }
 
     /** @param hostBlock tokens a host block; GPU blocks have 4 */
     public ContentExecutor(
-            int layers, int gpuBlocks, int hostBlock, int hostBlocks, int maxBatchTokens, int context, Readiness readiness) {
+            int layers,
+            int gpuBlocks,
+            int hostBlock,
+            int hostBlocks,
+            int maxBatchTokens,
+            int context,
+            Readiness readiness) {
         this.hostBlock = hostBlock;
         this.limits = new ExecutorLimits(
-                1000, context, BLOCK, hostBlock, gpuBlocks, hostBlocks, maxBatchTokens, layers, 8, true, 256, Integer.MAX_VALUE, true, 0);
+                1000,
+                context,
+                BLOCK,
+                hostBlock,
+                gpuBlocks,
+                hostBlocks,
+                maxBatchTokens,
+                layers,
+                8,
+                true,
+                256,
+                Integer.MAX_VALUE,
+                true,
+                0);
         this.readiness = readiness;
         slots.put(KvTier.GPU, new Written[layers][gpuBlocks * BLOCK]);
         slots.put(KvTier.HOST, new Written[layers][hostBlocks * hostBlock]);
@@ -96,7 +117,10 @@ public final class ContentExecutor implements Executor {
     @Override
     public boolean allowsAsyncScheduling() {
         StepPlan last = plans.getLast();
-        return allowsAsyncScheduling && (!resumes || last.slotsPerLayer() + last.resume().size() == 0) && last.swaps().isEmpty() && chunks(last).allMatch(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU);
+        return allowsAsyncScheduling
+                && (!resumes || last.slotsPerLayer() + last.resume().size() == 0)
+                && last.swaps().isEmpty()
+                && chunks(last).allMatch(chunk -> chunk.site() == AttentionSite.GPU_FROM_GPU);
     }
 
     private static Stream<Chunk> chunks(StepPlan plan) {
@@ -108,7 +132,10 @@ public final class ContentExecutor implements Executor {
         fail(results.size() == MAX_OUTSTANDING, "a plan too many is outstanding");
         plans.add(plan);
         computing.accept(plan);
-        chunks(plan).filter(chunk -> chunk.sampler().isPresent()).forEach(chunk -> known(chunk.sequence(), chunk.start() + chunk.rows() - 1, chunk.tokens()[chunk.rows() - 1]));
+        chunks(plan)
+                .filter(chunk -> chunk.sampler().isPresent())
+                .forEach(chunk ->
+                        known(chunk.sequence(), chunk.start() + chunk.rows() - 1, chunk.tokens()[chunk.rows() - 1]));
         plan.admissions().forEach(admission -> known(admission.sequence(), admission.position(), admission.token()));
         check(plan);
         plan.swaps().forEach(this::swap);
@@ -137,8 +164,11 @@ public final class ContentExecutor implements Executor {
             }
         }
         List<StepResult.Lost> lost = new ArrayList<>();
-        inFlightTokens.keySet().removeIf(key -> losing.test(key)
-                && lost.add(new StepResult.Lost(key, StepResult.Cause.HOST_ATTENTION, "the worker is gone", losingForGood)));
+        inFlightTokens
+                .keySet()
+                .removeIf(key -> losing.test(key)
+                        && lost.add(new StepResult.Lost(
+                                key, StepResult.Cause.HOST_ATTENTION, "the worker is gone", losingForGood)));
         StepResult result = new StepResult(plan.step(), sampled, trace, parked, lost, StepTimes.NONE);
         results.add(result);
         history.add(result);
@@ -146,8 +176,11 @@ public final class ContentExecutor implements Executor {
 
     /** A token is awaited if, and only if, the step that samples it has not been polled. */
     private void known(long sequence, int position, int token) {
-        boolean sampling = results.stream().flatMap(result -> result.sampled().stream()).anyMatch(s -> s.sequence() == sequence);
-        fail(sampling != (token == Chunk.PLACEHOLDER), "sequence " + sequence + " has token " + token + " at " + position);
+        boolean sampling =
+                results.stream().flatMap(result -> result.sampled().stream()).anyMatch(s -> s.sequence() == sequence);
+        fail(
+                sampling != (token == Chunk.PLACEHOLDER),
+                "sequence " + sequence + " has token " + token + " at " + position);
     }
 
     private static Sampled sample(long sequence, int position) {
@@ -221,8 +254,8 @@ public final class ContentExecutor implements Executor {
         for (int position = 0; position <= last; position++) {
             Written found = slots.get(tier)[layer][slot(tier, blocks, position)];
             if (found == null || found.sequence() != sequence || found.position() != position) {
-                throw new ExecutorException("sequence " + sequence + " reads position " + position + " of layer " + layer
-                        + " on " + tier + " and finds " + found);
+                throw new ExecutorException("sequence " + sequence + " reads position " + position + " of layer "
+                        + layer + " on " + tier + " and finds " + found);
             }
         }
     }
@@ -240,7 +273,8 @@ public final class ContentExecutor implements Executor {
     /** What every plan must keep. */
     private void check(StepPlan plan) {
         Set<Long> seen = new HashSet<>();
-        Map<KvTier, Map<Integer, Long>> owners = new HashMap<>(Map.of(KvTier.GPU, new HashMap<>(), KvTier.HOST, new HashMap<>()));
+        Map<KvTier, Map<Integer, Long>> owners =
+                new HashMap<>(Map.of(KvTier.GPU, new HashMap<>(), KvTier.HOST, new HashMap<>()));
         int rows = plan.admissions().size();
         int draining = 0;
         for (Flight inFlightToken : inFlightTokens.values()) {
@@ -250,7 +284,9 @@ public final class ContentExecutor implements Executor {
             for (Chunk chunk : batch.chunks()) {
                 rows += chunk.rows();
                 fail(!seen.add(chunk.sequence()), "sequence " + chunk.sequence() + " has two chunks");
-                fail(inFlightTokens.containsKey(chunk.sequence()), "sequence " + chunk.sequence() + " is in flight and in a batch");
+                fail(
+                        inFlightTokens.containsKey(chunk.sequence()),
+                        "sequence " + chunk.sequence() + " is in flight and in a batch");
                 draining += chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD ? chunk.start() + chunk.rows() : 0;
                 fail(
                         chunk.site() == AttentionSite.CPU_FROM_HOST && chunk.rows() > 1,
@@ -260,7 +296,9 @@ public final class ContentExecutor implements Executor {
         }
         for (Admission admission : plan.admissions()) {
             fail(!seen.add(admission.sequence()), "sequence " + admission.sequence() + " is admitted twice");
-            fail(inFlightTokens.containsKey(admission.sequence()), "sequence " + admission.sequence() + " flies already");
+            fail(
+                    inFlightTokens.containsKey(admission.sequence()),
+                    "sequence " + admission.sequence() + " flies already");
             claim(owners, KvTier.HOST, admission.blocks(), admission.sequence());
         }
         for (Swap swap : plan.swaps()) {

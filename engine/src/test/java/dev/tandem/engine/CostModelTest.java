@@ -26,7 +26,9 @@ class CostModelTest {
         assertThat(curve.at(60)).as("the last slope goes on").isEqualTo(5);
         assertThat(curve.covers(40)).isTrue();
         assertThat(curve.covers(41)).isFalse();
-        assertThat(new Curve("c", new double[] {4}, new double[] {2}).at(8)).as("one point is proportional").isEqualTo(4);
+        assertThat(new Curve("c", new double[] {4}, new double[] {2}).at(8))
+                .as("one point is proportional")
+                .isEqualTo(4);
     }
 
     @Test
@@ -41,7 +43,9 @@ class CostModelTest {
         assertThat(model.cpuAttention(0, 0)).isZero();
         assertThat(model.cpuAttention(1, 50)).isCloseTo(5, within(1e-9));
         assertThat(model.cpuAttention(10, 500)).as("ten rows of 50").isCloseTo(50, within(1e-9));
-        assertThat(model.cpuAttention(200, 200 * 50)).as("beyond the largest measured").isCloseTo(1000, within(1e-9));
+        assertThat(model.cpuAttention(200, 200 * 50))
+                .as("beyond the largest measured")
+                .isCloseTo(1000, within(1e-9));
     }
 
     @Test
@@ -63,8 +67,20 @@ class CostModelTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"linear 1 0", "linear 1 -3", "linear 1 NaN", "linear 1 Infinity", "linear 0 1", "linear x 1", "layers 0",
-            "step-overhead -1", "stage-overhead NaN", "trip-overhead -1", "linear 1 2 3"})
+    @ValueSource(
+            strings = {
+                "linear 1 0",
+                "linear 1 -3",
+                "linear 1 NaN",
+                "linear 1 Infinity",
+                "linear 0 1",
+                "linear x 1",
+                "layers 0",
+                "step-overhead -1",
+                "stage-overhead NaN",
+                "trip-overhead -1",
+                "linear 1 2 3"
+            })
     void absurdProfilesAreRefused(String line) {
         String key = line.substring(0, line.indexOf(' '));
         StringBuilder text = new StringBuilder();
@@ -82,7 +98,8 @@ class CostModelTest {
         assertThatThrownBy(() -> Profile.parse("name x\nlayers 2\n", "the file"))
                 .hasMessageContaining("the file: linear has 0 sizes")
                 .hasMessageContaining("tandem profile");
-        assertThatThrownBy(() -> new Curve("c", new double[] {2, 1}, new double[] {1, 1})).hasMessageContaining("ascending");
+        assertThatThrownBy(() -> new Curve("c", new double[] {2, 1}, new double[] {1, 1}))
+                .hasMessageContaining("ascending");
     }
 
     @Test
@@ -95,7 +112,9 @@ class CostModelTest {
         assertThat(model.linear(10)).isCloseTo(15, within(0.05));
         assertThat(model.gpuAttention(100)).as("untouched").isEqualTo(1);
         assertThat(model.corrections()).containsOnlyKeys(Component.LINEAR);
-        assertThat(model.corrections().get(Component.LINEAR)[1]).as("what was wrong is learnt").isLessThan(0.01);
+        assertThat(model.corrections().get(Component.LINEAR)[1])
+                .as("what was wrong is learnt")
+                .isLessThan(0.01);
     }
 
     @Test

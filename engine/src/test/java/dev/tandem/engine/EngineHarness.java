@@ -31,6 +31,7 @@ public final class EngineHarness implements AutoCloseable {
         public final List<Integer> tokens = new ArrayList<>();
         /** Of the tokens, where they were asked for. */
         public final List<TokenLogprobs> logprobs = new ArrayList<>();
+
         public FinishReason reason;
         public Usage usage;
         /** Why the engine gave the request up. */
@@ -40,6 +41,7 @@ public final class EngineHarness implements AutoCloseable {
     private final Executor executor;
     /** Whether requests may fail. */
     public boolean failuresExpected;
+
     private String unexpected = "";
     private final AdmissionQueue queue;
     public final VirtualClock clock = new VirtualClock();
@@ -49,7 +51,8 @@ public final class EngineHarness implements AutoCloseable {
     public EngineHarness(Executor executor, Scheduler scheduler, Budget budget) {
         this.executor = executor;
         this.queue = new AdmissionQueue(100_000, clock);
-        EngineConfig config = new EngineConfig(budget, Set.of(), executor.limits().contextTokens(), 100_000, 1);
+        EngineConfig config =
+                new EngineConfig(budget, Set.of(), executor.limits().contextTokens(), 100_000, 1);
         this.loop = new EngineLoop(config, queue, scheduler, executor, clock, EngineListener.NONE);
     }
 
@@ -109,7 +112,11 @@ public final class EngineHarness implements AutoCloseable {
     }
 
     public static SamplingParams greedy(int tokens) {
-        return SamplingParams.builder().temperature(0).maxTokens(tokens).ignoreEos(true).build();
+        return SamplingParams.builder()
+                .temperature(0)
+                .maxTokens(tokens)
+                .ignoreEos(true)
+                .build();
     }
 
     @Override

@@ -66,7 +66,9 @@ class EngineLoopTest {
         public void submit(StepPlan next) {
             plans.add(next);
             last = next.step();
-            boolean awaits = next.subBatches().stream().flatMap(batch -> batch.chunks().stream()).anyMatch(chunk -> chunk.tokens()[0] == Chunk.PLACEHOLDER);
+            boolean awaits = next.subBatches().stream()
+                    .flatMap(batch -> batch.chunks().stream())
+                    .anyMatch(chunk -> chunk.tokens()[0] == Chunk.PLACEHOLDER);
             events.add("submit " + next.step() + (awaits ? " placeholders" : ""));
         }
 
@@ -98,19 +100,30 @@ class EngineLoopTest {
     private final AdmissionQueue queue = new AdmissionQueue(8, clock);
     private final Budget budget = new Budget(64, 8, 64);
     private final EngineLoop loop = new EngineLoop(
-            new EngineConfig(budget, Set.of(), 64, 8, 1), queue, PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)), executor,
-            clock, EngineListener.NONE);
+            new EngineConfig(budget, Set.of(), 64, 8, 1),
+            queue,
+            PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)),
+            executor,
+            clock,
+            EngineListener.NONE);
 
     private void submit(String id, SamplingParams sampling) {
         queue.offer(List.of(request(id, sampling)));
     }
 
     private Request request(String id, SamplingParams sampling) {
-        return new Request(id, new int[] {1, 2, 3}, sampling, 0, TextDecoder.none(), event -> events.add(switch (event) {
-            case TokenEvent.Token token -> id + " token";
-            case TokenEvent.Finished finished -> id + " finished " + finished.reason();
-            case TokenEvent.Failed failed -> id + " failed";
-        }));
+        return new Request(
+                id,
+                new int[] {1, 2, 3},
+                sampling,
+                0,
+                TextDecoder.none(),
+                event -> events.add(
+                        switch (event) {
+                            case TokenEvent.Token token -> id + " token";
+                            case TokenEvent.Finished finished -> id + " finished " + finished.reason();
+                            case TokenEvent.Failed failed -> id + " failed";
+                        }));
     }
 
     private static SamplingParams.Builder greedy(int tokens) {
@@ -130,9 +143,18 @@ class EngineLoopTest {
         allowsAsyncScheduling = true;
         submit("a", greedy(3).build());
         run();
-        assertThat(events).containsExactly(
-                "submit 0", "submit 1 placeholders", "poll 0", "submit 2 placeholders", "a token", "poll 1", "a token", "poll 2", "a token",
-                "a finished LENGTH");
+        assertThat(events)
+                .containsExactly(
+                        "submit 0",
+                        "submit 1 placeholders",
+                        "poll 0",
+                        "submit 2 placeholders",
+                        "a token",
+                        "poll 1",
+                        "a token",
+                        "poll 2",
+                        "a token",
+                        "a finished LENGTH");
     }
 
     @Test
@@ -153,7 +175,9 @@ class EngineLoopTest {
         loop.step();
         loop.step();
         loop.checkIntegrity();
-        assertThat(events).as("it has ended, and step 1 runs").containsExactly("submit 0", "submit 1 placeholders", "poll 0");
+        assertThat(events)
+                .as("it has ended, and step 1 runs")
+                .containsExactly("submit 0", "submit 1 placeholders", "poll 0");
         assertThat(loop.stats().gpuBlocksUsed()).isPositive();
         run();
         assertThat(events).endsWith("a token", "a finished STOP", "poll 1");
@@ -202,7 +226,12 @@ class EngineLoopTest {
     void everybodyHearsWhenTheDeviceIsGone() throws InterruptedException {
         allowsAsyncScheduling = true;
         broken = true;
-        Engine engine = new Engine(new EngineConfig(budget, Set.of(), 64, 8, 1), PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)), executor, clock, EngineListener.NONE);
+        Engine engine = new Engine(
+                new EngineConfig(budget, Set.of(), 64, 8, 1),
+                PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)),
+                executor,
+                clock,
+                EngineListener.NONE);
         engine.submit(request("a", greedy(1).build()));
         engine.submit(request("b", greedy(9).build()));
         assertThat(engine.start().drain(Duration.ofSeconds(60))).isTrue();
@@ -236,11 +265,16 @@ class EngineLoopTest {
     void stopStringsCountAfterTheMinimumOfTokensAlone() {
         StringBuilder text = new StringBuilder();
         Request request = new Request(
-                "a", new int[] {1, 2, 3}, greedy(9).stop(List.of("xx")).minTokens(3).build(), 0, TextDecoder.of(token -> "x", () -> ""),
+                "a",
+                new int[] {1, 2, 3},
+                greedy(9).stop(List.of("xx")).minTokens(3).build(),
+                0,
+                TextDecoder.of(token -> "x", () -> ""),
                 event -> {
                     switch (event) {
                         case TokenEvent.Token token -> text.append(token.text());
-                        case TokenEvent.Finished finished -> text.append(finished.text()).append('|').append(finished.stopReason());
+                        case TokenEvent.Finished finished ->
+                            text.append(finished.text()).append('|').append(finished.stopReason());
                         case TokenEvent.Failed failed -> text.append(failed);
                     }
                 });
@@ -253,12 +287,14 @@ class EngineLoopTest {
     void theStopTokensTextIsIncludedWhereThatIsAskedFor() {
         for (boolean include : new boolean[] {false, true}) {
             StringBuilder text = new StringBuilder();
-            SamplingParams sampling = greedy(9).stopTokenIds(Set.of(7)).includeStop(include).build();
+            SamplingParams sampling =
+                    greedy(9).stopTokenIds(Set.of(7)).includeStop(include).build();
             Request request = new Request(
                     "a", new int[] {1, 2, 3}, sampling, 0, TextDecoder.of(token -> "<stop>", () -> "."), event -> {
                         switch (event) {
                             case TokenEvent.Token token -> text.append(token.text());
-                            case TokenEvent.Finished finished -> text.append(finished.text()).append(finished.stopReason());
+                            case TokenEvent.Finished finished ->
+                                text.append(finished.text()).append(finished.stopReason());
                             case TokenEvent.Failed failed -> text.append(failed);
                         }
                     });

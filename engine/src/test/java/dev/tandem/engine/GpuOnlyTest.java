@@ -32,8 +32,10 @@ class GpuOnlyTest {
     private Sequence add(int prompt, int priority) {
         int[] tokens = new int[prompt];
         SamplingParams params = SamplingParams.builder().maxTokens(50).build();
-        Request request = new Request("r" + sequences.size(), tokens, params, priority, TextDecoder.none(), event -> {});
-        Sequence sequence = new Sequence(sequences.size(), request, 0, 100, new TokenSampler(params, tokens, Set.of(), 1));
+        Request request =
+                new Request("r" + sequences.size(), tokens, params, priority, TextDecoder.none(), event -> {});
+        Sequence sequence =
+                new Sequence(sequences.size(), request, 0, 100, new TokenSampler(params, tokens, Set.of(), 1));
         sequences.put(sequence.key(), sequence);
         state.waiting().add(sequence);
         return sequence;
@@ -45,7 +47,8 @@ class GpuOnlyTest {
         plan.swaps().forEach(swap -> words.add("r" + swap.sequence() + ":" + swap.from() + ">" + swap.to()));
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
-                words.add("r" + chunk.sequence() + "@" + chunk.start() + "+" + chunk.rows() + (chunk.sampler().isPresent() ? "!" : ""));
+                words.add("r" + chunk.sequence() + "@" + chunk.start() + "+" + chunk.rows()
+                        + (chunk.sampler().isPresent() ? "!" : ""));
                 Sequence sequence = sequences.get(chunk.sequence());
                 sequence.advance(chunk.rows());
                 if (chunk.sampler().isPresent()) {
@@ -135,7 +138,9 @@ class GpuOnlyTest {
         PolicyScheduler scheduler = scheduler(Preemption.SWAP, 32, 4, 32);
         add(12, 0);
         add(12, 0);
-        assertThat(step(scheduler)).as("6 blocks hold both prompts but not a block to grow").isEqualTo("r0@0+12!");
+        assertThat(step(scheduler))
+                .as("6 blocks hold both prompts but not a block to grow")
+                .isEqualTo("r0@0+12!");
     }
 
     private static PolicyScheduler bypassing(int queueBypasses) {

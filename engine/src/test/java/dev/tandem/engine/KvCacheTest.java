@@ -54,7 +54,9 @@ class KvCacheTest {
             cache.checkIntegrity(live);
         }
         live.forEach(cache::release);
-        assertThat(cache.pool(KvTier.GPU).used() + cache.pool(KvTier.HOST).used()).as("seed %d", seed).isZero();
+        assertThat(cache.pool(KvTier.GPU).used() + cache.pool(KvTier.HOST).used())
+                .as("seed %d", seed)
+                .isZero();
     }
 
     /** Neighbours are copied over the link at once: what lies side by side is to stay so. */

@@ -19,13 +19,16 @@ class TimelineTest {
         worker.add(Kind.CPU_ATTENTION, 1_500, 4_000, Timeline.layerAndSequence(31, 7_000_000_000L));
         StringBuilder text = new StringBuilder();
         timeline.write(text);
-        assertThat(text.toString().lines().filter(line -> line.contains("gpu step"))).hasSize(4);
+        assertThat(text.toString().lines().filter(line -> line.contains("gpu step")))
+                .hasSize(4);
         assertThat(text)
                 .contains("\"args\":{\"name\":\"GPU\"}")
-                .contains("{\"ph\":\"X\",\"name\":\"gpu step\",\"pid\":1,\"tid\":0,\"ts\":6.000,\"dur\":0.500,\"args\":{\"step\":6}}")
+                .contains(
+                        "{\"ph\":\"X\",\"name\":\"gpu step\",\"pid\":1,\"tid\":0,\"ts\":6.000,\"dur\":0.500,\"args\":{\"step\":6}}")
                 .doesNotContain("\"step\":2}")
                 .contains("\"tid\":1,\"ts\":1.500,\"dur\":2.500,\"args\":{\"layer\":31,\"sequence\":7000000000}}");
-        assertThat(text.chars().filter(c -> c == '{').count()).isEqualTo(text.chars().filter(c -> c == '}').count());
+        assertThat(text.chars().filter(c -> c == '{').count())
+                .isEqualTo(text.chars().filter(c -> c == '}').count());
     }
 
     @Test

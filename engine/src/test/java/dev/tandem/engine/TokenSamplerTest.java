@@ -81,7 +81,8 @@ class TokenSamplerTest {
         TokenSampler presence = sampler(SamplingParams.builder().temperature(0).presencePenalty(1.5));
         assertThat(choose(presence, LOGITS).token()).isEqualTo(1);
         assertThat(choose(presence, LOGITS).token()).isEqualTo(2);
-        TokenSampler repetition = sampler(SamplingParams.builder().temperature(0).repetitionPenalty(2), 1);
+        TokenSampler repetition =
+                sampler(SamplingParams.builder().temperature(0).repetitionPenalty(2), 1);
         assertThat(choose(repetition, LOGITS).token()).isEqualTo(2);
         TokenSampler biased = sampler(SamplingParams.builder().temperature(0).logitBias(Map.of(3, 10f)));
         assertThat(choose(biased, LOGITS).token()).isEqualTo(3);
@@ -97,7 +98,8 @@ class TokenSamplerTest {
 
     @Test
     void logprobsAreOfTheRawDistribution() {
-        TokenSampler sampler = sampler(SamplingParams.builder().temperature(0).logprobs(2).logitBias(Map.of(3, 50f)));
+        TokenSampler sampler =
+                sampler(SamplingParams.builder().temperature(0).logprobs(2).logitBias(Map.of(3, 50f)));
         Choice choice = choose(sampler, LOGITS);
         double logSum = Math.log(Math.exp(1) + Math.exp(3) + Math.exp(2) + Math.exp(-1) + 1);
         assertThat(choice.token()).isEqualTo(3);
@@ -111,23 +113,36 @@ class TokenSamplerTest {
         for (double temperature : new double[] {0, 1}) {
             SamplingParams.Builder params = SamplingParams.builder().temperature(temperature);
             assertThatThrownBy(() -> choose(sampler(params), 1, Float.NaN, 2))
-                    .isInstanceOf(ExecutorException.class).hasMessageContaining("NaN");
+                    .isInstanceOf(ExecutorException.class)
+                    .hasMessageContaining("NaN");
             assertThatThrownBy(() -> choose(sampler(params), 1, Float.POSITIVE_INFINITY, 2))
-                    .isInstanceOf(ExecutorException.class).hasMessageContaining("infinite logit for token 1");
+                    .isInstanceOf(ExecutorException.class)
+                    .hasMessageContaining("infinite logit for token 1");
             assertThatThrownBy(() -> choose(sampler(params.minTokens(1).stopTokenIds(Set.of(0, 1, 2, 3))), LOGITS))
-                    .isInstanceOf(ExecutorException.class).hasMessageContaining("no token may be chosen");
+                    .isInstanceOf(ExecutorException.class)
+                    .hasMessageContaining("no token may be chosen");
         }
     }
 
     @Test
     void parametersBeyondTheirBoundsAreRefusedOrClampedAsInVllm() {
-        SamplingParams tiny = SamplingParams.builder().temperature(1e-300).topK(-1).logitBias(Map.of(1, 1e30f, 2, -101f)).seed(-1).build();
+        SamplingParams tiny = SamplingParams.builder()
+                .temperature(1e-300)
+                .topK(-1)
+                .logitBias(Map.of(1, 1e30f, 2, -101f))
+                .seed(-1)
+                .build();
         assertThat(tiny.temperature()).isEqualTo(0.01);
         assertThat(tiny.topK()).isZero();
         assertThat(tiny.logitBias()).isEqualTo(Map.of(1, 100f, 2, -100f));
         assertThat(tiny.seed()).isEmpty();
         assertThat(SamplingParams.builder().temperature(0).build().greedy()).isTrue();
-        assertThat(SamplingParams.builder().minTokens(5).maxTokens(OptionalInt.empty()).build().maxTokens()).isEmpty();
+        assertThat(SamplingParams.builder()
+                        .minTokens(5)
+                        .maxTokens(OptionalInt.empty())
+                        .build()
+                        .maxTokens())
+                .isEmpty();
         refused("temperature", b -> b.temperature(2.1));
         refused("temperature", b -> b.temperature(-1e-9));
         refused("top_k", b -> b.topK(-2));
@@ -172,18 +187,29 @@ class TokenSamplerTest {
 
     @Test
     void badParametersAreNamed() {
-        assertThatThrownBy(() -> SamplingParams.builder().temperature(Double.NaN).build())
-                .isInstanceOfSatisfying(RequestException.class, e -> assertThat(e.parameter()).isEqualTo("temperature"));
+        assertThatThrownBy(
+                        () -> SamplingParams.builder().temperature(Double.NaN).build())
+                .isInstanceOfSatisfying(
+                        RequestException.class, e -> assertThat(e.parameter()).isEqualTo("temperature"));
         assertThatThrownBy(() -> SamplingParams.builder().topP(0).build()).hasMessageContaining("top_p is 0.0");
         assertThatThrownBy(() -> SamplingParams.builder().maxTokens(0).build()).hasMessageContaining("max_tokens is 0");
-        assertThatThrownBy(() -> SamplingParams.builder().presencePenalty(-3).build()).hasMessageContaining("presence_penalty");
+        assertThatThrownBy(() -> SamplingParams.builder().presencePenalty(-3).build())
+                .hasMessageContaining("presence_penalty");
     }
 
     @Test
     void aDeviceMayChooseByARandomNumber() {
         int[] prompt = {1, 2};
         TokenSampler plain = new TokenSampler(
-                SamplingParams.builder().temperature(0.7).topK(5).seed(3L).maxTokens(9).build(), prompt, Set.of(9), 0);
+                SamplingParams.builder()
+                        .temperature(0.7)
+                        .topK(5)
+                        .seed(3L)
+                        .maxTokens(9)
+                        .build(),
+                prompt,
+                Set.of(9),
+                0);
         TokenSampler.Draw first = plain.draw(0).orElseThrow();
         assertThat(first.greedy()).isFalse();
         assertThat(first.uniform()).isBetween(0.0, 1.0);
@@ -191,8 +217,17 @@ class TokenSamplerTest {
         assertThat(first.foreseeable()).isTrue();
         assertThat(plain.chosen(4, Optional.empty()).token()).isEqualTo(4);
         assertThat(plain.draw(0).orElseThrow().uniform()).isNotEqualTo(first.uniform());
-        TokenSampler.Draw greedy = new TokenSampler(SamplingParams.builder().temperature(0).logprobs(2).maxTokens(9).build(), prompt, Set.of(9), 0)
-                .draw(0).orElseThrow();
+        TokenSampler.Draw greedy = new TokenSampler(
+                        SamplingParams.builder()
+                                .temperature(0)
+                                .logprobs(2)
+                                .maxTokens(9)
+                                .build(),
+                        prompt,
+                        Set.of(9),
+                        0)
+                .draw(0)
+                .orElseThrow();
         assertThat(greedy.greedy()).isTrue();
         assertThat(greedy.logprobs()).isEqualTo(2);
     }
@@ -201,23 +236,58 @@ class TokenSamplerTest {
     void aDeviceAppliesAdjustmentsToTheLogitsFirst() {
         int[] prompt = {1, 2};
         for (SamplingParams params : List.of(
-                SamplingParams.builder().temperature(0).repetitionPenalty(1.2).maxTokens(9).build(),
-                SamplingParams.builder().temperature(0).presencePenalty(0.5).maxTokens(9).build(),
-                SamplingParams.builder().temperature(0).minTokens(2).maxTokens(9).build(),
-                SamplingParams.builder().temperature(0).logitBias(Map.of(3, 1f)).maxTokens(9).build())) {
+                SamplingParams.builder()
+                        .temperature(0)
+                        .repetitionPenalty(1.2)
+                        .maxTokens(9)
+                        .build(),
+                SamplingParams.builder()
+                        .temperature(0)
+                        .presencePenalty(0.5)
+                        .maxTokens(9)
+                        .build(),
+                SamplingParams.builder()
+                        .temperature(0)
+                        .minTokens(2)
+                        .maxTokens(9)
+                        .build(),
+                SamplingParams.builder()
+                        .temperature(0)
+                        .logitBias(Map.of(3, 1f))
+                        .maxTokens(9)
+                        .build())) {
             TokenSampler sampler = new TokenSampler(params, prompt, Set.of(9), 0);
             TokenSampler.Draw draw = sampler.draw(9).orElseThrow();
             assertThat(draw.adjusted()).as(params.toString()).isTrue();
-            assertThat(draw.foreseeable()).as("%s depends on the tokens before", params).isEqualTo(!params.logitBias().isEmpty());
+            assertThat(draw.foreseeable())
+                    .as("%s depends on the tokens before", params)
+                    .isEqualTo(!params.logitBias().isEmpty());
             sampler.chosen(3, Optional.empty());
             assertThat(sampler.adjustments().count()).as(params.toString()).isPositive();
             assertThat(sampler.draw(0)).as("the device takes none").isEmpty();
         }
         TokenSampler both = new TokenSampler(
-                SamplingParams.builder().temperature(0).logitBias(Map.of(3, 1f)).logprobs(0).maxTokens(9).build(), prompt, Set.of(9), 0);
-        assertThat(both.draw(9)).as("log-probabilities are of the logits before").isEmpty();
+                SamplingParams.builder()
+                        .temperature(0)
+                        .logitBias(Map.of(3, 1f))
+                        .logprobs(0)
+                        .maxTokens(9)
+                        .build(),
+                prompt,
+                Set.of(9),
+                0);
+        assertThat(both.draw(9))
+                .as("log-probabilities are of the logits before")
+                .isEmpty();
         TokenSampler late = new TokenSampler(
-                SamplingParams.builder().temperature(0).minTokens(1).maxTokens(9).build(), prompt, Set.of(9), 0);
+                SamplingParams.builder()
+                        .temperature(0)
+                        .minTokens(1)
+                        .maxTokens(9)
+                        .build(),
+                prompt,
+                Set.of(9),
+                0);
         assertThat(late.draw(0)).as("the end is forbidden yet").isEmpty();
         late.chosen(5, Optional.empty());
         assertThat(late.draw(0)).isPresent();
@@ -226,7 +296,14 @@ class TokenSamplerTest {
     @Test
     void adjustmentsAreBiasThenRepetitionThenPenalties() {
         SamplingParams params = SamplingParams.builder()
-                .temperature(0).repetitionPenalty(2).presencePenalty(0.5).frequencyPenalty(0.25).logitBias(Map.of(4, -3f)).minTokens(3).maxTokens(9).build();
+                .temperature(0)
+                .repetitionPenalty(2)
+                .presencePenalty(0.5)
+                .frequencyPenalty(0.25)
+                .logitBias(Map.of(4, -3f))
+                .minTokens(3)
+                .maxTokens(9)
+                .build();
         TokenSampler sampler = new TokenSampler(params, new int[] {1, 2}, Set.of(0), 0);
         sampler.chosen(2, Optional.empty());
         sampler.chosen(2, Optional.empty());

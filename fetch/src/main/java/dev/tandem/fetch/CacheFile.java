@@ -9,11 +9,13 @@ import java.nio.file.StandardCopyOption;
 public final class CacheFile {
     private CacheFile() {}
 
-    /** Writes a file, and its folder, for all whom the process' umask lets read it: one may fill a cache for another. */
+    /**
+     * Writes a file, and its folder, for all whom the process' umask lets read it: one may fill a cache for another.
+     */
     public static void write(Path target, byte[] content) throws IOException {
         Files.createDirectories(target.getParent());
-        Path part = target.resolveSibling(
-                target.getFileName() + "." + ProcessHandle.current().pid() + "." + Thread.currentThread().threadId() + ".part");
+        Path part = target.resolveSibling(target.getFileName() + "."
+                + ProcessHandle.current().pid() + "." + Thread.currentThread().threadId() + ".part");
         try {
             Files.write(part, content);
             Files.move(part, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);

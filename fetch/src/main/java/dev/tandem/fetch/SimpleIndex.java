@@ -49,7 +49,9 @@ final class SimpleIndex {
             Matcher hash = HASH.matcher(fragment < 0 ? "" : link.substring(fragment));
             String address = fragment < 0 ? link : link.substring(0, fragment);
             entries.add(new Entry(
-                    anchor.group(2).strip(), page.resolve(address), hash.find() ? hash.group(1).toLowerCase(Locale.ROOT) : ""));
+                    anchor.group(2).strip(),
+                    page.resolve(address),
+                    hash.find() ? hash.group(1).toLowerCase(Locale.ROOT) : ""));
         }
         return entries;
     }

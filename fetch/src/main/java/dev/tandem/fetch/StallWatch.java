@@ -10,8 +10,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * Closes a response that stalls, so that its reader fails instead of waiting for ever. Within each period so many
- * bytes must come.
+ * Closes a response that stalls, so that its reader fails instead of waiting for ever. Within each period so many bytes
+ * must come.
  *
  * <p>Owned by: the thread that reads; a timer of its own closes the response.
  */
@@ -20,8 +20,8 @@ final class StallWatch implements AutoCloseable {
     static final long MIN_BYTES = 16 << 10;
 
     private final AtomicLong bytes = new AtomicLong();
-    private final ScheduledExecutorService timer =
-            Executors.newSingleThreadScheduledExecutor(Thread.ofPlatform().daemon().name("stall-watch").factory());
+    private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(
+            Thread.ofPlatform().daemon().name("stall-watch").factory());
     private final InputStream body;
     private long bytesBefore;
     private volatile boolean stalled;

@@ -4,8 +4,8 @@ import java.util.Arrays;
 import java.util.Locale;
 
 /**
- * Which wheels are for a machine, by the platform tags that end a wheel's name (PEP 425, PEP 600). An index lists a version's
- * wheels for all platforms in any order.
+ * Which wheels are for a machine, by the platform tags that end a wheel's name (PEP 425, PEP 600). An index lists a
+ * version's wheels for all platforms in any order.
  *
  * @param system as {@code os.name} has it
  * @param processor as {@code os.arch} has it
@@ -15,7 +15,9 @@ record WheelPlatform(String system, String processor) {
         return new WheelPlatform(System.getProperty("os.name"), System.getProperty("os.arch"));
     }
 
-    /** Wheels of nothing but data or Python are for everyone; those with libraries are taken for glibc's Linux alone. */
+    /**
+     * Wheels of nothing but data or Python are for everyone; those with libraries are taken for glibc's Linux alone.
+     */
     boolean takes(String wheel) {
         String name = wheel.substring(0, wheel.length() - ".whl".length());
         String tags = name.substring(name.lastIndexOf('-') + 1);

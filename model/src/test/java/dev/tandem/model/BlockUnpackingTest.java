@@ -20,7 +20,8 @@ class BlockUnpackingTest {
     @EnumSource(value = ElementType.class, names = "F32", mode = EnumSource.Mode.EXCLUDE)
     void unpacksLikeTheReference(ElementType type) throws IOException {
         byte[] blocks = Files.readAllBytes(FOLDER.resolve(type + ".blocks"));
-        ByteBuffer values = ByteBuffer.wrap(Files.readAllBytes(FOLDER.resolve(type + ".values"))).order(ByteOrder.LITTLE_ENDIAN);
+        ByteBuffer values = ByteBuffer.wrap(Files.readAllBytes(FOLDER.resolve(type + ".values")))
+                .order(ByteOrder.LITTLE_ENDIAN);
         float[] expected = new float[values.remaining() / 4];
         values.asFloatBuffer().get(expected);
         float[] actual = new float[expected.length + 3];

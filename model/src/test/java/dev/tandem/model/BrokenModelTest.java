@@ -177,12 +177,19 @@ class BrokenModelTest {
     }
 
     private static ByteBuffer key(ByteBuffer file, String name, int type) {
-        return file.putLong(name.length()).put(name.getBytes(StandardCharsets.UTF_8)).putInt(type);
+        return file.putLong(name.length())
+                .put(name.getBytes(StandardCharsets.UTF_8))
+                .putInt(type);
     }
 
     private static ByteBuffer tensor(ByteBuffer file, String name, long columns, long rows, long offset) {
-        return file.putLong(name.length()).put(name.getBytes(StandardCharsets.UTF_8))
-                .putInt(2).putLong(columns).putLong(rows).putInt(0).putLong(offset);
+        return file.putLong(name.length())
+                .put(name.getBytes(StandardCharsets.UTF_8))
+                .putInt(2)
+                .putLong(columns)
+                .putLong(rows)
+                .putInt(0)
+                .putLong(offset);
     }
 
     private void assertGgufRefused(ByteBuffer bytes, String message) throws IOException {
@@ -238,8 +245,12 @@ class BrokenModelTest {
         for (int round = 0; round < 500; round++) {
             byte[] bytes = new byte[24 + random.nextInt(200)];
             random.nextBytes(bytes);
-            ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).putInt(0x46554747).putInt(3)
-                    .putLong(random.nextInt(3)).putLong(random.nextInt(4));
+            ByteBuffer.wrap(bytes)
+                    .order(ByteOrder.LITTLE_ENDIAN)
+                    .putInt(0x46554747)
+                    .putInt(3)
+                    .putLong(random.nextInt(3))
+                    .putLong(random.nextInt(4));
             if (random.nextBoolean() && bytes.length > 40) {
                 Arrays.fill(bytes, 28, 36, (byte) 0);
             }

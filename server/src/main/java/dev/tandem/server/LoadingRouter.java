@@ -36,8 +36,8 @@ final class LoadingRouter implements Router {
             return router.decide(head);
         }
         byte[] error = ApiErrors.body(503, "the model is loading; try again in a few seconds");
-        return new Decision.Answer(new Response(503, "application/json", error,
-                Map.of("Retry-After", RETRY_AFTER_SECONDS)));
+        return new Decision.Answer(
+                new Response(503, "application/json", error, Map.of("Retry-After", RETRY_AFTER_SECONDS)));
     }
 
     @Override

@@ -14,7 +14,8 @@ import java.time.InstantSource;
 import java.util.Optional;
 
 /**
- * One port, and one model behind it once that is loaded. Closing it closes the connections; the engine stays the caller's.
+ * One port, and one model behind it once that is loaded. Closing it closes the connections; the engine stays the
+ * caller's.
  *
  * <p>Owned by: the thread that made it.
  */
@@ -42,7 +43,9 @@ public final class TandemServer implements AutoCloseable {
      */
     public void serve(Optional<String> apiKey, ServedModel model, DecisionLog decisions, ServerMetrics metrics) {
         metrics.watch(
-                model.engine()::stats, model.engine()::waiting, model.engine().limits().blockTokens());
+                model.engine()::stats,
+                model.engine()::waiting,
+                model.engine().limits().blockTokens());
         TokenizerPool pool = TokenizerPool.of(model.engine().config().maxQueuedRequests());
         tokenizers = Optional.of(pool);
         router.loaded(new OpenAiApi(model, pool, decisions, metrics, apiKey, VERSION, InstantSource.system()));

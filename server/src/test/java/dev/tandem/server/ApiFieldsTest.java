@@ -58,10 +58,18 @@ class ApiFieldsTest {
     @ParameterizedTest
     @ValueSource(
             strings = {
-                "\"guided_json\": {\"type\": \"object\"}", "\"guided_choice\": [\"a\"]", "\"guided_regex\": \"a\"",
-                "\"guided_grammar\": \"a\"", "\"structured_outputs\": {\"regex\": \"a\"}", "\"bad_words\": [\"a\"]",
-                "\"allowed_token_ids\": [1]", "\"prompt_logprobs\": 1", "\"truncate_prompt_tokens\": 5",
-                "\"use_beam_search\": true", "\"length_penalty\": 0.5", "\"logits_processors\": [\"a\"]",
+                "\"guided_json\": {\"type\": \"object\"}",
+                "\"guided_choice\": [\"a\"]",
+                "\"guided_regex\": \"a\"",
+                "\"guided_grammar\": \"a\"",
+                "\"structured_outputs\": {\"regex\": \"a\"}",
+                "\"bad_words\": [\"a\"]",
+                "\"allowed_token_ids\": [1]",
+                "\"prompt_logprobs\": 1",
+                "\"truncate_prompt_tokens\": 5",
+                "\"use_beam_search\": true",
+                "\"length_penalty\": 0.5",
+                "\"logits_processors\": [\"a\"]",
                 "\"request_id\": \"a\"",
                 "\"return_token_ids\": true"
             })
@@ -87,13 +95,26 @@ class ApiFieldsTest {
     @ParameterizedTest
     @ValueSource(
             strings = {
-                "\"user\": \"u\"", "\"metadata\": {\"a\": \"b\"}", "\"store\": true", "\"service_tier\": \"auto\"",
-                "\"parallel_tool_calls\": true", "\"prompt_cache_key\": \"k\"", "\"safety_identifier\": \"s\"",
-                "\"guided_json\": null", "\"no_such_field\": null", "\"functions\": []", "\"function_call\": \"none\"",
-                "\"modalities\": [\"text\"]", "\"use_beam_search\": false", "\"bad_words\": []",
+                "\"user\": \"u\"",
+                "\"metadata\": {\"a\": \"b\"}",
+                "\"store\": true",
+                "\"service_tier\": \"auto\"",
+                "\"parallel_tool_calls\": true",
+                "\"prompt_cache_key\": \"k\"",
+                "\"safety_identifier\": \"s\"",
+                "\"guided_json\": null",
+                "\"no_such_field\": null",
+                "\"functions\": []",
+                "\"function_call\": \"none\"",
+                "\"modalities\": [\"text\"]",
+                "\"use_beam_search\": false",
+                "\"bad_words\": []",
                 "\"length_penalty\": 1.0",
-                "\"response_format\": {\"type\": \"text\"}", "\"tools\": []", "\"tool_choice\": \"auto\"",
-                "\"tools\": [{\"type\": \"function\"}], \"tool_choice\": \"none\"", "\"max_completion_tokens\": 1",
+                "\"response_format\": {\"type\": \"text\"}",
+                "\"tools\": []",
+                "\"tool_choice\": \"auto\"",
+                "\"tools\": [{\"type\": \"function\"}], \"tool_choice\": \"none\"",
+                "\"max_completion_tokens\": 1",
                 "\"stream_options\": {\"include_usage\": true, \"continuous_usage_stats\": null}, \"stream\": true",
                 "\"logprobs\": true, \"top_logprobs\": 2"
             })
@@ -103,7 +124,9 @@ class ApiFieldsTest {
 
     @Test
     void completionsTakeAnEmptySuffixAndBestOfN() throws IOException {
-        assertThat(ask(COMPLETIONS, "\"suffix\": \"\", \"n\": 2, \"best_of\": 2").status()).isEqualTo(200);
+        assertThat(ask(COMPLETIONS, "\"suffix\": \"\", \"n\": 2, \"best_of\": 2")
+                        .status())
+                .isEqualTo(200);
         assertRefused(ask(COMPLETIONS, "\"suffix\": \"x\""), "suffix", "leave it out");
         assertRefused(ask(COMPLETIONS, "\"best_of\": 2"), "best_of", "equals n, which is 1");
     }
@@ -140,8 +163,8 @@ class ApiFieldsTest {
 
     @Test
     void unknownFieldsAreNamed() throws IOException {
-        assertRefused(ask(CHAT, "\"some_unknown_field\": 1"), "some_unknown_field",
-                "has no field 'some_unknown_field'");
+        assertRefused(
+                ask(CHAT, "\"some_unknown_field\": 1"), "some_unknown_field", "has no field 'some_unknown_field'");
         assertRefused(ask(COMPLETIONS, "\"messages\": []"), "messages", "/v1/completions has no field");
         assertRefused(server.post("/tokenize", "{\"prompt\": \"a\", \"x\": 1}"), "x", "/tokenize has no field 'x'");
         assertRefused(server.post("/detokenize", "{\"tokens\": [1], \"x\": 1}"), "x", "/detokenize has no field 'x'");
@@ -149,13 +172,19 @@ class ApiFieldsTest {
 
     @Test
     void tokenizeTakesAPromptOrMessages() throws IOException {
-        assertThat(server.post("/tokenize", "{\"prompt\": \"abc\"}").json().path("count").asInt()).isEqualTo(3);
+        assertThat(server.post("/tokenize", "{\"prompt\": \"abc\"}")
+                        .json()
+                        .path("count")
+                        .asInt())
+                .isEqualTo(3);
         String messages =
                 "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"tools\": [{\"type\": \"function\"}]}";
         assertThat(server.post("/tokenize", messages).json().path("count").asInt())
                 .isEqualTo("user:hi1 tools".length());
         assertRefused(server.post("/tokenize", "{}"), "prompt", "either prompt or messages");
-        assertRefused(server.post("/tokenize", "{\"prompt\": \"a\", \"messages\": []}"), "prompt",
+        assertRefused(
+                server.post("/tokenize", "{\"prompt\": \"a\", \"messages\": []}"),
+                "prompt",
                 "either prompt or messages");
         assertRefused(server.post("/tokenize", "{\"prompt\": \"a\", \"tools\": []}"), "tools", "tools needs messages");
     }
@@ -172,7 +201,7 @@ class ApiFieldsTest {
     void theArgumentsOfFormerToolCallsReachTheTemplateAsAnObject() throws IOException {
         String call =
                 "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\","
-                + " \"function\": {\"name\": \"f\", \"arguments\": %s}}]}";
+                        + " \"function\": {\"name\": \"f\", \"arguments\": %s}}]}";
         assertThat(tokensOf(call.formatted("\"{\\\"city\\\": \\\"Paris\\\", \\\"days\\\": 3}\"")))
                 .contains("city=Paris;days=3;");
         assertThat(tokensOf(call.formatted("{\"city\": \"Paris\"}"))).contains("city=Paris;");
@@ -188,11 +217,13 @@ class ApiFieldsTest {
     void moreRequestsThanTheQueueHoldsAreABadRequest() throws IOException {
         assertRefused(ask(CHAT, "\"n\": 9"), "n", "1 prompts with n = 9 are 9 requests, and the queue holds 8");
         assertRefused(
-                server.post(COMPLETIONS, "{\"prompt\": [\"a\", \"b\", \"c\"], \"n\": 3}"), "n",
+                server.post(COMPLETIONS, "{\"prompt\": [\"a\", \"b\", \"c\"], \"n\": 3}"),
+                "n",
                 "3 prompts with n = 3 are 9 requests");
         assertRefused(
-                server.post(COMPLETIONS, "{\"prompt\": "
-                        + JSON.writeValueAsString(List.of("a b c d e f g h i".split(" "))) + "}"),
+                server.post(
+                        COMPLETIONS,
+                        "{\"prompt\": " + JSON.writeValueAsString(List.of("a b c d e f g h i".split(" "))) + "}"),
                 "prompt",
                 "the queue holds 8");
     }
@@ -203,29 +234,34 @@ class ApiFieldsTest {
     void whatCannotFitIsRefusedWithoutTokenizing() throws IOException {
         int calls = server.tokenizer.calls.get();
         String text = "x".repeat(RunningServer.CONTEXT * 6 + 1); // the longest token has five characters
-        assertRefused(server.post(COMPLETIONS, "{\"prompt\": \"" + text + "\"}"), "prompt",
+        assertRefused(
+                server.post(COMPLETIONS, "{\"prompt\": \"" + text + "\"}"),
+                "prompt",
                 "maximum context length is 512 tokens");
         assertRefused(
                 server.post(CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"" + text + "\"}]}"),
                 "messages",
                 "maximum context length is 512 tokens");
         assertRefused(
-                server.post(CHAT, "{\"messages\": [" + "{\"role\": \"user\", \"content\": \"\"},".repeat(513)
-                        + "{\"role\": \"user\", \"content\": \"\"}]}"),
+                server.post(
+                        CHAT,
+                        "{\"messages\": [" + "{\"role\": \"user\", \"content\": \"\"},".repeat(513)
+                                + "{\"role\": \"user\", \"content\": \"\"}]}"),
                 "messages",
                 "maximum context length is 512 tokens");
         assertRefused(
-                server.post(COMPLETIONS, "{\"prompt\": [" + "1,".repeat(513) + "1]}"), "prompt",
+                server.post(COMPLETIONS, "{\"prompt\": [" + "1,".repeat(513) + "1]}"),
+                "prompt",
                 "maximum context length is 512 tokens");
         assertThat(server.tokenizer.calls.get()).isEqualTo(calls);
     }
 
     @Test
     void whatTheTokenizerRefusesIsTheClientsFault() throws IOException {
-        assertRefused(server.post(COMPLETIONS, "{\"prompt\": \"" + FakeTokenizer.TOO_MUCH + "\"}"), "prompt",
-                "too much");
-        assertRefused(server.post("/tokenize", "{\"prompt\": \"" + FakeTokenizer.TOO_MUCH + "\"}"), "prompt",
-                "too much");
+        assertRefused(
+                server.post(COMPLETIONS, "{\"prompt\": \"" + FakeTokenizer.TOO_MUCH + "\"}"), "prompt", "too much");
+        assertRefused(
+                server.post("/tokenize", "{\"prompt\": \"" + FakeTokenizer.TOO_MUCH + "\"}"), "prompt", "too much");
     }
 
     // --- hostile input
@@ -234,9 +270,11 @@ class ApiFieldsTest {
     void halvesOfSurrogatePairsAreRefused() throws IOException {
         assertRefused(server.post(COMPLETIONS, "{\"prompt\": \"ab\\ud800c\"}"), "prompt", "\\ud800, at character 2");
         assertThat(ask(COMPLETIONS, "\"\\ud800\": 1").status()).isEqualTo(400);
-        assertThat(server.post(COMPLETIONS, "{\"prompt\": \"a\", \"model\": \"\\udc00\"}").error()).contains("\\udc00");
+        assertThat(server.post(COMPLETIONS, "{\"prompt\": \"a\", \"model\": \"\\udc00\"}")
+                        .error())
+                .contains("\\udc00");
         assertThat(server.post(COMPLETIONS, "{\"prompt\": \"\\ud83d\\ude42\", \"max_tokens\": 1, \"echo\": true}")
-                .status())
+                        .status())
                 .isEqualTo(200);
     }
 
@@ -259,9 +297,11 @@ class ApiFieldsTest {
         root.addHandler(handler);
         try {
             for (String field : List.of(
-                    "\"x\\nSEVERE: forged\\u001b[2J\": 1", "\"model\": \"x\\nforged\\u001b[2J\"",
+                    "\"x\\nSEVERE: forged\\u001b[2J\": 1",
+                    "\"model\": \"x\\nforged\\u001b[2J\"",
                     "\"stop\": [{\"a\\n\": 1}]",
-                    "\"temperature\": \"\\u001b[2J\\n\"", "\"logit_bias\": {\"\\n\\u001b[2J\": 1}")) {
+                    "\"temperature\": \"\\u001b[2J\\n\"",
+                    "\"logit_bias\": {\"\\n\\u001b[2J\": 1}")) {
                 RawClient.Answer answer = ask(COMPLETIONS, field);
                 assertThat(answer.status()).isIn(400, 404);
                 assertThat(answer.error()).doesNotContain("\n", "\u001b");
@@ -278,11 +318,16 @@ class ApiFieldsTest {
         // names whose hashes collide fill a table which requests share: later ones find no place
         List<String> names = collidingNames(2000);
         for (int from = 0; from < names.size(); from += 100) {
-            List<String> some = names.subList(from, from + 100).stream().map(name -> '"' + name + "\": 1").toList();
-            RawClient.Answer answer =
-                    server.post("/tokenize", "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}],"
-                    + " \"chat_template_kwargs\": {" + String.join(", ", some) + "}}");
-            assertThat(answer.status()).as("names from %d: %s", from, answer.body()).isEqualTo(200);
+            List<String> some = names.subList(from, from + 100).stream()
+                    .map(name -> '"' + name + "\": 1")
+                    .toList();
+            RawClient.Answer answer = server.post(
+                    "/tokenize",
+                    "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]," + " \"chat_template_kwargs\": {"
+                            + String.join(", ", some) + "}}");
+            assertThat(answer.status())
+                    .as("names from %d: %s", from, answer.body())
+                    .isEqualTo(200);
         }
     }
 
@@ -328,8 +373,8 @@ class ApiFieldsTest {
                 "{\"" + "x".repeat(5000) + "\": 1}")) {
             assertRefused(server.post(CHAT, body), "", "the body exceeds a limit");
         }
-        for (String body : List.of("{", "{\"a\" 1}", "{\"a\": 1} x", "{\"a\": 1, \"a\": 2}", "{\"a\": NaN}", "nul",
-                "{\"a\": 01}")) {
+        for (String body : List.of(
+                "{", "{\"a\" 1}", "{\"a\": 1} x", "{\"a\": 1, \"a\": 2}", "{\"a\": NaN}", "nul", "{\"a\": 01}")) {
             RawClient.Answer answer = server.post(CHAT, body);
             assertRefused(answer, "", "not valid JSON");
             assertThat(answer.error()).doesNotContain("jackson", "Jackson", "Source", "StreamRead", "token (");
@@ -342,13 +387,20 @@ class ApiFieldsTest {
     @ParameterizedTest
     @ValueSource(
             strings = {
-                "\"temperature\": 1e-300, \"top_p\": 0.9", "\"temperature\": 2e-39, \"top_p\": 0.5",
+                "\"temperature\": 1e-300, \"top_p\": 0.9",
+                "\"temperature\": 2e-39, \"top_p\": 0.5",
                 "\"repetition_penalty\": 1e-40",
-                "\"temperature\": 1e308", "\"top_p\": 1e-300", "\"top_k\": 2147483647", "\"min_p\": 1",
+                "\"temperature\": 1e308",
+                "\"top_p\": 1e-300",
+                "\"top_k\": 2147483647",
+                "\"min_p\": 1",
                 "\"seed\": -9223372036854775808",
-                "\"presence_penalty\": -2, \"frequency_penalty\": 2", "\"logit_bias\": {\"1\": 1e300}",
+                "\"presence_penalty\": -2, \"frequency_penalty\": 2",
+                "\"logit_bias\": {\"1\": 1e300}",
                 "\"max_tokens\": 2147483647",
-                "\"min_tokens\": 2147483647", "\"temperature\": 1e400", "\"ttft_target\": 1e300",
+                "\"min_tokens\": 2147483647",
+                "\"temperature\": 1e400",
+                "\"ttft_target\": 1e300",
                 "\"priority\": -2147483648"
             })
     void extremeValuesEndNobodyElsesRequests(String fields) throws IOException {

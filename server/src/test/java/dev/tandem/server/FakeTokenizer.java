@@ -18,6 +18,7 @@ public final class FakeTokenizer implements Tokenizer {
     public final AtomicInteger calls = new AtomicInteger();
     /** The characters of the longest text. */
     public final AtomicInteger longest = new AtomicInteger();
+
     final AtomicReference<CountDownLatch> gate = new AtomicReference<>(new CountDownLatch(0));
     final CountDownLatch entered = new CountDownLatch(1);
     private final Vocabulary vocabulary;

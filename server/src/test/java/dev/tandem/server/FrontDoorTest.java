@@ -36,13 +36,17 @@ class FrontDoorTest {
 
     @Test
     void pipelinedRequestsAreAnsweredInTheirOrder() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
-            client.send(RawClient.request("/v1/completions", STREAM) + get("/version")
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
+            client.send(RawClient.request("/v1/completions", STREAM)
+                    + get("/version")
                     + RawClient.request("/v1/completions", COMPLETION)
-                    + get("/nowhere") + get("/health"));
+                    + get("/nowhere")
+                    + get("/health"));
             assertThat(client.read().body()).contains("[DONE]");
             assertThat(client.read().body()).contains("version");
-            assertThat(client.read().json().at("/usage/completion_tokens").asInt()).isEqualTo(3);
+            assertThat(client.read().json().at("/usage/completion_tokens").asInt())
+                    .isEqualTo(3);
             assertThat(client.read().status()).isEqualTo(404);
             assertThat(client.read().body()).contains("ok");
         }
@@ -50,7 +54,8 @@ class FrontDoorTest {
 
     @Test
     void aMalformedRequestIsAnsweredBehindTheOneBeforeIt() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
             server.executor.hold();
             client.send(RawClient.request("/v1/completions", COMPLETION) + "NONSENSE\r\n\r\n");
             server.executor.release();
@@ -64,7 +69,8 @@ class FrontDoorTest {
 
     @Test
     void manyPipelinedRequestsAreHeldBackAndAllAnswered() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
             server.executor.hold();
             client.send(RawClient.request("/v1/completions", COMPLETION).repeat(30));
             server.executor.release();
@@ -80,7 +86,8 @@ class FrontDoorTest {
 
     @Test
     void aStreamToAnHttp10ClientIsNotChunkedAndEndsWithTheConnection() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
             client.send(RawClient.request("/v1/completions", STREAM, "Connection: keep-alive")
                     .replace("HTTP/1.1", "HTTP/1.0"));
             RawClient.Answer answer = client.read();
@@ -91,7 +98,8 @@ class FrontDoorTest {
 
     @Test
     void anHttp10ClientMayKeepTheConnectionForWholeAnswers() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
             for (int i = 0; i < 2; i++) {
                 client.send("GET /version HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
                 RawClient.Answer answer = client.read();
@@ -106,7 +114,8 @@ class FrontDoorTest {
 
     @Test
     void headAnswersLikeGetWithoutABody() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
             client.send(get("/health").replace("GET", "HEAD") + get("/version"));
             RawClient.Answer head = client.read(true);
             assertThat(head.status()).isEqualTo(200);
@@ -117,11 +126,13 @@ class FrontDoorTest {
 
     @Test
     void optionsSaysWhatAPathTakes() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
             client.send(get("/v1/completions").replace("GET", "OPTIONS"));
             RawClient.Answer answer = client.read();
             assertThat(answer.status()).isEqualTo(204);
-            assertThat(answer.headers()).containsEntry("allow", "POST, OPTIONS")
+            assertThat(answer.headers())
+                    .containsEntry("allow", "POST, OPTIONS")
                     .doesNotContainKey("access-control-allow-origin");
             client.send(get("/v1/completions"));
             assertThat(client.read().status()).isEqualTo(405);
@@ -133,7 +144,7 @@ class FrontDoorTest {
     @Test
     void aWrongKeyIsRefusedBeforeTheBodyIsSent() throws IOException {
         try (RunningServer server =
-                new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.of("secret"));
+                        new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.of("secret"));
                 RawClient client = server.connect()) {
             String request = RawClient.request("/v1/completions", COMPLETION, "Authorization: Bearer wrong");
             int body = request.length() - COMPLETION.length();
@@ -164,12 +175,13 @@ class FrontDoorTest {
     @Test
     void onlyJsonIsAccepted() throws IOException {
         try (RunningServer server = new RunningServer()) {
-            for (String type : List.of("text/plain", "application/x-www-form-urlencoded",
-                    "multipart/form-data; boundary=x", "")) {
+            for (String type :
+                    List.of("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "")) {
                 try (RawClient client = server.connect()) {
                     client.send(RawClient.request("/v1/completions", COMPLETION)
-                            .replace("Content-Type: application/json\r\n", type.isEmpty() ? "" : "Content-Type: "
-                                    + type + "\r\n"));
+                            .replace(
+                                    "Content-Type: application/json\r\n",
+                                    type.isEmpty() ? "" : "Content-Type: " + type + "\r\n"));
                     RawClient.Answer answer = client.read();
                     assertThat(answer.status()).as(type).isEqualTo(415);
                     assertThat(answer.error()).contains("must be application/json");
@@ -185,12 +197,12 @@ class FrontDoorTest {
     @Test
     void foreignHostNamesAndPagesAreRefused() throws IOException {
         try (RunningServer server = new RunningServer()) {
-            for (String host : List.of("localhost", "LOCALHOST:8000", "127.0.0.1:8000", "[::1]:8000", "api.localhost",
-                    "192.168.1.7")) {
+            for (String host : List.of(
+                    "localhost", "LOCALHOST:8000", "127.0.0.1:8000", "[::1]:8000", "api.localhost", "192.168.1.7")) {
                 assertThat(ask(server, host, "").status()).as(host).isEqualTo(200);
             }
-            for (String host : List.of("evil.example", "evil.example:8000", "localhost.evil.example",
-                    "127.0.0.1.evil.example", "")) {
+            for (String host : List.of(
+                    "evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "")) {
                 RawClient.Answer answer = ask(server, host, "");
                 assertThat(answer.status()).as(host).isEqualTo(403);
                 assertThat(answer.error()).contains("--allowed-hosts");
@@ -226,9 +238,12 @@ class FrontDoorTest {
     void anAllowedPageMayAskFirstAndReadAnswers() throws IOException {
         String origin = "Origin: https://chat.example.org\r\n";
         try (RunningServer server =
-                new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.of("secret"));
+                        new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.of("secret"));
                 RawClient client = server.connect()) {
-            client.send(get("/v1/chat/completions", origin, "Access-Control-Request-Method: POST\r\n",
+            client.send(get(
+                            "/v1/chat/completions",
+                            origin,
+                            "Access-Control-Request-Method: POST\r\n",
                             "Access-Control-Request-Headers: authorization, x-stainless-lang\r\n")
                     .replace("GET", "OPTIONS"));
             RawClient.Answer preflight = client.read();
@@ -251,7 +266,8 @@ class FrontDoorTest {
 
     @Test
     void aBodyThatIsAnnouncedTooLargeIsRefusedBeforeItIsSent() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
             client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                     + "Content-Length: 9000000\r\n\r\n");
             RawClient.Answer answer = client.read();
@@ -263,7 +279,8 @@ class FrontDoorTest {
 
     @Test
     void aChunkedBodyIsCountedAsItArrives() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
             client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                     + "Transfer-Encoding: chunked\r\n\r\n");
             client.send("8000\r\n" + "x".repeat(0x8000) + "\r\n8001\r\n" + "x".repeat(0x8001) + "\r\n");
@@ -289,7 +306,12 @@ class FrontDoorTest {
     @Test
     void theBodiesOfAllRequestsTogetherAreBounded() throws IOException {
         HttpLimits limits = new HttpLimits(
-                64 << 10, 8 << 10, 100 << 10, 64, Duration.ofSeconds(60), Duration.ofSeconds(60),
+                64 << 10,
+                8 << 10,
+                100 << 10,
+                64,
+                Duration.ofSeconds(60),
+                Duration.ofSeconds(60),
                 Duration.ofSeconds(60),
                 Duration.ofSeconds(60));
         try (RunningServer server = new RunningServer(limits, RunningServer.ORIGINS, Optional.empty());
@@ -306,7 +328,8 @@ class FrontDoorTest {
             RawClient other = refused == first ? second : first;
             other.send("x");
             assertThat(other.read().status()).isEqualTo(400);
-            assertThat(server.post("/v1/completions", "x".repeat(60_000)).status()).isEqualTo(400);
+            assertThat(server.post("/v1/completions", "x".repeat(60_000)).status())
+                    .isEqualTo(400);
         }
     }
 
@@ -326,7 +349,13 @@ class FrontDoorTest {
     @Test
     void connectionsBeyondTheLimitAreToldSo() throws IOException {
         HttpLimits limits = new HttpLimits(
-                64 << 10, 8 << 10, 1 << 20, 2, Duration.ofSeconds(60), Duration.ofSeconds(60), Duration.ofSeconds(60),
+                64 << 10,
+                8 << 10,
+                1 << 20,
+                2,
+                Duration.ofSeconds(60),
+                Duration.ofSeconds(60),
+                Duration.ofSeconds(60),
                 Duration.ofSeconds(60));
         try (RunningServer server = new RunningServer(limits, RunningServer.ORIGINS, Optional.empty());
                 RawClient first = server.connect();
@@ -348,7 +377,8 @@ class FrontDoorTest {
 
     @Test
     void aClientThatAsksWhetherToSendItsBodyIsAnswered() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
             String request = RawClient.request("/v1/completions", COMPLETION, "Expect: 100-continue");
             int body = request.length() - COMPLETION.length();
             client.send(RawClient.request("/v1/completions", COMPLETION) + request.substring(0, body));
@@ -356,7 +386,8 @@ class FrontDoorTest {
             assertThat(client.read().status()).isEqualTo(100);
             client.send(request.substring(body));
             assertThat(client.read().status()).isEqualTo(200);
-            client.send(RawClient.request("/v1/completions", COMPLETION, "Expect: 200-ok").substring(0, body));
+            client.send(RawClient.request("/v1/completions", COMPLETION, "Expect: 200-ok")
+                    .substring(0, body));
             assertThat(client.read().status()).isEqualTo(417);
         }
     }
@@ -365,7 +396,8 @@ class FrontDoorTest {
 
     @Test
     void aRequestMayArriveByteByByte() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
             client.socket.setTcpNoDelay(true);
             for (char c : RawClient.request("/v1/completions", COMPLETION).toCharArray()) {
                 client.send(String.valueOf(c));
@@ -377,7 +409,13 @@ class FrontDoorTest {
     @Test
     void aClientThatReadsNothingIsCutOffAndItsRequestCancelled() throws Exception {
         HttpLimits limits = new HttpLimits(
-                64 << 10, 8 << 10, 1 << 20, 64, Duration.ofSeconds(60), Duration.ofSeconds(60), Duration.ofSeconds(60),
+                64 << 10,
+                8 << 10,
+                1 << 20,
+                64,
+                Duration.ofSeconds(60),
+                Duration.ofSeconds(60),
+                Duration.ofSeconds(60),
                 Duration.ofMillis(200));
         try (RunningServer server = new RunningServer(limits, RunningServer.ORIGINS, Optional.empty())) {
             List<RawClient> clients = new ArrayList<>();
@@ -471,7 +509,8 @@ class FrontDoorTest {
 
     @Test
     void aClientLearnsWhenTheEngineDiesInTheMiddleOfAStream() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
             server.executor.hold();
             client.post("/v1/completions", STREAM);
             assertThat(client.line()).contains("200 OK");
@@ -487,12 +526,15 @@ class FrontDoorTest {
 
     @Test
     void errorsOfTheConnectionHaveTheFormOfTheApi() throws IOException {
-        try (RunningServer server = new RunningServer(); RawClient client = server.connect()) {
+        try (RunningServer server = new RunningServer();
+                RawClient client = server.connect()) {
             client.send("GET /\u001b[31m\u0007evil HTTP/1.1\r\nHost: localhost\r\n\r\n");
             RawClient.Answer answer = client.read();
             JsonNode error = answer.json().path("error");
             assertThat(error.path("code").asInt()).isEqualTo(answer.status()).isIn(400, 404);
-            assertThat(error.path("message").asString()).doesNotContain("\u001b").doesNotContain("\u0007");
+            assertThat(error.path("message").asString())
+                    .doesNotContain("\u001b")
+                    .doesNotContain("\u0007");
         } catch (SocketException e) {
             throw new AssertionError("the connection was reset", e);
         }

@@ -55,12 +55,14 @@ public final class RawClient implements AutoCloseable {
 
     /** @param headers lines */
     static String request(String path, String json, String... headers) {
-        StringBuilder head = new StringBuilder("POST " + path
-                + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+        StringBuilder head = new StringBuilder(
+                "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
         for (String header : headers) {
             head.append(header).append("\r\n");
         }
-        return head.append("Content-Length: ").append(json.getBytes(StandardCharsets.UTF_8).length).append("\r\n\r\n")
+        return head.append("Content-Length: ")
+                        .append(json.getBytes(StandardCharsets.UTF_8).length)
+                        .append("\r\n\r\n")
                 + json;
     }
 
@@ -75,7 +77,9 @@ public final class RawClient implements AutoCloseable {
         Map<String, String> headers = new LinkedHashMap<>();
         for (String line = line(); !line.isEmpty(); line = line()) {
             int colon = line.indexOf(':');
-            headers.put(line.substring(0, colon).toLowerCase(Locale.ROOT), line.substring(colon + 1).strip());
+            headers.put(
+                    line.substring(0, colon).toLowerCase(Locale.ROOT),
+                    line.substring(colon + 1).strip());
         }
         int code = Integer.parseInt(status.split(" ")[1]);
         byte[] body;

@@ -26,13 +26,19 @@ final class RunningServer implements AutoCloseable {
     static final int CONTEXT = 512;
     static final int QUEUE = 8;
     static final HttpLimits LIMITS = new HttpLimits(
-            64 << 10, 8 << 10, 1 << 20, 64, Duration.ofSeconds(60), Duration.ofSeconds(60), Duration.ofSeconds(60),
+            64 << 10,
+            8 << 10,
+            1 << 20,
+            64,
+            Duration.ofSeconds(60),
+            Duration.ofSeconds(60),
+            Duration.ofSeconds(60),
             Duration.ofSeconds(60));
     static final OriginPolicy ORIGINS = new OriginPolicy(true, List.of(), List.of("https://chat.example.org"));
     /** Shows a template's variables, call arguments as an object. */
     private static final String TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}"
             + "{% for c in m.tool_calls %}{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }};{% endfor "
-                    + "%}{% endfor %}"
+            + "%}{% endfor %}"
             + "\n{% endfor %}{% if tools %}{{ tools | length }} tools{% endif %}";
 
     final FakeTokenizer tokenizer = new FakeTokenizer();
@@ -57,7 +63,10 @@ final class RunningServer implements AutoCloseable {
                 .start();
         server = new TandemServer("127.0.0.1", 0, limits, origins);
         ServedModel model = new ServedModel(
-                "fake", engine, tokenizer, Optional.of(new ChatTemplate(TEMPLATE, "", "")),
+                "fake",
+                engine,
+                tokenizer,
+                Optional.of(new ChatTemplate(TEMPLATE, "", "")),
                 ServedModel.SamplingDefaults.NEUTRAL);
         server.serve(key, model, new DecisionLog(16), metrics);
     }

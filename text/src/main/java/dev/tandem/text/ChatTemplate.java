@@ -21,8 +21,18 @@ import tools.jackson.databind.ObjectMapper;
 public final class ChatTemplate {
     /** What a request cannot set: the arguments of {@link #render} and the functions that every template has. */
     public static final Set<String> RESERVED_NAMES = Set.of(
-            "messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "raise_exception",
-            "strftime_now", "range", "namespace", "dict", "loop");
+            "messages",
+            "tools",
+            "documents",
+            "add_generation_prompt",
+            "bos_token",
+            "eos_token",
+            "raise_exception",
+            "strftime_now",
+            "range",
+            "namespace",
+            "dict",
+            "loop");
 
     private static final ObjectMapper JSON = new ObjectMapper();
     /** {@code tokenizer_config.json} lists all added tokens; the largest have some 10,000, of 200 bytes each. */
@@ -84,10 +94,7 @@ public final class ChatTemplate {
      * @throws JinjaException when {@code extra} has a reserved name, and as {@link JinjaTemplate#render}
      */
     public String render(
-            List<? extends Map<String, ?>> messages,
-            List<?> tools,
-            boolean addGenerationPrompt,
-            Map<String, ?> extra) {
+            List<? extends Map<String, ?>> messages, List<?> tools, boolean addGenerationPrompt, Map<String, ?> extra) {
         for (String name : extra.keySet()) {
             if (RESERVED_NAMES.contains(name)) {
                 throw new JinjaException(

@@ -35,7 +35,8 @@ public final class HuggingFaceTokenizer implements Tokenizer {
     public static HuggingFaceTokenizer open(Path directory) {
         Path file = directory.resolve("tokenizer.json");
         if (!Files.exists(file)) {
-            throw new TokenizerException(directory + " has no tokenizer.json; the model's text cannot be tokenized without it");
+            throw new TokenizerException(
+                    directory + " has no tokenizer.json; the model's text cannot be tokenized without it");
         }
         try {
             return of(TokenizerFile.read(file));

@@ -9,8 +9,8 @@ import java.util.Locale;
  *
  * <p>The bound follows the pattern's structure. Each part has a number of ways to match at one position (a repeated
  * character class has as many as the text has characters, and so on), and a number of failures while all ways are
- * tried. In a sequence, what follows is tried once per way of what is before it. Where nothing may fail afterwards,
- * the first success ends the match. Syntax that is not known here is refused.
+ * tried. In a sequence, what follows is tried once per way of what is before it. Where nothing may fail afterwards, the
+ * first success ends the match. Syntax that is not known here is refused.
  *
  * <p>Owned by: the thread that calls {@link #of}.
  */
@@ -19,6 +19,7 @@ final class RegexBacktracking {
     static final int MAX_RETRIES = 10_000_000;
     /** Patterns of tokenizers have some 500 characters and nest 4 groups. */
     private static final int MAX_PATTERN = 10_000;
+
     private static final int MAX_DEPTH = 50;
     /** What Oniguruma unrolls when it compiles {@code x{1000}}. */
     private static final int MAX_REPEAT = 1_000;
@@ -36,8 +37,7 @@ final class RegexBacktracking {
             boolean quadratic = slope > 0 && other.slope > 0;
             double product = slope * other.constant + constant * other.slope; // 0 * infinity is NaN
             return new Cost(
-                    constant * other.constant,
-                    quadratic || Double.isNaN(product) ? Double.POSITIVE_INFINITY : product);
+                    constant * other.constant, quadratic || Double.isNaN(product) ? Double.POSITIVE_INFINITY : product);
         }
 
         /**
@@ -117,7 +117,7 @@ final class RegexBacktracking {
 
     /**
      * @throws TokenizerException when the pattern may backtrack more than in proportion to the text, or is not
-     * understood
+     *     understood
      */
     static Cost of(String pattern) {
         if (pattern.length() > MAX_PATTERN) {
@@ -210,8 +210,7 @@ final class RegexBacktracking {
     }
 
     /**
-     * The bounds of {@code {n}}, {@code {n,}}, {@code {,m}} or {@code {n,m}}; empty for a brace that stands for
-     * itself.
+     * The bounds of {@code {n}}, {@code {n,}}, {@code {,m}} or {@code {n,m}}; empty for a brace that stands for itself.
      */
     private int[] bounds() {
         if (!next('{')) {
@@ -220,7 +219,9 @@ final class RegexBacktracking {
         int end = pattern.indexOf('}', at);
         String[] bounds = end < 0 ? new String[0] : pattern.substring(at, end).split(",", -1);
         boolean numbers = bounds.length == 1 && bounds[0].matches("[0-9]{1,6}")
-                || bounds.length == 2 && bounds[0].matches("[0-9]{0,6}") && bounds[1].matches("[0-9]{0,6}")
+                || bounds.length == 2
+                        && bounds[0].matches("[0-9]{0,6}")
+                        && bounds[1].matches("[0-9]{0,6}")
                         && !(bounds[0] + bounds[1]).isEmpty();
         if (!numbers) {
             return new int[0];

@@ -41,7 +41,10 @@ public final class StreamingDetokenizer {
     }
 
     private String decode(byte[] added, boolean end) {
-        ByteBuffer in = ByteBuffer.allocate(held.length + added.length).put(held).put(added).flip();
+        ByteBuffer in = ByteBuffer.allocate(held.length + added.length)
+                .put(held)
+                .put(added)
+                .flip();
         CharBuffer out = CharBuffer.allocate(in.remaining() + 2);
         decoder.decode(in, out, end);
         if (end) {

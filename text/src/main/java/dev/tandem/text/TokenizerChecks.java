@@ -4,9 +4,8 @@ import java.util.Set;
 import tools.jackson.databind.JsonNode;
 
 /**
- * Refuses what the library takes from a {@code tokenizer.json} and ends the process on, at once or with the first
- * text. Each check stands for a panic that was seen with the library's version 0.21.4, or for a step that was not
- * tried.
+ * Refuses what the library takes from a {@code tokenizer.json} and ends the process on, at once or with the first text.
+ * Each check stands for a panic that was seen with the library's version 0.21.4, or for a step that was not tried.
  */
 final class TokenizerChecks {
     private static final Set<String> NORMALIZERS = Set.of(
@@ -24,8 +23,17 @@ final class TokenizerChecks {
             "Nmt",
             "ByteLevel");
     private static final Set<String> PRE_TOKENIZERS = Set.of(
-            "Sequence", "Split", "ByteLevel", "Metaspace", "Digits", "Punctuation", "Whitespace", "WhitespaceSplit",
-            "BertPreTokenizer", "CharDelimiterSplit", "UnicodeScripts");
+            "Sequence",
+            "Split",
+            "ByteLevel",
+            "Metaspace",
+            "Digits",
+            "Punctuation",
+            "Whitespace",
+            "WhitespaceSplit",
+            "BertPreTokenizer",
+            "CharDelimiterSplit",
+            "UnicodeScripts");
     private static final Set<String> POST_PROCESSORS =
             Set.of("Sequence", "TemplateProcessing", "ByteLevel", "BertProcessing", "RobertaProcessing");
     private static final Set<String> DECODERS = Set.of(
@@ -55,7 +63,8 @@ final class TokenizerChecks {
             requireKnown(model, MODELS);
         }
         // the library cuts it off each merge's second part, whether or not that begins with it
-        if (model.has("merges") && !model.path("continuing_subword_prefix").asString("").isEmpty()) {
+        if (model.has("merges")
+                && !model.path("continuing_subword_prefix").asString("").isEmpty()) {
             throw new TokenizerException("a model of merges with a continuing_subword_prefix is not supported");
         }
     }

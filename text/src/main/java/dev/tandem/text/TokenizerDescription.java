@@ -34,8 +34,7 @@ public record TokenizerDescription(
         boolean addBegin,
         boolean addSpacePrefix) {
     /**
-     * Merges are found by cutting each token at each place; the largest vocabularies known take 20 million
-     * characters.
+     * Merges are found by cutting each token at each place; the largest vocabularies known take 20 million characters.
      */
     private static final long MAX_CUTS = 1 << 30;
 
@@ -62,8 +61,9 @@ public record TokenizerDescription(
         Vocabulary.Spelling spelling = switch (kind) {
             case "gpt2" -> Vocabulary.Spelling.BYTE_LEVEL;
             case "llama" -> Vocabulary.Spelling.SENTENCE_PIECE;
-            default -> throw new TokenizerException(
-                    origin + ": tokenizer model '" + kind + "' is not supported; supported are gpt2 and llama");
+            default ->
+                throw new TokenizerException(
+                        origin + ": tokenizer model '" + kind + "' is not supported; supported are gpt2 and llama");
         };
         Vocabulary vocabulary = new Vocabulary(tokens.toArray(String[]::new), special, literal, spelling);
         return HuggingFaceTokenizer.of(new TokenizerFile(json(vocabulary, origin), vocabulary, limits(), origin));
@@ -96,7 +96,9 @@ public record TokenizerDescription(
         }
         for (String merge : kind.equals("gpt2") ? merges : List.<String>of()) {
             int blank = merge.indexOf(' ', 1);
-            if (blank < 0 || !seen.contains(merge.substring(0, blank)) || !seen.contains(merge.substring(blank + 1))
+            if (blank < 0
+                    || !seen.contains(merge.substring(0, blank))
+                    || !seen.contains(merge.substring(blank + 1))
                     || !seen.contains(merge.substring(0, blank) + merge.substring(blank + 1))) {
                 throw new TokenizerException(
                         "the merge '" + merge + "' is not two tokens of the vocabulary that make a third");
@@ -139,7 +141,9 @@ public record TokenizerDescription(
 
     private void addedTokens(JsonGenerator json, Vocabulary vocabulary) {
         json.writeArrayPropertyStart("added_tokens");
-        for (int id = vocabulary.literal().nextSetBit(0); id >= 0; id = vocabulary.literal().nextSetBit(id + 1)) {
+        for (int id = vocabulary.literal().nextSetBit(0);
+                id >= 0;
+                id = vocabulary.literal().nextSetBit(id + 1)) {
             json.writeStartObject();
             json.writeNumberProperty("id", id);
             json.writeStringProperty("content", tokens.get(id));
@@ -157,12 +161,14 @@ public record TokenizerDescription(
         String gpt2 = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}";
         return switch (preTokenizer) {
             case "default", "gpt-2" -> gpt2;
-            case "smollm" -> "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true},"
-                    + gpt2 + "]}";
+            case "smollm" ->
+                "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true}," + gpt2
+                        + "]}";
             case "llama-bpe", "llama3", "llama-v3" -> split(LLAMA3);
             case "qwen2" -> split(QWEN2);
-            default -> throw new TokenizerException(origin + ": pre-tokenizer '" + preTokenizer
-                    + "' is not known; known are default, gpt-2, smollm, llama-bpe and qwen2");
+            default ->
+                throw new TokenizerException(origin + ": pre-tokenizer '" + preTokenizer
+                        + "' is not known; known are default, gpt-2, smollm, llama-bpe and qwen2");
         };
     }
 
@@ -198,7 +204,8 @@ public record TokenizerDescription(
         String begin = quoted(tokens.get(beginToken));
         String first = "{\"SpecialToken\":{\"id\":" + begin + ",\"type_id\":0}}";
         String text = "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}";
-        return "{\"type\":\"TemplateProcessing\",\"single\":[" + first + "," + text + "],\"pair\":[" + first + "," + text
+        return "{\"type\":\"TemplateProcessing\",\"single\":[" + first + "," + text + "],\"pair\":[" + first + ","
+                + text
                 + "],\"special_tokens\":{" + begin + ":{\"id\":" + begin + ",\"ids\":[" + beginToken + "],\"tokens\":["
                 + begin + "]}}}";
     }

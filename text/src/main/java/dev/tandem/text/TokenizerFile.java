@@ -21,8 +21,9 @@ record TokenizerFile(byte[] json, Vocabulary vocabulary, TokenizerLimits limits,
     /** 16 times the largest vocabulary known. An array has an entry for every id below the largest. */
     static final int MAX_TOKENS = 1 << 22;
 
-    private static final ObjectMapper JSON =
-            JsonMapper.builder().enable(DeserializationFeature.FAIL_ON_READING_DUP_TREE_KEY).build();
+    private static final ObjectMapper JSON = JsonMapper.builder()
+            .enable(DeserializationFeature.FAIL_ON_READING_DUP_TREE_KEY)
+            .build();
 
     static TokenizerFile read(Path file) throws IOException {
         return of(BoundedFile.read(file, MAX_BYTES), file.toString());

@@ -4,8 +4,8 @@ import java.util.Map;
 import tools.jackson.databind.JsonNode;
 
 /**
- * How long a text may be, so that the library, native code that ends the process where it fails, cannot fail on it.
- * The limits follow from the patterns of the tokenizer's file; see {@link RegexBacktracking}.
+ * How long a text may be, so that the library, native code that ends the process where it fails, cannot fail on it. The
+ * limits follow from the patterns of the tokenizer's file; see {@link RegexBacktracking}.
  *
  * @param maxAscii characters of a text that is all ASCII
  * @param maxOther UTF-16 characters of a text without any ASCII; of a mixed text, both parts' shares count
@@ -22,6 +22,7 @@ record TokenizerLimits(int maxAscii, int maxOther) {
             Map.of("NFC", 3, "NFD", 4, "NFKC", 18, "NFKD", 18, "Lowercase", 3, "BertNormalizer", 12);
     /** A byte-level text has a character for each byte, of which UTF-8 has at most 3 for each UTF-16 character. */
     private static final int BYTES = 3;
+
     private static final int MAX_GROWTH = 1_000;
 
     /** Of a tokenizer that splits a text as it is. */
@@ -65,6 +66,7 @@ record TokenizerLimits(int maxAscii, int maxOther) {
         int maxOther = Integer.MAX_VALUE;
         /** How many characters one may have become by the step that is read. */
         long asciiGrowth = 1;
+
         long otherGrowth = 1;
 
         void read(JsonNode step) {

@@ -70,7 +70,8 @@ class BrokenTokenizerTest {
 
     @Test
     void aNormalizerThatMakesTheTextLongerLowersTheLimit() {
-        TokenizerLimits plain = TokenizerFile.of(VALID.getBytes(StandardCharsets.UTF_8), "t").limits();
+        TokenizerLimits plain =
+                TokenizerFile.of(VALID.getBytes(StandardCharsets.UTF_8), "t").limits();
         TokenizerLimits normalized = TokenizerFile.of(
                         VALID.replace("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}")
                                 .getBytes(StandardCharsets.UTF_8),
@@ -140,7 +141,8 @@ class BrokenTokenizerTest {
         List<String> tokens = new ArrayList<>(ab);
         tokens.add("x".repeat(100_000));
         assertRefused(description("llama", tokens, new float[4], new int[4], List.of(), -1), "its tokens are too long");
-        try (Tokenizer tokenizer = description("gpt2", ab, scores, types, List.of("a b"), 0).open("m.gguf")) {
+        try (Tokenizer tokenizer =
+                description("gpt2", ab, scores, types, List.of("a b"), 0).open("m.gguf")) {
             assertThat(tokenizer.encode("ab", true)).containsExactly(0, 2);
         }
     }

@@ -9,8 +9,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class RegexBacktrackingTest {
     /**
-     * As the tokenizers of GPT-2, cl100k (Llama 3), Qwen 2, o200k (Mistral's Tekken alike), DeepSeek and others
-     * split.
+     * As the tokenizers of GPT-2, cl100k (Llama 3), Qwen 2, o200k (Mistral's Tekken alike), DeepSeek and others split.
      */
     @ParameterizedTest
     @ValueSource(

@@ -118,7 +118,11 @@ public final class KvStore {
         for (int layer = 0; layer < layers; layer++) {
             for (int i = 0; i < from.length; i++) {
                 MemorySegment.copy(
-                        data, keyOffset(layer, from[i], 0), target.data, target.keyOffset(layer, to[i], 0), blockBytes());
+                        data,
+                        keyOffset(layer, from[i], 0),
+                        target.data,
+                        target.keyOffset(layer, to[i], 0),
+                        blockBytes());
             }
         }
     }

@@ -9,9 +9,9 @@ import dev.tandem.model.config.DataType;
 import java.util.Arrays;
 
 /**
- * Causal attention of consecutive query tokens over one sequence's paged KV, for prefill and decode alike. Each
- * (token, head) is computed by itself in one fixed order (scores by ascending dimension, values by ascending token),
- * so neither chunking nor batching changes its bits.
+ * Causal attention of consecutive query tokens over one sequence's paged KV, for prefill and decode alike. Each (token,
+ * head) is computed by itself in one fixed order (scores by ascending dimension, values by ascending token), so neither
+ * chunking nor batching changes its bits.
  */
 public final class PagedAttention {
     /** Rows (query tokens times heads of a group) that share each load of K and V. */
@@ -89,7 +89,14 @@ public final class PagedAttention {
 
     /** Scores of all rows with all tokens, two vectors of tokens at a time. */
     private static void score(
-            KvStore store, int layer, int kvHead, int[] blocks, int context, int rows, int padded, AttentionScratch scratch) {
+            KvStore store,
+            int layer,
+            int kvHead,
+            int[] blocks,
+            int context,
+            int rows,
+            int padded,
+            AttentionScratch scratch) {
         int headDim = store.headDim();
         int stride = KvStore.BLOCK_TOKENS * 4;
         for (int token = 0; token < context; token += Lanes.PANEL) {
@@ -122,7 +129,14 @@ public final class PagedAttention {
 
     /** Outputs += powers · V, block by block. */
     private static void weigh(
-            KvStore store, int layer, int kvHead, int[] blocks, int context, int rows, int padded, AttentionScratch scratch) {
+            KvStore store,
+            int layer,
+            int kvHead,
+            int[] blocks,
+            int context,
+            int rows,
+            int padded,
+            AttentionScratch scratch) {
         int headDim = store.headDim();
         int width = Lanes.padded(headDim);
         for (int token = 0; token < context; token += KvStore.BLOCK_TOKENS) {

@@ -31,6 +31,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
             ValueLayout.ADDRESS.withName("k"),
             ValueLayout.ADDRESS.withName("v"),
             ValueLayout.ADDRESS.withName("out"));
+
     private static final long Q = offset("q");
     private static final long BLOCKS = offset("blocks");
     private static final long FIRST = offset("first");
@@ -92,7 +93,12 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
      * @param blocks [segment] addresses
      */
     private record Working(
-            MemorySegment task, MemorySegment q, MemorySegment blocks, MemorySegment max, MemorySegment sum, MemorySegment weighted)
+            MemorySegment task,
+            MemorySegment q,
+            MemorySegment blocks,
+            MemorySegment max,
+            MemorySegment sum,
+            MemorySegment weighted)
             implements Scratch {}
 
     @Override

@@ -18,7 +18,8 @@ import java.lang.foreign.ValueLayout;
  * </pre>
  *
  * <p>With fp32 a "pair" is one value. A vector of K is many tokens' same dims, so scores need no sums across lanes; a
- * vector of V is many dims of the same tokens. 16 rows, 64 bytes wide, are an AMX tile: one format serves the Vector API, AMX, and a GPU that reads it over the link.
+ * vector of V is many dims of the same tokens. 16 rows, 64 bytes wide, are an AMX tile: one format serves the Vector
+ * API, AMX, and a GPU that reads it over the link.
  *
  * <p>V of tokens that are not written yet is zero ({@link #clear} when a block begins): kernels may multiply it by a
  * weight of zero. So are the rows that pad K. K of such tokens may be anything.
@@ -84,7 +85,8 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
     public void clear(long block) {
         long keys = (long) headDim / pack() * TOKENS * Float.BYTES;
         for (int head = 0; head < kvHeads; head++) {
-            MEMORY.asSlice(block + head * headBytes() + keys, headBytes() - keys).fill((byte) 0);
+            MEMORY.asSlice(block + head * headBytes() + keys, headBytes() - keys)
+                    .fill((byte) 0);
         }
     }
 
@@ -109,7 +111,10 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
         long from = k + (long) head * headDim * type.bytes();
         long to = block + key(head, token, 0);
         for (int lane = 0; lane < headDim / pack(); lane++) {
-            MEMORY.set(ValueLayout.JAVA_INT, to + 4L * TOKENS * lane, MEMORY.get(ValueLayout.JAVA_INT_UNALIGNED, from + 4L * lane));
+            MEMORY.set(
+                    ValueLayout.JAVA_INT,
+                    to + 4L * TOKENS * lane,
+                    MEMORY.get(ValueLayout.JAVA_INT_UNALIGNED, from + 4L * lane));
         }
     }
 

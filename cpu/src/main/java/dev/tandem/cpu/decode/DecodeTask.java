@@ -12,9 +12,11 @@ public final class DecodeTask {
     long q;
     /** [kvHeads, headDim] of the format's type; 0 when the token's K and V are in the block already. */
     long k;
+
     long v;
     /** [blocks] addresses of the row's blocks in this layer. */
     long[] blocks = new long[0];
+
     int context;
     /** [heads, headDim] fp32. */
     long out;

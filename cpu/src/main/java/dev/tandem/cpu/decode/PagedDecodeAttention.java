@@ -29,9 +29,9 @@ public interface PagedDecodeAttention {
     }
 
     /**
-     * Blocks {@code [first, last)} of the task into the partial result. With the row's last block the new token is appended, each
-     * head's K and V when that head's tiles have been brought near: a token is in so many lines of memory that writing it at first
-     * takes longer.
+     * Blocks {@code [first, last)} of the task into the partial result. With the row's last block the new token is
+     * appended, each head's K and V when that head's tiles have been brought near: a token is in so many lines of
+     * memory that writing it at first takes longer.
      *
      * @param next address of the block that this thread will probably read after them, 0 when nobody knows
      */

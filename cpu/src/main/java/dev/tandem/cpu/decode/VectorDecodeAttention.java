@@ -14,6 +14,7 @@ import java.util.Arrays;
 public final class VectorDecodeAttention implements PagedDecodeAttention {
     /** Weights of fp16 values are this much larger in powers of two, so that their products stay normal numbers. */
     private static final int HALF_WEIGHT_EXPONENT = 96;
+
     private static final int APART = Lanes.APART;
 
     private final BlockFormat format;
@@ -59,15 +60,19 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
     private static final class Working implements Scratch {
         /** Each group's heads, call by call: [headDim, heads of the call]. */
         final float[] q;
+
         final float[] scores = apart(DecodeKernel.MAX_HEADS * BlockFormat.TOKENS);
         /** [headDim] */
         final float[] row;
         /** [heads padded, headDim] */
         final float[] weighted;
-        /** What a head's weights are estimated from: no less than 8 below its largest score so far, in powers of two. */
+        /**
+         * What a head's weights are estimated from: no less than 8 below its largest score so far, in powers of two.
+         */
         final float[] reference;
         /** [heads padded, a vector] */
         final float[] sums;
+
         final Prefetch.Ahead ahead = new Prefetch.Ahead();
 
         Working(int paddedHeads, int headDim) {
@@ -109,8 +114,16 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         for (int i = first; i < last; i++) {
             int tokens = Math.min(BlockFormat.TOKENS, task.context - i * BlockFormat.TOKENS);
             boolean more = i + 1 < last;
-            int nextTokens = more ? Math.min(BlockFormat.TOKENS, task.context - (i + 1) * BlockFormat.TOKENS) : BlockFormat.TOKENS;
-            block(task.blocks[i], tokens, more ? task.blocks[i + 1] : next, nextTokens, appends && !more ? task : null, w);
+            int nextTokens = more
+                    ? Math.min(BlockFormat.TOKENS, task.context - (i + 1) * BlockFormat.TOKENS)
+                    : BlockFormat.TOKENS;
+            block(
+                    task.blocks[i],
+                    tokens,
+                    more ? task.blocks[i + 1] : next,
+                    nextTokens,
+                    appends && !more ? task : null,
+                    w);
         }
         collect(w, partial);
     }
@@ -124,7 +137,10 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
                 int rows = together(group - head);
                 // the row of a group of three that makes up four keeps its zeros
                 for (int row = 0; row < Math.min(rows, group - head); row++) {
-                    long from = q + (long) (kvHead * group + head + row) * headDim * format.type().bytes();
+                    long from = q
+                            + (long) (kvHead * group + head + row)
+                                    * headDim
+                                    * format.type().bytes();
                     RowOps.spread(format.type(), from, headDim, scale, w.row, w.q, to + row, rows);
                 }
                 to += rows * headDim;
@@ -181,8 +197,8 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
     }
 
     /**
-     * Has a head's K, and V of so many tokens, asked for in pieces. K of few tokens is in few lines of each row: these alone take longer
-     * than all.
+     * Has a head's K, and V of so many tokens, asked for in pieces. K of few tokens is in few lines of each row: these
+     * alone take longer than all.
      *
      * @param k address of the head's K tile; 0: nothing
      */
@@ -198,7 +214,13 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
             rescale(w, head, reference);
         }
         OnlineSoftmax.weights(
-                w.scores, so, tokens, w.reference[head], half ? HALF_WEIGHT_EXPONENT : 0, w.sums, APART + head * Lanes.COUNT);
+                w.scores,
+                so,
+                tokens,
+                w.reference[head],
+                half ? HALF_WEIGHT_EXPONENT : 0,
+                w.sums,
+                APART + head * Lanes.COUNT);
     }
 
     /** Scores have risen: what was summed so far counts for less. */

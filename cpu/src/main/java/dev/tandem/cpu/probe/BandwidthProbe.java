@@ -5,15 +5,15 @@ import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeTask;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.decode.Partial;
-import dev.tandem.cpu.simd.Prefetch;
 import dev.tandem.cpu.simd.BandwidthKernels;
+import dev.tandem.cpu.simd.Prefetch;
 import java.lang.foreign.Arena;
 import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * Reads the same blocks as attention would, in the same order and by the same workers, and does nothing with them; or reads
- * nothing and multiplies and adds as often.
+ * Reads the same blocks as attention would, in the same order and by the same workers, and does nothing with them; or
+ * reads nothing and multiplies and adds as often.
  */
 public final class BandwidthProbe implements PagedDecodeAttention {
     private static final long STEP = 512;
@@ -50,7 +50,9 @@ public final class BandwidthProbe implements PagedDecodeAttention {
     /** Every way that runs here; the best that reads is the roof. */
     public static List<BandwidthProbe> all(BlockFormat format, int heads) {
         return Stream.of(Way.values())
-                .filter(way -> way != Way.PREFETCHED || AmxLibrary.find().isPresent() || Prefetch.missing().isEmpty())
+                .filter(way -> way != Way.PREFETCHED
+                        || AmxLibrary.find().isPresent()
+                        || Prefetch.missing().isEmpty())
                 .map(way -> new BandwidthProbe(format, heads, way))
                 .toList();
     }
@@ -85,16 +87,17 @@ public final class BandwidthProbe implements PagedDecodeAttention {
                 case PLAIN -> BandwidthKernels.read(task.block(i), bytes / STEP * STEP);
                 case STREAMS -> BandwidthKernels.readStreams(task.block(i), bytes / PAGES * PAGES);
                 case PREFETCHED -> prefetched(task.block(i), bytes / STEP * STEP);
-                case ARITHMETIC -> (long) BandwidthKernels.multiplyAdd(heads * format.headDim() * 2 * 2 * tokens / BandwidthKernels.flopsPerRound());
+                case ARITHMETIC ->
+                    (long) BandwidthKernels.multiplyAdd(
+                            heads * format.headDim() * 2 * 2 * tokens / BandwidthKernels.flopsPerRound());
             };
         }
         sink = sum;
     }
 
     private static long prefetched(long address, long bytes) {
-        return AmxLibrary.find()
-                .map(library -> library.read(address, bytes))
-                .orElseGet(() -> (long) BandwidthKernels.readPrefetched(address, bytes));
+        return AmxLibrary.find().map(library -> library.read(address, bytes)).orElseGet(() ->
+                (long) BandwidthKernels.readPrefetched(address, bytes));
     }
 
     /** Whether it reads memory at all. */

@@ -19,6 +19,7 @@ import java.nio.file.Path;
 public final class MachineProbe implements AutoCloseable {
     /** Larger than any cache a virtual machine is given a share of. */
     private static final long READ_BYTES = 512L << 20;
+
     private static final int SLICES = 64;
     private static final int FMA_ROUNDS = 2_000_000;
 
@@ -48,7 +49,9 @@ public final class MachineProbe implements AutoCloseable {
         int[] sums = new int[workers.size()];
         long start = clock.nanos();
         workers.beginStep();
-        workers.run(SLICES, (index, worker) -> sums[worker] += BandwidthKernels.read(memory.address() + index * slice, slice));
+        workers.run(
+                SLICES,
+                (index, worker) -> sums[worker] += BandwidthKernels.read(memory.address() + index * slice, slice));
         workers.endStep();
         double seconds = (clock.nanos() - start) / 1e9;
         sink += sums[0];

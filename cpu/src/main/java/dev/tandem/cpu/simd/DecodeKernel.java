@@ -15,6 +15,7 @@ public final class DecodeKernel {
     private static final int BLOCK = KvTileKernel.BLOCK;
     /** Bytes of a row of 64 lanes. */
     private static final int ROW = 4 * BLOCK;
+
     private static final Map<DataType, DecodeKernel> BY_TYPE = new EnumMap<>(DataType.class);
 
     static {
@@ -25,6 +26,7 @@ public final class DecodeKernel {
 
     /** Values that share a lane. */
     private final int paired;
+
     private final KvTileKernel keys;
     private final KvTileKernel values;
 
@@ -70,7 +72,8 @@ public final class DecodeKernel {
      * @param s [heads, 64]
      * @param ahead what will be read next, a piece of which is asked for now and then
      */
-    public void scores(int heads, long k, int keyRows, int tokens, float[] q, int qo, float[] s, int so, Prefetch.Ahead ahead) {
+    public void scores(
+            int heads, long k, int keyRows, int tokens, float[] q, int qo, float[] s, int so, Prefetch.Ahead ahead) {
         Arrays.fill(s, so, so + heads * BLOCK, 0);
         keys.add(heads, k, keyRows, ROW, tokens, q, qo, s, so, BLOCK, ahead);
     }
@@ -84,7 +87,8 @@ public final class DecodeKernel {
      * @param o [heads, headDim] sums
      * @param ahead as for {@link #scores}
      */
-    public void weigh(int heads, long v, int headDim, int tokens, float[] p, int po, float[] o, int oo, Prefetch.Ahead ahead) {
+    public void weigh(
+            int heads, long v, int headDim, int tokens, float[] p, int po, float[] o, int oo, Prefetch.Ahead ahead) {
         values.add(heads, v, valueRows(tokens), 4 * headDim, headDim, p, po, o, oo, headDim, ahead);
     }
 }

@@ -9,14 +9,14 @@ import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
 
 /**
- * A tile's strips, one after the other. Written out by hand for each number of heads: in large methods, helpers that take or return vectors
- * stop being inlined, and then vectors become objects. With several heads, values that share a lane are taken in two passes, those in the
- * lower halves first: the compiler moves all loads of a pass to its start, and those of both need more than sixteen registers. With
- * 32 registers: sixteen sums of four heads, both halves in one pass.
- * Loops count rows by one with constant strides into arrays, or every access is checked.
+ * A tile's strips, one after the other. Written out by hand for each number of heads: in large methods, helpers that
+ * take or return vectors stop being inlined, and then vectors become objects. With several heads, values that share a
+ * lane are taken in two passes, those in the lower halves first: the compiler moves all loads of a pass to its start,
+ * and those of both need more than sixteen registers. With 32 registers: sixteen sums of four heads, both halves in one
+ * pass. Loops count rows by one with constant strides into arrays, or every access is checked.
  *
- * <p>The class is a template: {@link KvTileKernel#of} loads it once a data type and tile, which are constants to the compiler, so
- * one source serves them all at full speed.
+ * <p>The class is a template: {@link KvTileKernel#of} loads it once a data type and tile, which are constants to the
+ * compiler, so one source serves them all at full speed.
  */
 final class KvTileKernelTemplate implements KvTileKernel {
     private static final Kind KIND = kind();
@@ -24,19 +24,23 @@ final class KvTileKernelTemplate implements KvTileKernel {
     private static final boolean FP16 = KIND.type() == DataType.FLOAT16;
     /** Whether two values share a lane. */
     private static final boolean PAIRED = BF16 || FP16;
+
     private static final int HIGH = 0xFFFF0000;
     /** fp16's sign, exponent and mantissa where fp32 has them; the value comes out 2^-112 times too small. */
     private static final int HALF = 0x8FFFE000;
+
     private static final int VECTOR = 4 * Lanes.COUNT;
     private static final boolean KEYS = KIND.tile() == Tile.K;
     /** Between two heads' factors. */
     private static final int HEAD = KEYS ? 1 : BLOCK;
     /** Between the factors of two rows, for so many heads. */
     private static final int ROW_OF_1 = PAIRED ? 2 : 1;
+
     private static final int ROW_OF_2 = ROW_OF_1 * (KEYS ? 2 : 1);
     private static final int ROW_OF_4 = ROW_OF_1 * (KEYS ? 4 : 1);
     /** From the factor of the value in a lane's lower half to that of the other. */
     private static final int HIGH_OF_1 = 1;
+
     private static final int HIGH_OF_2 = KEYS ? 2 : 1;
     private static final int HIGH_OF_4 = KEYS ? 4 : 1;
 
@@ -49,7 +53,18 @@ final class KvTileKernelTemplate implements KvTileKernel {
     }
 
     @Override
-    public void add(int heads, long tile, int rows, int width, int lanes, float[] factors, int fo, float[] sums, int so, int stride, Prefetch.Ahead ahead) {
+    public void add(
+            int heads,
+            long tile,
+            int rows,
+            int width,
+            int lanes,
+            float[] factors,
+            int fo,
+            float[] sums,
+            int so,
+            int stride,
+            Prefetch.Ahead ahead) {
         int some = CHUNK / width;
         for (int row = 0; row < rows; row += some) {
             int here = Math.min(some, rows - row);
@@ -63,7 +78,14 @@ final class KvTileKernelTemplate implements KvTileKernel {
                     lane += strip;
                 } else {
                     for (int head = 0; head < heads; head++) {
-                        narrow(from + 4 * lane, here, width, factors, fi + head * HEAD, sums, so + head * stride + lane);
+                        narrow(
+                                from + 4 * lane,
+                                here,
+                                width,
+                                factors,
+                                fi + head * HEAD,
+                                sums,
+                                so + head * stride + lane);
                     }
                     lane += Lanes.COUNT;
                 }
@@ -71,7 +93,17 @@ final class KvTileKernelTemplate implements KvTileKernel {
         }
     }
 
-    private static void strip(int heads, int strip, long from, int rows, int step, float[] factors, int fo, float[] sums, int so, int stride) {
+    private static void strip(
+            int heads,
+            int strip,
+            long from,
+            int rows,
+            int step,
+            float[] factors,
+            int fo,
+            float[] sums,
+            int so,
+            int stride) {
         switch (heads) {
             case 1 -> one(from, rows, step, factors, fo, sums, so, stride);
             case 2 -> two(from, rows, step, factors, fo, sums, so, stride);
@@ -97,9 +129,15 @@ final class KvTileKernelTemplate implements KvTileKernel {
         for (int row = 0; row < rows; row++) {
             long at = from + (long) row * step;
             IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
-            FloatVector x0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+            FloatVector x0 = (BF16
+                            ? w0.lanewise(LSHL, 16)
+                            : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0)
+                    .reinterpretAsFloats();
             IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
-            FloatVector x1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+            FloatVector x1 = (BF16
+                            ? w1.lanewise(LSHL, 16)
+                            : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1)
+                    .reinterpretAsFloats();
             FloatVector y0 = FloatVector.broadcast(Lanes.F, factors[fo + ROW_OF_4 * row + 0 * HEAD]);
             a00 = x0.fma(y0, a00);
             a01 = x1.fma(y0, a01);
@@ -144,7 +182,8 @@ final class KvTileKernelTemplate implements KvTileKernel {
         a31.intoArray(sums, so + 3 * stride + 1 * Lanes.COUNT);
     }
 
-    private static void broadFour(long from, int rows, int step, float[] factors, int fo, float[] sums, int so, int stride) {
+    private static void broadFour(
+            long from, int rows, int step, float[] factors, int fo, float[] sums, int so, int stride) {
         FloatVector a00 = FloatVector.fromArray(Lanes.F, sums, so + 0 * stride + 0 * Lanes.COUNT);
         FloatVector a01 = FloatVector.fromArray(Lanes.F, sums, so + 0 * stride + 1 * Lanes.COUNT);
         FloatVector a02 = FloatVector.fromArray(Lanes.F, sums, so + 0 * stride + 2 * Lanes.COUNT);
@@ -171,22 +210,34 @@ final class KvTileKernelTemplate implements KvTileKernel {
             FloatVector y1 = FloatVector.broadcast(Lanes.F, factors[fo + ROW_OF_4 * row + 1 * HEAD]);
             FloatVector y2 = FloatVector.broadcast(Lanes.F, factors[fo + ROW_OF_4 * row + 2 * HEAD]);
             FloatVector y3 = FloatVector.broadcast(Lanes.F, factors[fo + ROW_OF_4 * row + 3 * HEAD]);
-            FloatVector x0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+            FloatVector x0 = (BF16
+                            ? w0.lanewise(LSHL, 16)
+                            : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0)
+                    .reinterpretAsFloats();
             a00 = x0.fma(y0, a00);
             a10 = x0.fma(y1, a10);
             a20 = x0.fma(y2, a20);
             a30 = x0.fma(y3, a30);
-            FloatVector x1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+            FloatVector x1 = (BF16
+                            ? w1.lanewise(LSHL, 16)
+                            : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1)
+                    .reinterpretAsFloats();
             a01 = x1.fma(y0, a01);
             a11 = x1.fma(y1, a11);
             a21 = x1.fma(y2, a21);
             a31 = x1.fma(y3, a31);
-            FloatVector x2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
+            FloatVector x2 = (BF16
+                            ? w2.lanewise(LSHL, 16)
+                            : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2)
+                    .reinterpretAsFloats();
             a02 = x2.fma(y0, a02);
             a12 = x2.fma(y1, a12);
             a22 = x2.fma(y2, a22);
             a32 = x2.fma(y3, a32);
-            FloatVector x3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
+            FloatVector x3 = (BF16
+                            ? w3.lanewise(LSHL, 16)
+                            : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3)
+                    .reinterpretAsFloats();
             a03 = x3.fma(y0, a03);
             a13 = x3.fma(y1, a13);
             a23 = x3.fma(y2, a23);
@@ -248,13 +299,25 @@ final class KvTileKernelTemplate implements KvTileKernel {
         for (int row = 0; row < rows; row++) {
             long at = from + (long) row * step;
             IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
-            FloatVector x0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+            FloatVector x0 = (BF16
+                            ? w0.lanewise(LSHL, 16)
+                            : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0)
+                    .reinterpretAsFloats();
             IntVector w1 = Lanes.loadInts(at + 1 * VECTOR);
-            FloatVector x1 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats();
+            FloatVector x1 = (BF16
+                            ? w1.lanewise(LSHL, 16)
+                            : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1)
+                    .reinterpretAsFloats();
             IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
-            FloatVector x2 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats();
+            FloatVector x2 = (BF16
+                            ? w2.lanewise(LSHL, 16)
+                            : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2)
+                    .reinterpretAsFloats();
             IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
-            FloatVector x3 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats();
+            FloatVector x3 = (BF16
+                            ? w3.lanewise(LSHL, 16)
+                            : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3)
+                    .reinterpretAsFloats();
             FloatVector y0 = FloatVector.broadcast(Lanes.F, factors[fo + ROW_OF_2 * row + 0 * HEAD]);
             a00 = x0.fma(y0, a00);
             a01 = x1.fma(y0, a01);
@@ -311,16 +374,40 @@ final class KvTileKernelTemplate implements KvTileKernel {
             IntVector w2 = Lanes.loadInts(at + 2 * VECTOR);
             IntVector w3 = Lanes.loadInts(at + 3 * VECTOR);
             FloatVector y0 = FloatVector.broadcast(Lanes.F, factors[fo + ROW_OF_1 * row]);
-            a00 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats().fma(y0, a00);
-            a01 = (BF16 ? w1.lanewise(LSHL, 16) : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1).reinterpretAsFloats().fma(y0, a01);
-            a02 = (BF16 ? w2.lanewise(LSHL, 16) : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2).reinterpretAsFloats().fma(y0, a02);
-            a03 = (BF16 ? w3.lanewise(LSHL, 16) : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3).reinterpretAsFloats().fma(y0, a03);
+            a00 = (BF16
+                            ? w0.lanewise(LSHL, 16)
+                            : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0)
+                    .reinterpretAsFloats()
+                    .fma(y0, a00);
+            a01 = (BF16
+                            ? w1.lanewise(LSHL, 16)
+                            : FP16 ? w1.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w1)
+                    .reinterpretAsFloats()
+                    .fma(y0, a01);
+            a02 = (BF16
+                            ? w2.lanewise(LSHL, 16)
+                            : FP16 ? w2.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w2)
+                    .reinterpretAsFloats()
+                    .fma(y0, a02);
+            a03 = (BF16
+                            ? w3.lanewise(LSHL, 16)
+                            : FP16 ? w3.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w3)
+                    .reinterpretAsFloats()
+                    .fma(y0, a03);
             if (PAIRED) {
                 FloatVector y1 = FloatVector.broadcast(Lanes.F, factors[fo + ROW_OF_1 * row + HIGH_OF_1]);
-                a00 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats().fma(y1, a00);
-                a01 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats().fma(y1, a01);
-                a02 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats().fma(y1, a02);
-                a03 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF)).reinterpretAsFloats().fma(y1, a03);
+                a00 = (BF16 ? w0.and(HIGH) : w0.lanewise(ASHR, 3).and(HALF))
+                        .reinterpretAsFloats()
+                        .fma(y1, a00);
+                a01 = (BF16 ? w1.and(HIGH) : w1.lanewise(ASHR, 3).and(HALF))
+                        .reinterpretAsFloats()
+                        .fma(y1, a01);
+                a02 = (BF16 ? w2.and(HIGH) : w2.lanewise(ASHR, 3).and(HALF))
+                        .reinterpretAsFloats()
+                        .fma(y1, a02);
+                a03 = (BF16 ? w3.and(HIGH) : w3.lanewise(ASHR, 3).and(HALF))
+                        .reinterpretAsFloats()
+                        .fma(y1, a03);
             }
         }
         a00.intoArray(sums, so + 0 * stride + 0 * Lanes.COUNT);
@@ -334,7 +421,10 @@ final class KvTileKernelTemplate implements KvTileKernel {
         for (int row = 0; row < rows; row++) {
             long at = from + (long) row * step;
             IntVector w0 = Lanes.loadInts(at + 0 * VECTOR);
-            FloatVector x0 = (BF16 ? w0.lanewise(LSHL, 16) : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0).reinterpretAsFloats();
+            FloatVector x0 = (BF16
+                            ? w0.lanewise(LSHL, 16)
+                            : FP16 ? w0.lanewise(LSHL, 16).lanewise(ASHR, 3).and(HALF) : w0)
+                    .reinterpretAsFloats();
             FloatVector y0 = FloatVector.broadcast(Lanes.F, factors[fo + ROW_OF_1 * row]);
             a00 = x0.fma(y0, a00);
         }

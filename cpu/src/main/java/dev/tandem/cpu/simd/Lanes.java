@@ -31,13 +31,13 @@ public final class Lanes {
      * Whether there are 32 vector registers. On x86 that takes AVX-512, and they are there at every width then; other
      * architectures with vectors have them always.
      */
-    static final boolean MANY_REGISTERS = hasManyRegisters(
-            System.getProperty("os.arch"), FloatVector.SPECIES_PREFERRED.vectorBitSize());
+    static final boolean MANY_REGISTERS =
+            hasManyRegisters(System.getProperty("os.arch"), FloatVector.SPECIES_PREFERRED.vectorBitSize());
 
     private static final int FLOATS_PER_CACHE_LINE = 16;
     /**
-     * Floats between what one thread writes all the time and what others read: a line of memory, and the one that is brought with it.
-     * The collector puts objects of several threads side by side.
+     * Floats between what one thread writes all the time and what others read: a line of memory, and the one that is
+     * brought with it. The collector puts objects of several threads side by side.
      */
     public static final int APART = 2 * FLOATS_PER_CACHE_LINE;
 

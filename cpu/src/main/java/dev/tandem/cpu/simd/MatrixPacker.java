@@ -90,8 +90,11 @@ public final class MatrixPacker {
             int[] words = new int[(int) (matrix.panelBytes() / Integer.BYTES)];
             byte[] blocks = new byte[(int) type.bytes(depth)];
             for (int column = 0; column < Lanes.PANEL && panel * Lanes.PANEL + column < columns; column++) {
-                at(tensors, panel * Lanes.PANEL + column, (tensor, row) -> MemorySegment.copy(
-                        tensor.data(), ValueLayout.JAVA_BYTE, tensor.rowOffset(row), blocks, 0, blocks.length));
+                at(
+                        tensors,
+                        panel * Lanes.PANEL + column,
+                        (tensor, row) -> MemorySegment.copy(
+                                tensor.data(), ValueLayout.JAVA_BYTE, tensor.rowOffset(row), blocks, 0, blocks.length));
                 packColumn(type, blocks, column, words, matrix.blockBytes() / Integer.BYTES);
             }
             MemorySegment.copy(words, 0, data, ValueLayout.JAVA_INT, panel * matrix.panelBytes(), words.length);
@@ -99,7 +102,9 @@ public final class MatrixPacker {
         return matrix;
     }
 
-    /** @param blocks the column's weights as the file keeps them; an array, which young code reads faster than a segment */
+    /**
+     * @param blocks the column's weights as the file keeps them; an array, which young code reads faster than a segment
+     */
     private static void packColumn(ElementType type, byte[] blocks, int column, int[] words, int blockWords) {
         int lane = column % Lanes.COUNT;
         int upper = column / Lanes.COUNT * 16;

@@ -10,13 +10,14 @@ public final class OnlineSoftmax {
     private static final float MIN_POWER = -80;
     /** Sums of weights stay far from overflow, and what was summed so far is seldom rescaled. */
     private static final float SLACK = 8;
+
     private static final float MASKED = -1e30f;
 
     private OnlineSoftmax() {}
 
     /**
-     * What weights of 64 scores, of which the first {@code tokens} count, are to be estimated from: as before, unless a weight would exceed
-     * 2^8; then the largest score.
+     * What weights of 64 scores, of which the first {@code tokens} count, are to be estimated from: as before, unless a
+     * weight would exceed 2^8; then the largest score.
      *
      * @param s [64] from {@code so}; the others are overwritten
      */
@@ -28,7 +29,9 @@ public final class OnlineSoftmax {
         for (int i = Lanes.COUNT; i < BLOCK; i += Lanes.COUNT) {
             max = max.max(FloatVector.fromArray(Lanes.F, s, so + i));
         }
-        return max.compare(VectorOperators.GT, before + SLACK).anyTrue() ? max.reduceLanes(VectorOperators.MAX) : before;
+        return max.compare(VectorOperators.GT, before + SLACK).anyTrue()
+                ? max.reduceLanes(VectorOperators.MAX)
+                : before;
     }
 
     /**
@@ -39,7 +42,8 @@ public final class OnlineSoftmax {
     public static void weights(float[] s, int so, int tokens, float reference, int exponent, float[] sums, int lo) {
         FloatVector sum = FloatVector.fromArray(Lanes.F, sums, lo);
         for (int i = 0; i < BLOCK; i += Lanes.COUNT) {
-            FloatVector x = FloatVector.fromArray(Lanes.F, s, so + i).sub(reference).max(MIN_POWER);
+            FloatVector x =
+                    FloatVector.fromArray(Lanes.F, s, so + i).sub(reference).max(MIN_POWER);
             FloatVector shifted = x.add(PowerOfTwo.ROUND);
             FloatVector fraction = PowerOfTwo.ofFraction(x.sub(shifted.sub(PowerOfTwo.ROUND)));
             FloatVector power = fraction.reinterpretAsInts()

@@ -38,10 +38,10 @@ public sealed interface PackedMatrix {
     }
 
     /**
-     * Blocks of 32 inputs with a scale (and a minimum) for each column, as GGUF's Q4_0, Q4_1 and Q8_0 have them:
-     * weight = quant · scale + minimum, exactly what unpacking the file to fp32 gives. In a panel, each block is
-     * {@code [scales][minimums, for 4 bits][32 inputs' quants]}. A scale word's lane i holds the fp16 of columns i
-     * (low half) and i + COUNT (high half); a quant word's lane i holds {@code fields / 2} inputs of column i, then the same
+     * Blocks of 32 inputs with a scale (and a minimum) for each column, as GGUF's Q4_0, Q4_1 and Q8_0 have them: weight
+     * = quant · scale + minimum, exactly what unpacking the file to fp32 gives. In a panel, each block is
+     * {@code [scales][minimums, for 4 bits][32 inputs' quants]}. A scale word's lane i holds the fp16 of columns i (low
+     * half) and i + COUNT (high half); a quant word's lane i holds {@code fields / 2} inputs of column i, then the same
      * inputs of column i + COUNT. With 8 bits the minimum is −128 · scale.
      *
      * @param bits of a quant, unsigned: 4 or 8

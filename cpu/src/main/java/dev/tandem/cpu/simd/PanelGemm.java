@@ -6,6 +6,7 @@ import dev.tandem.model.config.DataType;
 public final class PanelGemm {
     /** Inputs unpacked at a time: a panel's slice of fp32, 128 x 32 x 4 = 16 KiB, stays in the first-level cache. */
     static final int SLICE = 128;
+
     private static final int SCALE_BYTES = 6 * 4 * Lanes.COUNT;
     /** Bytes of scratch a caller provides: a block's scales, then a slice. */
     public static final long SCRATCH_BYTES = SCALE_BYTES + 4L * SLICE * Lanes.PANEL;
@@ -13,7 +14,7 @@ public final class PanelGemm {
     private PanelGemm() {}
 
     /**
-     * {@code out[row][oo ..  oo + PANEL) += x[row] · panel}.
+     * {@code out[row][oo .. oo + PANEL) += x[row] · panel}.
      *
      * @param x [rows, depth] from {@code xo}, rows {@code xs} apart
      * @param groups the first {@link GroupKernel#grouped} rows once more, in groups of eight [depth, 8] from {@code go}
@@ -34,7 +35,8 @@ public final class PanelGemm {
             long scratch) {
         long at = matrix.panel(panel);
         switch (matrix) {
-            case PackedMatrix.Plain plain when plain.type() == DataType.FLOAT32 ->
+            case PackedMatrix.Plain plain
+            when plain.type() == DataType.FLOAT32 ->
                 multiplySlice(rows, x, xo, xs, groups, go, plain.depth(), at, plain.depth(), out, oo, os);
             case PackedMatrix.Plain plain -> {
                 if (rows == 1) {
@@ -95,18 +97,7 @@ public final class PanelGemm {
                 case PackedMatrix.Quantised quantised -> QuantisedKernel.unpack(quantised, from, depth, slice, scratch);
             }
             multiplySlice(
-                    rows,
-                    x,
-                    xo + k,
-                    xs,
-                    groups,
-                    go + k * GroupKernel.ROWS,
-                    matrix.depth(),
-                    slice,
-                    depth,
-                    out,
-                    oo,
-                    os);
+                    rows, x, xo + k, xs, groups, go + k * GroupKernel.ROWS, matrix.depth(), slice, depth, out, oo, os);
         }
     }
 
@@ -145,8 +136,7 @@ public final class PanelGemm {
     private static long slice(PackedMatrix matrix, int k, long bytesPerInput) {
         return switch (matrix) {
             case PackedMatrix.Plain plain -> k * bytesPerInput;
-            case PackedMatrix.Quantised quantised ->
-                (long) k / PackedMatrix.Quantised.BLOCK * quantised.blockBytes();
+            case PackedMatrix.Quantised quantised -> (long) k / PackedMatrix.Quantised.BLOCK * quantised.blockBytes();
         };
     }
 }

@@ -16,6 +16,7 @@ public final class PowerOfTwo {
     private static final float MIN = -127;
     /** The largest stored exponent of a number. */
     private static final float MAX = 127;
+
     private static final int BIAS = 127;
     private static final int MANTISSA_BITS = 23;
 

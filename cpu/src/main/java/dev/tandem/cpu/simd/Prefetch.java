@@ -10,9 +10,9 @@ import java.util.Arrays;
 import java.util.Optional;
 
 /**
- * Brings memory towards this core without waiting for it. Java has no prefetch instruction, and a load of what will be read
- * later holds up everything behind it; so this is a few bytes of machine code in a page of their own, called without leaving
- * Java's state. Decode attention reads memory and computes at the same time only with it.
+ * Brings memory towards this core without waiting for it. Java has no prefetch instruction, and a load of what will be
+ * read later holds up everything behind it; so this is a few bytes of machine code in a page of their own, called
+ * without leaving Java's state. Decode attention reads memory and computes at the same time only with it.
  */
 public final class Prefetch {
     private static final int LINE = 64;
@@ -23,17 +23,45 @@ public final class Prefetch {
     /** Where the second piece of code begins in the page. */
     private static final int FOUR_AT = 64;
     /**
-     * With vectors of 512 bits a stretch is asked for in four quarters side by side: on Sapphire Rapids attention is then a third faster
-     * than from one end to the other; on Zen 3, which has 256, it is not.
+     * With vectors of 512 bits a stretch is asked for in four quarters side by side: on Sapphire Rapids attention is
+     * then a third faster than from one end to the other; on Zen 3, which has 256, it is not.
      */
     private static final boolean QUARTERS = Lanes.bits() >= 512;
     /** For {@code (from, to)} in rdi and rsi: next: prefetcht1 [rdi]; add rdi, 64; cmp rdi, rsi; jb next; ret. */
-    private static final byte[] ONE = {0x0f, 0x18, 0x17, 0x48, (byte) 0x83, (byte) 0xc7, LINE, 0x48, 0x39, (byte) 0xf7, 0x72, (byte) 0xf4, (byte) 0xc3};
+    private static final byte[] ONE = {
+        0x0f, 0x18, 0x17, 0x48, (byte) 0x83, (byte) 0xc7, LINE, 0x48, 0x39, (byte) 0xf7, 0x72, (byte) 0xf4, (byte) 0xc3
+    };
 
-    /** Likewise, with a distance in rdx and three times as much in rcx: [rdi], [rdi + rdx], [rdi + 2 rdx] and [rdi + rcx]. */
+    /**
+     * Likewise, with a distance in rdx and three times as much in rcx: [rdi], [rdi + rdx], [rdi + 2 rdx] and [rdi +
+     * rcx].
+     */
     private static final byte[] FOUR = {
-        0x0f, 0x18, 0x17, 0x0f, 0x18, 0x14, 0x17, 0x0f, 0x18, 0x14, 0x57, 0x0f, 0x18, 0x14, 0x0f, 0x48, (byte) 0x83, (byte) 0xc7, LINE, 0x48, 0x39,
-        (byte) 0xf7, 0x72, (byte) 0xe8, (byte) 0xc3
+        0x0f,
+        0x18,
+        0x17,
+        0x0f,
+        0x18,
+        0x14,
+        0x17,
+        0x0f,
+        0x18,
+        0x14,
+        0x57,
+        0x0f,
+        0x18,
+        0x14,
+        0x0f,
+        0x48,
+        (byte) 0x83,
+        (byte) 0xc7,
+        LINE,
+        0x48,
+        0x39,
+        (byte) 0xf7,
+        0x72,
+        (byte) 0xe8,
+        (byte) 0xc3
     };
 
     private record Made(MethodHandle one, MethodHandle four, String reason) {
@@ -49,7 +77,8 @@ public final class Prefetch {
     private Prefetch() {}
 
     private static Made make() {
-        if (!System.getProperty("os.arch").equals("amd64") || !System.getProperty("os.name").equals("Linux")) {
+        if (!System.getProperty("os.arch").equals("amd64")
+                || !System.getProperty("os.name").equals("Linux")) {
             return Made.not("it is there for Linux on x86-64 alone");
         }
         Linker linker = Linker.nativeLinker();
@@ -59,11 +88,20 @@ public final class Prefetch {
             return Made.not("the system has no mmap");
         }
         try {
-            MethodHandle map = linker.downcallHandle(mmap.get(), FunctionDescriptor.of(
-                    ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT,
-                    ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG));
-            MethodHandle protect = linker.downcallHandle(mprotect.get(), FunctionDescriptor.of(
-                    ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT));
+            MethodHandle map = linker.downcallHandle(
+                    mmap.get(),
+                    FunctionDescriptor.of(
+                            ValueLayout.JAVA_LONG,
+                            ValueLayout.JAVA_LONG,
+                            ValueLayout.JAVA_LONG,
+                            ValueLayout.JAVA_INT,
+                            ValueLayout.JAVA_INT,
+                            ValueLayout.JAVA_INT,
+                            ValueLayout.JAVA_LONG));
+            MethodHandle protect = linker.downcallHandle(
+                    mprotect.get(),
+                    FunctionDescriptor.of(
+                            ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT));
             long page = (long) map.invokeExact(0L, PAGE, READ_WRITE, PRIVATE_ANONYMOUS, -1, 0L);
             if (page == -1) {
                 return Made.not("the system gives no page for it");
@@ -84,7 +122,8 @@ public final class Prefetch {
     private static MethodHandle code(Linker linker, long address, int arguments) {
         MemoryLayout[] longs = new MemoryLayout[arguments];
         Arrays.fill(longs, ValueLayout.JAVA_LONG);
-        return linker.downcallHandle(MemorySegment.ofAddress(address), FunctionDescriptor.ofVoid(longs), Linker.Option.critical(false));
+        return linker.downcallHandle(
+                MemorySegment.ofAddress(address), FunctionDescriptor.ofVoid(longs), Linker.Option.critical(false));
     }
 
     /** Why this machine has none; empty where it has. */
@@ -93,8 +132,8 @@ public final class Prefetch {
     }
 
     /**
-     * Asks for the cache lines of {@code [from, to)}, at least one, and with a distance other than 0 of three stretches more, so far apart;
-     * a no-op where there is no prefetch. Any address will do: what is not mapped is passed over.
+     * Asks for the cache lines of {@code [from, to)}, at least one, and with a distance other than 0 of three stretches
+     * more, so far apart; a no-op where there is no prefetch. Any address will do: what is not mapped is passed over.
      */
     static void lines(long from, long to, long distance) {
         if (IN_ONE == null) {
@@ -117,6 +156,7 @@ public final class Prefetch {
     public static final class Ahead {
         /** Longs on either side that nobody uses, as {@link Lanes#APART}. */
         private static final int APART = Lanes.APART * Float.BYTES / Long.BYTES;
+
         private static final int AT = APART;
         private static final int END = APART + 1;
         private static final int PIECE = APART + 2;

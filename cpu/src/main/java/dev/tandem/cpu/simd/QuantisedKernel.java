@@ -9,11 +9,11 @@ import jdk.incubator.vector.VectorOperators;
 
 /**
  * Products and unpacking of {@link PackedMatrix.Quantised} panels. A field is not shifted down: masked in place it is
- * quant · 2^shift, and the scale is multiplied by 2^-shift once a block. Every step but the last addition is exact,
- * so weights equal those of the file unpacked to fp32, and products equal {@link TileKernel}'s on those.
+ * quant · 2^shift, and the scale is multiplied by 2^-shift once a block. Every step but the last addition is exact, so
+ * weights equal those of the file unpacked to fp32, and products equal {@link TileKernel}'s on those.
  *
- * <p>A block's scales are widened by a method of their own, through scratch memory: in one method with the products
- * the compiler reaches its inlining limit and boxes vectors (7 times slower).
+ * <p>A block's scales are widened by a method of their own, through scratch memory: in one method with the products the
+ * compiler reaches its inlining limit and boxes vectors (7 times slower).
  */
 final class QuantisedKernel {
     private static final int BLOCK = PackedMatrix.Quantised.BLOCK;
@@ -73,13 +73,22 @@ final class QuantisedKernel {
             FloatVector highMinimum = FloatVector.fromMemorySegment(Lanes.F, MEMORY, scratch + 5L * VECTOR, LE);
             for (int k = block; k < block + BLOCK; k += 2) {
                 // a word's four inputs in two turns
-                IntVector word = IntVector.fromMemorySegment(Lanes.I, MEMORY, at, LE).lanewise(LSHR, (k & 2) << 2);
+                IntVector word =
+                        IntVector.fromMemorySegment(Lanes.I, MEMORY, at, LE).lanewise(LSHR, (k & 2) << 2);
                 FloatVector v0 = FloatVector.broadcast(Lanes.F, x[xo + k]);
-                low = ((FloatVector) word.and(NIBBLE_0).convert(I2F, 0)).fma(low0, lowMinimum).fma(v0, low);
-                high = ((FloatVector) word.and(NIBBLE_4).convert(I2F, 0)).fma(high0, highMinimum).fma(v0, high);
+                low = ((FloatVector) word.and(NIBBLE_0).convert(I2F, 0))
+                        .fma(low0, lowMinimum)
+                        .fma(v0, low);
+                high = ((FloatVector) word.and(NIBBLE_4).convert(I2F, 0))
+                        .fma(high0, highMinimum)
+                        .fma(v0, high);
                 FloatVector v1 = FloatVector.broadcast(Lanes.F, x[xo + k + 1]);
-                low = ((FloatVector) word.and(NIBBLE_1).convert(I2F, 0)).fma(low1, lowMinimum).fma(v1, low);
-                high = ((FloatVector) word.and(NIBBLE_5).convert(I2F, 0)).fma(high1, highMinimum).fma(v1, high);
+                low = ((FloatVector) word.and(NIBBLE_1).convert(I2F, 0))
+                        .fma(low1, lowMinimum)
+                        .fma(v1, low);
+                high = ((FloatVector) word.and(NIBBLE_5).convert(I2F, 0))
+                        .fma(high1, highMinimum)
+                        .fma(v1, high);
                 at += (k & 2) * (VECTOR / 2);
             }
         }
@@ -103,10 +112,16 @@ final class QuantisedKernel {
             for (int k = block; k < block + BLOCK; k += 2) {
                 IntVector word = IntVector.fromMemorySegment(Lanes.I, MEMORY, at, LE);
                 FloatVector v0 = FloatVector.broadcast(Lanes.F, x[xo + k]);
-                low = ((FloatVector) word.and(BYTE_0).convert(I2F, 0)).fma(low0, lowMinimum).fma(v0, low);
-                high = ((FloatVector) word.and(BYTE_2).convert(I2F, 0)).fma(high0, highMinimum).fma(v0, high);
+                low = ((FloatVector) word.and(BYTE_0).convert(I2F, 0))
+                        .fma(low0, lowMinimum)
+                        .fma(v0, low);
+                high = ((FloatVector) word.and(BYTE_2).convert(I2F, 0))
+                        .fma(high0, highMinimum)
+                        .fma(v0, high);
                 FloatVector v1 = FloatVector.broadcast(Lanes.F, x[xo + k + 1]);
-                low = ((FloatVector) word.and(BYTE_1).convert(I2F, 0)).fma(low1, lowMinimum).fma(v1, low);
+                low = ((FloatVector) word.and(BYTE_1).convert(I2F, 0))
+                        .fma(low1, lowMinimum)
+                        .fma(v1, low);
                 high = ((FloatVector) word.lanewise(LSHR, 24).convert(I2F, 0))
                         .fma(high1, highMinimum)
                         .fma(v1, high);
@@ -142,9 +157,14 @@ final class QuantisedKernel {
         FloatVector lowMinimum = FloatVector.fromMemorySegment(Lanes.F, MEMORY, scratch + 4L * VECTOR, LE);
         FloatVector highMinimum = FloatVector.fromMemorySegment(Lanes.F, MEMORY, scratch + 5L * VECTOR, LE);
         for (int k = 0; k < BLOCK; k++) {
-            IntVector word = IntVector.fromMemorySegment(Lanes.I, MEMORY, at, LE).lanewise(LSHR, (k & 3) << 2);
-            ((FloatVector) word.and(NIBBLE_0).convert(I2F, 0)).fma(low0, lowMinimum).intoMemorySegment(MEMORY, to, LE);
-            ((FloatVector) word.and(NIBBLE_4).convert(I2F, 0)).fma(high0, highMinimum).intoMemorySegment(MEMORY, to + VECTOR, LE);
+            IntVector word =
+                    IntVector.fromMemorySegment(Lanes.I, MEMORY, at, LE).lanewise(LSHR, (k & 3) << 2);
+            ((FloatVector) word.and(NIBBLE_0).convert(I2F, 0))
+                    .fma(low0, lowMinimum)
+                    .intoMemorySegment(MEMORY, to, LE);
+            ((FloatVector) word.and(NIBBLE_4).convert(I2F, 0))
+                    .fma(high0, highMinimum)
+                    .intoMemorySegment(MEMORY, to + VECTOR, LE);
             at += (k & 3) == 3 ? VECTOR : 0;
             to += 2L * VECTOR;
         }
@@ -156,9 +176,14 @@ final class QuantisedKernel {
         FloatVector lowMinimum = FloatVector.fromMemorySegment(Lanes.F, MEMORY, scratch + 4L * VECTOR, LE);
         FloatVector highMinimum = FloatVector.fromMemorySegment(Lanes.F, MEMORY, scratch + 5L * VECTOR, LE);
         for (int k = 0; k < BLOCK; k++) {
-            IntVector word = IntVector.fromMemorySegment(Lanes.I, MEMORY, at, LE).lanewise(LSHR, (k & 1) << 3);
-            ((FloatVector) word.and(BYTE_0).convert(I2F, 0)).fma(low0, lowMinimum).intoMemorySegment(MEMORY, to, LE);
-            ((FloatVector) word.and(BYTE_2).convert(I2F, 0)).fma(high0, highMinimum).intoMemorySegment(MEMORY, to + VECTOR, LE);
+            IntVector word =
+                    IntVector.fromMemorySegment(Lanes.I, MEMORY, at, LE).lanewise(LSHR, (k & 1) << 3);
+            ((FloatVector) word.and(BYTE_0).convert(I2F, 0))
+                    .fma(low0, lowMinimum)
+                    .intoMemorySegment(MEMORY, to, LE);
+            ((FloatVector) word.and(BYTE_2).convert(I2F, 0))
+                    .fma(high0, highMinimum)
+                    .intoMemorySegment(MEMORY, to + VECTOR, LE);
             at += (k & 1) * (long) VECTOR;
             to += 2L * VECTOR;
         }

@@ -152,7 +152,8 @@ public final class RowOps {
 
     /** Replaces a vector of scores by its powers, and returns them. */
     private static FloatVector weigh(float[] scores, int at, float max) {
-        FloatVector power = PowerOfTwo.ofNegative(FloatVector.fromArray(Lanes.F, scores, at).sub(max));
+        FloatVector power =
+                PowerOfTwo.ofNegative(FloatVector.fromArray(Lanes.F, scores, at).sub(max));
         power.intoArray(scores, at);
         return power;
     }
@@ -165,7 +166,9 @@ public final class RowOps {
      */
     public static void scale(float[] from, int at, float factor, int count, long to) {
         for (int i = 0; i < count; i += Lanes.COUNT) {
-            FloatVector.fromArray(Lanes.F, from, at + i).mul(factor).intoMemorySegment(Lanes.MEMORY, to + 4L * i, Lanes.LE);
+            FloatVector.fromArray(Lanes.F, from, at + i)
+                    .mul(factor)
+                    .intoMemorySegment(Lanes.MEMORY, to + 4L * i, Lanes.LE);
         }
     }
 

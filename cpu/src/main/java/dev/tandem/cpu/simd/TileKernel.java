@@ -3,8 +3,8 @@ package dev.tandem.cpu.simd;
 import jdk.incubator.vector.FloatVector;
 
 /**
- * {@code out[row][column] += Σ_k x[row][k] · a[k][column]} in fp32 for two vectors of columns: the inner kernel of
- * both halves of attention, and of GEMMs for the rows that {@link GroupKernel} leaves over.
+ * {@code out[row][column] += Σ_k x[row][k] · a[k][column]} in fp32 for two vectors of columns: the inner kernel of both
+ * halves of attention, and of GEMMs for the rows that {@link GroupKernel} leaves over.
  *
  * <p>Each output is one chain of fused multiply-adds over ascending k, whatever the number of rows: a token's result
  * does not depend on its neighbours in the batch, nor on how its prompt was cut. A lane is a column, so nothing is
@@ -20,7 +20,17 @@ public final class TileKernel {
      * @param out [rows, 2 vectors] from {@code oo}, rows {@code os} apart; added to
      */
     public static void multiply(
-            int rows, float[] x, int xo, int xs, long a0, long a1, long stride, int depth, float[] out, int oo, int os) {
+            int rows,
+            float[] x,
+            int xo,
+            int xs,
+            long a0,
+            long a1,
+            long stride,
+            int depth,
+            float[] out,
+            int oo,
+            int os) {
         int row = 0;
         for (; row + 4 <= rows; row += 4) {
             tile4(x, xo + row * xs, xs, a0, a1, stride, depth, out, oo + row * os, os);
@@ -100,8 +110,7 @@ public final class TileKernel {
         h1.intoArray(out, oo + os + Lanes.COUNT);
     }
 
-    private static void tile1(
-            float[] x, int xo, long a0, long a1, long stride, int depth, float[] out, int oo) {
+    private static void tile1(float[] x, int xo, long a0, long a1, long stride, int depth, float[] out, int oo) {
         FloatVector l0 = FloatVector.fromArray(Lanes.F, out, oo);
         FloatVector h0 = FloatVector.fromArray(Lanes.F, out, oo + Lanes.COUNT);
         for (int k = 0; k < depth; k++) {

@@ -10,6 +10,7 @@ import jdk.incubator.vector.VectorOperators;
 public final class Unpack {
     /** fp16's exponent sits 112 lower than fp32's: shifted bits times this give the value, subnormals included. */
     private static final float HALF_BIAS = 0x1p112f;
+
     private static final int HALF_MASK = 0x8FFFE000;
 
     private Unpack() {}
@@ -31,7 +32,10 @@ public final class Unpack {
 
     /** The fp16 in each lane's upper half. */
     static FloatVector highHalf(IntVector bits) {
-        return bits.lanewise(VectorOperators.ASHR, 3).and(HALF_MASK).reinterpretAsFloats().mul(HALF_BIAS);
+        return bits.lanewise(VectorOperators.ASHR, 3)
+                .and(HALF_MASK)
+                .reinterpretAsFloats()
+                .mul(HALF_BIAS);
     }
 
     /** The fp16 in each lane's lower half. */
@@ -74,7 +78,9 @@ public final class Unpack {
                 for (int i = 0; i < count; i += Lanes.COUNT) {
                     IntVector bits = Lanes.loadInts(from + 4L * i);
                     IntVector even = bits.lanewise(VectorOperators.LSHR, 16).and(1);
-                    bits.add(even).add(0x7FFF).lanewise(VectorOperators.LSHR, 16)
+                    bits.add(even)
+                            .add(0x7FFF)
+                            .lanewise(VectorOperators.LSHR, 16)
                             .convertShape(VectorOperators.I2S, Lanes.S, 0)
                             .reinterpretAsShorts()
                             .intoMemorySegment(Lanes.MEMORY, to + 2L * i, Lanes.LE);

@@ -9,8 +9,8 @@ import java.util.OptionalDouble;
 
 /**
  * The CPU time that the control groups of this process grant, in CPUs: {@code cpu.max} (version 2) or
- * {@code cpu.cfs_quota_us} (version 1). Unlike {@link Runtime#availableProcessors} it is not rounded up. A process
- * that uses it up is stopped until the next period, usually 100 ms long.
+ * {@code cpu.cfs_quota_us} (version 1). Unlike {@link Runtime#availableProcessors} it is not rounded up. A process that
+ * uses it up is stopped until the next period, usually 100 ms long.
  */
 final class CpuQuota {
     private static final String UNLIMITED = "max";

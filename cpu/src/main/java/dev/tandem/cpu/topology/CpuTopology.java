@@ -36,14 +36,20 @@ public record CpuTopology(List<Integer> order, int cores, List<Integer> nodes, b
         Path system = root.resolve("sys/devices/system");
         TreeMap<Integer, BitSet> nodes = nodes(system.resolve("node"));
         List<HardwareThread> threads = new ArrayList<>();
-        allowed.stream().forEach(number -> threads.add(new HardwareThread(
-                number, node(nodes, number), siblingsBefore(system, number, allowed))));
+        allowed.stream()
+                .forEach(number -> threads.add(
+                        new HardwareThread(number, node(nodes, number), siblingsBefore(system, number, allowed))));
         threads.sort(Comparator.comparingInt(HardwareThread::sibling)
                 .thenComparingInt(HardwareThread::node)
                 .thenComparingInt(HardwareThread::number));
-        List<Integer> order = threads.stream().limit(max).map(HardwareThread::number).toList();
-        int cores = (int) threads.stream().limit(max).filter(thread -> thread.sibling() == 0).count();
-        List<Integer> all = threads.stream().map(HardwareThread::node).distinct().sorted().toList();
+        List<Integer> order =
+                threads.stream().limit(max).map(HardwareThread::number).toList();
+        int cores = (int) threads.stream()
+                .limit(max)
+                .filter(thread -> thread.sibling() == 0)
+                .count();
+        List<Integer> all =
+                threads.stream().map(HardwareThread::node).distinct().sorted().toList();
         OptionalDouble quota = CpuQuota.find(root);
         boolean limited = max < threads.size() || quota.isPresent() && quota.getAsDouble() < threads.size();
         return new CpuTopology(order, cores, all, limited);

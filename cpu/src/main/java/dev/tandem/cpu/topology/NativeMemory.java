@@ -22,14 +22,19 @@ public final class NativeMemory {
                     Linker.nativeLinker().defaultLookup().findOrThrow("free"),
                     FunctionDescriptor.ofVoid(ValueLayout.ADDRESS));
     /** On Linux: other systems give the number of the advice another meaning. */
-    private static final Optional<MethodHandle> MADVISE = Optional.of(Linker.nativeLinker().defaultLookup())
+    private static final Optional<MethodHandle> MADVISE = Optional.of(
+                    Linker.nativeLinker().defaultLookup())
             .filter(lookup -> hasHugePageAdvice(System.getProperty("os.name")))
             .flatMap(lookup -> lookup.find("madvise"))
             .map(symbol -> Linker.nativeLinker()
                     .downcallHandle(
                             symbol,
                             FunctionDescriptor.of(
-                                    ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT)));
+                                    ValueLayout.JAVA_INT,
+                                    ValueLayout.ADDRESS,
+                                    ValueLayout.JAVA_LONG,
+                                    ValueLayout.JAVA_INT)));
+
     private static final int MADV_HUGEPAGE = 14;
     private static final long HUGE_PAGE = 2L << 20;
     private static final int ALIGNMENT = 64;
@@ -45,7 +50,8 @@ public final class NativeMemory {
         try {
             MemorySegment raw = (MemorySegment) CALLOC.invokeExact(bytes + ALIGNMENT, 1L);
             if (raw.address() == 0) {
-                throw new OutOfMemoryError(what + " needs " + (bytes >> 20) + " MiB of memory, which the system refused");
+                throw new OutOfMemoryError(
+                        what + " needs " + (bytes >> 20) + " MiB of memory, which the system refused");
             }
             NumaInterleaving.system().apply(raw.address(), bytes + ALIGNMENT);
             MemorySegment owned = raw.reinterpret(bytes + ALIGNMENT, arena, NativeMemory::free);

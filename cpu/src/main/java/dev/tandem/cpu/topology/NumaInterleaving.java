@@ -73,11 +73,14 @@ public final class NumaInterleaving {
             return Optional.empty();
         }
         String numbers = nodes.stream().map(String::valueOf).collect(Collectors.joining(", "));
-        return Optional.of(refused == 0
-                ? "memory: weights and host KV are interleaved over NUMA nodes " + numbers
-                : "given up: weights and host KV are not interleaved over NUMA nodes " + numbers + " (mbind: error "
-                        + refused + "); each page lies on the node that wrote it first. Allow mbind, in a container by"
-                        + " --cap-add SYS_NICE, or start with numactl --interleave=all");
+        return Optional.of(
+                refused == 0
+                        ? "memory: weights and host KV are interleaved over NUMA nodes " + numbers
+                        : "given up: weights and host KV are not interleaved over NUMA nodes " + numbers
+                                + " (mbind: error "
+                                + refused
+                                + "); each page lies on the node that wrote it first. Allow mbind, in a container by"
+                                + " --cap-add SYS_NICE, or start with numactl --interleave=all");
     }
 
     /** The number of {@code mbind}; empty where it is not known. */
@@ -103,9 +106,16 @@ public final class NumaInterleaving {
         MethodHandle syscall = linker.downcallHandle(
                 linker.defaultLookup().findOrThrow("syscall"),
                 FunctionDescriptor.of(
-                        ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
-                        ValueLayout.JAVA_LONG, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG),
-                Linker.Option.firstVariadicArg(1), state);
+                        ValueLayout.JAVA_LONG,
+                        ValueLayout.JAVA_LONG,
+                        ValueLayout.JAVA_LONG,
+                        ValueLayout.JAVA_LONG,
+                        ValueLayout.JAVA_LONG,
+                        ValueLayout.ADDRESS,
+                        ValueLayout.JAVA_LONG,
+                        ValueLayout.JAVA_LONG),
+                Linker.Option.firstVariadicArg(1),
+                state);
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment mask = arena.allocate(MASK_BITS / 8, Long.BYTES);
             for (int node : nodes) {

@@ -11,8 +11,9 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * Which cores the process may use and a thread does: {@code sched_getaffinity} and {@code sched_setaffinity} where they exist (Linux).
- * A thread begins with the cores of the one that starts it, carriers of virtual threads too, which whoever wakes a virtual thread may start.
+ * Which cores the process may use and a thread does: {@code sched_getaffinity} and {@code sched_setaffinity} where they
+ * exist (Linux). A thread begins with the cores of the one that starts it, carriers of virtual threads too, which
+ * whoever wakes a virtual thread may start.
  */
 public final class ThreadAffinity {
     private static final int SET_BYTES = 128;
@@ -29,7 +30,9 @@ public final class ThreadAffinity {
         return linker.defaultLookup().find(name).map(symbol -> linker.downcallHandle(symbol, SIGNATURE));
     }
 
-    /** Cores this process may use, whatever its threads are bound to but the first; empty where the system does not say. */
+    /**
+     * Cores this process may use, whatever its threads are bound to but the first; empty where the system does not say.
+     */
     public static BitSet allowed() {
         if (GET.isEmpty()) {
             return new BitSet();

@@ -7,8 +7,8 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Threads that share loops. The caller of {@link #run} is worker 0; the others spin between loops while a step is
- * under way and park when none is. Indices are handed out one by one, so a slow core takes fewer.
+ * Threads that share loops. The caller of {@link #run} is worker 0; the others spin between loops while a step is under
+ * way and park when none is. Indices are handed out one by one, so a slow core takes fewer.
  *
  * <p>Protocol: {@code tickets} is set when a loop starts: how many workers take part, and how many indices are left.
  * Whoever takes one from it owns that index, and until it reports {@code finished} the loop's fields cannot change.
@@ -35,6 +35,7 @@ public final class WorkerPool implements AutoCloseable {
     private final CpuTopology topology;
     /** Workers that take part in the loop, and 32 bits lower the indices that are left. */
     private final AtomicLong tickets = new AtomicLong();
+
     private final AtomicInteger finished = new AtomicInteger();
     private Body body;
     private int count;
@@ -62,7 +63,8 @@ public final class WorkerPool implements AutoCloseable {
         this.threads = new Thread[size - 1];
         for (int i = 0; i < threads.length; i++) {
             int worker = i + 1;
-            threads[i] = Thread.ofPlatform().daemon().name("tandem-worker-" + worker).start(() -> work(worker));
+            threads[i] =
+                    Thread.ofPlatform().daemon().name("tandem-worker-" + worker).start(() -> work(worker));
         }
     }
 

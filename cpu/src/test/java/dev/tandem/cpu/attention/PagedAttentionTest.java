@@ -17,16 +17,17 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** Paged attention against the scalar twin: head sizes, groups, ragged lengths, dtypes; tiling changes no bits. */
 class PagedAttentionTest {
     static Stream<Arguments> shapes() {
-        return Stream.of(DataType.values()).flatMap(type -> Stream.of(
-                Arguments.of(type, 64, 3, 1),
-                Arguments.of(type, 64, 3, 16),
-                Arguments.of(type, 64, 1, 17),
-                Arguments.of(type, 80, 4, 33),
-                Arguments.of(type, 96, 2, 100),
-                Arguments.of(type, 128, 4, 47),
-                Arguments.of(type, 128, 8, 5),
-                Arguments.of(type, 256, 12, 31),
-                Arguments.of(type, 24, 3, 64)));
+        return Stream.of(DataType.values())
+                .flatMap(type -> Stream.of(
+                        Arguments.of(type, 64, 3, 1),
+                        Arguments.of(type, 64, 3, 16),
+                        Arguments.of(type, 64, 1, 17),
+                        Arguments.of(type, 80, 4, 33),
+                        Arguments.of(type, 96, 2, 100),
+                        Arguments.of(type, 128, 4, 47),
+                        Arguments.of(type, 128, 8, 5),
+                        Arguments.of(type, 256, 12, 31),
+                        Arguments.of(type, 24, 3, 64)));
     }
 
     @ParameterizedTest
@@ -72,12 +73,26 @@ class PagedAttentionTest {
                             Arrays.copyOfRange(queries, at, at + headDim),
                             Arrays.copyOf(keys[kvHead], limit),
                             Arrays.copyOf(values[kvHead], limit));
-                    assertThat(relativeError(out, at, expected)).as("token %d head %d", token, head).isLessThan(1e-5);
+                    assertThat(relativeError(out, at, expected))
+                            .as("token %d head %d", token, head)
+                            .isLessThan(1e-5);
                 }
                 float[] alone = new float[tokens * row];
                 PagedAttention.tile(
-                        store, 1, kvHead, blocks, first + token, 1, group, queries, token * row + offset, row, alone,
-                        token * row + offset, row, scratch);
+                        store,
+                        1,
+                        kvHead,
+                        blocks,
+                        first + token,
+                        1,
+                        group,
+                        queries,
+                        token * row + offset,
+                        row,
+                        alone,
+                        token * row + offset,
+                        row,
+                        scratch);
                 int from = token * row + offset;
                 assertThat(Arrays.copyOfRange(alone, from, from + group * headDim))
                         .as("a token alone gives the same bits as in its tile")

@@ -34,7 +34,8 @@ class AmxTaskTest {
     @Test
     void fieldsLieWhereTheSourceAssertsThem() {
         Map<String, Long> asserted = new TreeMap<>();
-        for (MatchResult match : (Iterable<MatchResult>) OFFSET.matcher(source()).results()::iterator) {
+        for (MatchResult match :
+                (Iterable<MatchResult>) OFFSET.matcher(source()).results()::iterator) {
             asserted.put(match.group(1), Long.valueOf(match.group(2)));
         }
         Map<String, Long> layout = new TreeMap<>();
@@ -43,7 +44,10 @@ class AmxTaskTest {
             layout.put(name, AmxDecodeAttention.TASK.byteOffset(MemoryLayout.PathElement.groupElement(name)));
         }
         assertThat(layout).hasSize(17).isEqualTo(asserted);
-        assertThat(SIZE.matcher(source()).results().map(match -> Long.valueOf(match.group(1))).toList())
+        assertThat(SIZE.matcher(source())
+                        .results()
+                        .map(match -> Long.valueOf(match.group(1)))
+                        .toList())
                 .isEqualTo(List.of(AmxDecodeAttention.TASK.byteSize()));
     }
 

@@ -62,7 +62,9 @@ class DecodeAttentionTest {
                     attention.run(rows.tasks[i % 2], 0, scratch, partial, sum);
                 }
                 long bytes = threads.getCurrentThreadAllocatedBytes() - before;
-                assertThat(bytes / 1000).as("%s, bytes per call", attention.name()).isLessThan(16);
+                assertThat(bytes / 1000)
+                        .as("%s, bytes per call", attention.name())
+                        .isLessThan(16);
             }
         }
     }
@@ -107,13 +109,18 @@ class DecodeAttentionTest {
                 HostTokenTracker rows = new HostTokenTracker(format, 2, contexts, false, 3, arena);
                 run(attention, rows, arena);
                 for (int i = 0; i < contexts.length; i++) {
-                    assertThat(rows.error(i)).as("%s, context %d", attention.name(), contexts[i]).isLessThanOrEqualTo(bound(attention));
+                    assertThat(rows.error(i))
+                            .as("%s, context %d", attention.name(), contexts[i])
+                            .isLessThanOrEqualTo(bound(attention));
                 }
             }
         }
     }
 
-    /** @param step scores rise by four times as much every block: too little for a new reference each time, or so that a block outweighs all before it */
+    /**
+     * @param step scores rise by four times as much every block: too little for a new reference each time, or so that a
+     *     block outweighs all before it
+     */
     @ParameterizedTest
     @ValueSource(floats = {0.5f, 1, 10})
     void aPeakedRowForgetsWhatCameBefore(float step) {
@@ -129,7 +136,9 @@ class DecodeAttentionTest {
                     }
                 }
                 run(attention, rows, arena);
-                assertThat(rows.error(0)).as("%s, step %s", attention.name(), step).isLessThanOrEqualTo(bound(attention));
+                assertThat(rows.error(0))
+                        .as("%s, step %s", attention.name(), step)
+                        .isLessThanOrEqualTo(bound(attention));
             }
         }
     }
@@ -154,7 +163,8 @@ class DecodeAttentionTest {
                 format.take(block.address(), tokens, out.address(), out.address() + bytes);
                 assertThat(out.mismatch(in)).as("%s, %d tokens", format, tokens).isEqualTo(-1);
                 for (int t = tokens; t < BlockFormat.TOKENS; t++) {
-                    assertThat(format.load(block.address() + format.value(1, t, headDim - 1))).isZero();
+                    assertThat(format.load(block.address() + format.value(1, t, headDim - 1)))
+                            .isZero();
                 }
             }
         }

@@ -13,9 +13,7 @@ final class HostTokenTracker {
     final MemorySegment out;
     private final int[] contexts;
 
-    /**
-     * @param appendLast whether each row's last token is left to the task to append
-     */
+    /** @param appendLast whether each row's last token is left to the task to append */
     HostTokenTracker(BlockFormat format, int heads, int[] contexts, boolean appendLast, long seed, Arena arena) {
         this.format = format;
         this.heads = heads;
@@ -89,7 +87,8 @@ final class HostTokenTracker {
                 long block = task.blocks[t / BlockFormat.TOKENS];
                 double sum = 0;
                 for (int d = 0; d < headDim; d++) {
-                    double q = format.load(task.q + ((long) head * headDim + d) * format.type().bytes());
+                    double q = format.load(
+                            task.q + ((long) head * headDim + d) * format.type().bytes());
                     sum += q * format.load(block + format.key(head / group, t % BlockFormat.TOKENS, d));
                 }
                 scores[t] = sum / Math.sqrt(headDim);
@@ -103,8 +102,9 @@ final class HostTokenTracker {
             for (int t = 0; t < context; t++) {
                 long block = task.blocks[t / BlockFormat.TOKENS];
                 for (int d = 0; d < headDim; d++) {
-                    result[head * headDim + d] +=
-                            scores[t] / total * format.load(block + format.value(head / group, t % BlockFormat.TOKENS, d));
+                    result[head * headDim + d] += scores[t]
+                            / total
+                            * format.load(block + format.value(head / group, t % BlockFormat.TOKENS, d));
                 }
             }
         }

@@ -19,17 +19,21 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Every storage of weights against the scalar twin on the unpacked weights; bits do not depend on the number of rows. */
+/**
+ * Every storage of weights against the scalar twin on the unpacked weights; bits do not depend on the number of rows.
+ */
 class CpuGemmTest {
-    private static final MatrixPacker.Parallel SERIAL = (count, body) -> IntStream.range(0, count).forEach(body);
+    private static final MatrixPacker.Parallel SERIAL =
+            (count, body) -> IntStream.range(0, count).forEach(body);
 
     static Stream<Arguments> shapesAndStorages() {
-        return Stream.of("FLOAT32", "BFLOAT16", "FLOAT16", "Q4_0", "Q4_1", "Q8_0").flatMap(storage -> Stream.of(
-                Arguments.of(storage, 32, 7, 1),
-                Arguments.of(storage, 64, 33, 3),
-                Arguments.of(storage, 160, 100, 5),
-                Arguments.of(storage, 288, 64, 13),
-                Arguments.of(storage, 576, 96, 19)));
+        return Stream.of("FLOAT32", "BFLOAT16", "FLOAT16", "Q4_0", "Q4_1", "Q8_0")
+                .flatMap(storage -> Stream.of(
+                        Arguments.of(storage, 32, 7, 1),
+                        Arguments.of(storage, 64, 33, 3),
+                        Arguments.of(storage, 160, 100, 5),
+                        Arguments.of(storage, 288, 64, 13),
+                        Arguments.of(storage, 576, 96, 19)));
     }
 
     @ParameterizedTest
@@ -77,8 +81,7 @@ class CpuGemmTest {
             GroupKernel.gather(x, row * depth, depth, depth, groups, row * depth);
         }
         for (int panel = 0; panel < matrix.panels(); panel++) {
-            PanelGemm.multiply(
-                    matrix, panel, rows, x, 0, depth, groups, 0, out, panel * Lanes.PANEL, width, scratch);
+            PanelGemm.multiply(matrix, panel, rows, x, 0, depth, groups, 0, out, panel * Lanes.PANEL, width, scratch);
         }
         return out;
     }

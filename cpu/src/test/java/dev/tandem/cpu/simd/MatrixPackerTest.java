@@ -42,7 +42,9 @@ class MatrixPackerTest {
 
     /** Against the weights unpacked to fp32. */
     @ParameterizedTest
-    @EnumSource(value = ElementType.class, names = {"Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"})
+    @EnumSource(
+            value = ElementType.class,
+            names = {"Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"})
     void blocksThatAreUnpackedTakeTwoBytesPerWeightAndLoseLittle(ElementType type) {
         SplittableRandom random = new SplittableRandom(4);
         int depth = 512;
@@ -55,13 +57,14 @@ class MatrixPackerTest {
             for (long block = 0; block < blocks.byteSize(); block += type.blockBytes()) {
                 // Q6_K has its scale last
                 for (long scale : type == ElementType.Q6_K ? new long[] {208} : new long[] {0, 2}) {
-                    blocks.set(ValueLayout.JAVA_SHORT_UNALIGNED, block + scale,
-                            Float.floatToFloat16((float) (0.01 + 0.01 * random.nextDouble())));
+                    blocks.set(ValueLayout.JAVA_SHORT_UNALIGNED, block + scale, Float.floatToFloat16((float)
+                            (0.01 + 0.01 * random.nextDouble())));
                 }
             }
             List<Tensor> tensors = List.of(Tensor.of("w", type, columns, depth, blocks));
             assertThat(MatrixPacker.keepsBlocks(tensors)).isFalse();
-            MatrixPacker packer = new MatrixPacker(arena, (count, body) -> IntStream.range(0, count).forEach(body));
+            MatrixPacker packer = new MatrixPacker(
+                    arena, (count, body) -> IntStream.range(0, count).forEach(body));
             float[] x = new float[depth];
             for (int i = 0; i < depth; i++) {
                 x[i] = (float) (2 * random.nextDouble() - 1);

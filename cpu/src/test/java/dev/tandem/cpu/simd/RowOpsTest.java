@@ -134,7 +134,9 @@ class RowOpsTest {
     void packingRoundsToNearestEven(DataType type) {
         float[] values = random(64, 5);
         // ties either way, the least above one, zeros, what rounds up to the next power of two
-        float[] special = {1 + 0x1p-8f, 1 + 3 * 0x1p-8f, 1 + 0x1p-11f, 1 + 3 * 0x1p-11f, 1 + 0x1p-23f, 0, -0f, 1.9999999f};
+        float[] special = {
+            1 + 0x1p-8f, 1 + 3 * 0x1p-8f, 1 + 0x1p-11f, 1 + 3 * 0x1p-11f, 1 + 0x1p-23f, 0, -0f, 1.9999999f
+        };
         System.arraycopy(special, 0, values, 0, special.length);
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment from = arena.allocateFrom(ValueLayout.JAVA_FLOAT, values);
@@ -142,7 +144,9 @@ class RowOpsTest {
             Unpack.fromFloats(type, from.address(), values.length, to.address());
             for (int i = 0; i < values.length; i++) {
                 short expected = type == DataType.FLOAT16 ? Float.floatToFloat16(values[i]) : Unpack.toBf16(values[i]);
-                assertThat(to.getAtIndex(ValueLayout.JAVA_SHORT, i)).as("%s", values[i]).isEqualTo(expected);
+                assertThat(to.getAtIndex(ValueLayout.JAVA_SHORT, i))
+                        .as("%s", values[i])
+                        .isEqualTo(expected);
             }
         }
     }

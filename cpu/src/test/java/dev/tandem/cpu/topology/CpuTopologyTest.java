@@ -33,7 +33,9 @@ class CpuTopologyTest {
         second.set(2, 4);
         second.set(6, 8);
         assertThat(CpuTopology.find(second, root, 8).order()).containsExactly(2, 3, 6, 7);
-        assertThat(CpuTopology.find(all, root, 3).order()).as("a container's quota").containsExactly(0, 1, 2);
+        assertThat(CpuTopology.find(all, root, 3).order())
+                .as("a container's quota")
+                .containsExactly(0, 1, 2);
     }
 
     @Test

@@ -43,7 +43,9 @@ class NumaInterleavingTest {
         two.apply(9 * MEGABYTE, 4096);
         assertThat(calls)
                 .containsExactly(new Call(5 * MEGABYTE + (64 << 10), 3 * MEGABYTE - (64 << 10), List.of(0, 2)));
-        assertThat(two.report().orElseThrow()).contains("interleaved over NUMA nodes 0, 2").doesNotContain("given up");
+        assertThat(two.report().orElseThrow())
+                .contains("interleaved over NUMA nodes 0, 2")
+                .doesNotContain("given up");
     }
 
     @Test

@@ -18,7 +18,10 @@ class ThreadAffinityTest {
 
     private static Seen look() throws IOException {
         String status = Files.readString(Path.of("/proc/thread-self/status"));
-        String line = status.lines().filter(text -> text.startsWith("Cpus_allowed_list:")).findFirst().orElseThrow();
+        String line = status.lines()
+                .filter(text -> text.startsWith("Cpus_allowed_list:"))
+                .findFirst()
+                .orElseThrow();
         return new Seen(line.substring(line.indexOf(':') + 1).strip(), ThreadAffinity.allowed());
     }
 

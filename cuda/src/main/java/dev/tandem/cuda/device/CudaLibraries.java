@@ -22,17 +22,22 @@ import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /**
- * Finds NVIDIA's libraries. The driver's libcuda comes with the driver; cublasLt and NVRTC are looked for in the documented
- * places and, if they are in none, fetched as NVIDIA's Python wheels. Their major release must not be newer than the driver's. Loaded
- * libraries stay loaded.
+ * Finds NVIDIA's libraries. The driver's libcuda comes with the driver; cublasLt and NVRTC are looked for in the
+ * documented places and, if they are in none, fetched as NVIDIA's Python wheels. Their major release must not be newer
+ * than the driver's. Loaded libraries stay loaded.
  */
 public final class CudaLibraries {
     /**
-     * A major release of CUDA: the names of its libraries, and the wheels that are fetched. A driver runs the libraries of its own major
-     * release, whatever their minor one, and of earlier ones.
+     * A major release of CUDA: the names of its libraries, and the wheels that are fetched. A driver runs the libraries
+     * of its own major release, whatever their minor one, and of earlier ones.
      */
     private record Release(
-            int major, String nvrtcProject, String nvrtcVersion, String nvrtcBuiltins, String cublasProject, String cublasVersion) {
+            int major,
+            String nvrtcProject,
+            String nvrtcVersion,
+            String nvrtcBuiltins,
+            String cublasProject,
+            String cublasVersion) {
         String nvrtc() {
             return "libnvrtc.so." + major;
         }
@@ -45,7 +50,14 @@ public final class CudaLibraries {
     /** The latest first. */
     private static final List<Release> RELEASES = List.of(
             new Release(13, "nvidia-cuda-nvrtc", "13.0.88", "libnvrtc-builtins.so.13.0", "nvidia-cublas", "13.0.2.14"),
-            new Release(12, "nvidia-cuda-nvrtc-cu12", "12.9.86", "libnvrtc-builtins.so.12.9", "nvidia-cublas-cu12", "12.9.1.4"));
+            new Release(
+                    12,
+                    "nvidia-cuda-nvrtc-cu12",
+                    "12.9.86",
+                    "libnvrtc-builtins.so.12.9",
+                    "nvidia-cublas-cu12",
+                    "12.9.1.4"));
+
     private static final List<String> DRIVER_NAMES = List.of("libcuda.so.1", "libcuda.so");
 
     /** Where libraries may come from. */
@@ -78,6 +90,7 @@ public final class CudaLibraries {
     private final OptionalInt driverVersion;
     /** Those that the driver runs, the latest first. */
     private final List<Release> releases;
+
     private final List<String> found = new ArrayList<>();
     private Nvrtc nvrtc;
 
@@ -85,13 +98,15 @@ public final class CudaLibraries {
      * @param wheels asked for only when something must be fetched
      * @param driverVersion {@link #driverVersion}; without a driver the latest libraries are taken
      */
-    public CudaLibraries(Choice choice, Map<String, String> environment, Supplier<WheelSource> wheels, OptionalInt driverVersion) {
+    public CudaLibraries(
+            Choice choice, Map<String, String> environment, Supplier<WheelSource> wheels, OptionalInt driverVersion) {
         this.choice = choice;
         this.environment = environment;
         this.wheels = wheels;
         this.driverVersion = driverVersion;
         int newest = driverVersion.orElse(Integer.MAX_VALUE) / 1000;
-        this.releases = RELEASES.stream().filter(release -> release.major() <= newest).toList();
+        this.releases =
+                RELEASES.stream().filter(release -> release.major() <= newest).toList();
     }
 
     /** What was loaded from where, one line each. */
@@ -131,14 +146,21 @@ public final class CudaLibraries {
         return version / 1000 + "." + version % 1000 / 10;
     }
 
-    /** The major release of CUDA whose libraries are fetched, and preferred: machine code of one is not for drivers of an earlier one. */
+    /**
+     * The major release of CUDA whose libraries are fetched, and preferred: machine code of one is not for drivers of
+     * an earlier one.
+     */
     public int release() {
         return preferred().major();
     }
 
     private Release preferred() {
-        return releases.stream().findFirst().orElseThrow(() -> new CudaException("NVIDIA's driver is for CUDA "
-                + version(driverVersion.orElseThrow()) + ", and there are no libraries for it; update the driver, or run on the CPU with --device cpu"));
+        return releases.stream()
+                .findFirst()
+                .orElseThrow(
+                        () -> new CudaException(
+                                "NVIDIA's driver is for CUDA " + version(driverVersion.orElseThrow())
+                                        + ", and there are no libraries for it; update the driver, or run on the CPU with --device cpu"));
     }
 
     /** Found once, by whichever thread needs it first. */
@@ -178,7 +200,8 @@ public final class CudaLibraries {
                         if (releases.contains(release)) {
                             return load(what, file);
                         }
-                        tooNew.add(file + " needs a driver for CUDA " + release.major() + ".0 or later, and this machine's is for CUDA "
+                        tooNew.add(file + " needs a driver for CUDA " + release.major()
+                                + ".0 or later, and this machine's is for CUDA "
                                 + version(driverVersion.orElseThrow()));
                     }
                 }
@@ -198,9 +221,11 @@ public final class CudaLibraries {
             tooNew.forEach(reason -> found.add(what + " not taken: " + reason));
             return load(what + " (fetched)", fetch.get());
         }
-        throw new CudaException("NVIDIA's " + what + " library was not found. Tried: " + String.join(", ", tried)
-                + (tooNew.isEmpty() ? "" : ". Not taken: " + String.join("; ", tooNew)) + ". Install CUDA " + release()
-                + ", or name its folder with --cuda-libraries=PATH, or let Tandem fetch it with --cuda-libraries=fetch");
+        throw new CudaException(
+                "NVIDIA's " + what + " library was not found. Tried: " + String.join(", ", tried)
+                        + (tooNew.isEmpty() ? "" : ". Not taken: " + String.join("; ", tooNew)) + ". Install CUDA "
+                        + release()
+                        + ", or name its folder with --cuda-libraries=PATH, or let Tandem fetch it with --cuda-libraries=fetch");
     }
 
     private SymbolLookup load(String what, Path file) {
@@ -259,13 +284,18 @@ public final class CudaLibraries {
     private static List<Path> wheelFolders(Path environment) {
         List<Path> folders = new ArrayList<>();
         try (Stream<Path> versions = Files.list(environment.resolve("lib"))) {
-            versions.filter(path -> path.getFileName().toString().startsWith("python3")).sorted().forEach(version -> {
-                for (String packages : List.of("site-packages", "dist-packages")) {
-                    for (String part : List.of("cu13", "cublas", "cuda_nvrtc")) {
-                        folders.add(version.resolve(packages).resolve("nvidia").resolve(part).resolve("lib"));
-                    }
-                }
-            });
+            versions.filter(path -> path.getFileName().toString().startsWith("python3"))
+                    .sorted()
+                    .forEach(version -> {
+                        for (String packages : List.of("site-packages", "dist-packages")) {
+                            for (String part : List.of("cu13", "cublas", "cuda_nvrtc")) {
+                                folders.add(version.resolve(packages)
+                                        .resolve("nvidia")
+                                        .resolve(part)
+                                        .resolve("lib"));
+                            }
+                        }
+                    });
         } catch (IOException | java.io.UncheckedIOException unreadable) {
             return folders;
         }

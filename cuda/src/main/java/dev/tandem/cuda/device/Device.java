@@ -20,6 +20,7 @@ import java.util.List;
 public final class Device implements AutoCloseable {
     /** {@code CUdevice_attribute}, cuda.h. */
     private static final int MULTIPROCESSOR_COUNT = 16;
+
     private static final int COMPUTE_CAPABILITY_MAJOR = 75;
     private static final int COMPUTE_CAPABILITY_MINOR = 76;
     private static final int MEMORY_CLOCK = 36;
@@ -27,12 +28,14 @@ public final class Device implements AutoCloseable {
     private static final int MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97;
     /** {@code CUdevResource}: type, padding, then the union at 96; 144 bytes. */
     private static final int RESOURCE_BYTES = 144;
+
     private static final int RESOURCE_SM_COUNT = 96;
     private static final int RESOURCE_TYPE_SM = 1;
     private static final int GREEN_DEFAULT_STREAM = 1;
     private static final int NON_BLOCKING = 1;
     /** The highest priority there is. */
     private static final int URGENT = -5;
+
     private static final int MIN_CAPABILITY = 75;
     /** The first with green contexts and programmatic launches in graphs. */
     private static final int MIN_DRIVER = 12_040;
@@ -42,6 +45,7 @@ public final class Device implements AutoCloseable {
     private final CudaDriver driver;
     /** {@code CUdevice}: what {@code cuDeviceGet} answers for the number. */
     private final int handle;
+
     private final String name;
     private final int capability;
     private final int multiprocessors;
@@ -77,13 +81,15 @@ public final class Device implements AutoCloseable {
             MemorySegment text = arena.allocate(256);
             driver.cuDeviceGetName.call(text, 256, handle);
             this.name = text.getString(0);
-            this.capability = 10 * attribute(COMPUTE_CAPABILITY_MAJOR, word) + attribute(COMPUTE_CAPABILITY_MINOR, word);
+            this.capability =
+                    10 * attribute(COMPUTE_CAPABILITY_MAJOR, word) + attribute(COMPUTE_CAPABILITY_MINOR, word);
             if (capability < MIN_CAPABILITY) {
                 throw new CudaException(name + " has compute capability " + capability / 10 + "." + capability % 10
                         + "; Tandem's kernels need 7.5 or later. Run on the CPU with --device cpu");
             }
             // kHz, twice a clock; bits: of the whole GPU, also in a slice
-            this.bandwidth = slice() ? 0 : attribute(MEMORY_CLOCK, word) / 1e3 * 2 * attribute(MEMORY_BUS_WIDTH, word) / 8;
+            this.bandwidth =
+                    slice() ? 0 : attribute(MEMORY_CLOCK, word) / 1e3 * 2 * attribute(MEMORY_BUS_WIDTH, word) / 8;
             this.sharedMemory = attribute(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, word);
             driver.cuDevicePrimaryCtxRetain.call(word, handle);
             MemorySegment primary = word.get(ADDRESS, 0);
@@ -116,7 +122,8 @@ public final class Device implements AutoCloseable {
 
     private Limited limit(int wanted, Arena arena) {
         if (!driver.cuGreenCtxCreate.exists()) {
-            throw new CudaException("--gpu-sm-limit needs green contexts, which this driver does not have; update it or leave the option out");
+            throw new CudaException(
+                    "--gpu-sm-limit needs green contexts, which this driver does not have; update it or leave the option out");
         }
         MemorySegment whole = arena.allocate(RESOURCE_BYTES, 8);
         MemorySegment part = arena.allocate(RESOURCE_BYTES, 8);
@@ -147,12 +154,18 @@ public final class Device implements AutoCloseable {
         return name;
     }
 
-    /** Whether this is a slice of a GPU (MIG), which has its own multiprocessors and its own share of the memory's bandwidth. */
+    /**
+     * Whether this is a slice of a GPU (MIG), which has its own multiprocessors and its own share of the memory's
+     * bandwidth.
+     */
     public boolean slice() {
         return name.contains(SLICE);
     }
 
-    /** Of its memory, in bytes per microsecond; 0 where it is not known: the driver tells that of the whole GPU, not that of a slice. */
+    /**
+     * Of its memory, in bytes per microsecond; 0 where it is not known: the driver tells that of the whole GPU, not
+     * that of a slice.
+     */
     public double bandwidth() {
         return bandwidth;
     }
@@ -224,15 +237,20 @@ public final class Device implements AutoCloseable {
             int code = driver.cuMemAlloc.code(address, Math.max(bytes, 256));
             if (code == CudaException.OUT_OF_MEMORY) {
                 Memory memory = memory();
-                throw new CudaException(String.format(
-                        java.util.Locale.ROOT,
-                        "the GPU has no %.2f GiB left for %s: %.2f of %.2f GiB are free. Lower --gpu-memory-utilization,"
-                                + " --num-gpu-blocks-override or --max-num-batched-tokens, or end what else uses the GPU",
-                        bytes / 0x1p30, label, memory.free() / 0x1p30, memory.total() / 0x1p30),
+                throw new CudaException(
+                        String.format(
+                                java.util.Locale.ROOT,
+                                "the GPU has no %.2f GiB left for %s: %.2f of %.2f GiB are free. Lower --gpu-memory-utilization,"
+                                        + " --num-gpu-blocks-override or --max-num-batched-tokens, or end what else uses the GPU",
+                                bytes / 0x1p30,
+                                label,
+                                memory.free() / 0x1p30,
+                                memory.total() / 0x1p30),
                         code);
             }
             if (code != 0) {
-                throw new CudaException("cuMemAlloc of " + bytes + " bytes for " + label + " failed (" + code + ")", code);
+                throw new CudaException(
+                        "cuMemAlloc of " + bytes + " bytes for " + label + " failed (" + code + ")", code);
             }
             return new DeviceBuffer(this, address.get(JAVA_LONG, 0), bytes, opened(label));
         }
@@ -260,7 +278,9 @@ public final class Device implements AutoCloseable {
 
     static CudaException noPinnedMemory(long bytes, String label, int code) {
         return new CudaException(
-                "the system gives no " + bytes + " bytes of pinned memory for " + label + " (" + code + "); lower --host-kv", code);
+                "the system gives no " + bytes + " bytes of pinned memory for " + label + " (" + code
+                        + "); lower --host-kv",
+                code);
     }
 
     public Event event() {

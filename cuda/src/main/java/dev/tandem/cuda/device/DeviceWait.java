@@ -5,8 +5,8 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 
 /**
- * How a host thread waits for the GPU: it spins first, because nothing wakes it sooner, then looks every {@link
- * #PAUSE_NANOS}, and gives up at a limit.
+ * How a host thread waits for the GPU: it spins first, because nothing wakes it sooner, then looks every
+ * {@link #PAUSE_NANOS}, and gives up at a limit.
  *
  * <p>Owned by: nobody, it has no state. Any thread may wait.
  */
@@ -18,6 +18,7 @@ public final class DeviceWait {
      * thousandth.
      */
     private static final long SPIN_NANOS = 1_000_000_000;
+
     private static final long PAUSE_NANOS = 100_000;
 
     private final Clock clock;

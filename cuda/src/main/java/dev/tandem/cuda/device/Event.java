@@ -28,8 +28,9 @@ public final class Event implements AutoCloseable {
         int code = device.driver().cuEventQuery.code(handle);
         if (code != 0 && code != NOT_READY) {
             throw new CudaException(
-                    "cuEventQuery failed with code " + code + ": a kernel before the event failed; the GPU context cannot be"
-                            + " used any more", code);
+                    "cuEventQuery failed with code " + code
+                            + ": a kernel before the event failed; the GPU context cannot be" + " used any more",
+                    code);
         }
         return code == 0;
     }

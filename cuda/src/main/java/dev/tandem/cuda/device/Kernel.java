@@ -11,9 +11,10 @@ import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 
 /**
- * A function of a module with its block size. It is loaded to the GPU at once: the driver would otherwise load it at the first launch, which may
- * wait for kernels that run, and is not possible while a graph is captured. One that begins with a wait for the kernel before it may be launched while that
- * one still runs (programmatic dependent launch, compute capability 9.0 and later).
+ * A function of a module with its block size. It is loaded to the GPU at once: the driver would otherwise load it at
+ * the first launch, which may wait for kernels that run, and is not possible while a graph is captured. One that begins
+ * with a wait for the kernel before it may be launched while that one still runs (programmatic dependent launch,
+ * compute capability 9.0 and later).
  *
  * <p>Owned by: the thread that launches it, one at a time.
  */
@@ -30,11 +31,13 @@ public final class Kernel {
 
     /** {@code CUlaunchConfig}: seven ints, stream at 32, attributes at 40, their number at 48. */
     private static final int CONFIG_BYTES = 56;
+
     private static final int CONFIG_STREAM = 32;
     private static final int CONFIG_ATTRIBUTES = 40;
     private static final int CONFIG_ATTRIBUTE_COUNT = 48;
     /** {@code CUlaunchAttribute}: id, then the value at 8; 72 bytes. */
     private static final int ATTRIBUTE_BYTES = 72;
+
     private static final int PROGRAMMATIC_STREAM_SERIALIZATION = 6;
 
     private final Device device;
@@ -45,6 +48,7 @@ public final class Kernel {
     private final boolean waits;
     /** Of the kernel's parameters, in their order. */
     private final int[] parameterBytes;
+
     private final Arena arena = Arena.ofAuto();
     private final MemorySegment config = arena.allocate(CONFIG_BYTES, 8);
     private final MemorySegment values = arena.allocate(8L * MAX_ARGUMENTS, 8);
@@ -85,7 +89,8 @@ public final class Kernel {
             int fixed = size.get(JAVA_INT, 0);
             if (fixed + sharedBytes > device.sharedMemoryPerBlock()) {
                 throw new CudaException("kernel " + name + " needs " + fixed + " bytes of static and " + sharedBytes
-                        + " of dynamic shared memory per block; " + device.name() + " has " + device.sharedMemoryPerBlock()
+                        + " of dynamic shared memory per block; " + device.name() + " has "
+                        + device.sharedMemoryPerBlock()
                         + ". Run on the CPU with --device cpu");
             }
         }
@@ -102,7 +107,9 @@ public final class Kernel {
                     return Arrays.copyOf(bytes, i);
                 }
                 if (code != 0) {
-                    throw new CudaException("cuFuncGetParamInfo of parameter " + i + " of kernel " + name + " failed (" + code + ")", code);
+                    throw new CudaException(
+                            "cuFuncGetParamInfo of parameter " + i + " of kernel " + name + " failed (" + code + ")",
+                            code);
                 }
                 bytes[i] = (int) size.get(JAVA_LONG, 0);
             }
@@ -114,7 +121,8 @@ public final class Kernel {
     public int residentBlocks() {
         try (Arena confined = Arena.ofConfined()) {
             MemorySegment count = confined.allocate(JAVA_INT);
-            device.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor.call(count, function, threads, (long) sharedBytes);
+            device.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor.call(count, function, threads, (long)
+                    sharedBytes);
             return count.get(JAVA_INT, 0);
         }
     }
@@ -127,8 +135,8 @@ public final class Kernel {
      */
     public void launch(Stream stream, int gridX, int gridY, Object... arguments) {
         if (arguments.length != parameterBytes.length) {
-            throw new CudaException("kernel " + name + " has " + parameterBytes.length + " parameters; the launch passes " + arguments.length
-                    + " arguments");
+            throw new CudaException("kernel " + name + " has " + parameterBytes.length
+                    + " parameters; the launch passes " + arguments.length + " arguments");
         }
         for (int i = 0; i < arguments.length; i++) {
             switch (arguments[i]) {
@@ -148,7 +156,8 @@ public final class Kernel {
                     require(i, TensorMap.BYTES);
                     pointers.setAtIndex(ADDRESS, i, map.memory());
                 }
-                default -> throw new IllegalArgumentException(name + ": argument " + i + " is a " + arguments[i].getClass());
+                default ->
+                    throw new IllegalArgumentException(name + ": argument " + i + " is a " + arguments[i].getClass());
             }
         }
         try {
@@ -158,8 +167,20 @@ public final class Kernel {
                 config.set(ADDRESS, CONFIG_STREAM, stream.handle());
                 device.driver().cuLaunchKernelEx.call(config, function, pointers, MemorySegment.NULL);
             } else {
-                device.driver().cuLaunchKernel.call(
-                        function, gridX, gridY, 1, threads, 1, 1, sharedBytes, stream.handle(), pointers, MemorySegment.NULL);
+                device.driver()
+                        .cuLaunchKernel
+                        .call(
+                                function,
+                                gridX,
+                                gridY,
+                                1,
+                                threads,
+                                1,
+                                1,
+                                sharedBytes,
+                                stream.handle(),
+                                pointers,
+                                MemorySegment.NULL);
             }
         } catch (CudaException e) {
             throw new CudaException("kernel " + name + ", grid " + gridX + " x " + gridY + ": " + e.getMessage(), e);

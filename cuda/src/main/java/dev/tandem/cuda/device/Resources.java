@@ -18,8 +18,8 @@ public final class Resources {
             try {
                 resource.close();
             } catch (Exception e) {
-                RuntimeException failure = e instanceof RuntimeException unchecked ? unchecked
-                        : new IllegalStateException(e);
+                RuntimeException failure =
+                        e instanceof RuntimeException unchecked ? unchecked : new IllegalStateException(e);
                 if (first == null) {
                     first = failure;
                 } else {

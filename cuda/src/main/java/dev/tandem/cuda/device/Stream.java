@@ -79,7 +79,8 @@ public final class Stream implements AutoCloseable {
         if (code != 0 && code != Event.NOT_READY) {
             throw new CudaException(
                     "cuStreamQuery of stream '" + label + "' failed with code " + code
-                            + ": a kernel before it failed; the GPU context cannot be used any more", code);
+                            + ": a kernel before it failed; the GPU context cannot be used any more",
+                    code);
         }
         return code == 0;
     }

@@ -10,16 +10,21 @@ import java.lang.foreign.SymbolLookup;
 public final class CublasLt {
     /** library_types.h. */
     public static final int CUDA_R_32F = 0;
+
     public static final int CUDA_R_16F = 2;
     public static final int CUDA_R_16BF = 14;
     /** cublas_api.h. */
     public static final int CUBLAS_COMPUTE_32F = 68;
+
     public static final int CUBLAS_OP_T = 1;
     public static final int CUBLASLT_MATMUL_DESC_TRANSA = 3;
     public static final int CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET = 15;
     public static final int CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1;
-    /** {@code cublasLtMatmulHeuristicResult_t}: algorithm (64), workspace size (8), state (4), waves (4), reserved (16). */
+    /**
+     * {@code cublasLtMatmulHeuristicResult_t}: algorithm (64), workspace size (8), state (4), waves (4), reserved (16).
+     */
     public static final int HEURISTIC_RESULT_BYTES = 96;
+
     public static final int ALGORITHM_BYTES = 64;
     public static final int HEURISTIC_WORKSPACE_OFFSET = 64;
     public static final int HEURISTIC_STATE_OFFSET = 72;
@@ -44,8 +49,25 @@ public final class CublasLt {
         cublasLtCreate = new NativeFunction(library, namer, "cublasLtCreate", ADDRESS);
         cublasLtDestroy = new NativeFunction(library, namer, "cublasLtDestroy", ADDRESS);
         cublasLtMatmul = new NativeFunction(
-                library, namer, "cublasLtMatmul", ADDRESS, ADDRESS, ADDRESS, JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS,
-                JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, JAVA_LONG, JAVA_LONG, ADDRESS);
+                library,
+                namer,
+                "cublasLtMatmul",
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                JAVA_LONG,
+                ADDRESS,
+                JAVA_LONG,
+                ADDRESS,
+                ADDRESS,
+                JAVA_LONG,
+                ADDRESS,
+                JAVA_LONG,
+                ADDRESS,
+                ADDRESS,
+                JAVA_LONG,
+                JAVA_LONG,
+                ADDRESS);
         cublasLtMatmulDescCreate =
                 new NativeFunction(library, namer, "cublasLtMatmulDescCreate", ADDRESS, JAVA_INT, JAVA_INT);
         cublasLtMatmulDescSetAttribute = new NativeFunction(
@@ -60,10 +82,31 @@ public final class CublasLt {
         cublasLtMatmulPreferenceDestroy =
                 new NativeFunction(library, namer, "cublasLtMatmulPreferenceDestroy", ADDRESS);
         cublasLtMatmulAlgoGetHeuristic = new NativeFunction(
-                library, namer, "cublasLtMatmulAlgoGetHeuristic", ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS,
-                JAVA_INT, ADDRESS, ADDRESS);
+                library,
+                namer,
+                "cublasLtMatmulAlgoGetHeuristic",
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                JAVA_INT,
+                ADDRESS,
+                ADDRESS);
         cublasLtMatmulAlgoCheck = new NativeFunction(
-                library, namer, "cublasLtMatmulAlgoCheck", ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS);
+                library,
+                namer,
+                "cublasLtMatmulAlgoCheck",
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS);
         cublasLtGetVersion = new NativeFunction(library, namer, "cublasLtGetVersion");
     }
 

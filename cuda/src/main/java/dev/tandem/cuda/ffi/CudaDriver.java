@@ -116,14 +116,35 @@ public final class CudaDriver {
         cuFuncGetAttribute = function("cuFuncGetAttribute", ADDRESS, JAVA_INT, ADDRESS);
         cuFuncSetAttribute = function("cuFuncSetAttribute", ADDRESS, JAVA_INT, JAVA_INT);
         cuLaunchKernel = function(
-                "cuLaunchKernel", ADDRESS, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS,
-                ADDRESS, ADDRESS);
+                "cuLaunchKernel",
+                ADDRESS,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_INT,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS);
         cuOccupancyMaxActiveBlocksPerMultiprocessor =
                 function("cuOccupancyMaxActiveBlocksPerMultiprocessor", ADDRESS, ADDRESS, JAVA_INT, JAVA_LONG);
         cuLaunchKernelEx = function("cuLaunchKernelEx", ADDRESS, ADDRESS, ADDRESS, ADDRESS);
         cuTensorMapEncodeTiled = function(
-                "cuTensorMapEncodeTiled", ADDRESS, JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS, ADDRESS, JAVA_INT,
-                JAVA_INT, JAVA_INT, JAVA_INT);
+                "cuTensorMapEncodeTiled",
+                ADDRESS,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_LONG,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_INT);
         cuDeviceGetDevResource = function("cuDeviceGetDevResource", JAVA_INT, ADDRESS, JAVA_INT);
         cuDevSmResourceSplitByCount =
                 function("cuDevSmResourceSplitByCount", ADDRESS, ADDRESS, ADDRESS, ADDRESS, JAVA_INT, JAVA_INT);

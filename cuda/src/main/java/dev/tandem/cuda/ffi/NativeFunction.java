@@ -38,7 +38,8 @@ public final class NativeFunction {
     /** The bare status code. */
     public int code(Object... arguments) {
         if (handle == null) {
-            throw new CudaException(name + " is missing from this machine's library: the driver or the library is too old");
+            throw new CudaException(
+                    name + " is missing from this machine's library: the driver or the library is too old");
         }
         try {
             return (int) handle.invokeExact(arguments);

@@ -15,8 +15,9 @@ import java.util.function.Supplier;
 import java.util.stream.Collectors;
 
 /**
- * What was once measured to be fastest, by name, kept on disk: later starts are sooner ready, and add up the same products in the same
- * order. A file is of one GPU, model and library, and ends with its own hash: one that was damaged, or is of something else, counts as absent.
+ * What was once measured to be fastest, by name, kept on disk: later starts are sooner ready, and add up the same
+ * products in the same order. A file is of one GPU, model and library, and ends with its own hash: one that was
+ * damaged, or is of something else, counts as absent.
  *
  * <p>Owned by: the executor's thread.
  */
@@ -54,7 +55,9 @@ public final class AutotuneCache {
             return;
         }
         int last = lines.size() - 1;
-        if (last < heading.size() || !lines.subList(0, heading.size()).equals(heading) || !lines.get(last).equals(sealed(lines.subList(0, last)))) {
+        if (last < heading.size()
+                || !lines.subList(0, heading.size()).equals(heading)
+                || !lines.get(last).equals(sealed(lines.subList(0, last)))) {
             return;
         }
         lines.subList(heading.size(), last).forEach(line -> {

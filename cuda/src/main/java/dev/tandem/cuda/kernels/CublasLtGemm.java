@@ -29,9 +29,9 @@ import java.util.Set;
 import java.util.stream.IntStream;
 
 /**
- * Products {@code out[rows][n] = x[rows][depth] weights[n][depth]^T (+ out)} by cublasLt. The algorithm of a shape is chosen
- * when the shape is first seen: by measuring the library's candidates when {@link #measure} was called for it and no earlier start
- * has, else the library's first.
+ * Products {@code out[rows][n] = x[rows][depth] weights[n][depth]^T (+ out)} by cublasLt. The algorithm of a shape is
+ * chosen when the shape is first seen: by measuring the library's candidates when {@link #measure} was called for it
+ * and no earlier start has, else the library's first.
  *
  * <p>Owned by: the executor's thread.
  */
@@ -43,6 +43,7 @@ public final class CublasLtGemm implements AutoCloseable {
     private static final int ROUNDS = 5;
     /** Runs of a measurement, one after the other so that launches do not show, each with other weights. */
     private static final int REPEATS = 4;
+
     private static final long WORKSPACE_BYTES = 64L << 20;
 
     public enum Result {
@@ -72,6 +73,7 @@ public final class CublasLtGemm implements AutoCloseable {
     private final Map<Shape, Plan> plans = new HashMap<>();
     /** Results and algorithms that {@link #load} has seen. */
     private final Set<String> loaded = new HashSet<>();
+
     private final AutotuneCache choices;
 
     /** @param choices of this library, device and type */
@@ -86,7 +88,10 @@ public final class CublasLtGemm implements AutoCloseable {
         library.cublasLtMatmulPreferenceCreate.call(word);
         this.preference = word.get(ADDRESS, 0);
         library.cublasLtMatmulPreferenceSetAttribute.call(
-                preference, CublasLt.CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, arena.allocateFrom(JAVA_LONG, WORKSPACE_BYTES), 8L);
+                preference,
+                CublasLt.CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                arena.allocateFrom(JAVA_LONG, WORKSPACE_BYTES),
+                8L);
         this.workspace = device.allocate(WORKSPACE_BYTES, "workspace of GEMMs");
     }
 
@@ -101,8 +106,8 @@ public final class CublasLtGemm implements AutoCloseable {
     }
 
     /**
-     * Chooses the algorithm of a shape as {@link #multiply} would, and runs it unless one like it has run: the library loads a kernel at
-     * its first launch, which may wait for kernels that run, and these for the host.
+     * Chooses the algorithm of a shape as {@link #multiply} would, and runs it unless one like it has run: the library
+     * loads a kernel at its first launch, which may wait for kernels that run, and these for the host.
      */
     public void load(Stream stream, long weights, int n, int depth, long x, int rows, long out, Result result) {
         Plan plan = plan(new Shape(rows, n, depth, result));
@@ -119,26 +124,49 @@ public final class CublasLtGemm implements AutoCloseable {
     }
 
     private static String text(MemorySegment algorithm) {
-        return HexFormat.of().formatHex(algorithm.asSlice(0, CublasLt.ALGORITHM_BYTES).toArray(JAVA_BYTE));
+        return HexFormat.of()
+                .formatHex(algorithm.asSlice(0, CublasLt.ALGORITHM_BYTES).toArray(JAVA_BYTE));
     }
 
     private void run(
-            Stream stream, Description description, MemorySegment algorithm, long weights, long x, long out, Result result) {
+            Stream stream,
+            Description description,
+            MemorySegment algorithm,
+            long weights,
+            long x,
+            long out,
+            Result result) {
         int code = library.cublasLtMatmul.code(
-                handle, description.product(), one, weights, description.a(), x, description.b(), result == Result.WIDE_ADDED ? one : zero,
-                out, description.c(), out, description.c(), algorithm, workspace.address(), WORKSPACE_BYTES, stream.handle());
+                handle,
+                description.product(),
+                one,
+                weights,
+                description.a(),
+                x,
+                description.b(),
+                result == Result.WIDE_ADDED ? one : zero,
+                out,
+                description.c(),
+                out,
+                description.c(),
+                algorithm,
+                workspace.address(),
+                WORKSPACE_BYTES,
+                stream.handle());
         if (code != 0) {
             throw new CudaException("cublasLtMatmul failed with status " + code);
         }
     }
 
     /**
-     * Takes the algorithm that was kept for a shape, else times the library's candidates on the given memory and keeps the fastest.
+     * Takes the algorithm that was kept for a shape, else times the library's candidates on the given memory and keeps
+     * the fastest.
      *
      * @param weights matrices of different layers, so that they are read from memory as in a step, not from the cache
      * @param x of few rows random values, as in a step
      */
-    public void measure(Stream stream, List<Long> weights, int n, int depth, long x, int rows, long out, Result result) {
+    public void measure(
+            Stream stream, List<Long> weights, int n, int depth, long x, int rows, long out, Result result) {
         Shape shape = new Shape(rows, n, depth, result);
         if (plans.containsKey(shape)) {
             return;
@@ -150,8 +178,11 @@ public final class CublasLtGemm implements AutoCloseable {
         restored.ifPresent(kept -> run(stream, description, kept, weights.getFirst(), x, out, result));
         MemorySegment algorithm = restored.orElseGet(() -> {
             MemorySegment fastest = fastest(
-                    stream, candidates(shape, description, CANDIDATES), rows > MANY_ROWS ? 1 : ROUNDS,
-                    (candidate, matrix) -> run(stream, description, candidate, weights.get(matrix % weights.size()), x, out, result));
+                    stream,
+                    candidates(shape, description, CANDIDATES),
+                    rows > MANY_ROWS ? 1 : ROUNDS,
+                    (candidate, matrix) ->
+                            run(stream, description, candidate, weights.get(matrix % weights.size()), x, out, result));
             choices.put(name, text(fastest));
             return fastest;
         });
@@ -181,8 +212,10 @@ public final class CublasLtGemm implements AutoCloseable {
                 }
             }
         }
-        return candidates.get(
-                IntStream.range(0, times.length).boxed().min(Comparator.comparingDouble(i -> median(times[i]))).orElseThrow());
+        return candidates.get(IntStream.range(0, times.length)
+                .boxed()
+                .min(Comparator.comparingDouble(i -> median(times[i])))
+                .orElseThrow());
     }
 
     /** An algorithm that was kept; empty when it is not one that the library takes for this product. */
@@ -190,10 +223,18 @@ public final class CublasLtGemm implements AutoCloseable {
         if (kept.length() != 2 * CublasLt.ALGORITHM_BYTES) {
             return Optional.empty();
         }
-        MemorySegment algorithm = arena.allocate(CublasLt.ALGORITHM_BYTES, 8).copyFrom(MemorySegment.ofArray(HexFormat.of().parseHex(kept)));
+        MemorySegment algorithm = arena.allocate(CublasLt.ALGORITHM_BYTES, 8)
+                .copyFrom(MemorySegment.ofArray(HexFormat.of().parseHex(kept)));
         MemorySegment checked = arena.allocate(CublasLt.HEURISTIC_RESULT_BYTES, 8);
         int code = library.cublasLtMatmulAlgoCheck.code(
-                handle, description.product(), description.a(), description.b(), description.c(), description.c(), algorithm, checked);
+                handle,
+                description.product(),
+                description.a(),
+                description.b(),
+                description.c(),
+                description.c(),
+                algorithm,
+                checked);
         boolean runs = code == 0
                 && checked.get(JAVA_INT, CublasLt.HEURISTIC_STATE_OFFSET) == 0
                 && checked.get(JAVA_LONG, CublasLt.HEURISTIC_WORKSPACE_OFFSET) <= WORKSPACE_BYTES;
@@ -214,8 +255,14 @@ public final class CublasLtGemm implements AutoCloseable {
         set(product, CublasLt.CUBLASLT_MATMUL_DESC_TRANSA, CublasLt.CUBLAS_OP_T);
         set(product, CublasLt.CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, device.multiprocessors());
         return new Description(
-                product, layout(type, shape.depth(), shape.n(), shape.depth()), layout(type, shape.depth(), shape.rows(), shape.depth()),
-                layout(shape.result() == Result.NARROW ? type : CublasLt.CUDA_R_32F, shape.n(), shape.rows(), shape.n()));
+                product,
+                layout(type, shape.depth(), shape.n(), shape.depth()),
+                layout(type, shape.depth(), shape.rows(), shape.depth()),
+                layout(
+                        shape.result() == Result.NARROW ? type : CublasLt.CUDA_R_32F,
+                        shape.n(),
+                        shape.rows(),
+                        shape.n()));
     }
 
     /** The library's algorithms for a shape, up to {@code max}, the one that it thinks fastest first; at least one. */
@@ -223,10 +270,19 @@ public final class CublasLtGemm implements AutoCloseable {
         MemorySegment results = arena.allocate((long) CublasLt.HEURISTIC_RESULT_BYTES * max, 8);
         MemorySegment count = arena.allocate(JAVA_INT);
         library.cublasLtMatmulAlgoGetHeuristic.call(
-                handle, description.product(), description.a(), description.b(), description.c(), description.c(), preference, max,
-                results, count);
+                handle,
+                description.product(),
+                description.a(),
+                description.b(),
+                description.c(),
+                description.c(),
+                preference,
+                max,
+                results,
+                count);
         List<MemorySegment> candidates = IntStream.range(0, count.get(JAVA_INT, 0))
-                .mapToObj(nth -> results.asSlice((long) CublasLt.HEURISTIC_RESULT_BYTES * nth, CublasLt.HEURISTIC_RESULT_BYTES))
+                .mapToObj(nth ->
+                        results.asSlice((long) CublasLt.HEURISTIC_RESULT_BYTES * nth, CublasLt.HEURISTIC_RESULT_BYTES))
                 .takeWhile(result -> result.get(JAVA_INT, CublasLt.HEURISTIC_STATE_OFFSET) == 0)
                 .toList();
         if (candidates.isEmpty()) {
@@ -249,10 +305,14 @@ public final class CublasLtGemm implements AutoCloseable {
     public void close() {
         List<AutoCloseable> all = new ArrayList<>();
         for (Plan plan : plans.values()) {
-            all.add(() -> library.cublasLtMatmulDescDestroy.call(plan.description().product()));
-            all.add(() -> library.cublasLtMatrixLayoutDestroy.call(plan.description().a()));
-            all.add(() -> library.cublasLtMatrixLayoutDestroy.call(plan.description().b()));
-            all.add(() -> library.cublasLtMatrixLayoutDestroy.call(plan.description().c()));
+            all.add(() ->
+                    library.cublasLtMatmulDescDestroy.call(plan.description().product()));
+            all.add(() ->
+                    library.cublasLtMatrixLayoutDestroy.call(plan.description().a()));
+            all.add(() ->
+                    library.cublasLtMatrixLayoutDestroy.call(plan.description().b()));
+            all.add(() ->
+                    library.cublasLtMatrixLayoutDestroy.call(plan.description().c()));
         }
         all.add(() -> library.cublasLtMatmulPreferenceDestroy.call(preference));
         all.add(() -> library.cublasLtDestroy.call(handle));

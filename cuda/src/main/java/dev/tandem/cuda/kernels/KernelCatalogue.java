@@ -11,34 +11,40 @@ import java.util.Set;
 import java.util.stream.Collectors;
 
 /**
- * Which sources a model needs on a GPU, and with which options; and representative models, for compiling everything that
- * could be needed on a machine without GPU.
+ * Which sources a model needs on a GPU, and with which options; and representative models, for compiling everything
+ * that could be needed on a machine without GPU.
  */
 public final class KernelCatalogue {
     /** Compute capability with tensor copy engine and programmatic launches. */
     static final int COPY_ENGINE = 90;
     /** Compute capability whose thread blocks form clusters. */
     static final int CLUSTERS = 90;
-    /** Compute capability with asynchronous products of groups of warps, which later ones do not have: its code is compiled for it alone. */
+    /**
+     * Compute capability with asynchronous products of groups of warps, which later ones do not have: its code is
+     * compiled for it alone.
+     */
     static final int WARP_GROUPS = 90;
     /**
-     * Ring of gemv_tma.cu. On 9.0 two blocks share a multiprocessor, of which they take no more than 196 KiB with what each has beside its
-     * ring: one size further, the first-level cache is too small for the attention that follows (a sixth slower).
-     * On 12.0 and 12.1, where nothing was measured, a multiprocessor holds one block.
+     * Ring of gemv_tma.cu. On 9.0 two blocks share a multiprocessor, of which they take no more than 196 KiB with what
+     * each has beside its ring: one size further, the first-level cache is too small for the attention that follows (a
+     * sixth slower). On 12.0 and 12.1, where nothing was measured, a multiprocessor holds one block.
      */
     static final int RING_BYTES = 96 << 10;
     /** Ring of gemm_wgmma.cu, whose blocks have a multiprocessor to themselves. */
     static final int WGMMA_RING_BYTES = 192 << 10;
     /** Stages of gemm_wgmma.cu's blocks of 256 weight rows, and the rows from which these are worth having. */
     static final int TALL_STAGES = 4;
+
     static final int MIN_TALL_ROWS = 128;
     /** Of gemm_swiglu.cu, whose blocks have a multiprocessor to themselves too. */
     private static final int GEMM_SWIGLU_STAGES = 4;
     /** The compute capabilities that the kernels compile for; the first has no bfloat16. */
     public static final List<Integer> CAPABILITIES = List.of(75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121);
+
     private static final int FIRST_WITH_BFLOAT16 = 80;
     /** The only compute capability on which the kernels have run. */
     private static final int TESTED = 90;
+
     private static final int GEMV_CHUNK_BYTES = 8 * 32 * 16;
 
     /**
@@ -54,7 +60,9 @@ public final class KernelCatalogue {
     public record Unit(String source, List<String> defines, List<Entry> entries) {
         /** The entry of a kernel. */
         public Entry entry(String kernel) {
-            return entries.stream().filter(entry -> entry.kernel().equals(kernel)).findFirst()
+            return entries.stream()
+                    .filter(entry -> entry.kernel().equals(kernel))
+                    .findFirst()
                     .orElseThrow(() -> new IllegalArgumentException(source + ".cu has no kernel " + kernel));
         }
     }
@@ -62,7 +70,8 @@ public final class KernelCatalogue {
     private KernelCatalogue() {}
 
     /**
-     * Shared memory in bytes that a block may ask for, by compute capability (CUDA programming guide, technical specifications).
+     * Shared memory in bytes that a block may ask for, by compute capability (CUDA programming guide, technical
+     * specifications).
      *
      * @param capability one of {@link #CAPABILITIES}
      */
@@ -72,15 +81,17 @@ public final class KernelCatalogue {
             case 80, 87 -> 163 << 10;
             case 86, 89, 120, 121 -> 99 << 10;
             case 90, 100, 103, 110 -> 227 << 10;
-            default -> throw new IllegalArgumentException("compute capability " + text(capability) + " is none of " + text());
+            default ->
+                throw new IllegalArgumentException("compute capability " + text(capability) + " is none of " + text());
         };
     }
 
     /** @throws CudaException when the kernels do not compile for a compute capability */
     public static void require(int capability) {
         if (!CAPABILITIES.contains(capability)) {
-            throw new CudaException("the GPU has compute capability " + text(capability) + ", for which Tandem has no kernels; they compile for "
-                    + text() + ". Run on the CPU with --device cpu");
+            throw new CudaException("the GPU has compute capability " + text(capability)
+                    + ", for which Tandem has no kernels; they compile for " + text()
+                    + ". Run on the CPU with --device cpu");
         }
     }
 
@@ -105,16 +116,19 @@ public final class KernelCatalogue {
             losses.add("asynchronous products of groups of warps, which are written for compute capability 9.0 alone");
         }
         if (capability != TESTED) {
-            losses.add("certainty: the kernels compile for compute capability " + text(capability) + " and have never run on it");
+            losses.add("certainty: the kernels compile for compute capability " + text(capability)
+                    + " and have never run on it");
         }
         if (slice) {
-            losses.add("prompt attention beside decode attention: the driver does not tell the memory bandwidth of a MIG slice");
+            losses.add(
+                    "prompt attention beside decode attention: the driver does not tell the memory bandwidth of a MIG slice");
         }
         return losses;
     }
 
     /**
-     * Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows: skinny, stream, broad, many.
+     * Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows: skinny,
+     * stream, broad, many.
      *
      * @param sharedMemory bytes that a block may ask for
      */
@@ -125,24 +139,37 @@ public final class KernelCatalogue {
         units.add(new Unit("rows", common, rows(shape, capability)));
         units.add(new Unit("decode", common, List.of(waiting("decode_attention", shape.decodeWarps() * 32, 0))));
         units.add(new Unit(
-                prefill.source(), with(common, "-DSTAGES=" + prefill.stages()),
+                prefill.source(),
+                with(common, "-DSTAGES=" + prefill.stages()),
                 List.of(waiting("prefill_attention", prefill.threads(), prefill.stages() * shape.stageBytes()))));
         units.add(new Unit(
-                "sample", common,
-                List.of(waiting("argmax", 256, 0), waiting("sample", 1024, 0), waiting("adjust", 256, 0), waiting("logprobs", 1024, 0))));
+                "sample",
+                common,
+                List.of(
+                        waiting("argmax", 256, 0),
+                        waiting("sample", 1024, 0),
+                        waiting("adjust", 256, 0),
+                        waiting("logprobs", 1024, 0))));
         units.add(new Unit(
-                "host_transfer", common,
-                List.of(free("transfer", 256), free("send_host_tokens", 128), waiting("receive_host_tokens", 128, 0), waiting("report", 256, 0))));
+                "host_transfer",
+                common,
+                List.of(
+                        free("transfer", 256),
+                        free("send_host_tokens", 128),
+                        waiting("receive_host_tokens", 128, 0),
+                        waiting("report", 256, 0))));
         for (int tiles : Kernels.TILES) {
             int shared = 2 * GEMV_CHUNK_BYTES * tiles;
             units.add(new Unit(
-                    "gemv", with(common, "-DTILES=" + tiles),
+                    "gemv",
+                    with(common, "-DTILES=" + tiles),
                     List.of(waiting("gemv", 256, shared), waiting("gemv_swiglu", 256, shared))));
         }
         for (int tiles : capability >= COPY_ENGINE ? Kernels.TILES : List.<Integer>of()) {
             int stages = RING_BYTES / stageBytes(tiles);
             units.add(new Unit(
-                    "gemv_tma", with(common, "-DTILES=" + tiles, "-DSTAGES_OF_RING=" + stages),
+                    "gemv_tma",
+                    with(common, "-DTILES=" + tiles, "-DSTAGES_OF_RING=" + stages),
                     List.of(
                             waiting("gemv_tma", 160, stages * stageBytes(tiles)),
                             waiting("gemv_tma_swiglu", 160, stages * stageBytes(tiles)))));
@@ -151,7 +178,10 @@ public final class KernelCatalogue {
             units.add(wgmma(common, rows));
         }
         if (capability == WARP_GROUPS) {
-            units.add(new Unit("gemm_swiglu", with(common, "-DSTAGES=" + GEMM_SWIGLU_STAGES), List.of(waiting("gemm_swiglu", 384, manyBytes()))));
+            units.add(new Unit(
+                    "gemm_swiglu",
+                    with(common, "-DSTAGES=" + GEMM_SWIGLU_STAGES),
+                    List.of(waiting("gemm_swiglu", 384, manyBytes()))));
         }
         return units;
     }
@@ -177,12 +207,15 @@ public final class KernelCatalogue {
         int stages = WGMMA_RING_BYTES / wgmmaStageBytes(rows);
         int tallStages = rows < MIN_TALL_ROWS ? 0 : TALL_STAGES;
         List<Entry> entries = new ArrayList<>(List.of(
-                waiting("gemm_wgmma", 288, stages * wgmmaStageBytes(rows)), waiting("gemm_wgmma_swiglu", 288, stages * wgmmaStageBytes(rows))));
+                waiting("gemm_wgmma", 288, stages * wgmmaStageBytes(rows)),
+                waiting("gemm_wgmma_swiglu", 288, stages * wgmmaStageBytes(rows))));
         if (tallStages > 0) {
             entries.add(waiting("gemm_wgmma_swiglu_tall", 512, tallStages * tallStageBytes(rows)));
         }
         return new Unit(
-                "gemm_wgmma", with(common, "-DTOKENS=" + rows, "-DSTRIP_STAGES=" + stages, "-DTALL_STAGES=" + tallStages), List.copyOf(entries));
+                "gemm_wgmma",
+                with(common, "-DTOKENS=" + rows, "-DSTRIP_STAGES=" + stages, "-DTALL_STAGES=" + tallStages),
+                List.copyOf(entries));
     }
 
     private static Entry waiting(String kernel, int threads, int sharedBytes) {
@@ -238,7 +271,10 @@ public final class KernelCatalogue {
         return 128 * (256 + rows);
     }
 
-    /** Shared memory of gemm_swiglu.cu: stages of 128 rows of x and 256 of weights, 64 columns each, and a tile's results. */
+    /**
+     * Shared memory of gemm_swiglu.cu: stages of 128 rows of x and 256 of weights, 64 columns each, and a tile's
+     * results.
+     */
     static int manyBytes() {
         return GEMM_SWIGLU_STAGES * 128 * (128 + 256) + 128 * 128 * 2;
     }
@@ -251,8 +287,8 @@ public final class KernelCatalogue {
     }
 
     /**
-     * Shapes that stand for all head sizes and groups: Llama-3.1-8B, Llama-2-7B, SmolLM2-135M, wide and odd heads, Llama-3.1-70B, and groups
-     * of 5 (Qwen2.5-32B) and 7 (Qwen2.5-7B).
+     * Shapes that stand for all head sizes and groups: Llama-3.1-8B, Llama-2-7B, SmolLM2-135M, wide and odd heads,
+     * Llama-3.1-70B, and groups of 5 (Qwen2.5-32B) and 7 (Qwen2.5-7B).
      */
     public static List<ModelShape> models(DataType type) {
         return List.of(
@@ -267,11 +303,28 @@ public final class KernelCatalogue {
                 shape(28, 4, 128, 3584, 18944, 152064, type));
     }
 
-    private static ModelShape shape(int heads, int kvHeads, int headDim, int hidden, int intermediate, int vocabulary, DataType type) {
+    private static ModelShape shape(
+            int heads, int kvHeads, int headDim, int hidden, int intermediate, int vocabulary, DataType type) {
         return new ModelShape(
                 new ModelConfig(
-                        "llama", hidden, 1, heads, kvHeads, headDim, intermediate, vocabulary, 4096, 1e-5, 10_000, RopeScaling.NONE,
-                        false, false, false, 0, type, Set.of()),
+                        "llama",
+                        hidden,
+                        1,
+                        heads,
+                        kvHeads,
+                        headDim,
+                        intermediate,
+                        vocabulary,
+                        4096,
+                        1e-5,
+                        10_000,
+                        RopeScaling.NONE,
+                        false,
+                        false,
+                        false,
+                        0,
+                        type,
+                        Set.of()),
                 type);
     }
 }

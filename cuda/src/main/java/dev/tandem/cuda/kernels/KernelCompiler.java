@@ -30,8 +30,8 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 
 /**
- * Kernel sources to machine code for one compute capability. Results are kept on disk under the hash of source and options,
- * with their own hash in front: a file that was damaged is compiled again.
+ * Kernel sources to machine code for one compute capability. Results are kept on disk under the hash of source and
+ * options, with their own hash in front: a file that was damaged is compiled again.
  *
  * <p>Any thread; compilations may run side by side.
  */
@@ -44,6 +44,7 @@ public final class KernelCompiler {
             "gemm_swiglu", List.of("barriers", "warpgroups"),
             "prefill", List.of("tiles"),
             "prefill_wgmma", List.of("barriers", "tiles", "warpgroups"));
+
     private static final int HASH_BYTES = 32;
 
     private final Supplier<Nvrtc> nvrtc;
@@ -120,7 +121,10 @@ public final class KernelCompiler {
         }
 
         private static int sum(Pattern pattern, String part) {
-            return pattern.matcher(part).results().mapToInt(result -> Integer.parseInt(result.group(1))).sum();
+            return pattern.matcher(part)
+                    .results()
+                    .mapToInt(result -> Integer.parseInt(result.group(1)))
+                    .sum();
         }
     }
 
@@ -133,7 +137,8 @@ public final class KernelCompiler {
         List<String> options = new ArrayList<>(List.of(architecture(capability)));
         options.addAll(defines);
         options.addAll(variant);
-        Path file = cache.resolve(HexFormat.of().formatHex(hash((text + options).getBytes(StandardCharsets.UTF_8))) + ".cubin");
+        Path file = cache.resolve(
+                HexFormat.of().formatHex(hash((text + options).getBytes(StandardCharsets.UTF_8))) + ".cubin");
         return find(file).orElseGet(() -> {
             byte[] cubin = compile(source, text, options).cubin();
             keep(file, cubin);
@@ -143,8 +148,7 @@ public final class KernelCompiler {
 
     /** Compiles without looking at the cache. */
     public Compiled compile(String source, int capability, List<String> defines) {
-        List<String> options =
-                new ArrayList<>(List.of(architecture(capability), "--ptxas-options=-v"));
+        List<String> options = new ArrayList<>(List.of(architecture(capability), "--ptxas-options=-v"));
         options.addAll(defines);
         options.addAll(variant);
         return compile(source, text(source), options);
@@ -177,7 +181,12 @@ public final class KernelCompiler {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment handle = arena.allocate(ADDRESS);
             compiler.nvrtcCreateProgram.call(
-                    handle, arena.allocateFrom(text), arena.allocateFrom(source + ".cu"), 0, MemorySegment.NULL, MemorySegment.NULL);
+                    handle,
+                    arena.allocateFrom(text),
+                    arena.allocateFrom(source + ".cu"),
+                    0,
+                    MemorySegment.NULL,
+                    MemorySegment.NULL);
             MemorySegment program = handle.get(ADDRESS, 0);
             try {
                 MemorySegment arguments = arena.allocate(ADDRESS, options.size());
@@ -187,7 +196,8 @@ public final class KernelCompiler {
                 int code = compiler.nvrtcCompileProgram.code(program, options.size(), arguments);
                 String log = log(compiler, program, arena);
                 if (code != 0) {
-                    throw new CudaException("kernel source " + source + ".cu does not compile with " + options + " (" + code + "): " + log);
+                    throw new CudaException("kernel source " + source + ".cu does not compile with " + options + " ("
+                            + code + "): " + log);
                 }
                 MemorySegment size = arena.allocate(JAVA_LONG);
                 compiler.nvrtcGetCUBINSize.call(program, size);
@@ -229,7 +239,10 @@ public final class KernelCompiler {
             System.arraycopy(cubin, 0, kept, HASH_BYTES, cubin.length);
             CacheFile.write(file, kept);
         } catch (IOException e) {
-            throw new CudaException("the kernel cache " + cache + " cannot be written: " + e + "; set TANDEM_CACHE to a folder that can", e);
+            throw new CudaException(
+                    "the kernel cache " + cache + " cannot be written: " + e
+                            + "; set TANDEM_CACHE to a folder that can",
+                    e);
         }
     }
 

@@ -7,10 +7,10 @@ import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.Resources;
 import java.util.ArrayList;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Optional;
 import java.util.SequencedMap;
-import java.util.LinkedHashMap;
 import java.util.stream.IntStream;
 
 /**
@@ -29,9 +29,12 @@ public final class Kernels implements AutoCloseable {
     public static final int ARGMAX_PARTS = 16;
     /** rows.cu. */
     static final int MOVE_THREADS = 512;
+
     static final int CLOSE_UP_THREADS = 128;
     static final int ROPE_THREADS = 128;
-    /** {@code add_norm_few} takes a whole multiprocessor a row; measured on an H200 with up to 24 rows and from 64 on. */
+    /**
+     * {@code add_norm_few} takes a whole multiprocessor a row; measured on an H200 with up to 24 rows and from 64 on.
+     */
     private static final int NORM_MULTIPROCESSORS = 4;
 
     /**
@@ -91,11 +94,14 @@ public final class Kernels implements AutoCloseable {
         List<KernelCatalogue.Unit> units =
                 KernelCatalogue.units(shape, device.capability(), device.sharedMemoryPerBlock());
         byte[][] cubins = new byte[units.size()][];
-        IntStream.range(0, cubins.length).parallel().forEach(i -> cubins[i] =
-                compiler.cubin(units.get(i).source(), device.capability(), units.get(i).defines()));
+        IntStream.range(0, cubins.length)
+                .parallel()
+                .forEach(i -> cubins[i] = compiler.cubin(
+                        units.get(i).source(), device.capability(), units.get(i).defines()));
         List<Loaded> loaded = new ArrayList<>();
         for (int i = 0; i < cubins.length; i++) {
-            CudaModule module = device.module(cubins[i], "kernels of " + units.get(i).source());
+            CudaModule module =
+                    device.module(cubins[i], "kernels of " + units.get(i).source());
             modules.add(module);
             loaded.add(new Loaded(units.get(i), module));
         }
@@ -187,7 +193,10 @@ public final class Kernels implements AutoCloseable {
         return stream.get(tiles(rows));
     }
 
-    /** Thread blocks of {@link #stream} that a multiprocessor holds at a time: two on 9.0, one where it has 100 KiB of shared memory. */
+    /**
+     * Thread blocks of {@link #stream} that a multiprocessor holds at a time: two on 9.0, one where it has 100 KiB of
+     * shared memory.
+     */
     public int gemvTmaBlocks(int rows) {
         return gemvTmaBlocks.get(tiles(rows));
     }
@@ -232,7 +241,9 @@ public final class Kernels implements AutoCloseable {
 
     /** The least number of rows that gemm_wgmma.cu is compiled for. */
     public static int wgmmaRows(int rows) {
-        return WGMMA_ROWS.stream().filter(max -> rows <= max).findFirst()
+        return WGMMA_ROWS.stream()
+                .filter(max -> rows <= max)
+                .findFirst()
                 .orElseThrow(() -> new IllegalArgumentException(rows + " rows are more than " + WGMMA_ROWS.getLast()));
     }
 

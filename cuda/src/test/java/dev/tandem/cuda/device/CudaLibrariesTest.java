@@ -16,18 +16,24 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Which of NVIDIA's libraries are taken. The files here are empty: a message names the one that was taken, since it cannot be loaded. */
+/**
+ * Which of NVIDIA's libraries are taken. The files here are empty: a message names the one that was taken, since it
+ * cannot be loaded.
+ */
 class CudaLibrariesTest {
     @TempDir
     Path folder;
 
     private CudaLibraries libraries(CudaLibraries.Choice choice, OptionalInt driver) {
         return new CudaLibraries(
-                choice, Map.of(), () -> new WheelSource(
+                choice,
+                Map.of(),
+                () -> new WheelSource(
                         () -> {
                             throw new AssertionError("nothing may be fetched: it is in the cache");
                         },
-                        folder, Progress.SILENT),
+                        folder,
+                        Progress.SILENT),
                 driver);
     }
 
@@ -50,13 +56,15 @@ class CudaLibrariesTest {
         assertThatThrownBy(inFolder(driver)::cublasLt)
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining(folder.resolve("libcublasLt.so." + taken) + " cannot be loaded");
-        assertThatThrownBy(inFolder(driver)::nvrtc).hasMessageContaining(folder.resolve("libnvrtc.so." + taken) + " cannot be loaded");
+        assertThatThrownBy(inFolder(driver)::nvrtc)
+                .hasMessageContaining(folder.resolve("libnvrtc.so." + taken) + " cannot be loaded");
     }
 
     @Test
     void librariesOfAnEarlierReleaseThanTheDriversWillDo() throws IOException {
         put("libcublasLt.so.12");
-        assertThatThrownBy(inFolder(13_000)::cublasLt).hasMessageContaining(folder.resolve("libcublasLt.so.12") + " cannot be loaded");
+        assertThatThrownBy(inFolder(13_000)::cublasLt)
+                .hasMessageContaining(folder.resolve("libcublasLt.so.12") + " cannot be loaded");
     }
 
     @Test
@@ -76,12 +84,14 @@ class CudaLibrariesTest {
         "13000, nvidia-cublas-13.0.2.14/libcublasLt.so.13, nvidia-cuda-nvrtc-13.0.88/libnvrtc.so.13, libnvrtc-builtins.so.13.0",
         ", nvidia-cublas-13.0.2.14/libcublasLt.so.13, nvidia-cuda-nvrtc-13.0.88/libnvrtc.so.13, libnvrtc-builtins.so.13.0"
     })
-    void wheelsOfTheDriversReleaseAreFetched(Integer driver, String cublasLt, String nvrtc, String builtins) throws IOException {
+    void wheelsOfTheDriversReleaseAreFetched(Integer driver, String cublasLt, String nvrtc, String builtins)
+            throws IOException {
         put(cublasLt, nvrtc, Path.of(nvrtc).resolveSibling(builtins).toString());
         OptionalInt version = driver == null ? OptionalInt.empty() : OptionalInt.of(driver);
         CudaLibraries libraries = libraries(new CudaLibraries.Choice.Fetched(), version);
         assertThatThrownBy(libraries::cublasLt).hasMessageContaining(folder.resolve(cublasLt) + " cannot be loaded");
-        assertThatThrownBy(libraries::nvrtc).hasMessageContaining(folder.resolve(nvrtc).getParent().toString());
+        assertThatThrownBy(libraries::nvrtc)
+                .hasMessageContaining(folder.resolve(nvrtc).getParent().toString());
     }
 
     @Test
@@ -95,8 +105,12 @@ class CudaLibrariesTest {
 
     @Test
     void aDriverWithoutLibrariesIsSaid() {
-        assertThatThrownBy(inFolder(11_080)::release).isInstanceOf(CudaException.class).hasMessageContaining("CUDA 11.8");
-        assertThatThrownBy(inFolder(11_080)::cublasLt).isInstanceOf(CudaException.class).hasMessageContaining("CUDA 11.8");
+        assertThatThrownBy(inFolder(11_080)::release)
+                .isInstanceOf(CudaException.class)
+                .hasMessageContaining("CUDA 11.8");
+        assertThatThrownBy(inFolder(11_080)::cublasLt)
+                .isInstanceOf(CudaException.class)
+                .hasMessageContaining("CUDA 11.8");
         assertThat(inFolder(12_040).release()).isEqualTo(12);
     }
 }

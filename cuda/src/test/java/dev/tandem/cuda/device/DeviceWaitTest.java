@@ -17,7 +17,8 @@ class DeviceWaitTest {
     @Test
     void whatIsReachedAtOnceCostsOneLook() {
         AtomicInteger looks = new AtomicInteger();
-        assertThat(waits.until(() -> looks.incrementAndGet() > 0, 0, () -> clock.advance(SECOND))).isTrue();
+        assertThat(waits.until(() -> looks.incrementAndGet() > 0, 0, () -> clock.advance(SECOND)))
+                .isTrue();
         assertThat(looks).hasValue(1);
     }
 

@@ -25,6 +25,7 @@ public final class FakeDriver {
     private static final int HANDLE = 4096;
     /** The handle of GPU 0: another number, so that one is not taken for the other. */
     private static final int DEVICE = 7;
+
     private static final int INVALID_VALUE = 1;
     private static final int INVALID_DEVICE = 101;
 
@@ -51,15 +52,19 @@ public final class FakeDriver {
     public final List<String> calls = new ArrayList<>();
     /** CUDA version of the driver. */
     public int version = 13_000;
+
     public String name = "fake";
     /**
-     * {@code CUdevice_attribute}: multiprocessors, memory clock and bus width, compute capability 9.0, and the shared memory that a block may ask for.
+     * {@code CUdevice_attribute}: multiprocessors, memory clock and bus width, compute capability 9.0, and the shared
+     * memory that a block may ask for.
      */
-    public final Map<Integer, Integer> attributes = new HashMap<>(Map.of(16, 132, 36, 2_619_000, 37, 6144, 75, 9, 76, 0, 97, 227 << 10));
+    public final Map<Integer, Integer> attributes =
+            new HashMap<>(Map.of(16, 132, 36, 2_619_000, 37, 6144, 75, 9, 76, 0, 97, 227 << 10));
     /** The kernels of all modules, by name. */
     public final Map<String, Declared> kernels = new HashMap<>();
     /** Names of kernels, behind "load " or "launch ". */
     public final List<String> log = new ArrayList<>();
+
     private final List<String> handles = new ArrayList<>();
 
     public FakeDriver() {
@@ -67,10 +72,20 @@ public final class FakeDriver {
         define("cuDriverGetVersion", arguments -> memory(arguments[0], 4).set(JAVA_INT, 0, version), ADDRESS);
         define("cuDeviceGetCount", out(1), ADDRESS);
         define("cuDeviceGet", out(DEVICE), ADDRESS, JAVA_INT);
-        ofDevice("cuDeviceGetName", 2, arguments -> memory(arguments[0], 256).setString(0, name), ADDRESS, JAVA_INT, JAVA_INT);
         ofDevice(
-                "cuDeviceGetAttribute", 2,
-                arguments -> memory(arguments[0], 4).set(JAVA_INT, 0, attributes.getOrDefault((int) arguments[1], 9)), ADDRESS, JAVA_INT, JAVA_INT);
+                "cuDeviceGetName",
+                2,
+                arguments -> memory(arguments[0], 256).setString(0, name),
+                ADDRESS,
+                JAVA_INT,
+                JAVA_INT);
+        ofDevice(
+                "cuDeviceGetAttribute",
+                2,
+                arguments -> memory(arguments[0], 4).set(JAVA_INT, 0, attributes.getOrDefault((int) arguments[1], 9)),
+                ADDRESS,
+                JAVA_INT,
+                JAVA_INT);
         ofDevice("cuDevicePrimaryCtxRetain", 1, handle(), ADDRESS, JAVA_INT);
         ofDevice("cuDevicePrimaryCtxRelease_v2", 0, arguments -> {}, JAVA_INT);
         define("cuCtxSetCurrent", arguments -> {}, ADDRESS);
@@ -85,32 +100,69 @@ public final class FakeDriver {
         define("cuEventCreate", handle(), ADDRESS, JAVA_INT);
         define("cuEventRecord", arguments -> {}, ADDRESS, ADDRESS);
         define("cuEventQuery", arguments -> {}, ADDRESS);
-        define("cuEventElapsedTime", arguments -> memory(arguments[0], 4).set(JAVA_FLOAT, 0, 1.5f), ADDRESS, ADDRESS,
+        define(
+                "cuEventElapsedTime",
+                arguments -> memory(arguments[0], 4).set(JAVA_FLOAT, 0, 1.5f),
+                ADDRESS,
+                ADDRESS,
                 ADDRESS);
         define("cuEventDestroy_v2", arguments -> {}, ADDRESS);
         define("cuMemAlloc_v2", handle(), ADDRESS, JAVA_LONG);
         define("cuMemFree_v2", arguments -> {}, JAVA_LONG);
-        define("cuMemHostAlloc", arguments -> memory(arguments[0], 8)
-                .set(ADDRESS, 0, arena.allocate((long) arguments[1], 64)), ADDRESS, JAVA_LONG, JAVA_INT);
+        define(
+                "cuMemHostAlloc",
+                arguments -> memory(arguments[0], 8).set(ADDRESS, 0, arena.allocate((long) arguments[1], 64)),
+                ADDRESS,
+                JAVA_LONG,
+                JAVA_INT);
         define("cuMemFreeHost", arguments -> {}, ADDRESS);
-        define("cuMemcpyDtoHAsync_v2", arguments -> memory(arguments[0], (long) arguments[2]).fill(copied), ADDRESS,
-                JAVA_LONG, JAVA_LONG, ADDRESS);
+        define(
+                "cuMemcpyDtoHAsync_v2",
+                arguments -> memory(arguments[0], (long) arguments[2]).fill(copied),
+                ADDRESS,
+                JAVA_LONG,
+                JAVA_LONG,
+                ADDRESS);
         define("cuModuleLoadData", handle(), ADDRESS, ADDRESS);
         define("cuModuleUnload", arguments -> {}, ADDRESS);
-        define("cuModuleGetFunction", arguments -> {
-            handles.add(memory(arguments[2], 256).getString(0));
-            memory(arguments[0], 8).set(JAVA_LONG, 0, handles.size());
-        }, ADDRESS, ADDRESS, ADDRESS);
+        define(
+                "cuModuleGetFunction",
+                arguments -> {
+                    handles.add(memory(arguments[2], 256).getString(0));
+                    memory(arguments[0], 8).set(JAVA_LONG, 0, handles.size());
+                },
+                ADDRESS,
+                ADDRESS,
+                ADDRESS);
         define("cuFuncLoad", arguments -> log.add("load " + kernel(arguments[0])), ADDRESS);
         answer("cuFuncGetParamInfo", this::parameter, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS);
         define(
-                "cuFuncGetAttribute", arguments -> memory(arguments[0], 4).set(JAVA_INT, 0, kernels.get(kernel(arguments[2])).staticShared()), ADDRESS,
-                JAVA_INT, ADDRESS);
+                "cuFuncGetAttribute",
+                arguments -> memory(arguments[0], 4)
+                        .set(JAVA_INT, 0, kernels.get(kernel(arguments[2])).staticShared()),
+                ADDRESS,
+                JAVA_INT,
+                ADDRESS);
         define("cuFuncSetAttribute", arguments -> {}, ADDRESS, JAVA_INT, JAVA_INT);
         define(
-                "cuLaunchKernel", arguments -> log.add("launch " + kernel(arguments[0])), ADDRESS, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT,
-                JAVA_INT, JAVA_INT, ADDRESS, ADDRESS, ADDRESS);
-        define("cuGetErrorName", arguments -> memory(arguments[1], 8).set(ADDRESS, 0, arena.allocateFrom("CUDA_ERROR_FAKE")), JAVA_INT, ADDRESS);
+                "cuLaunchKernel",
+                arguments -> log.add("launch " + kernel(arguments[0])),
+                ADDRESS,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_INT,
+                JAVA_INT,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS);
+        define(
+                "cuGetErrorName",
+                arguments -> memory(arguments[1], 8).set(ADDRESS, 0, arena.allocateFrom("CUDA_ERROR_FAKE")),
+                JAVA_INT,
+                ADDRESS);
     }
 
     /** The driver as the code under test sees it. */
@@ -146,27 +198,36 @@ public final class FakeDriver {
 
     /** @param device which of the arguments must be the GPU's handle */
     private void ofDevice(String name, int device, Body body, MemoryLayout... arguments) {
-        answer(name, values -> {
-            if ((int) values[device] != DEVICE) {
-                return INVALID_DEVICE;
-            }
-            body.run(values);
-            return 0;
-        }, arguments);
+        answer(
+                name,
+                values -> {
+                    if ((int) values[device] != DEVICE) {
+                        return INVALID_DEVICE;
+                    }
+                    body.run(values);
+                    return 0;
+                },
+                arguments);
     }
 
     private void define(String name, Body body, MemoryLayout... arguments) {
-        answer(name, values -> {
-            body.run(values);
-            return 0;
-        }, arguments);
+        answer(
+                name,
+                values -> {
+                    body.run(values);
+                    return 0;
+                },
+                arguments);
     }
 
     private void answer(String name, Answer body, MemoryLayout... arguments) {
         FunctionDescriptor descriptor = FunctionDescriptor.of(JAVA_INT, arguments);
         try {
             MethodHandle call = MethodHandles.lookup()
-                    .findVirtual(FakeDriver.class, "call", MethodType.methodType(int.class, String.class, Answer.class, Object[].class));
+                    .findVirtual(
+                            FakeDriver.class,
+                            "call",
+                            MethodType.methodType(int.class, String.class, Answer.class, Object[].class));
             MethodHandle bound = MethodHandles.insertArguments(call, 0, this, name, body)
                     .asCollector(Object[].class, arguments.length)
                     .asType(descriptor.toMethodType());

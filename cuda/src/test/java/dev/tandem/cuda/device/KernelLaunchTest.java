@@ -38,7 +38,8 @@ class KernelLaunchTest {
     @Test
     void aLaunchWithAnArgumentTooFewNamesKernelAndCounts() {
         Kernel scale = kernel(8, 4);
-        assertThatThrownBy(() -> scale.launch(stream, 1, 1, 0L)).hasMessage("kernel scale has 2 parameters; the launch passes 1 arguments");
+        assertThatThrownBy(() -> scale.launch(stream, 1, 1, 0L))
+                .hasMessage("kernel scale has 2 parameters; the launch passes 1 arguments");
     }
 
     @Test

@@ -25,10 +25,11 @@ class ResourcesTest {
     void oneThatFailsDoesNotKeepTheNextOpen() {
         IllegalStateException first = new IllegalStateException("first");
         IOException second = new IOException("second");
-        assertThatThrownBy(() -> Resources.closeAll(resource("a"), failing(first), resource("b"), failing(second),
-                resource("c")))
+        assertThatThrownBy(() -> Resources.closeAll(
+                        resource("a"), failing(first), resource("b"), failing(second), resource("c")))
                 .isSameAs(first)
-                .satisfies(e -> assertThat(e.getSuppressed()).singleElement()
+                .satisfies(e -> assertThat(e.getSuppressed())
+                        .singleElement()
                         .satisfies(s -> assertThat(s).hasRootCause(second)));
         assertThat(closed).containsExactly("a", "b", "c");
     }

@@ -18,6 +18,7 @@ class StreamTest {
     private long now;
     /** A second passes at every look at it. */
     private final Clock clock = () -> now += 1_000_000_000L;
+
     private final Device device = new Device(fake.driver(), 0, 0, clock);
     private final Stream stream = device.stream("test");
 
@@ -29,8 +30,12 @@ class StreamTest {
     @Test
     void aGraphIsMadeOfWhatIsCaptured() {
         run(() -> stream.capture(() -> {}).close());
-        assertThat(fake.calls).containsExactly(
-                "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy",
+        assertThat(fake.calls)
+                .containsExactly(
+                        "cuStreamBeginCapture_v2",
+                        "cuStreamEndCapture",
+                        "cuGraphInstantiateWithFlags",
+                        "cuGraphDestroy",
                         "cuGraphExecDestroy");
     }
 
@@ -44,7 +49,8 @@ class StreamTest {
                         throw (RuntimeException) failure;
                     }))
                     .isSameAs(failure));
-            assertThat(fake.calls).as("%s", failure)
+            assertThat(fake.calls)
+                    .as("%s", failure)
                     .containsExactly("cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphDestroy");
         }
     }
@@ -52,7 +58,8 @@ class StreamTest {
     @Test
     void anInvalidatedCaptureHasNoGraphToDestroy() {
         fake.codes.put("cuStreamEndCapture", 901);
-        run(() -> assertThatThrownBy(() -> stream.capture(() -> {})).isInstanceOf(CudaException.class)
+        run(() -> assertThatThrownBy(() -> stream.capture(() -> {}))
+                .isInstanceOf(CudaException.class)
                 .hasMessageContaining("901"));
         assertThat(fake.calls).doesNotContain("cuGraphDestroy", "cuGraphInstantiateWithFlags");
     }
@@ -61,7 +68,8 @@ class StreamTest {
     void aGraphThatCannotBeInstantiatedIsDestroyed() {
         fake.codes.put("cuGraphInstantiateWithFlags", OUT_OF_MEMORY);
         run(() -> assertThatThrownBy(() -> stream.capture(() -> {}))
-                .isInstanceOfSatisfying(CudaException.class, e -> assertThat(e.code()).isEqualTo(OUT_OF_MEMORY)));
+                .isInstanceOfSatisfying(
+                        CudaException.class, e -> assertThat(e.code()).isEqualTo(OUT_OF_MEMORY)));
         assertThat(fake.calls.getLast()).isNotEqualTo("cuGraphInstantiateWithFlags");
         assertThat(fake.calls).contains("cuGraphDestroy");
     }
@@ -80,7 +88,8 @@ class StreamTest {
     void aStreamWhoseKernelFailedSaysSo() {
         fake.codes.put("cuStreamQuery", 700);
         assertThatThrownBy(stream::synchronise)
-                .isInstanceOfSatisfying(CudaException.class, e -> assertThat(e.code()).isEqualTo(700))
+                .isInstanceOfSatisfying(
+                        CudaException.class, e -> assertThat(e.code()).isEqualTo(700))
                 .hasMessageContaining("a kernel before it failed");
     }
 }

@@ -38,6 +38,7 @@ class CublasLtGemmTest {
     private final List<String> calls = new ArrayList<>();
     /** The algorithm that the library answers with for the next shape. */
     private long algorithm = 1;
+
     private Stream stream;
 
     private CublasLtGemm gemms() {
@@ -51,13 +52,44 @@ class CublasLtGemmTest {
         define("cublasLtMatmulDescDestroy", arguments -> {}, ADDRESS);
         define("cublasLtMatrixLayoutCreate", this::handle, ADDRESS, JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG);
         define("cublasLtMatrixLayoutDestroy", arguments -> {}, ADDRESS);
-        define("cublasLtMatmulAlgoGetHeuristic", arguments -> {
-            ((MemorySegment) arguments[8]).reinterpret(CublasLt.HEURISTIC_RESULT_BYTES).fill((byte) 0).set(JAVA_LONG, 0, algorithm);
-            ((MemorySegment) arguments[9]).reinterpret(4).set(JAVA_INT, 0, 1);
-        }, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, JAVA_INT, ADDRESS, ADDRESS);
         define(
-                "cublasLtMatmul", arguments -> {}, ADDRESS, ADDRESS, ADDRESS, JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, JAVA_LONG, ADDRESS,
-                JAVA_LONG, ADDRESS, ADDRESS, JAVA_LONG, JAVA_LONG, ADDRESS);
+                "cublasLtMatmulAlgoGetHeuristic",
+                arguments -> {
+                    ((MemorySegment) arguments[8])
+                            .reinterpret(CublasLt.HEURISTIC_RESULT_BYTES)
+                            .fill((byte) 0)
+                            .set(JAVA_LONG, 0, algorithm);
+                    ((MemorySegment) arguments[9]).reinterpret(4).set(JAVA_INT, 0, 1);
+                },
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                JAVA_INT,
+                ADDRESS,
+                ADDRESS);
+        define(
+                "cublasLtMatmul",
+                arguments -> {},
+                ADDRESS,
+                ADDRESS,
+                ADDRESS,
+                JAVA_LONG,
+                ADDRESS,
+                JAVA_LONG,
+                ADDRESS,
+                ADDRESS,
+                JAVA_LONG,
+                ADDRESS,
+                JAVA_LONG,
+                ADDRESS,
+                ADDRESS,
+                JAVA_LONG,
+                JAVA_LONG,
+                ADDRESS);
         CublasLt library = new CublasLt(name -> Optional.ofNullable(functions.get(name)));
         Device device = new Device(new FakeDriver().driver(), 0, 0);
         stream = device.stream("test");
@@ -71,15 +103,28 @@ class CublasLtGemmTest {
     private void define(String name, Consumer<Object[]> body, MemoryLayout... arguments) {
         FunctionDescriptor descriptor = FunctionDescriptor.of(JAVA_INT, arguments);
         try {
-            functions.put(name, Linker.nativeLinker().upcallStub(
-                    MethodHandles.insertArguments(
-                                    MethodHandles.lookup().findVirtual(
-                                            CublasLtGemmTest.class, "call",
-                                            MethodType.methodType(int.class, String.class, Consumer.class, Object[].class)),
-                                    0, this, name, body)
-                            .asCollector(Object[].class, arguments.length)
-                            .asType(descriptor.toMethodType()),
-                    descriptor, arena));
+            functions.put(
+                    name,
+                    Linker.nativeLinker()
+                            .upcallStub(
+                                    MethodHandles.insertArguments(
+                                                    MethodHandles.lookup()
+                                                            .findVirtual(
+                                                                    CublasLtGemmTest.class,
+                                                                    "call",
+                                                                    MethodType.methodType(
+                                                                            int.class,
+                                                                            String.class,
+                                                                            Consumer.class,
+                                                                            Object[].class)),
+                                                    0,
+                                                    this,
+                                                    name,
+                                                    body)
+                                            .asCollector(Object[].class, arguments.length)
+                                            .asType(descriptor.toMethodType()),
+                                    descriptor,
+                                    arena));
         } catch (ReflectiveOperationException e) {
             throw new IllegalStateException(e);
         }
@@ -112,7 +157,9 @@ class CublasLtGemmTest {
         try (CublasLtGemm gemms = gemms()) {
             gemms.load(stream, 1, 256, 128, 2, 64, 3, Result.NARROW);
             gemms.load(stream, 1, 256, 128, 2, 128, 3, Result.NARROW);
-            assertThat(count("cublasLtMatmul")).as("the same algorithm for more rows").isEqualTo(1);
+            assertThat(count("cublasLtMatmul"))
+                    .as("the same algorithm for more rows")
+                    .isEqualTo(1);
             gemms.load(stream, 1, 256, 128, 2, 128, 3, Result.WIDE);
             assertThat(count("cublasLtMatmul")).isEqualTo(2);
             algorithm = 2;

@@ -15,7 +15,12 @@ import java.util.List;
  *     (APEX §3.4, partial progress)
  */
 public record StepPlan(
-        long step, List<Swap> swaps, List<SubBatch> subBatches, List<Admission> admissions, int slotsPerLayer, List<Long> park,
+        long step,
+        List<Swap> swaps,
+        List<SubBatch> subBatches,
+        List<Admission> admissions,
+        int slotsPerLayer,
+        List<Long> park,
         List<Long> resume) {
     public StepPlan {
         swaps = List.copyOf(swaps);

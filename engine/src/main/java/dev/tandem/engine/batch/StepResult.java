@@ -12,7 +12,12 @@ import java.util.List;
  * @param lost sequences that cannot go on; their requests end with the message, all others go on
  */
 public record StepResult(
-        long step, List<Sampled> sampled, List<RowProgress> trace, List<Long> parked, List<Lost> lost, StepTimes times) {
+        long step,
+        List<Sampled> sampled,
+        List<RowProgress> trace,
+        List<Long> parked,
+        List<Lost> lost,
+        StepTimes times) {
     public record Sampled(long sequence, Choice choice) {}
 
     public record RowProgress(int layer, long sequence) {}

@@ -13,7 +13,13 @@ package dev.tandem.engine.batch;
  * @param postLayer logits and sampling
  */
 public record StepTimes(
-        long linear, long prefillAttention, long gpuAttention, long cpuAttention, long transfer, long preLayer, long postLayer) {
+        long linear,
+        long prefillAttention,
+        long gpuAttention,
+        long cpuAttention,
+        long transfer,
+        long preLayer,
+        long postLayer) {
     /** Nothing was measured. */
     public static final StepTimes NONE = new StepTimes(0, 0, 0, 0, 0, 0, 0);
 }

@@ -16,6 +16,7 @@ public final class CostModel {
     private static final double LEARNING = 0.05;
     /** Beyond these a measurement is an accident, not a machine. */
     private static final double MIN = 0.1;
+
     private static final double MAX = 10;
 
     private final Profile profile;
@@ -24,6 +25,7 @@ public final class CostModel {
     private final boolean[] seen = new boolean[Component.values().length];
     /** The profile's cpu-attention, by ascending rows. */
     private final int[] cpuRows;
+
     private final Curve[] cpuCurves;
     private volatile double stepError;
     private long steps;
@@ -32,7 +34,9 @@ public final class CostModel {
 
     public CostModel(Profile profile) {
         this.profile = profile;
-        this.cpuRows = profile.cpuAttention().keySet().stream().mapToInt(Integer::intValue).toArray();
+        this.cpuRows = profile.cpuAttention().keySet().stream()
+                .mapToInt(Integer::intValue)
+                .toArray();
         this.cpuCurves = profile.cpuAttention().values().toArray(Curve[]::new);
         Arrays.fill(factor, 1);
     }
@@ -61,16 +65,16 @@ public final class CostModel {
     }
 
     /**
-     * One layer of rows that a stage of the GPU waits for; {@code rows} decode rows with {@code tokens} of context together:
-     * T_ca of NEO §3.2.
+     * One layer of rows that a stage of the GPU waits for; {@code rows} decode rows with {@code tokens} of context
+     * together: T_ca of NEO §3.2.
      */
     public double cpuAttention(int rows, long tokens) {
         return inFlightAttention(rows, tokens) * factor[Component.CPU_ATTENTION.ordinal()];
     }
 
     /**
-     * One layer of as many in-flight tokens, as profiled: what corrects stages, beside which prompts land and where the slowest
-     * worker counts, is not true of tasks that nobody waits for.
+     * One layer of as many in-flight tokens, as profiled: what corrects stages, beside which prompts land and where the
+     * slowest worker counts, is not true of tasks that nobody waits for.
      */
     public double inFlightAttention(int rows, long tokens) {
         if (rows <= 0) {

@@ -21,8 +21,10 @@ import java.util.TreeMap;
  * @param postLayer logits and sampling, by outputs
  * @param stepOverhead once a step
  * @param stageOverhead once a stage of each layer when sub-batches alternate
- * @param tripOverhead once a layer when one batch waits for the CPU: the way there and back; of profiles that do not say, that of two stages
- * @param hostLoad how much longer a GPU step takes while the CPU attends: 1.05 is five per cent; 1 where nothing overlaps
+ * @param tripOverhead once a layer when one batch waits for the CPU: the way there and back; of profiles that do not
+ *     say, that of two stages
+ * @param hostLoad how much longer a GPU step takes while the CPU attends: 1.05 is five per cent; 1 where nothing
+ *     overlaps
  */
 public record Profile(
         String name,
@@ -53,7 +55,8 @@ public record Profile(
         checkOverhead("stage-overhead", stageOverhead);
         checkOverhead("trip-overhead", tripOverhead);
         if (!(hostLoad >= 1) || hostLoad == Double.POSITIVE_INFINITY) {
-            throw new ProfileException("host-load is " + hostLoad + "; it must be 1 or more. Measure again with tandem profile");
+            throw new ProfileException(
+                    "host-load is " + hostLoad + "; it must be 1 or more. Measure again with tandem profile");
         }
     }
 
@@ -67,13 +70,25 @@ public record Profile(
     /** With another stage overhead, in seconds, and a trip of two. */
     public Profile withStageOverhead(double seconds) {
         return new Profile(
-                name, layers, linear, prefillAttention, gpuAttention, cpuAttention, transfer, preLayer, postLayer, stepOverhead, seconds,
-                2 * seconds, hostLoad);
+                name,
+                layers,
+                linear,
+                prefillAttention,
+                gpuAttention,
+                cpuAttention,
+                transfer,
+                preLayer,
+                postLayer,
+                stepOverhead,
+                seconds,
+                2 * seconds,
+                hostLoad);
     }
 
     /** One value a line, {@code #} begins a comment. */
     public String format() {
-        StringBuilder text = new StringBuilder("# Tandem profile: seconds by size. Delete it, or run tandem profile, to measure again.\n");
+        StringBuilder text = new StringBuilder(
+                "# Tandem profile: seconds by size. Delete it, or run tandem profile, to measure again.\n");
         text.append("name ").append(name).append('\n');
         text.append("layers ").append(layers).append('\n');
         Map<String, Curve> curves = new LinkedHashMap<>();
@@ -84,7 +99,8 @@ public record Profile(
         cpuAttention.forEach((rows, curve) -> curves.put("cpu-attention/" + rows, curve));
         curves.forEach((curve, points) -> {
             for (int i = 0; i < points.sizes().length; i++) {
-                text.append(String.format(Locale.ROOT, "%s %.0f %.4g%n", curve, points.sizes()[i], points.seconds()[i]));
+                text.append(
+                        String.format(Locale.ROOT, "%s %.0f %.4g%n", curve, points.sizes()[i], points.seconds()[i]));
             }
         });
         text.append(String.format(Locale.ROOT, "step-overhead %.4g%n", stepOverhead));

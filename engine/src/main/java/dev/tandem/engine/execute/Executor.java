@@ -23,10 +23,11 @@ public interface Executor extends AutoCloseable {
     }
 
     /**
-     * Whether the plan after the one that was submitted last may be made and submitted before that one's result is known: its
-     * tokens stay on the device, where {@link dev.tandem.engine.batch.Chunk#PLACEHOLDER} finds them, no more than GPU blocks are touched, and
-     * it is short, for whoever arrives meanwhile waits for one step more. In-flight tokens may go on, but for an executor that finishes
-     * them ({@link ExecutorLimits#completesWithinStep}): such plans name where they stand.
+     * Whether the plan after the one that was submitted last may be made and submitted before that one's result is
+     * known: its tokens stay on the device, where {@link dev.tandem.engine.batch.Chunk#PLACEHOLDER} finds them, no more
+     * than GPU blocks are touched, and it is short, for whoever arrives meanwhile waits for one step more. In-flight
+     * tokens may go on, but for an executor that finishes them ({@link ExecutorLimits#completesWithinStep}): such plans
+     * name where they stand.
      */
     default boolean allowsAsyncScheduling() {
         return false;

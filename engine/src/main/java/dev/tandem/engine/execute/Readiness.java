@@ -21,7 +21,8 @@ public interface Readiness {
     default void issued(long step, int layer, long sequence) {}
 
     /**
-     * @param standing rows whose attention of {@code layer} is under way or done, in the order in which they were issued
+     * @param standing rows whose attention of {@code layer} is under way or done, in the order in which they were
+     *     issued
      * @return those whose result is there when the GPU comes to the layer, in the order in which they were completed
      */
     List<Long> ready(long step, int layer, List<Long> standing);
@@ -73,7 +74,8 @@ public interface Readiness {
             List<Long> ready = new ArrayList<>(standing);
             ready.removeIf(sequence -> readyFrom.getOrDefault(sequence, 0L) > step);
             if (seed != 0) {
-                ready.sort(Comparator.comparingLong(sequence -> new SplittableRandom(seed ^ sequence ^ step << 20).nextLong()));
+                ready.sort(Comparator.comparingLong(
+                        sequence -> new SplittableRandom(seed ^ sequence ^ step << 20).nextLong()));
             }
             return ready;
         }

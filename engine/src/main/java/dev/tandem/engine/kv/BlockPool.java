@@ -3,8 +3,8 @@ package dev.tandem.engine.kv;
 import java.util.Arrays;
 
 /**
- * The blocks of one place: which are free, and who owns the others. Blocks are handed out last freed first, so that
- * a small working set stays small.
+ * The blocks of one place: which are free, and who owns the others. Blocks are handed out last freed first, so that a
+ * small working set stays small.
  *
  * <p>Owned by: engine thread.
  */

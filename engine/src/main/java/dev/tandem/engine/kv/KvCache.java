@@ -49,7 +49,8 @@ public final class KvCache {
 
     /** Blocks the sequence lacks to hold {@code tokens} tokens where it is. */
     public int missing(Sequence sequence, int tokens) {
-        return Math.max(0, blocksFor(sequence.table().tier(), tokens) - sequence.table().count());
+        return Math.max(
+                0, blocksFor(sequence.table().tier(), tokens) - sequence.table().count());
     }
 
     /** Decides where a sequence without blocks will live. */
@@ -71,7 +72,10 @@ public final class KvCache {
         return true;
     }
 
-    /** Blocks are given back from the last on: who takes them next has them in their order, and copies neighbours at once. */
+    /**
+     * Blocks are given back from the last on: who takes them next has them in their order, and copies neighbours at
+     * once.
+     */
     public void release(Sequence sequence) {
         BlockTable table = sequence.table();
         BlockPool pool = pool(table.tier());
@@ -133,8 +137,8 @@ public final class KvCache {
         }
         for (KvTier tier : KvTier.values()) {
             if (held.get(tier) != pool(tier).used()) {
-                throw new IllegalStateException(
-                        tier + " pool: sequences hold " + held.get(tier) + " of " + pool(tier).used() + " used blocks");
+                throw new IllegalStateException(tier + " pool: sequences hold " + held.get(tier) + " of "
+                        + pool(tier).used() + " used blocks");
             }
         }
     }

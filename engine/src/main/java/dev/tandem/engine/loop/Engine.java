@@ -37,7 +37,9 @@ public final class Engine implements AutoCloseable {
     private static final Logger LOG = System.getLogger(Engine.class.getName());
     private static final Health SERVING = new Health.Serving();
     private static final String SHUT_DOWN = "it was shut down";
-    /** Between two plans where requests are live and nothing can be computed, which only time or a command may change. */
+    /**
+     * Between two plans where requests are live and nothing can be computed, which only time or a command may change.
+     */
     private static final long EMPTY_PLAN_NANOS = 1_000_000;
 
     /** Whether requests are served, and why not. */
@@ -72,8 +74,15 @@ public final class Engine implements AutoCloseable {
         this.config = config;
         this.executor = executor;
         this.arrivals = new AdmissionQueue(config.maxQueuedRequests(), clock);
-        this.shadowVerification = new ShadowVerification(config.shadowVerificationRate(), config.seed(), arrivals::offerOwn, listener);
-        this.loop = new EngineLoop(config, arrivals, scheduler, executor, clock, config.shadowVerificationRate() > 0 ? ShadowVerification.withoutOwn(listener) : listener);
+        this.shadowVerification =
+                new ShadowVerification(config.shadowVerificationRate(), config.seed(), arrivals::offerOwn, listener);
+        this.loop = new EngineLoop(
+                config,
+                arrivals,
+                scheduler,
+                executor,
+                clock,
+                config.shadowVerificationRate() > 0 ? ShadowVerification.withoutOwn(listener) : listener);
         this.thread = Thread.ofPlatform().name("tandem-engine").unstarted(this::run);
     }
 
@@ -103,7 +112,10 @@ public final class Engine implements AutoCloseable {
         return loop.stats();
     }
 
-    /** Requests that have arrived and not started, this very moment, and those that wait again since their KV was dropped. */
+    /**
+     * Requests that have arrived and not started, this very moment, and those that wait again since their KV was
+     * dropped.
+     */
     public int waiting() {
         return arrivals.waiting() + loop.stats().dropped();
     }
@@ -119,9 +131,9 @@ public final class Engine implements AutoCloseable {
     }
 
     /**
-     * Completed once, when the engine has ended, be it because it failed or because it was shut down: every request has been
-     * told, and the executor is not yet closed, for a device that hangs may never close. Dependents run on a thread of
-     * their own and may end the process.
+     * Completed once, when the engine has ended, be it because it failed or because it was shut down: every request has
+     * been told, and the executor is not yet closed, for a device that hangs may never close. Dependents run on a
+     * thread of their own and may end the process.
      */
     public CompletionStage<Health.Dead> whenEnded() {
         return ended.minimalCompletionStage();
@@ -135,7 +147,8 @@ public final class Engine implements AutoCloseable {
     public void submit(List<Request> requests) {
         requests.forEach(this::check);
         if (health.get() instanceof Health.Dead dead) {
-            throw RequestException.of(RequestException.Category.UNAVAILABLE, "the engine has stopped: " + dead.reason());
+            throw RequestException.of(
+                    RequestException.Category.UNAVAILABLE, "the engine has stopped: " + dead.reason());
         }
         arrivals.offer(shadowVerification.watch(requests));
         LockSupport.unpark(thread);
@@ -157,13 +170,15 @@ public final class Engine implements AutoCloseable {
     private void check(Request request) {
         checkLength(request);
         checkTokens("prompt", Arrays.stream(request.prompt()));
-        checkTokens("logit_bias", request.sampling().logitBias().keySet().stream().mapToInt(Integer::intValue));
+        checkTokens(
+                "logit_bias", request.sampling().logitBias().keySet().stream().mapToInt(Integer::intValue));
         checkTokens("stop_token_ids", request.sampling().stopTokenIds().stream().mapToInt(Integer::intValue));
         checkEnds(request.sampling());
         if (request.priority() != 0 && config.schedulingPolicy() == SchedulingPolicy.FCFS) {
             throw RequestException.bad(
                     "priority",
-                    "priority is " + request.priority() + " but priority scheduling is not enabled; leave priority out, or start the"
+                    "priority is " + request.priority()
+                            + " but priority scheduling is not enabled; leave priority out, or start the"
                             + " server with --scheduling-policy priority");
         }
     }
@@ -178,7 +193,8 @@ public final class Engine implements AutoCloseable {
             throw RequestException.bad(
                     prompt < context ? "max_tokens" : "prompt",
                     limit + ((long) prompt + completion.getAsInt()) + " tokens (" + prompt + " in the messages, "
-                            + completion.getAsInt() + " in the completion). Please reduce the length of the messages or completion.");
+                            + completion.getAsInt()
+                            + " in the completion). Please reduce the length of the messages or completion.");
         }
         if (prompt >= context) {
             throw RequestException.bad(
@@ -198,16 +214,21 @@ public final class Engine implements AutoCloseable {
         if (ends.size() >= limits.vocabulary()) {
             throw RequestException.bad(
                     "stop_token_ids",
-                    "min_tokens is " + sampling.minTokens() + " and stop_token_ids with the end-of-sequence tokens name all "
-                            + limits.vocabulary() + " tokens of the vocabulary, so no token may come first; leave one of them out");
+                    "min_tokens is " + sampling.minTokens()
+                            + " and stop_token_ids with the end-of-sequence tokens name all " + limits.vocabulary()
+                            + " tokens of the vocabulary, so no token may come first; leave one of them out");
         }
     }
 
     private void checkTokens(String field, IntStream tokens) {
-        tokens.filter(token -> token < 0 || token >= limits.vocabulary()).findFirst().ifPresent(token -> {
-            throw RequestException.bad(
-                    field, field + " has token id " + token + ", which is not in the vocabulary of " + limits.vocabulary());
-        });
+        tokens.filter(token -> token < 0 || token >= limits.vocabulary())
+                .findFirst()
+                .ifPresent(token -> {
+                    throw RequestException.bad(
+                            field,
+                            field + " has token id " + token + ", which is not in the vocabulary of "
+                                    + limits.vocabulary());
+                });
     }
 
     private void run() {
@@ -242,7 +263,9 @@ public final class Engine implements AutoCloseable {
         } catch (RuntimeException | Error e) {
             LOG.log(Level.ERROR, "not every request could be told that the engine has stopped", e);
         }
-        ended.completeAsync(() -> dead, task -> Thread.ofPlatform().daemon().name("engine-ended").start(task));
+        ended.completeAsync(
+                () -> dead,
+                task -> Thread.ofPlatform().daemon().name("engine-ended").start(task));
         try {
             executor.close();
         } catch (RuntimeException | Error e) {
@@ -253,12 +276,13 @@ public final class Engine implements AutoCloseable {
     }
 
     /**
-     * Refuses new requests and waits for those under way; false when they did not end in time. Not for the engine thread,
-     * and so not for event sinks.
+     * Refuses new requests and waits for those under way; false when they did not end in time. Not for the engine
+     * thread, and so not for event sinks.
      */
     public boolean drain(Duration limit) throws InterruptedException {
         if (Thread.currentThread() == thread) {
-            throw new IllegalStateException("an event sink cannot wait for the engine thread, which calls it; drain on another thread");
+            throw new IllegalStateException(
+                    "an event sink cannot wait for the engine thread, which calls it; drain on another thread");
         }
         health.compareAndSet(SERVING, new Health.Draining());
         arrivals.close();
@@ -266,7 +290,9 @@ public final class Engine implements AutoCloseable {
         return closed.await(limit.toNanos(), TimeUnit.NANOSECONDS);
     }
 
-    /** Ends the engine thread after its current step and waits for that; an event sink, which runs on it, does not wait. */
+    /**
+     * Ends the engine thread after its current step and waits for that; an event sink, which runs on it, does not wait.
+     */
     @Override
     public void close() {
         stopping = true;

@@ -9,14 +9,25 @@ import java.util.Set;
  * @param contextTokens the most tokens prompt and output may have together
  * @param maxQueuedRequests requests that may wait before new ones are refused
  * @param seed of the sampling of requests that bring none
- * @param shadowVerificationRate share of requests of which a token that was decoded from host KV is computed again by the GPU
+ * @param shadowVerificationRate share of requests of which a token that was decoded from host KV is computed again by
+ *     the GPU
  */
 public record EngineConfig(
-        Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed, double shadowVerificationRate,
+        Budget budget,
+        Set<Integer> endTokens,
+        int contextTokens,
+        int maxQueuedRequests,
+        long seed,
+        double shadowVerificationRate,
         SchedulingPolicy schedulingPolicy) {
     /** In order of arrival. */
     public EngineConfig(
-            Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed, double shadowVerificationRate) {
+            Budget budget,
+            Set<Integer> endTokens,
+            int contextTokens,
+            int maxQueuedRequests,
+            long seed,
+            double shadowVerificationRate) {
         this(budget, endTokens, contextTokens, maxQueuedRequests, seed, shadowVerificationRate, SchedulingPolicy.FCFS);
     }
 
@@ -27,7 +38,7 @@ public record EngineConfig(
 
     public EngineConfig {
         if (!(shadowVerificationRate >= 0 && shadowVerificationRate <= 1)) {
-            throw new ConfigurationException("--shadow verification-rate is " + shadowVerificationRate
+            throw new ConfigurationException("--shadow-verification-rate is " + shadowVerificationRate
                     + "; it is a share of requests and lies in [0, 1]");
         }
     }

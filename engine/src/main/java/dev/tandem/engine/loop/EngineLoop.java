@@ -1,7 +1,7 @@
 package dev.tandem.engine.loop;
 
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.batch.SubBatch;
@@ -42,8 +42,8 @@ import java.util.SplittableRandom;
 public final class EngineLoop {
     private static final Logger LOG = System.getLogger(EngineLoop.class.getName());
     /**
-     * Plans in a row that hold nothing, while sequences are live and no step is under way, before the first of them is given
-     * up. No step changes the state then, and only time or a command might; the engine thread plans again every
+     * Plans in a row that hold nothing, while sequences are live and no step is under way, before the first of them is
+     * given up. No step changes the state then, and only time or a command might; the engine thread plans again every
      * millisecond, so that a policy which waits for a moment has a second.
      */
     private static final int MAX_EMPTY_PLANS = 1000;
@@ -65,15 +65,18 @@ public final class EngineLoop {
     private final List<Sequence> leaving = new ArrayList<>();
     /** Whether a step runs that may touch more than GPU blocks, which every step after it writes in its turn. */
     private boolean exposed;
+
     private long nextKey;
     /** When the last result came. */
     private long settled = Long.MIN_VALUE;
+
     private String hostLost = "";
     private int emptyPlans;
     /** Sequences that have not been in a step yet. */
     private int accepted;
     /** Set when the executor is gone: blocks are not accounted for any more. */
     private boolean abandoned;
+
     private volatile EngineStats stats;
 
     /**
@@ -114,14 +117,15 @@ public final class EngineLoop {
                 return byRequest.get(sequence.request().id()) != sequence;
             }
         });
-        this.state = new SchedulerState(new KvCache(limits.blockTokens(), limits.hostBlockTokens(), limits.gpuBlocks(), limits.hostBlocks()));
+        this.state = new SchedulerState(
+                new KvCache(limits.blockTokens(), limits.hostBlockTokens(), limits.gpuBlocks(), limits.hostBlocks()));
         this.seeds = new SplittableRandom(config.seed());
         this.stats = snapshot();
     }
 
     /**
-     * One turn: submits a step and settles the oldest that is under way, which is another one where the executor runs ahead.
-     * False when there was nothing to compute.
+     * One turn: submits a step and settles the oldest that is under way, which is another one where the executor runs
+     * ahead. False when there was nothing to compute.
      */
     public boolean step() {
         if (underWay.isEmpty() || underWay.getLast().ahead()) {
@@ -144,7 +148,10 @@ public final class EngineLoop {
         return computes;
     }
 
-    /** No step is under way and none can be planned: such a state does not change, so its requests must not wait for ever. */
+    /**
+     * No step is under way and none can be planned: such a state does not change, so its requests must not wait for
+     * ever.
+     */
     private void giveUpWhatCannotBeScheduled() {
         if (state.isIdle() || arrivals.hasCommands()) {
             emptyPlans = 0;
@@ -153,9 +160,15 @@ public final class EngineLoop {
             Sequence first = state.live().stream().min(WaitingQueue.ORDER).orElseThrow();
             var gpu = state.kv().pool(KvTier.GPU);
             String message = "the request of " + first.length() + " tokens cannot be scheduled: it needs "
-                    + state.kv().blocksFor(KvTier.GPU, first.length()) + " KV blocks, and of the GPU pool's " + gpu.size()
+                    + state.kv().blocksFor(KvTier.GPU, first.length()) + " KV blocks, and of the GPU pool's "
+                    + gpu.size()
                     + " blocks " + gpu.free() + " are free; send a shorter one, or restart the server";
-            LOG.log(Level.ERROR, "{0} plans in a row were empty, so request {1} ends: {2}", MAX_EMPTY_PLANS, first, message);
+            LOG.log(
+                    Level.ERROR,
+                    "{0} plans in a row were empty, so request {1} ends: {2}",
+                    MAX_EMPTY_PLANS,
+                    first,
+                    message);
             fail(first, message); // only the first: the next plan may have room for the others
         }
     }
@@ -220,7 +233,9 @@ public final class EngineLoop {
         return state.isIdle() && !arrivals.hasCommands() && output.isEmpty() && underWay.isEmpty();
     }
 
-    /** Takes the commands that are there now; a sink that submits when it hears of a failure cannot hold up the step. */
+    /**
+     * Takes the commands that are there now; a sink that submits when it hears of a failure cannot hold up the step.
+     */
     private void drain() {
         for (int left = arrivals.commands(); left > 0; left--) {
             switch (arrivals.poll()) {
@@ -243,7 +258,8 @@ public final class EngineLoop {
             return;
         }
         int room = config.contextTokens() - request.prompt().length;
-        int limit = request.prompt().length + Math.min(room, request.sampling().maxTokens().orElse(room));
+        int limit = request.prompt().length
+                + Math.min(room, request.sampling().maxTokens().orElse(room));
         Sequence sequence;
         try {
             TokenSampler sampler =
@@ -310,8 +326,8 @@ public final class EngineLoop {
     }
 
     /**
-     * Plans may count on the tokens that the step will sample. Who reaches the limit by that takes part no longer, and its blocks
-     * are free: whatever is written there is written after this step.
+     * Plans may count on the tokens that the step will sample. Who reaches the limit by that takes part no longer, and
+     * its blocks are free: whatever is written there is written after this step.
      */
     private void await(StepPlan plan) {
         for (SubBatch batch : plan.subBatches()) {
@@ -368,8 +384,8 @@ public final class EngineLoop {
     }
 
     /**
-     * Requests of sequences that cannot go on end with the reason. A sequence may have ended before, for a step that was
-     * planned ahead computes it once more.
+     * Requests of sequences that cannot go on end with the reason. A sequence may have ended before, for a step that
+     * was planned ahead computes it once more.
      */
     private void failLost(StepPlan plan, StepResult result) {
         for (StepResult.Lost lost : result.lost()) {
@@ -401,8 +417,8 @@ public final class EngineLoop {
     }
 
     /**
-     * What a sampled token means for the engine is settled at once: the next plan needs it. Telling the client, with the
-     * decoding of text, can wait until the next step runs, unless the text decides whether the request goes on.
+     * What a sampled token means for the engine is settled at once: the next plan needs it. Telling the client, with
+     * the decoding of text, can wait until the next step runs, unless the text decides whether the request goes on.
      */
     private void emit(StepResult result, long now) {
         for (StepResult.Sampled sampled : result.sampled()) {
@@ -425,7 +441,8 @@ public final class EngineLoop {
 
     private boolean isEndToken(Sequence sequence, int token) {
         var sampling = sequence.request().sampling();
-        return !sampling.ignoreEos() && config.endTokens().contains(token) || sampling.stopTokenIds().contains(token);
+        return !sampling.ignoreEos() && config.endTokens().contains(token)
+                || sampling.stopTokenIds().contains(token);
     }
 
     /** The request takes part no longer; its blocks are free. */
@@ -503,7 +520,8 @@ public final class EngineLoop {
         stats = snapshot();
     }
 
-    private static StepRecord record(StepPlan plan, StepResult result, long started, long planNanos, long executeNanos) {
+    private static StepRecord record(
+            StepPlan plan, StepResult result, long started, long planNanos, long executeNanos) {
         int prefill = 0;
         int decode = 0;
         int host = 0;
@@ -521,7 +539,14 @@ public final class EngineLoop {
         }
         int returned = result.sampled().size() - chunkSamples;
         return new StepRecord(
-                plan.step(), started, prefill, decode + returned, host + returned, plan.swaps().size(), planNanos, executeNanos);
+                plan.step(),
+                started,
+                prefill,
+                decode + returned,
+                host + returned,
+                plan.swaps().size(),
+                planNanos,
+                executeNanos);
     }
 
     private EngineStats snapshot() {
@@ -532,7 +557,12 @@ public final class EngineLoop {
                 arrivals.waiting(),
                 dropped,
                 state.scheduled(),
-                Math.max(0, state.gpu().size() + state.host().size() + state.inFlight().size() - state.scheduled()),
+                Math.max(
+                        0,
+                        state.gpu().size()
+                                + state.host().size()
+                                + state.inFlight().size()
+                                - state.scheduled()),
                 gpu.size(),
                 gpu.used(),
                 host.size(),

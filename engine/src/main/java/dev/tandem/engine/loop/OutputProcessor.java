@@ -15,8 +15,9 @@ import java.util.Optional;
 import java.util.Queue;
 
 /**
- * What clients have not heard of yet: tokens that the engine has settled, in order. Telling decodes text, and text may end a request.
- * So may a callback of the request that throws: then the request fails, and the other requests are told as ever.
+ * What clients have not heard of yet: tokens that the engine has settled, in order. Telling decodes text, and text may
+ * end a request. So may a callback of the request that throws: then the request fails, and the other requests are told
+ * as ever.
  *
  * <p>Owned by: engine thread.
  */
@@ -29,7 +30,8 @@ final class OutputProcessor {
     private final Queue<PendingToken> pending = new ArrayDeque<>();
 
     /** @param mayStop whether its text may complete a stop string: not before the request's minimum of tokens */
-    private record PendingToken(Sequence sequence, Choice choice, boolean end, boolean mayStop, boolean fromHost, long now) {}
+    private record PendingToken(
+            Sequence sequence, Choice choice, boolean end, boolean mayStop, boolean fromHost, long now) {}
 
     /** Ends requests. */
     interface Ending {
@@ -61,7 +63,8 @@ final class OutputProcessor {
      * @param now when it was sampled
      */
     void add(Sequence sequence, Choice choice, boolean end, boolean fromHost, long now) {
-        boolean mayStop = sequence.outputLength() > sequence.request().sampling().minTokens();
+        boolean mayStop =
+                sequence.outputLength() > sequence.request().sampling().minTokens();
         pending.add(new PendingToken(sequence, choice, end, mayStop, fromHost, now));
     }
 
@@ -95,7 +98,10 @@ final class OutputProcessor {
             callback = "text decoder";
             end = end(token);
         } catch (RuntimeException | Error e) {
-            LOG.log(Level.WARNING, "the " + callback + " of request " + request.id() + " failed, which ends the request", e);
+            LOG.log(
+                    Level.WARNING,
+                    "the " + callback + " of request " + request.id() + " failed, which ends the request",
+                    e);
             ending.fail(sequence, "the request's " + callback + " failed: " + e + "; only this request has ended");
             return;
         }
@@ -118,7 +124,8 @@ final class OutputProcessor {
         if (token.end()) {
             int id = token.choice().token();
             boolean asked = sequence.request().sampling().stopTokenIds().contains(id);
-            return Optional.of(new End(FinishReason.STOP, releaseRest(sequence, token), asked ? Integer.toString(id) : ""));
+            return Optional.of(
+                    new End(FinishReason.STOP, releaseRest(sequence, token), asked ? Integer.toString(id) : ""));
         }
         if (!matched.isEmpty()) {
             return Optional.of(new End(FinishReason.STOP, "", matched));

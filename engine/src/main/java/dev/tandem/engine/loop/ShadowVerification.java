@@ -21,21 +21,27 @@ import java.util.SplittableRandom;
 import java.util.function.Consumer;
 
 /**
- * Host attention is checked while it serves: of some requests, one token that was decoded from host KV is computed again by the
- * GPU from the text before it, as a request of its own, and the two log-probabilities are compared.
+ * Host attention is checked while it serves: of some requests, one token that was decoded from host KV is computed
+ * again by the GPU from the text before it, as a request of its own, and the two log-probabilities are compared.
  *
- * <p>Own requests run in order of arrival like clients' requests, so that they also run while many wait; they take no place in
- * the clients' queue, and at most {@link #MAX_OWN} exist at a time. Comparisons beyond that are dropped and counted.
+ * <p>Own requests run in order of arrival like clients' requests, so that they also run while many wait; they take no
+ * place in the clients' queue, and at most {@link #MAX_OWN} exist at a time. Comparisons beyond that are dropped and
+ * counted.
  *
- * <p>Requests that are watched have their log-probabilities computed, and their clients do not see them unless they asked.
+ * <p>Requests that are watched have their log-probabilities computed, and their clients do not see them unless they
+ * asked.
  *
- * <p>Owned by: {@link #watch} may be called by any thread; all else, with the count of own requests, belongs to the engine thread.
+ * <p>Owned by: {@link #watch} may be called by any thread; all else, with the count of own requests, belongs to the
+ * engine thread.
  */
 final class ShadowVerification {
     private static final Logger LOG = System.getLogger(ShadowVerification.class.getName());
     /** Makes a greedy choice the token that is asked about; log-probabilities do not contain it. */
     private static final float CERTAIN = 100;
-    /** Few beside the dozens of sequences that a step serves; with as many, each client waits for one prompt more at most. */
+    /**
+     * Few beside the dozens of sequences that a step serves; with as many, each client waits for one prompt more at
+     * most.
+     */
     static final int MAX_OWN = 4;
 
     private final double rate;
@@ -63,15 +69,23 @@ final class ShadowVerification {
             return requests;
         }
         synchronized (random) {
-            return requests.stream().map(request -> random.nextDouble() < rate ? watch(request) : request).toList();
+            return requests.stream()
+                    .map(request -> random.nextDouble() < rate ? watch(request) : request)
+                    .toList();
         }
     }
 
     private Request watch(Request request) {
         boolean asked = request.sampling().logprobs() >= 0;
-        SamplingParams sampling = asked ? request.sampling() : request.sampling().withLogprobs(0);
+        SamplingParams sampling =
+                asked ? request.sampling() : request.sampling().withLogprobs(0);
         return new Request(
-                request.id(), request.prompt(), sampling, request.priority(), request.targets(), request.decoder(),
+                request.id(),
+                request.prompt(),
+                sampling,
+                request.priority(),
+                request.targets(),
+                request.decoder(),
                 new Watched(request, asked, random.split()));
     }
 
@@ -96,10 +110,16 @@ final class ShadowVerification {
             switch (event) {
                 case TokenEvent.Token token -> {
                     if (token.fromHost()) {
-                        fromHost.add(new FromHost(output.size(), token.logprobs().orElseThrow().logprob()));
+                        fromHost.add(new FromHost(
+                                output.size(), token.logprobs().orElseThrow().logprob()));
                     }
                     output.add(token.id());
-                    request.sink().on(asked ? token : new TokenEvent.Token(token.id(), token.text(), Optional.empty(), token.fromHost()));
+                    request.sink()
+                            .on(
+                                    asked
+                                            ? token
+                                            : new TokenEvent.Token(
+                                                    token.id(), token.text(), Optional.empty(), token.fromHost()));
                 }
                 case TokenEvent.Finished finished -> {
                     request.sink().on(finished);
@@ -123,10 +143,19 @@ final class ShadowVerification {
             }
             int id = output.get(token.position());
             SamplingParams sampling = SamplingParams.builder()
-                    .temperature(0).maxTokens(1).ignoreEos(true).logitBias(Map.of(id, CERTAIN)).logprobs(0).build();
+                    .temperature(0)
+                    .maxTokens(1)
+                    .ignoreEos(true)
+                    .logitBias(Map.of(id, CERTAIN))
+                    .logprobs(0)
+                    .build();
             try {
                 submit.accept(new Request(
-                        "shadow-" + request.id(), prompt, sampling, 0, TextDecoder.none(),
+                        "shadow-" + request.id(),
+                        prompt,
+                        sampling,
+                        0,
+                        TextDecoder.none(),
                         new Again(request.id(), token.position(), id, token.logprob())));
                 own++;
             } catch (RequestException e) {
@@ -158,9 +187,17 @@ final class ShadowVerification {
         public void on(TokenEvent event) {
             switch (event) {
                 case TokenEvent.Token token -> {
-                    // a token that the GPU finds impossible is not chosen even so: the difference is as large as can be said
-                    double difference = token.id() == id ? Math.abs(token.logprobs().orElseThrow().logprob() - logprob) : CERTAIN;
-                    LOG.log(Level.DEBUG, "shadow verification: output token {0} of {1}: {2} apart", position, of, difference);
+                    // a token that the GPU finds impossible is not chosen even so: the difference is as large as can be
+                    // said
+                    double difference = token.id() == id
+                            ? Math.abs(token.logprobs().orElseThrow().logprob() - logprob)
+                            : CERTAIN;
+                    LOG.log(
+                            Level.DEBUG,
+                            "shadow verification: output token {0} of {1}: {2} apart",
+                            position,
+                            of,
+                            difference);
                     listener.comparedWithGpu(difference);
                 }
                 case TokenEvent.Finished finished -> own--;

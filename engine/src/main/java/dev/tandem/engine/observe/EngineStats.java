@@ -10,6 +10,15 @@ package dev.tandem.engine.observe;
  * @param hostLost why the host computes attention no longer; empty while it can
  */
 public record EngineStats(
-        int waiting, int dropped, int running, int swapped, int gpuBlocks, int gpuBlocksUsed, int hostBlocks, int hostBlocksUsed, long preemptions, long steps,
+        int waiting,
+        int dropped,
+        int running,
+        int swapped,
+        int gpuBlocks,
+        int gpuBlocksUsed,
+        int hostBlocks,
+        int hostBlocksUsed,
+        long preemptions,
+        long steps,
         int inFlight,
         String hostLost) {}

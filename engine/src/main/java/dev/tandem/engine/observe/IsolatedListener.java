@@ -34,7 +34,10 @@ public final class IsolatedListener implements EngineListener {
         } catch (RuntimeException | Error e) {
             if (++failures == nextLogged) {
                 nextLogged *= 10;
-                LOG.log(Level.ERROR, "an engine listener failed, " + failures + " times so far; what it counts is incomplete", e);
+                LOG.log(
+                        Level.ERROR,
+                        "an engine listener failed, " + failures + " times so far; what it counts is incomplete",
+                        e);
             }
         }
     }

@@ -10,4 +10,11 @@ package dev.tandem.engine.observe;
  * @param executeNanos from submission to result
  */
 public record StepRecord(
-        long step, long startedNanos, int prefillTokens, int decodeTokens, int hostTokens, int swaps, long planNanos, long executeNanos) {}
+        long step,
+        long startedNanos,
+        int prefillTokens,
+        int decodeTokens,
+        int hostTokens,
+        int swaps,
+        long planNanos,
+        long executeNanos) {}

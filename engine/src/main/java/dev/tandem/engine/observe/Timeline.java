@@ -8,8 +8,8 @@ import java.util.Locale;
 import java.util.concurrent.CopyOnWriteArrayList;
 
 /**
- * What ran when, lane by lane, as Chrome's trace events, which Perfetto opens. Recording an event writes four numbers into a
- * ring: the last ones are kept.
+ * What ran when, lane by lane, as Chrome's trace events, which Perfetto opens. Recording an event writes four numbers
+ * into a ring: the last ones are kept.
  *
  * <p>Owned by: each lane by the one thread that records in it; any thread may {@link #write}, which leaves out what is
  * overwritten meanwhile.
@@ -37,6 +37,7 @@ public final class Timeline {
     private final int capacity;
     /** Slots of a lane: a power of two, of which one may be being written. */
     private final int slots;
+
     private final List<Lane> lanes = new CopyOnWriteArrayList<>();
 
     /** @param capacity events a lane keeps; 0 for none */
@@ -52,6 +53,7 @@ public final class Timeline {
         private final Kind[] kinds;
         /** [events][3] begin, end, detail */
         private final long[] numbers;
+
         private volatile long count;
 
         private Lane(String name, int slots) {
@@ -95,8 +97,12 @@ public final class Timeline {
         String separator = "";
         List<Lane> all = new ArrayList<>(lanes);
         for (int lane = 0; lane < all.size(); lane++) {
-            out.append(separator).append(String.format(
-                    Locale.ROOT, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"%s\"}}", lane, all.get(lane).name));
+            out.append(separator)
+                    .append(String.format(
+                            Locale.ROOT,
+                            "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
+                            lane,
+                            all.get(lane).name));
             separator = ",\n";
             write(all.get(lane), lane, out);
         }
@@ -116,8 +122,13 @@ public final class Timeline {
                 continue; // the next event takes its slot, and may have begun to
             }
             out.append(String.format(
-                    Locale.ROOT, ",%n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{%s}}",
-                    kind.name().toLowerCase(Locale.ROOT).replace('_', ' '), number, begin / 1e3, (end - begin) / 1e3, arguments(kind, detail)));
+                    Locale.ROOT,
+                    ",%n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{%s}}",
+                    kind.name().toLowerCase(Locale.ROOT).replace('_', ' '),
+                    number,
+                    begin / 1e3,
+                    (end - begin) / 1e3,
+                    arguments(kind, detail)));
         }
     }
 

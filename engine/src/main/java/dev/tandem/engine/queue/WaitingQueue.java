@@ -7,15 +7,16 @@ import java.util.Comparator;
 import java.util.TreeSet;
 
 /**
- * Sequences without KV, in the order in which they deserve to run; one preempted for recomputation keeps its place in line.
+ * Sequences without KV, in the order in which they deserve to run; one preempted for recomputation keeps its place in
+ * line.
  *
  * <p>Owned by: engine thread.
  */
 public final class WaitingQueue {
     /**
      * The order in which sequences deserve to run: by arrival, where each unit of priority counts as
-     * {@link Sequence#NANOS_PER_PRIORITY} of later arrival. So a request of low priority gains on those that come after it
-     * and cannot starve, and the order of two requests never changes.
+     * {@link Sequence#NANOS_PER_PRIORITY} of later arrival. So a request of low priority gains on those that come after
+     * it and cannot starve, and the order of two requests never changes.
      */
     public static final Comparator<Sequence> ORDER =
             Comparator.comparingLong((Sequence s) -> s.aged(s.arrivedNanos())).thenComparingLong(Sequence::key);

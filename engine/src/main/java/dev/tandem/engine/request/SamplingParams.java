@@ -51,6 +51,7 @@ public record SamplingParams(
     private static final double MAX_TEMPERATURE = 2;
     /** vLLM accepts every positive number; beyond these, float logits may overflow or the division vanish. */
     private static final double MIN_REPETITION_PENALTY = 0.01;
+
     private static final double MAX_REPETITION_PENALTY = 100;
     private static final float MAX_BIAS = 100;
     /** As many as vLLM's GPU sampler takes per request; each entry costs time in every step. */
@@ -68,7 +69,8 @@ public record SamplingParams(
             temperature = Math.max(temperature, MIN_TEMPERATURE);
         }
         if (topK < -1) {
-            throw RequestException.bad("top_k", "top_k is " + topK + "; it must be positive, or 0 or -1 for all tokens");
+            throw RequestException.bad(
+                    "top_k", "top_k is " + topK + "; it must be positive, or 0 or -1 for all tokens");
         }
         topK = Math.max(topK, 0);
         if (!(topP > 0 && topP <= 1)) {
@@ -79,7 +81,8 @@ public record SamplingParams(
         requireRange("presence_penalty", presencePenalty, -2, 2);
         requireRange("frequency_penalty", frequencyPenalty, -2, 2);
         if (maxTokens.isPresent() && maxTokens.getAsInt() < 1) {
-            throw RequestException.bad("max_tokens", "max_tokens is " + maxTokens.getAsInt() + "; it must be at least 1");
+            throw RequestException.bad(
+                    "max_tokens", "max_tokens is " + maxTokens.getAsInt() + "; it must be at least 1");
         }
         if (minTokens < 0) {
             throw RequestException.bad("min_tokens", "min_tokens is " + minTokens + "; it must not be negative");
@@ -110,7 +113,8 @@ public record SamplingParams(
             if (one.length() > MAX_STOP_LENGTH) {
                 throw RequestException.bad(
                         "stop",
-                        "a stop string has " + one.length() + " characters; each may have " + MAX_STOP_LENGTH + " at most");
+                        "a stop string has " + one.length() + " characters; each may have " + MAX_STOP_LENGTH
+                                + " at most");
             }
         }
     }
@@ -147,15 +151,43 @@ public record SamplingParams(
     public SamplingParams forChoice(int index) {
         OptionalLong own = seed.isPresent() ? OptionalLong.of(seed.getAsLong() + index) : seed;
         return new SamplingParams(
-                temperature, topK, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty, logitBias, own,
-                maxTokens, minTokens, stop, includeStop, stopTokenIds, ignoreEos, logprobs);
+                temperature,
+                topK,
+                topP,
+                minP,
+                repetitionPenalty,
+                presencePenalty,
+                frequencyPenalty,
+                logitBias,
+                own,
+                maxTokens,
+                minTokens,
+                stop,
+                includeStop,
+                stopTokenIds,
+                ignoreEos,
+                logprobs);
     }
 
     /** The same with so many alternatives a token. */
     public SamplingParams withLogprobs(int alternatives) {
         return new SamplingParams(
-                temperature, topK, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty, logitBias, seed,
-                maxTokens, minTokens, stop, includeStop, stopTokenIds, ignoreEos, alternatives);
+                temperature,
+                topK,
+                topP,
+                minP,
+                repetitionPenalty,
+                presencePenalty,
+                frequencyPenalty,
+                logitBias,
+                seed,
+                maxTokens,
+                minTokens,
+                stop,
+                includeStop,
+                stopTokenIds,
+                ignoreEos,
+                alternatives);
     }
 
     public static Builder builder() {
@@ -175,6 +207,7 @@ public record SamplingParams(
         private OptionalLong seed = OptionalLong.empty();
         /** vLLM's default. */
         private OptionalInt maxTokens = OptionalInt.of(16);
+
         private int minTokens;
         private List<String> stop = List.of();
         private boolean includeStop;
@@ -270,8 +303,22 @@ public record SamplingParams(
 
         public SamplingParams build() {
             return new SamplingParams(
-                    temperature, topK, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty, logitBias,
-                    seed, maxTokens, minTokens, stop, includeStop, stopTokenIds, ignoreEos, logprobs);
+                    temperature,
+                    topK,
+                    topP,
+                    minP,
+                    repetitionPenalty,
+                    presencePenalty,
+                    frequencyPenalty,
+                    logitBias,
+                    seed,
+                    maxTokens,
+                    minTokens,
+                    stop,
+                    includeStop,
+                    stopTokenIds,
+                    ignoreEos,
+                    logprobs);
         }
     }
 }

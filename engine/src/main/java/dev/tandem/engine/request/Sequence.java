@@ -19,6 +19,7 @@ public final class Sequence {
     public static final long NANOS_PER_PRIORITY = 10_000_000_000L;
     /** Beyond these, priorities are alike: 158 years are the longest wait that a long can hold here. */
     private static final int MAX_PRIORITY = 500_000_000;
+
     private static final long NEVER = Long.MIN_VALUE;
 
     private final long key;
@@ -57,7 +58,8 @@ public final class Sequence {
         this.limit = limit;
         this.priorityNanos = NANOS_PER_PRIORITY * Math.clamp(request.priority(), -MAX_PRIORITY, MAX_PRIORITY);
         this.sampler = sampler;
-        this.stopMatcher = new StopMatcher(request.sampling().stop(), request.sampling().includeStop());
+        this.stopMatcher =
+                new StopMatcher(request.sampling().stop(), request.sampling().includeStop());
         this.tokens = Arrays.copyOf(request.prompt(), request.prompt().length + 16);
         this.length = request.prompt().length;
     }

@@ -24,6 +24,7 @@ public final class StopMatcher {
         private final String stop;
         /** [length + 1] longest proper prefix that ends a prefix of so many characters */
         private final int[] borders;
+
         private int length;
 
         Pattern(String stop) {
@@ -71,7 +72,8 @@ public final class StopMatcher {
     /**
      * Adds text and returns what may be released; after a match nothing more is.
      *
-     * @param mayStop whether a stop string that ends in this text counts; the text may still begin one that counts later
+     * @param mayStop whether a stop string that ends in this text counts; the text may still begin one that counts
+     *     later
      */
     public String append(String text, boolean mayStop) {
         if (patterns.isEmpty()) {

@@ -9,4 +9,10 @@ package dev.tandem.engine.request;
  * @param hostTokens output tokens whose attention was computed from host KV
  */
 public record Usage(
-        int promptTokens, int completionTokens, long queued, long timeToFirstToken, long total, int preemptions, int hostTokens) {}
+        int promptTokens,
+        int completionTokens,
+        long queued,
+        long timeToFirstToken,
+        long total,
+        int preemptions,
+        int hostTokens) {}

@@ -8,15 +8,18 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * What is done to a sequence's logits before a token is chosen: an entry for each token that is biased, penalised or forbidden.
- * {@code x = logit + bias; x = x > 0 ? x / repetition : x * repetition; x -= penalty}, where a forbidden token's penalty is infinite.
+ * What is done to a sequence's logits before a token is chosen: an entry for each token that is biased, penalised or
+ * forbidden. {@code x = logit + bias; x = x > 0 ? x / repetition : x * repetition; x -= penalty}, where a forbidden
+ * token's penalty is infinite.
  *
- * <p>Owned by: the thread that submits the request, then the sampler; a device copies the entries before the next token is noted.
+ * <p>Owned by: the thread that submits the request, then the sampler; a device copies the entries before the next token
+ * is noted.
  */
 public final class Adjustments {
     private final SamplingParams params;
     /** By token. */
     private final Map<Integer, Integer> entries = new HashMap<>();
+
     private int count;
     private int[] tokens = new int[16];
     private float[] biases = new float[16];
@@ -70,7 +73,8 @@ public final class Adjustments {
         for (int i = 0; i < count; i++) {
             if (tokens[i] < vocabulary) {
                 float logit = logits[offset + tokens[i]] + biases[i];
-                logits[offset + tokens[i]] = (logit > 0 ? logit / repetitions[i] : logit * repetitions[i]) - penalties[i];
+                logits[offset + tokens[i]] =
+                        (logit > 0 ? logit / repetitions[i] : logit * repetitions[i]) - penalties[i];
             }
         }
     }

@@ -10,6 +10,7 @@ import java.util.Arrays;
 public final class SamplingScratch {
     /** Weights are added up in units of 2^-32. */
     private static final float UNITS = 4294967296f;
+
     private static final int[] SHIFTS = {21, 10, 0};
 
     private float[] weights = new float[0];
@@ -51,14 +52,17 @@ public final class SamplingScratch {
         return threshold(values, offset, size, null, count);
     }
 
-    /** The key at which the mass of the weights over descending values reaches {@code mass}; the last of all where it does not. */
+    /**
+     * The key at which the mass of the weights over descending values reaches {@code mass}; the last of all where it
+     * does not.
+     */
     int topP(float[] values, int offset, int size, float[] weights, double mass) {
         return threshold(values, offset, size, weights, mass * UNITS);
     }
 
     /**
-     * The key at which the running total over descending keys reaches {@code wanted}: radix selection by histograms of 11,
-     * 11 and 10 bits, as in the kernel. Sums are of integers, so that they do not depend on their order.
+     * The key at which the running total over descending keys reaches {@code wanted}: radix selection by histograms of
+     * 11, 11 and 10 bits, as in the kernel. Sums are of integers, so that they do not depend on their order.
      *
      * @param weights counted in units of 2^-32; null counts each value as 1
      */

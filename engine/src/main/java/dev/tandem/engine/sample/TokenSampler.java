@@ -13,9 +13,9 @@ import java.util.SplittableRandom;
  * tokens seen, the number produced. Order as in vLLM: log-probabilities of the raw logits; bias and penalties;
  * temperature; min-p, top-k, then top-p of what top-k left; one draw.
  *
- * <p>A draw takes one random number per token and walks the kept tokens in ascending order of ids. Tokens as probable as
- * the last one that top-k or top-p keeps are kept, too. The GPU's kernel (sample.cu) does the same, so a seeded answer
- * depends neither on the device that samples nor on the log-probabilities that are reported.
+ * <p>A draw takes one random number per token and walks the kept tokens in ascending order of ids. Tokens as probable
+ * as the last one that top-k or top-p keeps are kept, too. The GPU's kernel (sample.cu) does the same, so a seeded
+ * answer depends neither on the device that samples nor on the log-probabilities that are reported.
  *
  * <p>Owned by: see the package; never two threads at once.
  */
@@ -29,6 +29,7 @@ public final class TokenSampler {
     private final Adjustments adjustments;
     /** Tokens that must not come before {@link SamplingParams#minTokens} are there. */
     private final Set<Integer> ends;
+
     private int produced;
 
     /**
@@ -63,7 +64,14 @@ public final class TokenSampler {
      * @param foreseeable whether the next draw does not depend on the token that this one yields
      */
     public record Draw(
-            double temperature, int topK, double topP, double minP, double uniform, int logprobs, boolean adjusted, boolean foreseeable) {
+            double temperature,
+            int topK,
+            double topP,
+            double minP,
+            double uniform,
+            int logprobs,
+            boolean adjusted,
+            boolean foreseeable) {
         public boolean greedy() {
             return temperature == 0;
         }
@@ -75,8 +83,9 @@ public final class TokenSampler {
     }
 
     /**
-     * The next choice as a device may make it, for which a random number is drawn; empty where {@link #choose} must, because the device takes no
-     * adjustments, or because log-probabilities, which are of the logits before, are wanted as well. Once a token, followed by {@link #chosen}.
+     * The next choice as a device may make it, for which a random number is drawn; empty where {@link #choose} must,
+     * because the device takes no adjustments, or because log-probabilities, which are of the logits before, are wanted
+     * as well. Once a token, followed by {@link #chosen}.
      *
      * @param max entries of {@link #adjustments} that the device has room for
      */
@@ -86,7 +95,13 @@ public final class TokenSampler {
             return Optional.empty();
         }
         return Optional.of(new Draw(
-                params.temperature(), params.topK(), params.topP(), params.minP(), uniform(), params.logprobs(), adjusted,
+                params.temperature(),
+                params.topK(),
+                params.topP(),
+                params.minP(),
+                uniform(),
+                params.logprobs(),
+                adjusted,
                 !penalised && produced >= params.minTokens()));
     }
 
@@ -131,12 +146,12 @@ public final class TokenSampler {
         if (adjusts()) {
             adjustments.apply(logits, offset, vocabulary);
         }
-        int token = params.greedy()
-                ? argmax(logits, offset, vocabulary)
-                : draw(logits, offset, vocabulary, scratch);
+        int token = params.greedy() ? argmax(logits, offset, vocabulary) : draw(logits, offset, vocabulary, scratch);
         note(token);
-        return new Choice(token, raw.map(r -> new TokenLogprobs(
-                (float) (original[token] - scratch.logSumExp()), r.topTokens(), r.topLogprobs())));
+        return new Choice(
+                token,
+                raw.map(r -> new TokenLogprobs(
+                        (float) (original[token] - scratch.logSumExp()), r.topTokens(), r.topLogprobs())));
     }
 
     /**

@@ -15,7 +15,8 @@ public record Budget(int maxBatchTokens, int maxSequences, int maxChunkTokens) {
             throw new ConfigurationException(
                     "--max-num-batched-tokens " + maxBatchTokens + ", --max-num-seqs " + maxSequences
                             + " and --max-prefill-chunk "
-                            + maxChunkTokens + ": each must be at least 1, and --max-num-batched-tokens at least --max-num-seqs");
+                            + maxChunkTokens
+                            + ": each must be at least 1, and --max-num-batched-tokens at least --max-num-seqs");
         }
     }
 }

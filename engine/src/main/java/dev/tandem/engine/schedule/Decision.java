@@ -24,7 +24,12 @@ public final class Decision {
         @Override
         public String toString() {
             return String.format(
-                    Locale.ROOT, "%s: %d rows, %d on the CPU, %.2f requests in %.3f ms", shape.label(), rows, cpuRows, requests,
+                    Locale.ROOT,
+                    "%s: %d rows, %d on the CPU, %.2f requests in %.3f ms",
+                    shape.label(),
+                    rows,
+                    cpuRows,
+                    requests,
                     seconds * 1e3);
         }
     }
@@ -86,7 +91,12 @@ public final class Decision {
     @Override
     public String toString() {
         return String.format(
-                Locale.ROOT, "step %d: %s, predicted %.3f ms, took %.3f ms: %s", step, chosen.label(), predicted * 1e3,
-                achieved * 1e3, reason());
+                Locale.ROOT,
+                "step %d: %s, predicted %.3f ms, took %.3f ms: %s",
+                step,
+                chosen.label(),
+                predicted * 1e3,
+                achieved * 1e3,
+                reason());
     }
 }

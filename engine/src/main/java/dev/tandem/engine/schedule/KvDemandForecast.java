@@ -4,17 +4,21 @@ import dev.tandem.engine.request.Sequence;
 import java.util.Arrays;
 
 /**
- * Tokens that the sequences of one tier will hold at most, if each goes on for as long as those did that ended last. All get a
- * token a step and give everything back at their ends, so the most is held when one of them is about to end: the maximum over
- * these moments (the "past-future scheduler", Gong et al., ASPLOS 2025, takes it of sampled lengths; these are means).
+ * Tokens that the sequences of one tier will hold at most, if each goes on for as long as those did that ended last.
+ * All get a token a step and give everything back at their ends, so the most is held when one of them is about to end:
+ * the maximum over these moments (the "past-future scheduler", Gong et al., ASPLOS 2025, takes it of sampled lengths;
+ * these are means).
  */
 final class KvDemandForecast {
     /** Fractions of a token in which what is still to come is kept. */
     private static final int FRACTIONS = 16;
 
     private final OutputLengths lengths;
-    /** What each sequence has to come, in fractions, above the tokens that it holds now; in ascending order once asked. */
+    /**
+     * What each sequence has to come, in fractions, above the tokens that it holds now; in ascending order once asked.
+     */
     private long[] sequences = new long[64];
+
     private int count;
     private boolean sorted;
 

@@ -18,6 +18,7 @@ public final class OutputLengths {
     private int[] sorted = {};
     /** Sums of {@link #sorted} from each place to the end. */
     private long[] sums = {0};
+
     private boolean stale;
 
     void ended(int tokens) {
@@ -28,8 +29,8 @@ public final class OutputLengths {
     }
 
     /**
-     * Tokens that a sequence still puts out, in the mean: of those that ended last, the ones that put out more than it has
-     * so far tell. Beyond all of them it is supposed to end soon; 0 while too few have ended.
+     * Tokens that a sequence still puts out, in the mean: of those that ended last, the ones that put out more than it
+     * has so far tell. Beyond all of them it is supposed to end soon; 0 while too few have ended.
      */
     double remaining(int soFar) {
         if (count < MIN) {

@@ -194,8 +194,8 @@ public final class SchedulerState {
     }
 
     /**
-     * Takes a sequence out of whatever holds it and frees its blocks. The blocks of a in-flight token are the executor's:
-     * it is marked, parked by the next step, and freed when that is reported.
+     * Takes a sequence out of whatever holds it and frees its blocks. The blocks of a in-flight token are the
+     * executor's: it is marked, parked by the next step, and freed when that is reported.
      */
     public void remove(Sequence sequence) {
         if (inFlight.containsKey(sequence.key())) {

@@ -1,8 +1,8 @@
 package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.kv.KvCache;
@@ -151,8 +151,8 @@ public final class StepDraft {
     }
 
     /**
-     * Whether a tier will have room for one sequence more to its end, as far as can be foreseen ({@link KvDemandForecast}). An empty one
-     * has: it holds any sequence that was accepted.
+     * Whether a tier will have room for one sequence more to its end, as far as can be foreseen
+     * ({@link KvDemandForecast}). An empty one has: it holds any sequence that was accepted.
      */
     public boolean roomToGrow(KvTier tier, Sequence candidate) {
         KvDemandForecast forecast = forecasts.computeIfAbsent(tier, this::forecast);
@@ -182,7 +182,8 @@ public final class StepDraft {
 
     /** Whether a sequence may live on the host to its end. */
     public boolean fitsHost(Sequence sequence) {
-        return kv.blocksFor(KvTier.HOST, sequence.limit()) <= kv.pool(KvTier.HOST).size();
+        return kv.blocksFor(KvTier.HOST, sequence.limit())
+                <= kv.pool(KvTier.HOST).size();
     }
 
     /** Whether the host has room for the sequence's computed KV and the block that its next token may need. */
@@ -270,7 +271,9 @@ public final class StepDraft {
         append(0, row);
     }
 
-    /** Notes that the sequence that starts next does so before this one, which is ahead of it in line; once for each. */
+    /**
+     * Notes that the sequence that starts next does so before this one, which is ahead of it in line; once for each.
+     */
     public void bypass(Sequence waiting) {
         bypassed.add(waiting);
     }
@@ -363,7 +366,11 @@ public final class StepDraft {
             grow(sequence);
             int position = sequence.computed();
             admitted.add(new Admission(
-                    sequence.key(), position, sequence.tokens(position, 1)[0], sequence.table().toArray(), sequence.sampler()));
+                    sequence.key(),
+                    position,
+                    sequence.tokens(position, 1)[0],
+                    sequence.table().toArray(),
+                    sequence.sampler()));
             state.enterInFlight(sequence);
         }
         int inFlight = state.inFlight().size();

@@ -26,7 +26,9 @@ final class AllHost {
         unfinished.addAll(HostTier.unfinished(state));
         Prefills prefills = new Prefills(chunked, false, sequence -> true);
         prefills.resume(draft, unfinished);
-        prefills.start(draft, draft.gpuSequences() + state.host().size() + state.inFlight().size());
+        prefills.start(
+                draft,
+                draft.gpuSequences() + state.host().size() + state.inFlight().size());
         return draft;
     }
 

@@ -19,10 +19,18 @@ import dev.tandem.engine.schedule.StepDraft;
  * @param finish whether the executor takes in-flight tokens through the layers that they have left (partial progress)
  */
 record Apex(
-        Budget budget, StepPredictor predictor, Pipeline pipeline, AsyncOverlap async, GpuOnly gpuOnly, double minCpuRatio,
+        Budget budget,
+        StepPredictor predictor,
+        Pipeline pipeline,
+        AsyncOverlap async,
+        GpuOnly gpuOnly,
+        double minCpuRatio,
         boolean finish)
         implements Policy {
-    /** How much more the pipeline must promise before in-flight tokens land for it: meanwhile the CPU has less and less to do. */
+    /**
+     * How much more the pipeline must promise before in-flight tokens land for it: meanwhile the CPU has less and less
+     * to do.
+     */
     private static final double CLEARLY = 1.05;
 
     /** The pipeline's tier rules are async overlap's, and are told once. */
@@ -41,14 +49,17 @@ record Apex(
             why.because("apex: no CPU requests, so gpu-only");
             return pipelined;
         }
-        if (state.inFlight().isEmpty() && cpuRequests < minCpuRatio * state.gpu().size()) {
+        if (state.inFlight().isEmpty()
+                && cpuRequests < minCpuRatio * state.gpu().size()) {
             why.because(
                     "apex: %d CPU requests are fewer than %.1f for each of %d GPU requests, so gpu-only (§4.2)",
                     cpuRequests, minCpuRatio, state.gpu().size());
             return gpuOnly.draft(state, new Decision());
         }
         resumePartial(pipelined);
-        int scheduled = pipelined.load(0).cpuRows() + pipelined.load(1).cpuRows() + pipelined.resumed().size();
+        int scheduled = pipelined.load(0).cpuRows()
+                + pipelined.load(1).cpuRows()
+                + pipelined.resumed().size();
         if (scheduled == 0) {
             StepDraft overlapped = async.draft(state, new Decision());
             if (!state.inFlight().isEmpty()) {
@@ -95,7 +106,8 @@ record Apex(
         double pipe = mixed ? Inequalities.mixedPipeThroughput(times) : Inequalities.decodePipeThroughput(times);
         why.consider(new Candidate(
                 Shape.GPU_ONLY, pipelined.load(0).gpuRows(), 0, times.linear() + times.gpuAttention(), 0));
-        why.consider(new Candidate(Shape.PIPELINE, pipelined.totalRows(), pipelined.load(1).cpuRows(), overlap, 0));
+        why.consider(new Candidate(
+                Shape.PIPELINE, pipelined.totalRows(), pipelined.load(1).cpuRows(), overlap, 0));
         String inequality = mixed ? "(8)" : "(6)";
         boolean waiting = !state.inFlight().isEmpty() && pipelined.resumed().isEmpty();
         if (pipe > gpu && !waiting) {
@@ -111,9 +123,9 @@ record Apex(
     }
 
     /**
-     * The inequalities compare with the GPU alone. While rows are in flight, which an asymmetric step would move by one layer at
-     * most, the other choice is a step that the CPU works for as well. And they keep the pipeline from what it could do with them: where that is
-     * clearly more, they land and none enters.
+     * The inequalities compare with the GPU alone. While rows are in flight, which an asymmetric step would move by one
+     * layer at most, the other choice is a step that the CPU works for as well. And they keep the pipeline from what it
+     * could do with them: where that is clearly more, they land and none enters.
      */
     private StepDraft besideInFlightTokens(SchedulerState state, StepDraft overlapped, String premise, Decision why) {
         double secondsPerToken = predictor.secondsPerToken(overlapped.load(0));
@@ -131,7 +143,8 @@ record Apex(
         StepDraft draft = pipeline.draftAsIfReturned(state);
         StepPredictor.Work work = predictor.work(draft);
         double inFlight = (double) state.inFlight().size() / predictor.cost().layers();
-        return new StepPredictor.Work(work.promptSeconds(), work.tokens() - inFlight).normalisedWork(secondsPerToken) / predictor.of(draft);
+        return new StepPredictor.Work(work.promptSeconds(), work.tokens() - inFlight).normalisedWork(secondsPerToken)
+                / predictor.of(draft);
     }
 
     /** T_glinear and T_gatt of the GPU's decodes, N_G and N_C, all of one layer. */

@@ -15,21 +15,28 @@ import java.util.List;
  * {@code async-overlap} (APEX §3.3): one unified batch; host tokens pass through it layer by layer, each as soon as its
  * attention is there, and the GPU never waits.
  *
- * <p>Each in-flight token asks the CPU for one layer's attention a step, so rows are admitted while all of them take the
- * CPU no longer than a step takes the GPU: the step at hand or, where host tokens are spread over the layers, the mean step, which
- * prompts make longer. In short steps the CPU then falls behind, in long ones it catches up, and is never idle.
+ * <p>Each in-flight token asks the CPU for one layer's attention a step, so rows are admitted while all of them take
+ * the CPU no longer than a step takes the GPU: the step at hand or, where host tokens are spread over the layers, the
+ * mean step, which prompts make longer. In short steps the CPU then falls behind, in long ones it catches up, and is
+ * never idle.
  *
  * <p>Owned by: engine thread.
  */
 final class AsyncOverlap implements Policy {
-    /** Slots are somewhat more than the mean a layer: rows do not come evenly, and one that finds no slot comes a step later. */
+    /**
+     * Slots are somewhat more than the mean a layer: rows do not come evenly, and one that finds no slot comes a step
+     * later.
+     */
     private static final double SLOTS_TO_MEAN = 1.25;
     /** Row slots a layer: buckets, because a captured step is made for one of them. */
     private static final int[] BUCKETS = {8, 16, 32, 64, 128, 256};
     /** Weight of the newest step in the mean: prompts come every ten steps or so. */
     private static final double NEWEST = 1 / 64.0;
 
-    /** Mean steps that the CPU's work for one step may take: more than one, or it would be idle in every step that prompts make longer. */
+    /**
+     * Mean steps that the CPU's work for one step may take: more than one, or it would be idle in every step that
+     * prompts make longer.
+     */
     private static final double AHEAD = 1.5;
 
     private final Budget budget;
@@ -44,13 +51,19 @@ final class AsyncOverlap implements Policy {
 
     /**
      * @param chunked whether prompts may be cut
-     * @param cohort whether all host tokens enter layer 0 together and no more enter until they are through, as in the paper;
-     *     else some enter in each step, so that every layer has its share
+     * @param cohort whether all host tokens enter layer 0 together and no more enter until they are through, as in the
+     *     paper; else some enter in each step, so that every layer has its share
      * @param limits of the executor
      * @param piggybackedTokens rows of a step up to which prompts ride almost for free; 0 to compute them at once
      */
     AsyncOverlap(
-            Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean cohort, InFlight limits, int piggybackedTokens) {
+            Budget budget,
+            StepPredictor predictor,
+            TierRules rules,
+            boolean chunked,
+            boolean cohort,
+            InFlight limits,
+            int piggybackedTokens) {
         this.budget = budget;
         this.predictor = predictor;
         this.rules = rules;
@@ -68,13 +81,18 @@ final class AsyncOverlap implements Policy {
         draft.shape(inFlight > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
         why.because(
                 "async-overlap: %d rows on the GPU, %d of them decode; %d in flight, %d of them admitted now; prompts land with %d tokens",
-                draft.load(0).rows(), draft.load(0).gpuRows(), inFlight, draft.admissions().size(), draft.load(0).prefillOffloadTokens());
+                draft.load(0).rows(),
+                draft.load(0).gpuRows(),
+                inFlight,
+                draft.admissions().size(),
+                draft.load(0).prefillOffloadTokens());
         return draft;
     }
 
     /** A step in which in-flight tokens go on and none enters. */
     StepDraft draining(SchedulerState state, Decision why) {
-        why.because("apex: %d in-flight tokens land, none enters", state.inFlight().size());
+        why.because(
+                "apex: %d in-flight tokens land, none enters", state.inFlight().size());
         StepDraft draft = gpuSide(state);
         draft.slots(bucket(evenly(state.inFlight().size())));
         draft.shape(Shape.ASYNC);
@@ -99,12 +117,14 @@ final class AsyncOverlap implements Policy {
             }
         }
         Prefills prefills = new Prefills(
-                chunked, true,
+                chunked,
+                true,
                 sequence -> rules.mayLiveOnHost(draft, sequence)
                         && cpuKeepsUp(draft, hostTokens + 1, hostContext + sequence.length()),
                 piggybackedTokens);
         // long steps would leave the CPU without work: each in-flight token has one layer's for it in a step
-        int maxRows = prefills.maxRows(draft, kept.unfinished(), slots(state), canOffloadPrefill(draft, hostTokens, hostContext));
+        int maxRows = prefills.maxRows(
+                draft, kept.unfinished(), slots(state), canOffloadPrefill(draft, hostTokens, hostContext));
         prefills.resume(draft, kept.unfinished(), maxRows);
         prefills.start(draft, draft.gpuSequences() + hostTokens, 0, maxRows);
         return draft;
@@ -116,8 +136,8 @@ final class AsyncOverlap implements Policy {
     }
 
     /**
-     * Tokens of waiting prompts for which the host has room, not the GPU, and without which the CPU would be idle even if all steps
-     * were alike; not counted beyond what a step could hold.
+     * Tokens of waiting prompts for which the host has room, not the GPU, and without which the CPU would be idle even
+     * if all steps were alike; not counted beyond what a step could hold.
      */
     private long canOffloadPrefill(StepDraft draft, int hostTokens, long hostContext) {
         long tokens = 0;
@@ -133,7 +153,9 @@ final class AsyncOverlap implements Policy {
                 continue;
             }
             blocks -= draft.state().kv().blocksFor(KvTier.HOST, sequence.length());
-            boolean room = blocks >= 0 && --freeSequences >= 0 && cpuKeepsUp(draft, ++rows, hostContext + tokens + sequence.length(), 1);
+            boolean room = blocks >= 0
+                    && --freeSequences >= 0
+                    && cpuKeepsUp(draft, ++rows, hostContext + tokens + sequence.length(), 1);
             if (!room || tokens > budget.maxBatchTokens()) {
                 break;
             }
@@ -202,7 +224,9 @@ final class AsyncOverlap implements Policy {
 
     /** An even share of all host tokens for each layer, and at least as many as keeps the smallest bucket full. */
     private int share(int rows) {
-        return Math.max(BUCKETS[0], (rows + predictor.cost().layers() - 1) / predictor.cost().layers());
+        return Math.max(
+                BUCKETS[0],
+                (rows + predictor.cost().layers() - 1) / predictor.cost().layers());
     }
 
     private int evenly(int inFlight) {

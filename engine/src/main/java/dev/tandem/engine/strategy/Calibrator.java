@@ -39,14 +39,21 @@ public final class Calibrator implements PolicyScheduler.Calibration {
             if (draft.state().inFlight().isEmpty()) { // the CPU's time is not theirs alone otherwise
                 learn(
                         Component.CPU_ATTENTION,
-                        layers * (cost.cpuAttention(zero.cpuRows(), zero.cpuTokens())
-                                + cost.cpuAttention(one.cpuRows(), one.cpuTokens())),
+                        layers
+                                * (cost.cpuAttention(zero.cpuRows(), zero.cpuTokens())
+                                        + cost.cpuAttention(one.cpuRows(), one.cpuTokens())),
                         times.cpuAttention());
             }
             learn(Component.PRE_LAYER, cost.preLayer(zero.rows()) + cost.preLayer(one.rows()), times.preLayer());
-            learn(Component.POST_LAYER, cost.postLayer(zero.outputs()) + cost.postLayer(one.outputs()), times.postLayer());
+            learn(
+                    Component.POST_LAYER,
+                    cost.postLayer(zero.outputs()) + cost.postLayer(one.outputs()),
+                    times.postLayer());
         }
-        learn(Component.PREFILL_ATTENTION, layers * cost.prefillAttention(zero.prefillPairs()), times.prefillAttention());
+        learn(
+                Component.PREFILL_ATTENTION,
+                layers * cost.prefillAttention(zero.prefillPairs()),
+                times.prefillAttention());
         learn(Component.GPU_ATTENTION, layers * cost.gpuAttention(zero.gpuTokens()), times.gpuAttention());
         learn(Component.TRANSFER, cost.transfer(movedTokens(draft) * kvBytesPerToken), times.transfer());
     }

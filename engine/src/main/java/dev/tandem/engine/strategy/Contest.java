@@ -9,9 +9,10 @@ import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 
 /**
- * {@code apex}'s rules or async overlap alone, whichever was measured to do more. The rules weigh single steps; what a tier full of rows in
- * flight brings shows only when it is full. So from time to time the one that runs is measured over a window, then the other, after
- * it had time to fill or empty the host; it goes on if it did clearly more. After each trial that it lost the next waits four times as long.
+ * {@code apex}'s rules or async overlap alone, whichever was measured to do more. The rules weigh single steps; what a
+ * tier full of rows in flight brings shows only when it is full. So from time to time the one that runs is measured
+ * over a window, then the other, after it had time to fill or empty the host; it goes on if it did clearly more. After
+ * each trial that it lost the next waits four times as long.
  *
  * <p>Only steps that use the host count. Owned by: engine thread.
  */
@@ -62,7 +63,8 @@ final class Contest implements Policy {
      *
      * @param noneWasInFlight whether no token was in flight when it was drafted
      */
-    private record Drafted(StepDraft draft, boolean offloads, boolean noneWasInFlight, Work work, double secondsPerToken) {}
+    private record Drafted(
+            StepDraft draft, boolean offloads, boolean noneWasInFlight, Work work, double secondsPerToken) {}
 
     /**
      * @param rules told of all steps; {@code overlap} and {@code draining} are the rules' own
@@ -86,9 +88,14 @@ final class Contest implements Policy {
         Policy turn = returns && !noneInFlight ? draining : overlaps ? overlap : rules;
         StepDraft draft = turn.draft(state, why);
         boolean offloads = draft.offloads();
-        drafts.add(draft, new Drafted(
-                draft, offloads, noneInFlight, offloads ? predictor.work(draft) : new Work(0, 0),
-                offloads ? predictor.secondsPerToken(draft.load(0)) : 0));
+        drafts.add(
+                draft,
+                new Drafted(
+                        draft,
+                        offloads,
+                        noneInFlight,
+                        offloads ? predictor.work(draft) : new Work(0, 0),
+                        offloads ? predictor.secondsPerToken(draft.load(0)) : 0));
         return draft;
     }
 
@@ -160,7 +167,10 @@ final class Contest implements Policy {
     private void judge() {
         double share = challenger.share(incumbent);
         LOG.log(
-                Level.INFO, "apex: {0} did {1} times as much as {2}", overlaps ? "async-overlap" : "its rules", share,
+                Level.INFO,
+                "apex: {0} did {1} times as much as {2}",
+                overlaps ? "async-overlap" : "its rules",
+                share,
                 overlaps ? "its rules" : "async-overlap");
         if (share >= CLEARLY) {
             pause = limits.pause();

@@ -3,8 +3,8 @@ package dev.tandem.engine.strategy;
 import dev.tandem.engine.strategy.StepPredictor.Work;
 
 /**
- * Steps while the host is still filling: they do less than they will. There are so many windows of them at most, and only as long as the host has
- * more rows from one to the next; short outputs may never fill it.
+ * Steps while the host is still filling: they do less than they will. There are so many windows of them at most, and
+ * only as long as the host has more rows from one to the next; short outputs may never fill it.
  *
  * <p>Owned by: engine thread.
  */

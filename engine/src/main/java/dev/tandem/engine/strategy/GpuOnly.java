@@ -11,14 +11,15 @@ import dev.tandem.engine.schedule.StepDraft;
 /**
  * The baseline, {@code gpu-only}: one batch a step, decodes first, prefill chunks in what is left of the budget.
  *
- * <p>A sequence starts when its whole prompt has blocks and what all are expected to grow by is free;
- * when the pool still runs out, the sequence that deserves it least is preempted. Host memory is a parking place.
+ * <p>A sequence starts when its whole prompt has blocks and what all are expected to grow by is free; when the pool
+ * still runs out, the sequence that deserves it least is preempted. Host memory is a parking place.
  *
  * @param preemption what happens to preempted KV
  * @param queueBypasses later requests that may start before one that does not fit; 0 keeps the order of arrival
  * @param piggybackedTokens rows of a step up to which prompts ride almost for free; 0 where each row costs the same
  */
-public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, int piggybackedTokens) implements Policy {
+public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, int piggybackedTokens)
+        implements Policy {
     public GpuOnly {
         if (queueBypasses < 0) {
             throw new ConfigurationException("--max-queue-bypass " + queueBypasses + " must be 0 or more");
@@ -40,10 +41,14 @@ public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, i
         Prefills prefills = new Prefills(true, true, sequence -> false, piggybackedTokens);
         int maxRows = prefills.maxRows(draft, kept.unfinished());
         prefills.resume(draft, kept.unfinished(), maxRows);
-        if (!kept.evicted() && draft.ins().size() == state.host().size() && state.inFlight().isEmpty()) {
+        if (!kept.evicted()
+                && draft.ins().size() == state.host().size()
+                && state.inFlight().isEmpty()) {
             prefills.start(draft, draft.gpuSequences(), queueBypasses, maxRows);
         }
-        why.because("gpu-only: %d rows, %d of them decode", draft.load(0).rows(), draft.load(0).gpuRows());
+        why.because(
+                "gpu-only: %d rows, %d of them decode",
+                draft.load(0).rows(), draft.load(0).gpuRows());
         return draft;
     }
 }

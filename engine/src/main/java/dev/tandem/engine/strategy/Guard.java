@@ -16,18 +16,18 @@ import java.util.Optional;
  * Never worse than GPU-only: offloading must prove its gain, predicted before each step and measured after. A gain
  * smaller than the cost model's own error is none.
  *
- * <p>A step's work is worth the seconds that GPU-only would need for it, so that a prompt that lands on the host
- * counts like any other. Until the host has the rows that pay most, steps with slots or second passes bring less than
- * they will: there the {@link SpeedupEstimate} decides, and windows are not judged, for a bounded time.
+ * <p>A step's work is worth the seconds that GPU-only would need for it, so that a prompt that lands on the host counts
+ * like any other. Until the host has the rows that pay most, steps with slots or second passes bring less than they
+ * will: there the {@link SpeedupEstimate} decides, and windows are not judged, for a bounded time.
  *
  * <p>Two modes, GPU-only and offloading. Offloading begins after {@link Limits#votes} steps in a row whose prediction
  * asks for it, once GPU-only has been measured over a window of such steps: offloading would do other steps, and what
- * GPU-only would do in their place is not what it does when left alone, nor in the burst with which a server starts.
- * It goes on until it has clearly lost over a window of steps against what GPU-only was measured to do, or by little
- * over two, beyond what windows before had gained; it is then switched off, four times as long with each clear loss.
- * First the host drains: its sequences go on there while prompts start on the GPU alone. A step in which the strategy
- * does not use the host is GPU-only's own. When the work has changed since that measurement, so that a token costs
- * another price, GPU-only is measured again.
+ * GPU-only would do in their place is not what it does when left alone, nor in the burst with which a server starts. It
+ * goes on until it has clearly lost over a window of steps against what GPU-only was measured to do, or by little over
+ * two, beyond what windows before had gained; it is then switched off, four times as long with each clear loss. First
+ * the host drains: its sequences go on there while prompts start on the GPU alone. A step in which the strategy does
+ * not use the host is GPU-only's own. When the work has changed since that measurement, so that a token costs another
+ * price, GPU-only is measured again.
  *
  * <p>Owned by: engine thread; {@link #isOffloading()} and {@link #losses()} may be read by any.
  */
@@ -36,16 +36,25 @@ public final class Guard implements Policy {
 
     /**
      * @param margin least predicted gain, as a share, to begin
-     * @param errorWeight how much of the cost model's error is added to the margin: what misses both steps alike cancels out
+     * @param errorWeight how much of the cost model's error is added to the margin: what misses both steps alike
+     *     cancels out
      * @param votes steps in a row that ask for it
      * @param window steps over which throughput is measured, GPU-only's first, and predictions are averaged
      * @param pause steps without offloading after a first loss
      * @param longestPause after others
      * @param forecast windows that are not judged because the host is filling, at most, each time offloading begins
-     * @param burst windows for which GPU-only is not measured at first, at most, until as many requests have ended as were on the GPU
+     * @param burst windows for which GPU-only is not measured at first, at most, until as many requests have ended as
+     *     were on the GPU
      */
     public record Limits(
-            double margin, double errorWeight, int votes, int window, int pause, int longestPause, int forecast, int burst) {
+            double margin,
+            double errorWeight,
+            int votes,
+            int window,
+            int pause,
+            int longestPause,
+            int forecast,
+            int burst) {
         public static final Limits DEFAULT = new Limits(0.05, 0.25, 64, 1024, 8192, 262_144, 6, 4);
     }
 
@@ -53,14 +62,21 @@ public final class Guard implements Policy {
     private static final double GROWN = 0.7;
     /** What GPU-only was measured to do says nothing when a token has become so many times as dear or cheap since. */
     private static final double COMPARABLE = 2;
-    /** After a clear loss each pause is so many times as long as the one before: an attempt fills and empties a host tier for nothing. */
+    /**
+     * After a clear loss each pause is so many times as long as the one before: an attempt fills and empties a host
+     * tier for nothing.
+     */
     private static final int LONGER = 4;
-    /** Share of GPU-only's throughput from which a loss may be the window's, and costs little if it is not: two in a row count. */
+    /**
+     * Share of GPU-only's throughput from which a loss may be the window's, and costs little if it is not: two in a row
+     * count.
+     */
     private static final double NEARLY = 0.95;
     /** Of what windows gained, in windows of GPU-only, so much may be lost again: prompts come in waves. */
     private static final double MAX_CREDIT = 0.25;
     /** A window takes at most so many times as long as GPU-only's: steps full of prompts may take a second each. */
     private static final double LONGEST = 2;
+
     private static final Work NO_WORK = new Work(0, 0);
 
     private final Policy strategy;
@@ -68,12 +84,14 @@ public final class Guard implements Policy {
     private final Policy drain;
     /** Whether the strategy has no use for the host while the GPU has room for everybody. */
     private final boolean gpuFirst;
+
     private final StepPredictor predictor;
     private final Limits limits;
     private volatile boolean offloading;
     private volatile int losses;
     /** From the end of offloading until the host is empty. */
     private boolean draining;
+
     private int votes;
     private long pausedFor;
     private int pause;
@@ -82,6 +100,7 @@ public final class Guard implements Policy {
     private final Throughput window;
     /** Of GPU-only's steps in which offloading was wanted or might have been. */
     private final Throughput alone;
+
     private boolean growing;
     private final Filling filling;
     /** What offloading has gained so far, in windows of GPU-only, at most {@link #MAX_CREDIT}. */
@@ -90,6 +109,7 @@ public final class Guard implements Policy {
     private boolean doubtful;
     /** Requests that will have ended when the first burst has; negative before it begins. */
     private long burstEnds = -1;
+
     private int burstSteps;
     private double meanGain;
     private long predictions;
@@ -110,8 +130,14 @@ public final class Guard implements Policy {
      * @param offer present where the strategy would offload
      */
     private record Drafted(
-            StepDraft draft, Mode mode, Optional<Throughput> where, Work work, double secondsPerToken, int hostTokens,
-            boolean growing, Optional<Offer> offer) {
+            StepDraft draft,
+            Mode mode,
+            Optional<Throughput> where,
+            Work work,
+            double secondsPerToken,
+            int hostTokens,
+            boolean growing,
+            Optional<Offer> offer) {
         boolean leavesHostEmpty() {
             return hostTokens == 0 && !draft.offloads();
         }
@@ -147,7 +173,10 @@ public final class Guard implements Policy {
         this.estimates = switch (kind) {
             case GPU_ONLY -> List.of();
             case ASYNC_OVERLAP -> List.of(new SpeedupEstimate(predictor, Kind.IN_FLIGHT));
-            case APEX -> List.of(new SpeedupEstimate(predictor, Kind.IN_FLIGHT), new SpeedupEstimate(predictor, Kind.TWO_PASSES_WITH_PROMPTS));
+            case APEX ->
+                List.of(
+                        new SpeedupEstimate(predictor, Kind.IN_FLIGHT),
+                        new SpeedupEstimate(predictor, Kind.TWO_PASSES_WITH_PROMPTS));
             case ASYMMETRIC, NEO -> List.of(new SpeedupEstimate(predictor, Kind.TWO_PASSES_WITH_PROMPTS));
             case SIMPLE_OFFLOAD, SYMMETRIC, FASTDECODE_PLUS -> List.of(new SpeedupEstimate(predictor, Kind.TWO_PASSES));
         };
@@ -204,7 +233,8 @@ public final class Guard implements Policy {
         SpeedupEstimate.Outlook outlook = outlook(plain);
         boolean grows = hostTokens(state) < GROWN * outlook.rows();
         double expected = grows ? Math.max(meanGainWith(gain), outlook.gain()) : meanGainWith(gain);
-        double wanted = limits.margin() + limits.errorWeight() * predictor.cost().error();
+        double wanted =
+                limits.margin() + limits.errorWeight() * predictor.cost().error();
         boolean enough = expected >= wanted;
         boolean begins = !offloading && enough && votes + 1 >= limits.votes() && alone.isComplete();
         boolean goes = offloading || begins;
@@ -217,7 +247,8 @@ public final class Guard implements Policy {
         Optional<Throughput> where = inBurst ? Optional.empty() : Optional.of(goes ? window : alone);
         Offer offer = new Offer(gain, enough, begins, inBurst, goes ? burstEnds : ends);
         Work work = inBurst ? NO_WORK : predictor.work(draft);
-        return new Drafted(draft, Mode.OPEN, where, work, secondsPerToken, hostTokens(state), grows, Optional.of(offer));
+        return new Drafted(
+                draft, Mode.OPEN, where, work, secondsPerToken, hostTokens(state), grows, Optional.of(offer));
     }
 
     /**
@@ -251,7 +282,8 @@ public final class Guard implements Policy {
     private Drafted counted(StepDraft draft, Mode mode, Throughput where, double secondsPerToken) {
         Work work = predictor.work(draft);
         int hostTokens = hostTokens(draft.state());
-        return new Drafted(draft, mode, Optional.of(where), work, secondsPerToken, hostTokens, growing, Optional.empty());
+        return new Drafted(
+                draft, mode, Optional.of(where), work, secondsPerToken, hostTokens, growing, Optional.empty());
     }
 
     /** Steps differ: some land prompts, some do not. */
@@ -272,7 +304,9 @@ public final class Guard implements Policy {
         double seconds = predictor.of(draft);
         double normalisedWork = predictor.work(draft).normalisedWork(secondsPerToken);
         int rows = draft.totalRows();
-        int cpu = draft.load(0).cpuRows() + draft.load(1).cpuRows() + draft.admissions().size();
+        int cpu = draft.load(0).cpuRows()
+                + draft.load(1).cpuRows()
+                + draft.admissions().size();
         why.consider(new Candidate(draft.shape(), rows, cpu, seconds, normalisedWork));
         return seconds > 0 ? normalisedWork / seconds : 0;
     }
@@ -337,7 +371,11 @@ public final class Guard implements Policy {
         if (Math.max(window.price() / price, price / window.price()) > COMPARABLE) {
             stop();
             alone.clear();
-            LOG.log(Level.INFO, "a token costs {0} ms instead of {1} now: GPU-only is measured again", 1e3 * window.price(), 1e3 * price);
+            LOG.log(
+                    Level.INFO,
+                    "a token costs {0} ms instead of {1} now: GPU-only is measured again",
+                    1e3 * window.price(),
+                    1e3 * price);
             return;
         }
         double share = window.share(alone);

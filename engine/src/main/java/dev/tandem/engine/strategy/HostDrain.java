@@ -9,9 +9,9 @@ import dev.tandem.engine.schedule.StepDraft;
 
 /**
  * Empties the host tier without a pause for its clients: the GPU's part of a step is gpu-only's, prompts start on the
- * GPU alone, and host sequences decode on in async overlap. None enters the host. Prompts and host sequences take
- * turns for GPU blocks: those that come back need no prefill, and the last few on the host would otherwise make many
- * steps longer.
+ * GPU alone, and host sequences decode on in async overlap. None enters the host. Prompts and host sequences take turns
+ * for GPU blocks: those that come back need no prefill, and the last few on the host would otherwise make many steps
+ * longer.
  *
  * <p>Owned by: engine thread.
  *
@@ -21,9 +21,9 @@ import dev.tandem.engine.schedule.StepDraft;
  */
 record HostDrain(Budget budget, AsyncOverlap overlap, int queueBypasses, int piggybackedTokens) implements Policy {
     /**
-     * Prompts come before host sequences in one of so many steps. Where they always came first, the last host
-     * sequences cost {@code h200-26k} osc 1.3 % and azure-code 2 % (simulated, steps with host tokens a fifth
-     * longer than predicted); so, nothing.
+     * Prompts come before host sequences in one of so many steps. Where they always came first, the last host sequences
+     * cost {@code h200-26k} osc 1.3 % and azure-code 2 % (simulated, steps with host tokens a fifth longer than
+     * predicted); so, nothing.
      */
     private static final int PROMPTS_FIRST = 2;
 
@@ -46,7 +46,9 @@ record HostDrain(Budget budget, AsyncOverlap overlap, int queueBypasses, int pig
         draft.shape(state.inFlight().size() + draft.admissions().size() > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
         why.because(
                 "the host drains: %d tokens in flight, %d of them admitted now, %d rows on the GPU",
-                state.inFlight().size() + draft.admissions().size(), draft.admissions().size(), draft.load(0).rows());
+                state.inFlight().size() + draft.admissions().size(),
+                draft.admissions().size(),
+                draft.load(0).rows());
         return draft;
     }
 

@@ -1,7 +1,7 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
@@ -22,24 +22,27 @@ final class HostTier {
 
     private HostTier() {}
 
-    /** Room for a new sequence's tokens, a block for each host token to grow by, and for what all will hold at most as far as can be foreseen. */
+    /**
+     * Room for a new sequence's tokens, a block for each host token to grow by, and for what all will hold at most as
+     * far as can be foreseen.
+     */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
         int blocks = draft.state().kv().blocksFor(KvTier.HOST, sequence.length());
         int grow = draft.state().host().size() + draft.state().inFlight().size();
-        return draft.fitsHost(sequence)
-                && blocks + grow <= draft.freeHost()
-                && draft.roomToGrow(KvTier.HOST, sequence);
+        return draft.fitsHost(sequence) && blocks + grow <= draft.freeHost() && draft.roomToGrow(KvTier.HOST, sequence);
     }
 
     /**
      * The CPU decoding run queue: host sequences that can decode in this step, those that deserve it most first, with
-     * those that this draft swaps out last. When the pool cannot hold a new token, the sequence that deserves its blocks
-     * least is dropped and computed again.
+     * those that this draft swaps out last. When the pool cannot hold a new token, the sequence that deserves its
+     * blocks least is dropped and computed again.
      */
     static List<Sequence> decodable(StepDraft draft) {
-        List<Sequence> queue = new ArrayList<>(draft.state().host().size() + draft.outs().size());
+        List<Sequence> queue =
+                new ArrayList<>(draft.state().host().size() + draft.outs().size());
         for (Sequence sequence : draft.state().host()) {
-            if (sequence.remaining() == 1 && (draft.ins().isEmpty() || !draft.ins().contains(sequence))) {
+            if (sequence.remaining() == 1
+                    && (draft.ins().isEmpty() || !draft.ins().contains(sequence))) {
                 queue.add(sequence);
             }
         }
@@ -62,20 +65,27 @@ final class HostTier {
 
     /** Whether the block that the next token needs is there. */
     static boolean canGrow(StepDraft draft, Sequence sequence) {
-        return draft.missing(sequence) <= draft.freeHost() && draft.totalRows() < draft.budget().maxBatchTokens();
+        return draft.missing(sequence) <= draft.freeHost()
+                && draft.totalRows() < draft.budget().maxBatchTokens();
     }
 
     /** Prompts of which some chunks are in host blocks, those that deserve it most first. */
     static List<Sequence> unfinished(SchedulerState state) {
-        return state.host().stream().filter(sequence -> sequence.remaining() > 1).toList();
+        return state.host().stream()
+                .filter(sequence -> sequence.remaining() > 1)
+                .toList();
     }
 
-    /** NEO §3.2, step 5 puts off prompts that land on the host and have not begun: their rows' indices in batch 0, the last first. */
+    /**
+     * NEO §3.2, step 5 puts off prompts that land on the host and have not begun: their rows' indices in batch 0, the
+     * last first.
+     */
     static List<Integer> prefillOffload(StepDraft draft) {
         List<Integer> indices = new ArrayList<>();
         List<Row> rows = draft.rows(0);
         for (int i = rows.size() - 1; i >= 0; i--) {
-            if (rows.get(i).site() == AttentionSite.GPU_PREFILL_OFFLOAD && rows.get(i).sequence().computed() == 0) {
+            if (rows.get(i).site() == AttentionSite.GPU_PREFILL_OFFLOAD
+                    && rows.get(i).sequence().computed() == 0) {
                 indices.add(i);
             }
         }

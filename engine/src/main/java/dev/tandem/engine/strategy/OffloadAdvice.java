@@ -5,8 +5,8 @@ import dev.tandem.engine.execute.ExecutorLimits;
 import java.util.Locale;
 
 /**
- * What in-flight tokens could bring on this machine while everybody decodes: GPU rows as the pool holds them, host tokens as the
- * CPU reads them and host memory holds them. Prompts are left out, so it is a bound.
+ * What in-flight tokens could bring on this machine while everybody decodes: GPU rows as the pool holds them, host
+ * tokens as the CPU reads them and host memory holds them. Prompts are left out, so it is a bound.
  *
  * @param context tokens a sequence
  * @param gpuRows that the GPU pool holds
@@ -32,7 +32,12 @@ public record OffloadAdvice(int context, int gpuRows, double gpuTokens, int host
         double returned = (double) hostTokens / cost.layers();
         double bytes = (double) hostTokens * context * limits.kvBytesPerToken() / cost.layers() / both;
         return new OffloadAdvice(
-                context, gpuRows, gpuRows / plain, hostTokens, bytes, (gpuRows + returned) / both / (gpuRows / plain) - 1);
+                context,
+                gpuRows,
+                gpuRows / plain,
+                hostTokens,
+                bytes,
+                (gpuRows + returned) / both / (gpuRows / plain) - 1);
     }
 
     private static double step(CostModel cost, int gpuRows, int rows, int context) {
@@ -49,7 +54,11 @@ public record OffloadAdvice(int context, int gpuRows, double gpuTokens, int host
                 Locale.ROOT,
                 "advice: at %,d tokens a sequence the GPU pool holds %d rows and makes at most %,.0f tokens/s; the CPU reads %.0f GB/s of KV"
                         + " beside it with %d in-flight tokens: offloading %s while nobody's prompt is computed",
-                context, gpuRows, gpuTokens, hostBytes / 1e9, hostTokens,
+                context,
+                gpuRows,
+                gpuTokens,
+                hostBytes / 1e9,
+                hostTokens,
                 gain > 0 ? String.format(Locale.ROOT, "gains at most %.0f %%", gain * 100) : "gains nothing");
     }
 }

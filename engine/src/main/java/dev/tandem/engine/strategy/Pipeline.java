@@ -14,21 +14,24 @@ import java.util.List;
 
 /**
  * The two-batch schedule of NEO §3.2, steps 1 to 5. Batch 0: prefills, GPU decodes and a few CPU decodes; batch 1: most
- * CPU decodes. Kept for every CPU row that is added: {@code T_ca1 <= T_l0} and {@code T_ca0 <= T_l1 + T_ga0}, and what handing
- * over costs ({@link StepPredictor#hides}); but not for rows that the GPU may wait for.
+ * CPU decodes. Kept for every CPU row that is added: {@code T_ca1 <= T_l0} and {@code T_ca0 <= T_l1 + T_ga0}, and what
+ * handing over costs ({@link StepPredictor#hides}); but not for rows that the GPU may wait for.
  *
  * @param chunked whether prompts may be cut; the paper's are whole
- * @param hidesAll whether every CPU row hides, as the paper's do; else the GPU waits for some more where that raises the step's rate
+ * @param hidesAll whether every CPU row hides, as the paper's do; else the GPU waits for some more where that raises
+ *     the step's rate
  * @param gpuKv whether KV may stay on the GPU; without, it is FastDecode+ (NEO §5.1)
  */
-record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean hidesAll, boolean gpuKv) {
+record Pipeline(
+        Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean hidesAll, boolean gpuKv) {
     /** Share of a linear stage's time from which the CPU is not idle behind it. */
     private static final double BUSY = 0.5;
     /**
-     * Prompts that may be cut leave one row in so many of a step to host tokens: behind nothing do so many hide as behind a step
-     * full of prompts.
+     * Prompts that may be cut leave one row in so many of a step to host tokens: behind nothing do so many hide as
+     * behind a step full of prompts.
      */
     private static final int HOST_SHARE = 8;
+
     StepDraft draft(SchedulerState state) {
         return draft(state, List.of());
     }
@@ -44,7 +47,8 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
 
     /** @param more rows that the CPU may read */
     private StepDraft draft(SchedulerState state, Collection<Sequence> more) {
-        StepDraft draft = gpuKv ? gpuSide(state, state.host().size() + more.size()) : AllHost.prefills(state, budget, chunked);
+        StepDraft draft =
+                gpuKv ? gpuSide(state, state.host().size() + more.size()) : AllHost.prefills(state, budget, chunked);
         List<Sequence> queue = HostTier.decodable(draft);
         queue.addAll(more);
         if (gpuKv) { // FastDecode+ keeps the order of arrival
@@ -76,13 +80,17 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
         int all = budget.maxBatchTokens();
         int maxRows = chunked ? all - Math.min(hostTokens, all / HOST_SHARE) : all;
         prefills.resume(draft, kept.unfinished(), maxRows);
-        prefills.start(draft, draft.gpuSequences() + state.host().size() + state.inFlight().size(), 0, maxRows);
+        prefills.start(
+                draft,
+                draft.gpuSequences() + state.host().size() + state.inFlight().size(),
+                0,
+                maxRows);
         return draft;
     }
 
     /**
-     * Step 4. A row goes to batch 1 while its attention there hides behind batch 0's linear stage, else to batch 0 while
-     * it hides there, else it waits for the next iteration. When nothing else would run, one row goes regardless:
+     * Step 4. A row goes to batch 1 while its attention there hides behind batch 0's linear stage, else to batch 0
+     * while it hides there, else it waits for the next iteration. When nothing else would run, one row goes regardless:
      * otherwise a host without a GPU side would never begin.
      *
      * @return those that wait
@@ -110,8 +118,8 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
     }
 
     /**
-     * Not in the paper: rows beside those that hide, to either batch, while each raises the requests that a second brings. Where few rows hide,
-     * what the GPU waits for one more costs less than half a step does.
+     * Not in the paper: rows beside those that hide, to either batch, while each raises the requests that a second
+     * brings. Where few rows hide, what the GPU waits for one more costs less than half a step does.
      */
     private void waitFor(StepDraft draft, List<Sequence> left) {
         Load zero = draft.load(0);
@@ -136,13 +144,14 @@ record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, boolean
     }
 
     /**
-     * Step 5: prefills whose KV would leave for the host are put off as long as the inequalities hold without them, unless
-     * that left the CPU idle for want of requests: on an empty host they would hold for ever.
+     * Step 5: prefills whose KV would leave for the host are put off as long as the inequalities hold without them,
+     * unless that left the CPU idle for want of requests: on an empty host they would hold for ever.
      */
     private void reducePrefills(StepDraft draft) {
         for (int index : HostTier.prefillOffload(draft)) {
             Row row = draft.rows(0).get(index);
-            if (rules.isUrgent(row.sequence(), draft.state().now()) || draft.rows(0).size() + draft.rows(1).size() == 1) {
+            if (rules.isUrgent(row.sequence(), draft.state().now())
+                    || draft.rows(0).size() + draft.rows(1).size() == 1) {
                 continue;
             }
             Load zero = draft.load(0);

@@ -23,12 +23,19 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     private static final int MIN_DECODES = 8;
     /** Steps over which prompts that have room are spread at most. */
     private static final int MAX_SPREAD = 32;
+
     private static final int MIN_SPREAD = 2;
-    /** Without in-flight tokens, over this share of the steps for which sequences decode: unfinished prompts keep others out of KV. */
+    /**
+     * Without in-flight tokens, over this share of the steps for which sequences decode: unfinished prompts keep others
+     * out of KV.
+     */
     private static final double SPREAD = 1.0 / 6;
     /** Share of the GPU's pool: with less left, whoever comes next will have to wait. */
     private static final double NEARLY_FULL = 0.1;
-    /** Prompt tokens beside in-flight tokens, in {@link #piggybackedTokens}, when nobody waits for KV: short enough to keep the CPU at work. */
+    /**
+     * Prompt tokens beside in-flight tokens, in {@link #piggybackedTokens}, when nobody waits for KV: short enough to
+     * keep the CPU at work.
+     */
     private static final int LONGEST = 4;
     /** Rows of long steps are rounded up to this: cublasLt computes so many anyway. */
     private static final int ROW_STEP = 64;
@@ -39,9 +46,10 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     }
 
     /**
-     * Rows that a step should have at most. When requests wait because KV is short, or would have to ({@link #NEARLY_FULL}), throughput
-     * is all that counts, and prompt tokens cost least where they ride in decode steps: few enough that products hardly notice, but
-     * so many that what has room is computed soon ({@link #MAX_SPREAD}, {@link #SPREAD}). Else prompts are computed at once.
+     * Rows that a step should have at most. When requests wait because KV is short, or would have to
+     * ({@link #NEARLY_FULL}), throughput is all that counts, and prompt tokens cost least where they ride in decode
+     * steps: few enough that products hardly notice, but so many that what has room is computed soon
+     * ({@link #MAX_SPREAD}, {@link #SPREAD}). Else prompts are computed at once.
      *
      * @param unfinished prompts that have begun
      */
@@ -50,8 +58,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     }
 
     /**
-     * Likewise; {@code slots} rows of products more are for in-flight tokens, and not among those that are returned. In-flight tokens
-     * get on by one layer a step, so no step is as long as it might be.
+     * Likewise; {@code slots} rows of products more are for in-flight tokens, and not among those that are returned.
+     * In-flight tokens get on by one layer a step, so no step is as long as it might be.
      *
      * @param canOffloadPrefill tokens of waiting prompts that have room on the host
      */
@@ -81,7 +89,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
             }
             tokens += sequence.length();
         }
-        if (!someoneWaits && blocks >= NEARLY_FULL * draft.state().kv().pool(KvTier.GPU).size()) {
+        if (!someoneWaits
+                && blocks >= NEARLY_FULL * draft.state().kv().pool(KvTier.GPU).size()) {
             return max;
         }
         double spread = alone ? Math.clamp(SPREAD * draft.state().meanOutput(), MIN_SPREAD, MAX_SPREAD) : MAX_SPREAD;
@@ -103,7 +112,9 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     void resume(StepDraft draft, List<Sequence> unfinished, int maxRows) {
         for (Sequence sequence : unfinished) {
             boolean returns = sequence.table().tier() == KvTier.HOST;
-            int rows = Math.min(Math.min(sequence.remaining(), maxRows - draft.totalRows()), draft.budget().maxChunkTokens());
+            int rows = Math.min(
+                    Math.min(sequence.remaining(), maxRows - draft.totalRows()),
+                    draft.budget().maxChunkTokens());
             if (returns) {
                 rows = Math.min(rows, draft.prefillOffloadRoom() - sequence.computed());
             }
@@ -123,9 +134,9 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     }
 
     /**
-     * Starts waiting prompts in their order. One that fits nowhere lets at most {@code queueBypasses} later ones of its priority
-     * start before it over all steps, then nobody: large prompts wait a bounded number of turns, and what they leave free is
-     * used.
+     * Starts waiting prompts in their order. One that fits nowhere lets at most {@code queueBypasses} later ones of its
+     * priority start before it over all steps, then nobody: large prompts wait a bounded number of turns, and what they
+     * leave free is used.
      *
      * @param live sequences that already run, wherever
      * @param maxRows of the step
@@ -140,7 +151,9 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
             if (rows == 0 || running >= draft.budget().maxSequences()) {
                 return;
             }
-            if (!passed.isEmpty() && sequence.request().priority() != passed.getFirst().request().priority()) {
+            if (!passed.isEmpty()
+                    && sequence.request().priority()
+                            != passed.getFirst().request().priority()) {
                 return;
             }
             Optional<AttentionSite> site = site(draft, sequence, rows);
@@ -169,7 +182,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         if (gpu && GpuTier.hasRoom(draft, sequence)) {
             return Optional.of(AttentionSite.GPU_FROM_GPU);
         }
-        // a layer's staging holds as many tokens as a step, and all of a prompt must be there while its last chunk is computed
+        // a layer's staging holds as many tokens as a step, and all of a prompt must be there while its last chunk is
+        // computed
         boolean returns = sequence.length() <= draft.budget().maxBatchTokens() && rows <= draft.prefillOffloadRoom();
         if (returns && host.test(sequence) && HostTier.hasRoom(draft, sequence)) {
             return Optional.of(AttentionSite.GPU_PREFILL_OFFLOAD);

@@ -14,7 +14,9 @@ public record SimpleOffload(Budget budget) implements Policy {
         StepDraft draft = AllHost.prefills(state, budget, true);
         AllHost.add(draft, 0, AllHost.decodes(draft));
         draft.shape(draft.load(0).cpuRows() > 0 ? Shape.OFFLOAD : Shape.GPU_ONLY);
-        why.because("simple-offload: %d decode rows on the CPU, the GPU waits for each layer", draft.load(0).cpuRows());
+        why.because(
+                "simple-offload: %d decode rows on the CPU, the GPU waits for each layer",
+                draft.load(0).cpuRows());
         return draft;
     }
 }

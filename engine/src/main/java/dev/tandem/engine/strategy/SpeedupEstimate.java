@@ -6,9 +6,10 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 
 /**
- * What a host tier would bring once it is full: steps with as many host tokens as pay, beside those of the GPU. One step
- * cannot tell, for a prompt that lands on the host costs now and pays later. Rows of a second sub-batch hide behind prompts too, so those that come with
- * each token count where the first has them; in-flight tokens are weighed in decode steps.
+ * What a host tier would bring once it is full: steps with as many host tokens as pay, beside those of the GPU. One
+ * step cannot tell, for a prompt that lands on the host costs now and pays later. Rows of a second sub-batch hide
+ * behind prompts too, so those that come with each token count where the first has them; in-flight tokens are weighed
+ * in decode steps.
  *
  * <p>Owned by: engine thread.
  */
@@ -92,7 +93,8 @@ final class SpeedupEstimate {
         Outlook best = new Outlook(0, 0);
         for (int rows = 1; rows <= max; rows += Math.max(1, rows / 8)) {
             int outputs = gpuRows + rows;
-            double seconds = predictor.pipelined(gpuRows, gpuTokens, rows, context, prompts.tokens(outputs), prompts.pairs(outputs));
+            double seconds = predictor.pipelined(
+                    gpuRows, gpuTokens, rows, context, prompts.tokens(outputs), prompts.pairs(outputs));
             double gain = outputs / seconds / alone - 1;
             best = gain > best.gain() ? new Outlook(rows, gain) : best;
         }
@@ -111,14 +113,16 @@ final class SpeedupEstimate {
                 max = middle - 1;
             }
         }
-        double together = (gpuRows + (double) min / predictor.cost().layers()) / inFlight(gpuRows, gpuTokens, min, context);
+        double together =
+                (gpuRows + (double) min / predictor.cost().layers()) / inFlight(gpuRows, gpuTokens, min, context);
         return new Outlook(min, min == 0 ? 0 : together / alone - 1);
     }
 
     /** Rows that the host has or could have now. */
     private static int max(SchedulerState state, StepDraft plain, int context) {
         int here = state.host().size() + state.inFlight().size();
-        int blocks = state.kv().pool(KvTier.HOST).size() / Math.max(1, state.kv().blocksFor(KvTier.HOST, context));
+        int blocks =
+                state.kv().pool(KvTier.HOST).size() / Math.max(1, state.kv().blocksFor(KvTier.HOST, context));
         int freeSequences = plain.budget().maxSequences() - state.gpu().size();
         int waiting = 0;
         for (Sequence sequence : state.waiting().view()) {

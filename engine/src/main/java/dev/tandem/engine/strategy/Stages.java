@@ -1,9 +1,10 @@
 package dev.tandem.engine.strategy;
 
 /**
- * A layer of two batches that take turns (NEO §3.2): the first batch's linear work; then the second's, and all attention of the GPU.
- * NEO's {@code max(T_l0, T_ca1) + max(T_l1 + T_ga0, T_ca0)}, multiplied out, is the longest of four times: the GPU's, the CPU's, and either batch's
- * on its way through its stage, to the CPU and back. To these comes what handing over costs. All in seconds of one layer.
+ * A layer of two batches that take turns (NEO §3.2): the first batch's linear work; then the second's, and all
+ * attention of the GPU. NEO's {@code max(T_l0, T_ca1) + max(T_l1 + T_ga0, T_ca0)}, multiplied out, is the longest of
+ * four times: the GPU's, the CPU's, and either batch's on its way through its stage, to the CPU and back. To these
+ * comes what handing over costs. All in seconds of one layer.
  *
  * @param first T_l0
  * @param second T_l1 + T_ga0

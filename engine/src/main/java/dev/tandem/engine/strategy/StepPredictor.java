@@ -77,7 +77,8 @@ public final class StepPredictor {
     /** With a host token more in one of the batches. */
     private Stages stagesWith(Load zero, Load one, int batch) {
         return stages(
-                cost.linear(zero.rows() + 1 - batch), cost.linear(one.rows() + batch) + gpuAttention(zero) + gpuAttention(one));
+                cost.linear(zero.rows() + 1 - batch),
+                cost.linear(one.rows() + batch) + gpuAttention(zero) + gpuAttention(one));
     }
 
     private Stages stages(Load zero, Load one) {
@@ -100,7 +101,9 @@ public final class StepPredictor {
         return stages.hideZero(cpu0) && stages.hideOne(cpu1) && stages.cpuKeepsUp(cpu0, cpu1);
     }
 
-    /** Whether a host token of so much context more in batch 0 leaves its condition true, and makes a layer no longer. */
+    /**
+     * Whether a host token of so much context more in batch 0 leaves its condition true, and makes a layer no longer.
+     */
     boolean hidesInZero(Load zero, Load one, int context) {
         Stages stages = stagesWith(zero, one, 0);
         double cpu0 = cpuAttentionWith(zero, context);
@@ -119,8 +122,8 @@ public final class StepPredictor {
     }
 
     /**
-     * One batch with host tokens passing through (APEX §3.3): each host token takes part in one layer a step, so a layer
-     * has a share of them; where tiers overlap it computes all its slots, taken or not.
+     * One batch with host tokens passing through (APEX §3.3): each host token takes part in one layer a step, so a
+     * layer has a share of them; where tiers overlap it computes all its slots, taken or not.
      *
      * @param inFlight in-flight tokens, those just admitted included
      * @param inFlightContextTokens their context
@@ -135,11 +138,12 @@ public final class StepPredictor {
         return async(rows, rows, cost.gpuAttention(tokens), inFlight, inFlightContextTokens, slots);
     }
 
-    private double async(int rows, int outputs, double gpuAttention, int inFlight, long inFlightContextTokens, int slots) {
+    private double async(
+            int rows, int outputs, double gpuAttention, int inFlight, long inFlightContextTokens, int slots) {
         int share = (inFlight + cost.layers() - 1) / cost.layers();
         int aLayer = overlaps ? Math.max(share, slots) : share;
-        double gpu = ends(rows + aLayer, outputs + aLayer)
-                + cost.layers() * (cost.linear(rows + aLayer) + gpuAttention);
+        double gpu =
+                ends(rows + aLayer, outputs + aLayer) + cost.layers() * (cost.linear(rows + aLayer) + gpuAttention);
         return overlaps ? gpu * cost.hostLoad() : gpu + cost.cpuAttention(inFlight, inFlightContextTokens);
     }
 
@@ -151,7 +155,8 @@ public final class StepPredictor {
     /** Likewise with rows of prompts, which attend to {@code pairs} of row and token. */
     double mixed(int rows, long tokens, int promptRows, long pairs) {
         return ends(rows, rows)
-                + cost.layers() * (cost.linear(rows + promptRows) + cost.gpuAttention(tokens) + cost.prefillAttention(pairs));
+                + cost.layers()
+                        * (cost.linear(rows + promptRows) + cost.gpuAttention(tokens) + cost.prefillAttention(pairs));
     }
 
     /** Seconds of GPU-only for a token of one of the load's decode rows, or of the only one where it has none. */
@@ -187,14 +192,16 @@ public final class StepPredictor {
 
     /** What a draft gets done. */
     Work work(StepDraft draft) {
-        double tokens = (double) (draft.state().inFlight().size() + draft.admissions().size()) / cost.layers();
+        double tokens =
+                (double) (draft.state().inFlight().size() + draft.admissions().size()) / cost.layers();
         double seconds = 0;
         for (int batch = 0; batch < 2; batch++) {
             Load load = draft.load(batch);
             int decodes = load.gpuRows() + load.cpuRows();
             tokens += decodes;
             seconds += cost.layers()
-                    * (cost.linear(LONG_PROMPT) / LONG_PROMPT * (load.rows() - decodes) + cost.prefillAttention(load.prefillPairs()));
+                    * (cost.linear(LONG_PROMPT) / LONG_PROMPT * (load.rows() - decodes)
+                            + cost.prefillAttention(load.prefillPairs()));
         }
         return new Work(seconds, tokens);
     }
@@ -210,7 +217,8 @@ public final class StepPredictor {
             case OFFLOAD -> offload(draft.load(0));
             case PIPELINE -> pipeline(draft.load(0), draft.load(1));
             case ASYNC -> {
-                int inFlight = draft.state().inFlight().size() + draft.admissions().size();
+                int inFlight =
+                        draft.state().inFlight().size() + draft.admissions().size();
                 long tokens = draft.admittedTokens();
                 for (Sequence sequence : draft.state().inFlight()) {
                     tokens += sequence.length();

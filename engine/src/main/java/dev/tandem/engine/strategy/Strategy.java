@@ -84,13 +84,13 @@ public enum Strategy {
             int piggybackedTokens) {
         /** As in the papers. */
         public static Options of(Budget budget) {
-            return new Options(budget, Preemption.SWAP, TierRules.neutral(), false, true, 0, true, 0, InFlight.UNLIMITED, 0);
+            return new Options(
+                    budget, Preemption.SWAP, TierRules.neutral(), false, true, 0, true, 0, InFlight.UNLIMITED, 0);
         }
 
         public Options {
             if (!(apexMinCpuRatio >= 0)) {
-                throw new ConfigurationException(
-                        "--apex-min-cpu-ratio " + apexMinCpuRatio + " must be 0 or more");
+                throw new ConfigurationException("--apex-min-cpu-ratio " + apexMinCpuRatio + " must be 0 or more");
             }
         }
     }
@@ -124,7 +124,8 @@ public enum Strategy {
         Budget budget = options.budget();
         GpuOnly gpuOnly = new GpuOnly(budget, options.preemption());
         return switch (this) {
-            case GPU_ONLY -> new GpuOnly(budget, options.preemption(), options.queueBypasses(), options.piggybackedTokens());
+            case GPU_ONLY ->
+                new GpuOnly(budget, options.preemption(), options.queueBypasses(), options.piggybackedTokens());
             case SIMPLE_OFFLOAD -> new SimpleOffload(budget);
             case SYMMETRIC -> new Symmetric(budget);
             case FASTDECODE_PLUS -> new Asymmetric(flag, pipeline(options, cost, false));
@@ -138,16 +139,29 @@ public enum Strategy {
     /** What follows a strategy that is given up, until the host is empty. */
     public static Policy drain(Options options, CostModel cost) {
         AsyncOverlap overlap = new AsyncOverlap(
-                options.budget(), paper(cost), TierRules.neutral(), true, false, options.inFlight(),
+                options.budget(),
+                paper(cost),
+                TierRules.neutral(),
+                true,
+                false,
+                options.inFlight(),
                 options.piggybackedTokens());
         return new HostDrain(options.budget(), overlap, options.queueBypasses(), options.piggybackedTokens());
     }
 
-    /** As in the paper where its host tokens move together; else its rules must prove themselves against async overlap alone. */
+    /**
+     * As in the paper where its host tokens move together; else its rules must prove themselves against async overlap
+     * alone.
+     */
     private static Policy apex(Options options, CostModel cost, GpuOnly gpuOnly, Contest.Limits contest) {
         AsyncOverlap async = async(options, cost, options.apexCohort());
         Policy rules = new Apex(
-                options.budget(), paper(cost), pipeline(options, cost, true), async, gpuOnly, options.apexMinCpuRatio(),
+                options.budget(),
+                paper(cost),
+                pipeline(options, cost, true),
+                async,
+                gpuOnly,
+                options.apexMinCpuRatio(),
                 options.inFlight().finish());
         if (options.apexCohort()) {
             return rules;
@@ -166,10 +180,23 @@ public enum Strategy {
     }
 
     private static Pipeline pipeline(Options options, CostModel cost, boolean gpuKv) {
-        return new Pipeline(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), options.hidesAll() || !gpuKv, gpuKv);
+        return new Pipeline(
+                options.budget(),
+                paper(cost),
+                options.rules(),
+                options.chunkedPrefill(),
+                options.hidesAll() || !gpuKv,
+                gpuKv);
     }
 
     private static AsyncOverlap async(Options options, CostModel cost, boolean cohort) {
-        return new AsyncOverlap(options.budget(), paper(cost), options.rules(), options.chunkedPrefill(), cohort, options.inFlight(), cohort ? 0 : options.piggybackedTokens());
+        return new AsyncOverlap(
+                options.budget(),
+                paper(cost),
+                options.rules(),
+                options.chunkedPrefill(),
+                cohort,
+                options.inFlight(),
+                cohort ? 0 : options.piggybackedTokens());
     }
 }

@@ -19,7 +19,8 @@ public record Symmetric(Budget budget) implements Policy {
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = AllHost.prefills(state, budget, false);
         if (!draft.rows(0).isEmpty()) {
-            why.because("symmetric: %d rows of prefill on their own", draft.load(0).rows());
+            why.because(
+                    "symmetric: %d rows of prefill on their own", draft.load(0).rows());
             return draft;
         }
         List<Sequence> zero = new ArrayList<>();

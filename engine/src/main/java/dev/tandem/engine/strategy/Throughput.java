@@ -10,6 +10,7 @@ import dev.tandem.engine.strategy.StepPredictor.Work;
 final class Throughput {
     /** Fewer steps say little, however long they take. */
     private static final int MIN = 64;
+
     private static final double HOPELESS = 0.85;
 
     private final int horizon;

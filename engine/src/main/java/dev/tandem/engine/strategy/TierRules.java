@@ -1,8 +1,8 @@
 package dev.tandem.engine.strategy;
 
+import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.kv.KvTier;
-import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -86,8 +86,10 @@ public final class TierRules {
     private boolean probes(StepDraft draft) {
         SchedulerState state = draft.state();
         return (hostPerToken == 0 || sinceMeasured >= PROBE_AFTER)
-                && state.host().isEmpty() && state.inFlight().isEmpty()
-                && draft.outs().isEmpty() && draft.load(0).prefillOffloadTokens() == 0;
+                && state.host().isEmpty()
+                && state.inFlight().isEmpty()
+                && draft.outs().isEmpty()
+                && draft.load(0).prefillOffloadTokens() == 0;
     }
 
     /** Whether a sequence on the host gets its tokens later than it wants, as of the last look. */
@@ -192,7 +194,9 @@ public final class TierRules {
 
     private static boolean fits(StepDraft draft, Sequence in, Sequence out) {
         int needed = draft.state().kv().blocksFor(KvTier.GPU, in.length());
-        return draft.fitsHost(out) && draft.hostHasRoomFor(out) && needed <= draft.freeGpu() + out.table().count();
+        return draft.fitsHost(out)
+                && draft.hostHasRoomFor(out)
+                && needed <= draft.freeGpu() + out.table().count();
     }
 
     private static int indexOf(StepDraft draft, Sequence sequence) {

@@ -8,7 +8,8 @@ import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 
 /**
- * A strategy as long as the host computes attention, GPU-only from then on: host sequences come back to the GPU as there is room.
+ * A strategy as long as the host computes attention, GPU-only from then on: host sequences come back to the GPU as
+ * there is room.
  *
  * <p>Owned by: engine thread.
  */
@@ -44,7 +45,10 @@ public final class UntilHostLost implements Policy {
     public void hostLost(String why) {
         if (!lost) {
             lost = true;
-            LOG.log(Level.ERROR, "the host computes attention no longer, GPU-only from here on until a restart: {0}", why);
+            LOG.log(
+                    Level.ERROR,
+                    "the host computes attention no longer, GPU-only from here on until a restart: {0}",
+                    why);
         }
     }
 }

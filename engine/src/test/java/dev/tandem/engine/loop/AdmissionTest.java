@@ -41,17 +41,31 @@ class AdmissionTest {
 
     private Engine engine(SchedulingPolicy policy) {
         EngineConfig config = new EngineConfig(budget, Set.of(0), CONTEXT, 8, 1, 0, policy);
-        return new Engine(config, PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)), new FakeExecutor(), clock, EngineListener.NONE);
+        return new Engine(
+                config,
+                PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)),
+                new FakeExecutor(),
+                clock,
+                EngineListener.NONE);
     }
 
     private static Request request(int prompt, OptionalInt maxTokens, int priority) {
-        SamplingParams sampling = SamplingParams.builder().temperature(0).maxTokens(maxTokens).ignoreEos(true).build();
+        SamplingParams sampling = SamplingParams.builder()
+                .temperature(0)
+                .maxTokens(maxTokens)
+                .ignoreEos(true)
+                .build();
         int[] tokens = IntStream.range(1, prompt + 1).toArray();
         return new Request("r", tokens, sampling, priority, TextDecoder.none(), event -> {});
     }
 
     @ParameterizedTest
-    @CsvSource({"60, 5, max_tokens, 65", "1, 2147483647, max_tokens, 2147483648", "64, 1, prompt, 65", "64, , prompt, 64"})
+    @CsvSource({
+        "60, 5, max_tokens, 65",
+        "1, 2147483647, max_tokens, 2147483648",
+        "64, 1, prompt, 65",
+        "64, , prompt, 64"
+    })
     void whatIsBeyondTheContextIsRefusedInVllmsWords(int prompt, Integer maxTokens, String parameter, long requested) {
         try (Engine engine = engine(SchedulingPolicy.FCFS)) {
             OptionalInt completion = maxTokens == null ? OptionalInt.empty() : OptionalInt.of(maxTokens);
@@ -60,9 +74,10 @@ class AdmissionTest {
                         assertThat(e.category()).isEqualTo(RequestException.Category.BAD_REQUEST);
                         assertThat(e.parameter()).isEqualTo(parameter);
                     })
-                    .hasMessageStartingWith(
-                            "This model's maximum context length is 64 tokens. However, you requested " + requested + " tokens");
-            assertThatCode(() -> engine.submit(request(60, OptionalInt.of(4), 0))).doesNotThrowAnyException();
+                    .hasMessageStartingWith("This model's maximum context length is 64 tokens. However, you requested "
+                            + requested + " tokens");
+            assertThatCode(() -> engine.submit(request(60, OptionalInt.of(4), 0)))
+                    .doesNotThrowAnyException();
         }
     }
 
@@ -72,10 +87,16 @@ class AdmissionTest {
         List<TokenEvent> events = new ArrayList<>();
         OptionalInt max = maxTokens.isEmpty() ? OptionalInt.empty() : OptionalInt.of(Integer.parseInt(maxTokens));
         Request request = request(3, max, 0);
-        queue.offer(List.of(new Request("r", request.prompt(), request.sampling(), 0, TextDecoder.none(), events::add)));
+        queue.offer(
+                List.of(new Request("r", request.prompt(), request.sampling(), 0, TextDecoder.none(), events::add)));
         EngineConfig config = new EngineConfig(budget, Set.of(), CONTEXT, 8, 1);
         EngineLoop loop = new EngineLoop(
-                config, queue, PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)), new FakeExecutor(), clock, EngineListener.NONE);
+                config,
+                queue,
+                PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)),
+                new FakeExecutor(),
+                clock,
+                EngineListener.NONE);
         while (!loop.isIdle()) {
             loop.step();
         }
@@ -84,12 +105,16 @@ class AdmissionTest {
 
     @Test
     void prioritiesNeedThePolicyThatHonoursThem() {
-        try (Engine fcfs = engine(SchedulingPolicy.FCFS); Engine priority = engine(SchedulingPolicy.PRIORITY)) {
+        try (Engine fcfs = engine(SchedulingPolicy.FCFS);
+                Engine priority = engine(SchedulingPolicy.PRIORITY)) {
             assertThatThrownBy(() -> fcfs.submit(request(3, OptionalInt.empty(), 5)))
-                    .isInstanceOfSatisfying(RequestException.class, e -> assertThat(e.parameter()).isEqualTo("priority"))
+                    .isInstanceOfSatisfying(
+                            RequestException.class,
+                            e -> assertThat(e.parameter()).isEqualTo("priority"))
                     .hasMessageContaining("priority is 5")
                     .hasMessageContaining("--scheduling-policy priority");
-            assertThatCode(() -> priority.submit(request(3, OptionalInt.empty(), 5))).doesNotThrowAnyException();
+            assertThatCode(() -> priority.submit(request(3, OptionalInt.empty(), 5)))
+                    .doesNotThrowAnyException();
         }
     }
 
@@ -99,10 +124,13 @@ class AdmissionTest {
             Set<Integer> allButTheEnd = IntStream.range(1, 100).boxed().collect(Collectors.toSet());
             SamplingParams.Builder sampling = SamplingParams.builder().stopTokenIds(allButTheEnd);
             Request free = new Request("a", new int[] {1}, sampling.build(), 0, TextDecoder.none(), event -> {});
-            Request stuck = new Request("b", new int[] {1}, sampling.minTokens(1).build(), 0, TextDecoder.none(), event -> {});
+            Request stuck =
+                    new Request("b", new int[] {1}, sampling.minTokens(1).build(), 0, TextDecoder.none(), event -> {});
             assertThatCode(() -> engine.submit(free)).doesNotThrowAnyException();
             assertThatThrownBy(() -> engine.submit(stuck))
-                    .isInstanceOfSatisfying(RequestException.class, e -> assertThat(e.parameter()).isEqualTo("stop_token_ids"))
+                    .isInstanceOfSatisfying(
+                            RequestException.class,
+                            e -> assertThat(e.parameter()).isEqualTo("stop_token_ids"))
                     .hasMessageContaining("all 100 tokens");
         }
     }
@@ -132,10 +160,14 @@ class AdmissionTest {
         Request own = request(2, OptionalInt.empty(), 0);
         queue.offerOwn(own);
         assertThat(queue.waiting()).isEqualTo(2);
-        assertThatThrownBy(() -> queue.offer(List.of(request(1, OptionalInt.empty(), 0)))).hasMessageContaining("the queue holds 2");
+        assertThatThrownBy(() -> queue.offer(List.of(request(1, OptionalInt.empty(), 0))))
+                .hasMessageContaining("the queue holds 2");
         queue.poll();
         queue.poll();
-        assertThat(queue.poll()).isInstanceOfSatisfying(EngineCommand.Submit.class, submit -> assertThat(submit.request()).isSameAs(own));
+        assertThat(queue.poll())
+                .isInstanceOfSatisfying(
+                        EngineCommand.Submit.class,
+                        submit -> assertThat(submit.request()).isSameAs(own));
         queue.close();
         assertThatThrownBy(() -> queue.offerOwn(own)).hasMessageContaining("shutting down");
     }
@@ -145,10 +177,16 @@ class AdmissionTest {
         AdmissionQueue large = new AdmissionQueue(8, clock);
         EngineConfig config = new EngineConfig(budget, Set.of(), CONTEXT, 8, 1);
         EngineLoop loop = new EngineLoop(
-                config, large, PolicyScheduler.of(new GpuOnly(budget, Preemption.RECOMPUTE)), new FakeExecutor(), clock, EngineListener.NONE);
+                config,
+                large,
+                PolicyScheduler.of(new GpuOnly(budget, Preemption.RECOMPUTE)),
+                new FakeExecutor(),
+                clock,
+                EngineListener.NONE);
         for (int i = 0; i < 6; i++) {
             Request request = request(14, OptionalInt.empty(), 0);
-            large.offer(List.of(new Request("r" + i, request.prompt(), request.sampling(), 0, TextDecoder.none(), event -> {})));
+            large.offer(List.of(
+                    new Request("r" + i, request.prompt(), request.sampling(), 0, TextDecoder.none(), event -> {})));
         }
         int maxDropped = 0;
         while (!loop.isIdle()) {

@@ -61,7 +61,11 @@ class ContainmentTest {
 
     private Request request(String id, int tokens, TextDecoder decoder, TokenSink sink) {
         List<TokenEvent> events = heard.computeIfAbsent(id, absent -> new ArrayList<>());
-        SamplingParams sampling = SamplingParams.builder().temperature(0).maxTokens(tokens).ignoreEos(true).build();
+        SamplingParams sampling = SamplingParams.builder()
+                .temperature(0)
+                .maxTokens(tokens)
+                .ignoreEos(true)
+                .build();
         return new Request(id, new int[] {1, 2, 3}, sampling, 0, decoder, event -> {
             events.add(event);
             sink.on(event);
@@ -87,9 +91,14 @@ class ContainmentTest {
     }
 
     private void assertFailed(String id, String... words) {
-        assertThat(heard.get(id).getLast()).as(id)
-                .isInstanceOfSatisfying(TokenEvent.Failed.class, failed -> assertThat(failed.message()).contains(words));
-        assertThat(heard.get(id).stream().filter(event -> !(event instanceof TokenEvent.Token))).as(id).hasSize(1);
+        assertThat(heard.get(id).getLast())
+                .as(id)
+                .isInstanceOfSatisfying(
+                        TokenEvent.Failed.class,
+                        failed -> assertThat(failed.message()).contains(words));
+        assertThat(heard.get(id).stream().filter(event -> !(event instanceof TokenEvent.Token)))
+                .as(id)
+                .hasSize(1);
     }
 
     @ParameterizedTest
@@ -129,7 +138,9 @@ class ContainmentTest {
         run(loop);
         assertFinished("a", 3);
         assertFailed("b", "event sink", "the client's queue is broken");
-        assertThat(heard.get("b")).as("one token, on which it threw, and the end").hasSize(2);
+        assertThat(heard.get("b"))
+                .as("one token, on which it threw, and the end")
+                .hasSize(2);
         assertFinished("c", 3);
     }
 
@@ -205,7 +216,8 @@ class ContainmentTest {
         executor.lose(0, false);
         queue.cancel("a");
         run(loop);
-        assertThat(heard.get("a").stream().filter(event -> !(event instanceof TokenEvent.Token))).hasSize(1);
+        assertThat(heard.get("a").stream().filter(event -> !(event instanceof TokenEvent.Token)))
+                .hasSize(1);
         assertFinished("b", 3);
     }
 
@@ -230,11 +242,14 @@ class ContainmentTest {
 
     private static List<Integer> blocks(StepPlan plan, long key) {
         List<Integer> blocks = new ArrayList<>();
-        plan.subBatches().forEach(batch -> batch.chunks().stream().filter(chunk -> chunk.sequence() == key).forEach(chunk -> {
-            for (int block : chunk.blocks()) {
-                blocks.add(block);
-            }
-        }));
+        plan.subBatches()
+                .forEach(batch -> batch.chunks().stream()
+                        .filter(chunk -> chunk.sequence() == key)
+                        .forEach(chunk -> {
+                            for (int block : chunk.blocks()) {
+                                blocks.add(block);
+                            }
+                        }));
         return blocks;
     }
 
@@ -252,7 +267,9 @@ class ContainmentTest {
         };
         TokenSink again = event -> engine.submit(plain("again", 1));
         engine.submit(List.of(
-                request("a", 3, BROKEN_DECODER, broken), request("b", 3, BROKEN_DECODER, broken), request("c", 3, TextDecoder.none(), again),
+                request("a", 3, BROKEN_DECODER, broken),
+                request("b", 3, BROKEN_DECODER, broken),
+                request("c", 3, TextDecoder.none(), again),
                 plain("d", 3)));
         engine.start();
         assertThat(engine.drain(Duration.ofSeconds(60))).isTrue();
@@ -261,7 +278,9 @@ class ContainmentTest {
         }
         assertThat(executor.closed).isTrue();
         assertThat(engine.health()).isEqualTo(new Engine.Health.Dead("the device is gone"));
-        assertThatThrownBy(() -> engine.submit(plain("e", 1))).isInstanceOf(RequestException.class).hasMessageContaining("the device is gone");
+        assertThatThrownBy(() -> engine.submit(plain("e", 1)))
+                .isInstanceOf(RequestException.class)
+                .hasMessageContaining("the device is gone");
         engine.close();
     }
 
@@ -301,7 +320,9 @@ class ContainmentTest {
             engine.close(); // may wait for the engine thread
         });
         engine.start();
-        assertThat(engine.drain(Duration.ofSeconds(60))).as("told while the executor waits for that").isTrue();
+        assertThat(engine.drain(Duration.ofSeconds(60)))
+                .as("told while the executor waits for that")
+                .isTrue();
     }
 
     private static void await(CountDownLatch latch) {

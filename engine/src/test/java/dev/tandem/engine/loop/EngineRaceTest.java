@@ -71,7 +71,8 @@ class EngineRaceTest {
                 : new GpuOnly(budget, Preemption.SWAP);
         EngineConfig config = new EngineConfig(budget, Set.of(), 40, REQUESTS * THREADS / 2, seed);
         SplittableRandom random = new SplittableRandom(seed);
-        Engine engine = new Engine(config, PolicyScheduler.of(policy), executor, Clock.system(), EngineListener.NONE).start();
+        Engine engine =
+                new Engine(config, PolicyScheduler.of(policy), executor, Clock.system(), EngineListener.NONE).start();
         try {
             CountDownLatch half = new CountDownLatch(THREADS * REQUESTS / 2);
             List<Thread> threads = IntStream.range(0, THREADS)
@@ -82,12 +83,17 @@ class EngineRaceTest {
                     .toList();
             half.await();
             switch (end) {
-                case DRAIN -> assertThat(engine.drain(Duration.ofSeconds(60))).as("seed %d", seed).isTrue();
+                case DRAIN ->
+                    assertThat(engine.drain(Duration.ofSeconds(60)))
+                            .as("seed %d", seed)
+                            .isTrue();
                 case CLOSE -> engine.close();
                 case DEATH -> {
                     dead.set(true);
                     // a request that flies is what makes this executor look; without, draining is the end
-                    assertThat(engine.drain(Duration.ofSeconds(60))).as("seed %d", seed).isTrue();
+                    assertThat(engine.drain(Duration.ofSeconds(60)))
+                            .as("seed %d", seed)
+                            .isTrue();
                 }
             }
             for (Thread thread : threads) {
@@ -96,8 +102,13 @@ class EngineRaceTest {
         } finally {
             engine.close();
         }
-        assertThat(ends).as("seed %d", seed).isNotEmpty().allSatisfy((id, count) -> assertThat(count).as(id).hasValue(1));
-        assertThat(engine.stats().gpuBlocksUsed() + engine.stats().hostBlocksUsed()).as("seed %d", seed).isZero();
+        assertThat(ends)
+                .as("seed %d", seed)
+                .isNotEmpty()
+                .allSatisfy((id, count) -> assertThat(count).as(id).hasValue(1));
+        assertThat(engine.stats().gpuBlocksUsed() + engine.stats().hostBlocksUsed())
+                .as("seed %d", seed)
+                .isZero();
         assertThat(engine.waiting()).as("seed %d", seed).isZero();
         assertThat(engine.health()).isInstanceOf(Engine.Health.Dead.class);
     }
@@ -108,9 +119,18 @@ class EngineRaceTest {
             AtomicInteger heard = new AtomicInteger();
             int cancelAfter = random.nextInt(4) == 0 ? random.nextInt(5) : -1;
             AtomicInteger tokens = new AtomicInteger();
-            SamplingParams sampling = SamplingParams.builder().temperature(0).maxTokens(1 + random.nextInt(12)).ignoreEos(true).build();
+            SamplingParams sampling = SamplingParams.builder()
+                    .temperature(0)
+                    .maxTokens(1 + random.nextInt(12))
+                    .ignoreEos(true)
+                    .build();
             Request request = new Request(
-                    id, random.ints(1 + random.nextInt(20), 3, 900).toArray(), sampling, 0, TextDecoder.none(), event -> {
+                    id,
+                    random.ints(1 + random.nextInt(20), 3, 900).toArray(),
+                    sampling,
+                    0,
+                    TextDecoder.none(),
+                    event -> {
                         if (!(event instanceof TokenEvent.Token)) {
                             heard.incrementAndGet();
                         } else if (tokens.incrementAndGet() == cancelAfter) {

@@ -24,6 +24,7 @@ final class FakeExecutor implements Executor {
     final List<StepPlan> submitted = new ArrayList<>();
     /** Sequences that are lost whenever a step samples them. */
     final Map<Long, StepResult.Lost> losing = new HashMap<>();
+
     boolean allowsAsyncScheduling;
     volatile boolean broken;
     volatile boolean closed;
@@ -32,7 +33,8 @@ final class FakeExecutor implements Executor {
 
     /** From now on the sequence's token cannot be chosen. */
     void lose(long sequence, boolean stillInUse) {
-        losing.put(sequence, new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "its logits are NaN", stillInUse));
+        losing.put(
+                sequence, new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "its logits are NaN", stillInUse));
     }
 
     @Override
@@ -59,20 +61,26 @@ final class FakeExecutor implements Executor {
         StepPlan plan = plans.remove();
         List<StepResult.Sampled> sampled = new ArrayList<>();
         List<StepResult.Lost> lost = new ArrayList<>();
-        plan.subBatches().stream().flatMap(batch -> batch.chunks().stream()).filter(chunk -> chunk.sampler().isPresent()).forEach(chunk -> {
-            StepResult.Lost loss = losing.get(chunk.sequence());
-            if (loss == null) {
-                sampled.add(new StepResult.Sampled(chunk.sequence(), new Choice(TOKEN, Optional.empty())));
-            } else {
-                lost.add(loss);
-            }
-        });
+        plan.subBatches().stream()
+                .flatMap(batch -> batch.chunks().stream())
+                .filter(chunk -> chunk.sampler().isPresent())
+                .forEach(chunk -> {
+                    StepResult.Lost loss = losing.get(chunk.sequence());
+                    if (loss == null) {
+                        sampled.add(new StepResult.Sampled(chunk.sequence(), new Choice(TOKEN, Optional.empty())));
+                    } else {
+                        lost.add(loss);
+                    }
+                });
         return new StepResult(plan.step(), sampled, List.of(), List.of(), lost, StepTimes.NONE);
     }
 
     /** Sequences that the last plan computes. */
     List<Long> computing() {
-        return submitted.getLast().subBatches().stream().flatMap(batch -> batch.chunks().stream()).map(Chunk::sequence).toList();
+        return submitted.getLast().subBatches().stream()
+                .flatMap(batch -> batch.chunks().stream())
+                .map(Chunk::sequence)
+                .toList();
     }
 
     @Override

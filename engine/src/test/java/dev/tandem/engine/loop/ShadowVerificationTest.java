@@ -39,13 +39,20 @@ class ShadowVerificationTest {
     private int dropped;
 
     private Request watched(double rate, int logprobs) {
-        SamplingParams sampling = SamplingParams.builder().temperature(0.7).maxTokens(3).logprobs(logprobs).build();
+        SamplingParams sampling = SamplingParams.builder()
+                .temperature(0.7)
+                .maxTokens(3)
+                .logprobs(logprobs)
+                .build();
         Request request = new Request("r", new int[] {5, 6, 7}, sampling, 0, TextDecoder.none(), seen::add);
-        return new ShadowVerification(rate, 1, again::add, listener).watch(List.of(request)).getFirst();
+        return new ShadowVerification(rate, 1, again::add, listener)
+                .watch(List.of(request))
+                .getFirst();
     }
 
     private static TokenEvent.Token token(int id, double logprob, boolean fromHost) {
-        return new TokenEvent.Token(id, "t" + id, Optional.of(new TokenLogprobs((float) logprob, new int[0], new float[0])), fromHost);
+        return new TokenEvent.Token(
+                id, "t" + id, Optional.of(new TokenLogprobs((float) logprob, new int[0], new float[0])), fromHost);
     }
 
     private void generate(Request request, boolean host) {
@@ -65,7 +72,9 @@ class ShadowVerificationTest {
         assertThat(own.sampling().logitBias()).isEqualTo(Map.of(12, 100f));
         assertThat(own.sampling().maxTokens()).hasValue(1);
         own.sink().on(token(12, -1.25, false));
-        assertThat(differences).singleElement().satisfies(difference -> assertThat(difference).isCloseTo(0.25, within(1e-6)));
+        assertThat(differences)
+                .singleElement()
+                .satisfies(difference -> assertThat(difference).isCloseTo(0.25, within(1e-6)));
     }
 
     @Test
@@ -79,12 +88,16 @@ class ShadowVerificationTest {
     void theClientSeesWhatItAskedFor() {
         generate(watched(1, -1), true);
         assertThat(seen).hasSize(4);
-        assertThat(seen.subList(0, 3)).allSatisfy(event -> assertThat(((TokenEvent.Token) event).logprobs()).isEmpty());
+        assertThat(seen.subList(0, 3))
+                .allSatisfy(event ->
+                        assertThat(((TokenEvent.Token) event).logprobs()).isEmpty());
         seen.clear();
         Request asks = watched(1, 2);
         assertThat(asks.sampling().logprobs()).isEqualTo(2);
         generate(asks, true);
-        assertThat(seen.subList(0, 3)).allSatisfy(event -> assertThat(((TokenEvent.Token) event).logprobs()).isPresent());
+        assertThat(seen.subList(0, 3))
+                .allSatisfy(event ->
+                        assertThat(((TokenEvent.Token) event).logprobs()).isPresent());
     }
 
     @Test
@@ -102,16 +115,24 @@ class ShadowVerificationTest {
             requests.add(new Request("r" + i, new int[] {1}, sampling, 0, TextDecoder.none(), event -> {}));
         }
         List<Request> some = new ShadowVerification(0.1, 7, again::add, listener).watch(requests);
-        assertThat(some.stream().filter(request -> request.sampling().logprobs() == 0).count()).as("seed 7").isBetween(70L, 130L);
+        assertThat(some.stream()
+                        .filter(request -> request.sampling().logprobs() == 0)
+                        .count())
+                .as("seed 7")
+                .isBetween(70L, 130L);
     }
 
     @Test
     void aFullQueueCostsTheComparisonAlone() {
-        Request request = new Request("r", new int[] {5}, SamplingParams.builder().build(), 0, TextDecoder.none(), seen::add);
+        Request request =
+                new Request("r", new int[] {5}, SamplingParams.builder().build(), 0, TextDecoder.none(), seen::add);
         ShadowVerification shadowVerification = new ShadowVerification(
-                1, 1, own -> {
+                1,
+                1,
+                own -> {
                     throw RequestException.of(RequestException.Category.UNAVAILABLE, "the queue is full");
-                }, listener);
+                },
+                listener);
         for (int i = 0; i < 2 * ShadowVerification.MAX_OWN; i++) {
             seen.clear();
             generate(shadowVerification.watch(List.of(request)).getFirst(), true);
@@ -123,7 +144,8 @@ class ShadowVerificationTest {
 
     @Test
     void fewComparisonsAreUnderWayAtATimeAndOthersAreDropped() {
-        Request request = new Request("r", new int[] {5}, SamplingParams.builder().build(), 0, TextDecoder.none(), seen::add);
+        Request request =
+                new Request("r", new int[] {5}, SamplingParams.builder().build(), 0, TextDecoder.none(), seen::add);
         ShadowVerification shadowVerification = new ShadowVerification(1, 1, again::add, listener);
         for (int i = 0; i < 3 * ShadowVerification.MAX_OWN; i++) {
             generate(shadowVerification.watch(List.of(request)).getFirst(), true);
@@ -164,7 +186,8 @@ class ShadowVerificationTest {
         others.finished(own, FinishReason.LENGTH, USAGE);
         others.failed(own);
         assertThat(counted).isEmpty();
-        Request client = new Request("c", new int[] {5}, SamplingParams.builder().build(), 0, TextDecoder.none(), seen::add);
+        Request client =
+                new Request("c", new int[] {5}, SamplingParams.builder().build(), 0, TextDecoder.none(), seen::add);
         others.firstToken(client, 1);
         others.finished(client, FinishReason.LENGTH, USAGE);
         others.failed(client);

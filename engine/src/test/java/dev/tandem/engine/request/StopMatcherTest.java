@@ -59,7 +59,9 @@ class StopMatcherTest {
     void theResultDoesNotDependOnHowTheTextIsCut() {
         for (long seed = 0; seed < 3_000; seed++) {
             SplittableRandom random = new SplittableRandom(seed);
-            List<String> stops = Stream.generate(() -> text(random, 1 + random.nextInt(5))).limit(1 + random.nextInt(4)).toList();
+            List<String> stops = Stream.generate(() -> text(random, 1 + random.nextInt(5)))
+                    .limit(1 + random.nextInt(4))
+                    .toList();
             String text = text(random, 40);
             boolean include = random.nextBoolean();
             int from = random.nextInt(10); // characters that may not end a stop
@@ -75,7 +77,10 @@ class StopMatcherTest {
             String expected = text;
             for (int end = from + 1; end <= text.length() && expected.equals(text); end++) {
                 String before = text.substring(0, end);
-                String found = stops.stream().filter(before::endsWith).max(Comparator.comparing(String::length)).orElse("");
+                String found = stops.stream()
+                        .filter(before::endsWith)
+                        .max(Comparator.comparing(String::length))
+                        .orElse("");
                 if (!found.isEmpty()) {
                     assertThat(matcher.matched()).as("seed %d", seed).isEqualTo(found);
                     expected = include ? before : before.substring(0, end - found.length());

@@ -33,7 +33,8 @@ public final class RandomSampling {
     }
 
     public SamplingParams params(int vocabulary) {
-        SamplingParams.Builder params = SamplingParams.builder().maxTokens(pick(4, 100, Integer.MAX_VALUE))
+        SamplingParams.Builder params = SamplingParams.builder()
+                .maxTokens(pick(4, 100, Integer.MAX_VALUE))
                 .temperature(pick(0, -0.0, Double.MIN_VALUE, 1e-300, 1e-39, 2e-39, 0.01, 0.3, 1, 1.7, 2))
                 .topK(pick(-1, 0, 1, 2, 40, vocabulary, Integer.MAX_VALUE))
                 .topP(pick(Double.MIN_VALUE, 1e-46, 1e-7, 0.1, 0.9, 0.999999, 1 - 1e-9, Math.nextDown(1.0), 1, 1))
@@ -60,15 +61,29 @@ public final class RandomSampling {
 
     /** Nothing that changes logits. */
     public SamplingParams drawn() {
-        return SamplingParams.builder().maxTokens(100).seed(random.nextLong())
-                .temperature(pick(0.5, 1, 2)).topK(pick(0, 5, 40)).topP(pick(0.5, 0.9, 1)).minP(pick(0, 0.05)).build();
+        return SamplingParams.builder()
+                .maxTokens(100)
+                .seed(random.nextLong())
+                .temperature(pick(0.5, 1, 2))
+                .topK(pick(0, 5, 40))
+                .topP(pick(0.5, 0.9, 1))
+                .minP(pick(0, 0.05))
+                .build();
     }
 
     public SamplingParams withPenaltiesThatDoNothing(SamplingParams params) {
-        return SamplingParams.builder().maxTokens(100).seed(params.seed().orElseThrow())
-                .temperature(params.temperature()).topK(params.topK()).topP(params.topP()).minP(params.minP())
-                .repetitionPenalty(1 + 1e-12).presencePenalty(1e-300).frequencyPenalty(-1e-300)
-                .logitBias(Map.of(3, 0f)).build();
+        return SamplingParams.builder()
+                .maxTokens(100)
+                .seed(params.seed().orElseThrow())
+                .temperature(params.temperature())
+                .topK(params.topK())
+                .topP(params.topP())
+                .minP(params.minP())
+                .repetitionPenalty(1 + 1e-12)
+                .presencePenalty(1e-300)
+                .frequencyPenalty(-1e-300)
+                .logitBias(Map.of(3, 0f))
+                .build();
     }
 
     public float[] ordinary(int vocabulary) {

@@ -40,7 +40,8 @@ class SamplingPropertyTest {
                 float[] logits = random.logits(vocabulary);
                 float[] adjusted = adjusted(logits, params, prompt, output, ends);
                 TokenSampler.Draw draw = device.draw(Integer.MAX_VALUE).orElseThrow();
-                String what = "seed " + (SEED + request) + ", token " + token + ", " + params + ", " + Arrays.toString(adjusted);
+                String what = "seed " + (SEED + request) + ", token " + token + ", " + params + ", "
+                        + Arrays.toString(adjusted);
                 if (!drawable(logits, adjusted)) {
                     seen.add("refused");
                     assertThatThrownBy(() -> choose(ours, logits)).as(what).isInstanceOf(ExecutorException.class);
@@ -48,7 +49,10 @@ class SamplingPropertyTest {
                 }
                 int expected = SamplingReference.token(adjusted, SamplingReference.Parameters.of(draw));
                 assertThat(choose(ours, logits)).as(what).isEqualTo(expected);
-                assertThat(draw.uniform()).as(what).isEqualTo((float) draw.uniform()).isBetween(0.0, 1 - 0x1p-24);
+                assertThat(draw.uniform())
+                        .as(what)
+                        .isEqualTo((float) draw.uniform())
+                        .isBetween(0.0, 1 - 0x1p-24);
                 device.chosen(expected, Optional.empty());
                 output.add(expected);
                 seen.add(draw.greedy() ? "greedy" : "drawn");
@@ -73,7 +77,9 @@ class SamplingPropertyTest {
     private static boolean drawable(float[] logits, float[] adjusted) {
         boolean some = false;
         for (int i = 0; i < logits.length; i++) {
-            if (Float.isNaN(adjusted[i]) || adjusted[i] == Float.POSITIVE_INFINITY || logits[i] == Float.POSITIVE_INFINITY) {
+            if (Float.isNaN(adjusted[i])
+                    || adjusted[i] == Float.POSITIVE_INFINITY
+                    || logits[i] == Float.POSITIVE_INFINITY) {
                 return false;
             }
             some |= adjusted[i] > Float.NEGATIVE_INFINITY;
@@ -88,7 +94,8 @@ class SamplingPropertyTest {
         output.forEach(token -> times.merge(token, 1, Integer::sum));
         Set<Integer> seen = new HashSet<>(output);
         Arrays.stream(prompt).forEach(seen::add);
-        boolean penalised = params.repetitionPenalty() != 1 || params.presencePenalty() != 0 || params.frequencyPenalty() != 0;
+        boolean penalised =
+                params.repetitionPenalty() != 1 || params.presencePenalty() != 0 || params.frequencyPenalty() != 0;
         float[] adjusted = new float[logits.length];
         for (int id = 0; id < logits.length; id++) {
             boolean end = ends.contains(id) || params.stopTokenIds().contains(id);
@@ -124,9 +131,15 @@ class SamplingPropertyTest {
                 steps.add(random.ordinary(500));
             }
             List<Integer> plain = tokens(params, steps);
-            assertThat(tokens(params.withLogprobs(20), steps)).as("seed %d, with logprobs", seed).isEqualTo(plain);
-            assertThat(tokens(params.withLogprobs(0), steps)).as("seed %d, watched by a shadow verification", seed).isEqualTo(plain);
-            assertThat(tokens(random.withPenaltiesThatDoNothing(params), steps)).as("seed %d, penalties", seed).isEqualTo(plain);
+            assertThat(tokens(params.withLogprobs(20), steps))
+                    .as("seed %d, with logprobs", seed)
+                    .isEqualTo(plain);
+            assertThat(tokens(params.withLogprobs(0), steps))
+                    .as("seed %d, watched by a shadow verification", seed)
+                    .isEqualTo(plain);
+            assertThat(tokens(random.withPenaltiesThatDoNothing(params), steps))
+                    .as("seed %d, penalties", seed)
+                    .isEqualTo(plain);
             SplittableRandom chance = new SplittableRandom(seed);
             TokenSampler mixed = new TokenSampler(params, new int[] {1}, Set.of(0), 7);
             List<Integer> byEither = new ArrayList<>();

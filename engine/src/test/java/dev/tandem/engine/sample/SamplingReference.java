@@ -15,7 +15,8 @@ public final class SamplingReference {
     public record Parameters(float temperature, int topK, float topP, float minP, float uniform) {
         public static Parameters of(TokenSampler.Draw draw) {
             return new Parameters(
-                    (float) draw.temperature(), draw.topK(), (float) draw.topP(), (float) draw.minP(), (float) draw.uniform());
+                    (float) draw.temperature(), draw.topK(), (float) draw.topP(), (float) draw.minP(), (float)
+                            draw.uniform());
         }
     }
 
@@ -76,8 +77,11 @@ public final class SamplingReference {
         for (int at = 0; at < descending.size(); ) {
             float logit = logits[descending.get(at)];
             long equal = 0;
-            for (; at < descending.size() && logits[descending.get(at)] == logit
-                    && Float.compare(logits[descending.get(at)], logit) == 0; at++) {
+            for (;
+                    at < descending.size()
+                            && logits[descending.get(at)] == logit
+                            && Float.compare(logits[descending.get(at)], logit) == 0;
+                    at++) {
                 equal += (long) (weights[descending.get(at)] * 4294967296f);
             }
             if (equal > 0) {

@@ -75,7 +75,8 @@ class KvDemandForecastTest {
     void whoEndsSoonLeavesRoom() {
         ended(16, 100);
         // when the first ends, 150 + 52 tokens are held; the second ends with 150 alone
-        assertThat(max(List.of(sequence(50, 98, 1_000)), sequence(50, 0, 1_000))).isEqualTo(150 + 52 - 148);
+        assertThat(max(List.of(sequence(50, 98, 1_000)), sequence(50, 0, 1_000)))
+                .isEqualTo(150 + 52 - 148);
     }
 
     @Test

@@ -14,9 +14,9 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * A scheduler's state made by hand, blocks of 4 tokens, and drafts as text: {@code r1>host} a move,
- * {@code r2 dropped}, {@code [r0 r3cpu r4+9 r5+7lands]} a sub-batch with a decode read by the GPU, one read by the CPU,
- * a prefill of 9 rows and one whose KV lands on the host; then {@code admit r6}, {@code resume r7}.
+ * A scheduler's state made by hand, blocks of 4 tokens, and drafts as text: {@code r1>host} a move, {@code r2 dropped},
+ * {@code [r0 r3cpu r4+9 r5+7lands]} a sub-batch with a decode read by the GPU, one read by the CPU, a prefill of 9 rows
+ * and one whose KV lands on the host; then {@code admit r6}, {@code resume r7}.
  */
 public final class Scene {
     public final SchedulerState state;
@@ -91,13 +91,14 @@ public final class Scene {
 
     /** Every decoding sequence got its token and every prefill is done. */
     public void complete(StepPlan plan) {
-        plan.subBatches().forEach(batch -> batch.chunks().forEach(chunk -> {
-            Sequence sequence = sequences.get((int) chunk.sequence());
-            sequence.advance(chunk.rows());
-            if (chunk.sampler().isPresent()) {
-                sequence.append(0, 0);
-            }
-        }));
+        plan.subBatches()
+                .forEach(batch -> batch.chunks().forEach(chunk -> {
+                    Sequence sequence = sequences.get((int) chunk.sequence());
+                    sequence.advance(chunk.rows());
+                    if (chunk.sampler().isPresent()) {
+                        sequence.append(0, 0);
+                    }
+                }));
         state.kv().checkIntegrity(state.live());
     }
 
@@ -112,7 +113,9 @@ public final class Scene {
         draft.ins().forEach(sequence -> words.add("r" + sequence.key() + ">gpu"));
         for (int batch = 0; batch < 2; batch++) {
             if (!draft.rows(batch).isEmpty()) {
-                words.add("[" + String.join(" ", draft.rows(batch).stream().map(Scene::text).toList()) + "]");
+                words.add("["
+                        + String.join(
+                                " ", draft.rows(batch).stream().map(Scene::text).toList()) + "]");
             }
         }
         draft.admissions().forEach(sequence -> words.add("admit r" + sequence.key()));

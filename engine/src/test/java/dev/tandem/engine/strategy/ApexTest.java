@@ -65,8 +65,8 @@ class ApexTest {
     }
 
     /**
-     * (6) with T_l = 10, T_a = g / 100, N_G / N_C = 10: at g = 298, 20 / 2.98 + 3 + 0.298 = 10.009 > 10; at g = 300,
-     * 20 / 3 + 3 + 0.3 = 9.967 < 10.
+     * (6) with T_l = 10, T_a = g / 100, N_G / N_C = 10: at g = 298, 20 / 2.98 + 3 + 0.298 = 10.009 > 10; at g = 300, 20
+     * / 3 + 3 + 0.3 = 9.967 < 10.
      */
     @ParameterizedTest
     @CsvSource({"100, PIPELINE", "298, PIPELINE", "300, ASYNC", "900, ASYNC"})
@@ -111,10 +111,16 @@ class ApexTest {
         assertThat(Inequalities.gpuOnlyTime(t)).as("(1)").isEqualTo(14);
         assertThat(Inequalities.decodeCycle(t)).as("(2)").isEqualTo(24);
         assertThat(Inequalities.gpuTokens(t)).as("(3)").isEqualTo(400);
-        assertThat(Inequalities.decodePipeThroughput(t)).as("(5) left: (400 + 7 * 24) / 24").isEqualTo(568.0 / 24);
-        assertThat(Inequalities.decodeGpuThroughput(t)).as("(5) right: 400 / 14").isEqualTo(400.0 / 14);
+        assertThat(Inequalities.decodePipeThroughput(t))
+                .as("(5) left: (400 + 7 * 24) / 24")
+                .isEqualTo(568.0 / 24);
+        assertThat(Inequalities.decodeGpuThroughput(t))
+                .as("(5) right: 400 / 14")
+                .isEqualTo(400.0 / 14);
         assertThat(Inequalities.mixedCycle(t)).as("(7)").isEqualTo(49);
-        assertThat(Inequalities.mixedPipeThroughput(t)).as("(8) left: (400 + 7 * 49) / 14").isEqualTo(743.0 / 14);
+        assertThat(Inequalities.mixedPipeThroughput(t))
+                .as("(8) left: (400 + 7 * 49) / 14")
+                .isEqualTo(743.0 / 14);
         assertThat(Inequalities.mixedGpuThroughput(t)).as("(8) right").isEqualTo(100);
     }
 
@@ -131,13 +137,15 @@ class ApexTest {
     }
 
     /**
-     * (8) holds, and the executor cannot finish the in-flight token, which an asymmetric step of 201 would move by one layer of two. A decoded token is worth
-     * 22, the prompt 179. Async overlap leaves the prompt for later: 22 * (1 + 1 / 2) / 22 = 1.50. Had the other row landed, an asymmetric step would do
-     * (179 + 22 * 3) / 201 = 1.22 with one host token, and with eight (179 + 22 * 10) / 201 = 1.98.
+     * (8) holds, and the executor cannot finish the in-flight token, which an asymmetric step of 201 would move by one
+     * layer of two. A decoded token is worth 22, the prompt 179. Async overlap leaves the prompt for later: 22 * (1 + 1
+     * / 2) / 22 = 1.50. Had the other row landed, an asymmetric step would do (179 + 22 * 3) / 201 = 1.22 with one host
+     * token, and with eight (179 + 22 * 10) / 201 = 1.98.
      */
     @ParameterizedTest
     @CsvSource({"1, 120, 1.22, 1.50, async-overlap", "8, 15, 1.98, 1.50, they land"})
-    void inFlightTokensReturnWhereThePipelineWouldDoMoreWithThem(int hostTokens, int context, String returned, String now, String outcome) {
+    void inFlightTokensReturnWhereThePipelineWouldDoMoreWithThem(
+            int hostTokens, int context, String returned, String now, String outcome) {
         Scene scene = new Scene(25, 400, BUDGET).limit(1000);
         scene.gpu(100);
         for (int i = 0; i < hostTokens; i++) {
@@ -149,7 +157,9 @@ class ApexTest {
         StepDraft draft = apex(0, new Strategy.InFlight(100, 100, false)).draft(scene.state, why);
         assertThat(draft.shape()).as(why.reason()).isEqualTo(Shape.ASYNC);
         assertThat(why.reason()).contains(returned).contains(now).endsWith(outcome);
-        assertThat(draft.admissions()).as("the CPU keeps up with no more of 120 tokens, and none of 15 shall enter").isEmpty();
+        assertThat(draft.admissions())
+                .as("the CPU keeps up with no more of 120 tokens, and none of 15 shall enter")
+                .isEmpty();
     }
 
     @Test
@@ -169,7 +179,9 @@ class ApexTest {
         Decision why = new Decision();
         assertThat(draft(scene, 8, why).shape()).isEqualTo(Shape.GPU_ONLY);
         assertThat(why.reason()).contains("§4.2");
-        assertThat(draft(scene, 1, new Decision()).shape()).as("one for one is enough").isEqualTo(Shape.PIPELINE);
+        assertThat(draft(scene, 1, new Decision()).shape())
+                .as("one for one is enough")
+                .isEqualTo(Shape.PIPELINE);
     }
 
     @Test
@@ -179,6 +191,8 @@ class ApexTest {
             scene.gpu(17 + i);
         }
         StepDraft draft = draft(scene, 0, new Decision());
-        assertThat(draft.load(0).gpuRows()).as("every sequence in GPU blocks is in the step").isEqualTo(draft.gpuSequences());
+        assertThat(draft.load(0).gpuRows())
+                .as("every sequence in GPU blocks is in the step")
+                .isEqualTo(draft.gpuSequences());
     }
 }

@@ -22,10 +22,16 @@ class CalibratorTest {
     /** A step for whose host token the GPU waits, and that took the CPU four times as long as predicted. */
     private void slowStage(Scene scene) {
         scene.host(20);
-        StepDraft draft = Strategy.SIMPLE_OFFLOAD.policy(Strategy.Options.of(BUDGET), cost).draft(scene.state, new Decision());
+        StepDraft draft = Strategy.SIMPLE_OFFLOAD
+                .policy(Strategy.Options.of(BUDGET), cost)
+                .draft(scene.state, new Decision());
         assertThat(draft.shape()).isEqualTo(Shape.OFFLOAD);
         long nanos = (long) (4 * cost.layers() * cost.cpuAttention(1, 20) * 1e9);
-        calibrator.observe(draft, new StepResult(0, List.of(), List.of(), List.of(), new StepTimes(0, 0, 0, nanos, 0, 0, 0)), 1, 1);
+        calibrator.observe(
+                draft,
+                new StepResult(0, List.of(), List.of(), List.of(), new StepTimes(0, 0, 0, nanos, 0, 0, 0)),
+                1,
+                1);
     }
 
     @Test

@@ -20,9 +20,20 @@ public final class ChangingStrategies implements Policy {
     public ChangingStrategies(Budget budget, long seed) {
         random = new SplittableRandom(seed);
         var options = new Strategy.Options(
-                budget, Preemption.SWAP, TierRules.neutral(), true, false, 0, false, 0, new Strategy.InFlight(64, 1024, false), 64);
-        Stream<Policy> known = Stream.of(Strategy.values()).map(strategy -> strategy.policy(options, TestProfile.withCpu(100)));
-        policies = Stream.concat(Stream.of(new Shuffling(budget, Shuffling.Takes.WHAT_CUDA_DOES, seed)), known).toList();
+                budget,
+                Preemption.SWAP,
+                TierRules.neutral(),
+                true,
+                false,
+                0,
+                false,
+                0,
+                new Strategy.InFlight(64, 1024, false),
+                64);
+        Stream<Policy> known =
+                Stream.of(Strategy.values()).map(strategy -> strategy.policy(options, TestProfile.withCpu(100)));
+        policies = Stream.concat(Stream.of(new Shuffling(budget, Shuffling.Takes.WHAT_CUDA_DOES, seed)), known)
+                .toList();
     }
 
     @Override

@@ -17,7 +17,10 @@ import java.util.stream.LongStream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Strategies that change from step to step, on an executor that runs ahead: every request gets its tokens, whatever the others do. */
+/**
+ * Strategies that change from step to step, on an executor that runs ahead: every request gets its tokens, whatever the
+ * others do.
+ */
 class ChangingStrategiesTest {
     private static final Budget BUDGET = new Budget(200, 80, 200);
     private static final int REQUESTS = 100;
@@ -30,12 +33,14 @@ class ChangingStrategiesTest {
     @MethodSource("seeds")
     void everyRequestGetsItsTokens(long seed) {
         SplittableRandom random = new SplittableRandom(seed);
-        ContentExecutor executor = new ContentExecutor(3, 60 + random.nextInt(200), 8, 200, 200, 120, Readiness.random(seed));
+        ContentExecutor executor =
+                new ContentExecutor(3, 60 + random.nextInt(200), 8, 200, 200, 120, Readiness.random(seed));
         executor.allowsAsyncScheduling = true;
         executor.resumes = false;
         List<Integer> prompts = new ArrayList<>();
         List<Integer> wanted = new ArrayList<>();
-        try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(new ChangingStrategies(BUDGET, seed)), BUDGET)) {
+        try (EngineHarness engine =
+                new EngineHarness(executor, PolicyScheduler.of(new ChangingStrategies(BUDGET, seed)), BUDGET)) {
             while (prompts.size() < REQUESTS || !engine.loop.isIdle()) {
                 while (prompts.size() < REQUESTS && random.nextInt(3) > 0) {
                     submit(engine, prompts, wanted, random);
@@ -52,14 +57,18 @@ class ChangingStrategiesTest {
                     assertThat(answer.tokens).as("r%d", i).hasSize(wanted.get(i));
                 }
                 for (int k = 0; k < answer.tokens.size(); k++) {
-                    assertThat(answer.tokens.get(k)).as("r%d, token %d", i, k).isEqualTo(ContentExecutor.token(i, prompts.get(i) - 1 + k));
+                    assertThat(answer.tokens.get(k))
+                            .as("r%d, token %d", i, k)
+                            .isEqualTo(ContentExecutor.token(i, prompts.get(i) - 1 + k));
                 }
             }
-            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed()).isZero();
+            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed())
+                    .isZero();
         }
     }
 
-    private static void submit(EngineHarness engine, List<Integer> prompts, List<Integer> wanted, SplittableRandom random) {
+    private static void submit(
+            EngineHarness engine, List<Integer> prompts, List<Integer> wanted, SplittableRandom random) {
         int id = prompts.size();
         int prompt = 1 + random.nextInt(60);
         int max = 1 + random.nextInt(40);

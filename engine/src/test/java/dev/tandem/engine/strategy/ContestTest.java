@@ -11,7 +11,10 @@ import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.StepDraft;
 import org.junit.jupiter.api.Test;
 
-/** Who made each step, as text: r the rules, o overlap alone, l landing; their steps are alike but for the time they take. */
+/**
+ * Who made each step, as text: r the rules, o overlap alone, l landing; their steps are alike but for the time they
+ * take.
+ */
 class ContestTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
     private static final Contest.Limits LIMITS = new Contest.Limits(3, 4, 10, 40);
@@ -23,8 +26,7 @@ class ContestTest {
     private final Policy step = Strategy.ASYNC_OVERLAP.policy(Strategy.Options.of(BUDGET), cost);
     private final Scene scene = new Scene(3, 100, BUDGET).limit(60);
     private final StringBuilder turns = new StringBuilder();
-    private final Contest contest =
-            new Contest(named('r'), named('o'), named('l'), predictor, LIMITS);
+    private final Contest contest = new Contest(named('r'), named('o'), named('l'), predictor, LIMITS);
 
     private Policy named(char name) {
         return (state, why) -> {

@@ -4,8 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.kv.KvTier;
@@ -94,7 +94,9 @@ final class Coverage {
     }
 
     private void plan(StepPlan plan) {
-        List<Chunk> chunks = plan.subBatches().stream().flatMap(batch -> batch.chunks().stream()).toList();
+        List<Chunk> chunks = plan.subBatches().stream()
+                .flatMap(batch -> batch.chunks().stream())
+                .toList();
         boolean out = plan.swaps().stream().anyMatch(swap -> swap.to() == KvTier.HOST);
         boolean in = plan.swaps().stream().anyMatch(swap -> swap.to() == KvTier.GPU);
         note(Seen.TO_HOST, out);
@@ -102,7 +104,9 @@ final class Coverage {
         note(Seen.ROTATED, out && in);
         note(Seen.TWO_SUB_BATCHES, plan.subBatches().size() == 2);
         note(Seen.RESUMED, !plan.resume().isEmpty());
-        note(Seen.OVER_SEVERAL_STEPS, plan.slotsPerLayer() > 0 && plan.admissions().isEmpty());
+        note(
+                Seen.OVER_SEVERAL_STEPS,
+                plan.slotsPerLayer() > 0 && plan.admissions().isEmpty());
         for (Chunk chunk : chunks) {
             note(Seen.CPU_ROWS, chunk.site() == AttentionSite.CPU_FROM_HOST);
             note(Seen.OFFLOADED, chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD);
@@ -129,7 +133,9 @@ final class Coverage {
     void check(Strategy strategy) {
         Set<Seen> missing = expected(strategy);
         missing.removeAll(seen.keySet());
-        assertThat(missing).as("what %d runs of %s have not met, of %s", runs, strategy.flag(), seen).isEmpty();
+        assertThat(missing)
+                .as("what %d runs of %s have not met, of %s", runs, strategy.flag(), seen)
+                .isEmpty();
         for (String reason : reasons(strategy)) {
             assertThat(reasons.keySet()).as("reasons of %s", strategy.flag()).anyMatch(met -> met.contains(reason));
         }
@@ -143,20 +149,30 @@ final class Coverage {
             return expected;
         }
         // those that are not async overlap's own are in flight while a guard drains the host
-        expected.addAll(EnumSet.of(
-                Seen.IN_FLIGHT, Seen.OVER_SEVERAL_STEPS, Seen.OFFLOADED, Seen.OFFLOADING, Seen.GUARD_LOSS));
-        expected.addAll(switch (strategy) {
-            case GPU_ONLY -> EnumSet.noneOf(Seen.class);
-            case SIMPLE_OFFLOAD -> EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS);
-            case SYMMETRIC -> EnumSet.of(Seen.CPU_ROWS, Seen.TWO_SUB_BATCHES);
-            case FASTDECODE_PLUS -> EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES);
-            case ASYMMETRIC, NEO -> EnumSet.of(
-                    Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED);
-            case ASYNC_OVERLAP -> EnumSet.of(Seen.OFFLOADED_IN_CHUNKS, Seen.ROTATED, Seen.PARKED, Seen.LOST);
-            case APEX -> EnumSet.of(
-                    Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED, Seen.RESUMED, Seen.PARKED,
-                    Seen.LOST, Seen.CONTEST_MEASURING, Seen.CONTEST_SETTLING, Seen.CONTEST_TRYING);
-        });
+        expected.addAll(
+                EnumSet.of(Seen.IN_FLIGHT, Seen.OVER_SEVERAL_STEPS, Seen.OFFLOADED, Seen.OFFLOADING, Seen.GUARD_LOSS));
+        expected.addAll(
+                switch (strategy) {
+                    case GPU_ONLY -> EnumSet.noneOf(Seen.class);
+                    case SIMPLE_OFFLOAD -> EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS);
+                    case SYMMETRIC -> EnumSet.of(Seen.CPU_ROWS, Seen.TWO_SUB_BATCHES);
+                    case FASTDECODE_PLUS -> EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES);
+                    case ASYMMETRIC, NEO ->
+                        EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED);
+                    case ASYNC_OVERLAP -> EnumSet.of(Seen.OFFLOADED_IN_CHUNKS, Seen.ROTATED, Seen.PARKED, Seen.LOST);
+                    case APEX ->
+                        EnumSet.of(
+                                Seen.CPU_ROWS,
+                                Seen.OFFLOADED_IN_CHUNKS,
+                                Seen.TWO_SUB_BATCHES,
+                                Seen.ROTATED,
+                                Seen.RESUMED,
+                                Seen.PARKED,
+                                Seen.LOST,
+                                Seen.CONTEST_MEASURING,
+                                Seen.CONTEST_SETTLING,
+                                Seen.CONTEST_TRYING);
+                });
         return expected;
     }
 
@@ -182,12 +198,15 @@ final class Coverage {
             case FASTDECODE_PLUS, ASYMMETRIC -> List.of("of which the CPU reads # + #");
             case ASYNC_OVERLAP -> List.of("# in flight, # of them admitted now");
             case NEO -> List.of("neo: asymmetric brings", "neo: gpu-only brings", "neo: no CPU decode hides");
-            case APEX -> List.of(
-                    "apex: no CPU requests, so gpu-only", "apex: # CPU requests are fewer than",
-                    "no CPU request fits the pipeline, so async-overlap",
-                    "inequality (#) fails, # <= # tokens/s, so async-overlap",
-                    "inequality (#) holds, # > # tokens/s, so asymmetric",
-                    "async-overlap does #, so async-overlap", "async-overlap does #, so they land");
+            case APEX ->
+                List.of(
+                        "apex: no CPU requests, so gpu-only",
+                        "apex: # CPU requests are fewer than",
+                        "no CPU request fits the pipeline, so async-overlap",
+                        "inequality (#) fails, # <= # tokens/s, so async-overlap",
+                        "inequality (#) holds, # > # tokens/s, so asymmetric",
+                        "async-overlap does #, so async-overlap",
+                        "async-overlap does #, so they land");
         };
         List<String> all = new ArrayList<>(own);
         all.addAll(strategy == Strategy.GPU_ONLY ? List.of() : guards);

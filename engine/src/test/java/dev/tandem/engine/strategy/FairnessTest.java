@@ -20,6 +20,7 @@ class FairnessTest {
     private static final int REQUESTS = 400;
     /** Requests that are there at a time. */
     private static final int LIVE = 30;
+
     private static final int CONTEXT = 60;
     /**
      * Later requests that may come before one has ended, of which LIVE are there with it; 68 is the most that any
@@ -29,8 +30,7 @@ class FairnessTest {
     /** Steps without a token for a sequence that has had one; 73 where it is preempted and computed again, else 22. */
     private static final int GAP = 100;
 
-    private final ContentExecutor executor =
-            new ContentExecutor(3, 40, 60, 64, CONTEXT, Readiness.random(7));
+    private final ContentExecutor executor = new ContentExecutor(3, 40, 60, 64, CONTEXT, Readiness.random(7));
 
     @ParameterizedTest
     @EnumSource(Strategy.class)
@@ -46,7 +46,9 @@ class FairnessTest {
             int[] since = new int[REQUESTS];
             for (int step = 0; submitted < REQUESTS; step++) {
                 int from = submitted;
-                long live = IntStream.range(0, from).filter(i -> engine.answers.get("r" + i).reason == null).count();
+                long live = IntStream.range(0, from)
+                        .filter(i -> engine.answers.get("r" + i).reason == null)
+                        .count();
                 for (long count = live; count < LIVE && submitted < REQUESTS; count++) {
                     int prompt = random.nextInt(8) == 0 ? 40 : 1 + random.nextInt(10);
                     int output = 1 + random.nextInt(CONTEXT - prompt);
@@ -60,14 +62,17 @@ class FairnessTest {
                         since[i] = step;
                     }
                     tokens[i] = got;
-                    assertThat(step - since[i]).as("steps without a token for r%d", i).isLessThan(GAP);
+                    assertThat(step - since[i])
+                            .as("steps without a token for r%d", i)
+                            .isLessThan(GAP);
                     assertThat(answer.reason != null || submitted - i < PATIENCE)
                             .as("r%d has %d tokens after %d later requests have come", i, got, submitted - i)
                             .isTrue();
                 }
             }
             engine.run();
-            engine.answers.forEach((id, answer) -> assertThat(answer.reason).as(id).isNotNull());
+            engine.answers.forEach(
+                    (id, answer) -> assertThat(answer.reason).as(id).isNotNull());
         }
     }
 }

@@ -11,7 +11,10 @@ class FillingTest {
 
     private final Filling filling = new Filling(100, 3);
 
-    /** Steps of a second each that are the filling's, of so many, while the host gains {@code more} rows with each beyond {@code rows}. */
+    /**
+     * Steps of a second each that are the filling's, of so many, while the host gains {@code more} rows with each
+     * beyond {@code rows}.
+     */
     private int steps(int all, int rows, int more) {
         int count = 0;
         for (int i = 1; i <= all && filling.lasts(); i++) {
@@ -33,7 +36,9 @@ class FillingTest {
     void aHostThatGetsNoFullerDoesNotFill() {
         filling.begin(1000);
         assertThat(steps(100, 0, 1)).isEqualTo(100);
-        assertThat(steps(200, 102, 0)).as("a window in which it had 102 rows instead of 100").isEqualTo(100);
+        assertThat(steps(200, 102, 0))
+                .as("a window in which it had 102 rows instead of 100")
+                .isEqualTo(100);
     }
 
     @Test

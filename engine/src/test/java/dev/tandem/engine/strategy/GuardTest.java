@@ -111,7 +111,8 @@ class GuardTest {
         for (int i = 0; i < 8; i++) {
             cost.observe(Component.LINEAR, 1, 3);
         }
-        // tokens are several times as dear, and offloading ten times as slow: no loss that counts, for who knows what GPU-only does now
+        // tokens are several times as dear, and offloading ten times as slow: no loss that counts, for who knows what
+        // GPU-only does now
         run(2, 10);
         assertThat(guard.isOffloading()).isFalse();
         assertThat(afterDraining(1 + FIRST)).containsOnly(Shape.GPU_ONLY);
@@ -134,7 +135,9 @@ class GuardTest {
         Guard filling = guard(true);
         run(filling, empty, FIRST, 1);
         StepDraft draft = filling.draft(empty.state, new Decision());
-        assertThat(draft.load(0).prefillOffloadTokens()).as("prompts land, which brings nothing yet").isPositive();
+        assertThat(draft.load(0).prefillOffloadTokens())
+                .as("prompts land, which brings nothing yet")
+                .isPositive();
     }
 
     @Test
@@ -147,7 +150,9 @@ class GuardTest {
             filling.host(20);
         }
         run(guard, filling, window, 1);
-        assertThat(guard.isOffloading()).as("slow steps before the host was full").isTrue();
+        assertThat(guard.isOffloading())
+                .as("slow steps before the host was full")
+                .isTrue();
         run(guard, filling, window, 10);
         assertThat(guard.isOffloading()).as("slow steps with a full host").isFalse();
     }
@@ -158,7 +163,9 @@ class GuardTest {
         run(guard, filling, FIRST + LIMITS.window() - 1, 10);
         assertThat(guard.isOffloading()).isTrue();
         run(guard, filling, 1, 10);
-        assertThat(guard.isOffloading()).as("a window that did less than 0.85 of GPU-only's work").isFalse();
+        assertThat(guard.isOffloading())
+                .as("a window that did less than 0.85 of GPU-only's work")
+                .isFalse();
     }
 
     @Test
@@ -170,7 +177,8 @@ class GuardTest {
         Decision why = new Decision();
         guard.draft(scene.state, why);
         assertThat(why.candidates()).hasSize(2);
-        assertThat(why.candidates().get(0).seconds()).isGreaterThan(why.candidates().get(1).seconds());
+        assertThat(why.candidates().get(0).seconds())
+                .isGreaterThan(why.candidates().get(1).seconds());
     }
 
     @Test
@@ -219,7 +227,9 @@ class GuardTest {
     void whatWindowsHaveGainedMayBeLostAgain() {
         run(FIRST + 4, 1);
         run(4, 2.5);
-        assertThat(guard.isOffloading()).as("a window of 0.8 after one of 2: 0.25 less 0.2").isTrue();
+        assertThat(guard.isOffloading())
+                .as("a window of 0.8 after one of 2: 0.25 less 0.2")
+                .isTrue();
         run(4, 2.5);
         assertThat(guard.isOffloading()).as("another").isFalse();
     }
@@ -245,7 +255,9 @@ class GuardTest {
         Policy bypassing = new GpuOnly(BUDGET, Preemption.SWAP, 4, 0);
         Guard judge = around(bypassing, new boolean[] {false});
         Decision why = new Decision();
-        assertThat(Scene.text(judge.draft(full.state, why))).isEqualTo(full.draft(bypassing)).isEqualTo("[r0 r2+8]");
+        assertThat(Scene.text(judge.draft(full.state, why)))
+                .isEqualTo(full.draft(bypassing))
+                .isEqualTo("[r0 r2+8]");
         assertThat(why.reason()).isEqualTo("guard: the strategy leaves the host alone, so gpu-only");
     }
 
@@ -260,7 +272,9 @@ class GuardTest {
         assertThat(judge.isOffloading()).isFalse();
         uses[0] = true;
         run(judge, filling, 1, 1);
-        assertThat(judge.isOffloading()).as("gpu-only was measured over %d steps", FIRST).isTrue();
+        assertThat(judge.isOffloading())
+                .as("gpu-only was measured over %d steps", FIRST)
+                .isTrue();
     }
 
     @Test
@@ -272,7 +286,9 @@ class GuardTest {
         uses[0] = false;
         Decision why = new Decision();
         String step = Scene.text(judge.draft(scene.state, why));
-        assertThat(step).as("the host has sequences, so the step is the strategy's").isEmpty();
+        assertThat(step)
+                .as("the host has sequences, so the step is the strategy's")
+                .isEmpty();
         assertThat(why.reason()).isEqualTo("the strategy");
     }
 

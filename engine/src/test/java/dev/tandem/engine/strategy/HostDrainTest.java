@@ -19,8 +19,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /**
- * Steps that use the host take ten times as long as others, so the guard gives offloading up while requests are on
- * the host.
+ * Steps that use the host take ten times as long as others, so the guard gives offloading up while requests are on the
+ * host.
  */
 class HostDrainTest {
     private static final Budget BUDGET = new Budget(64, 32, 64);
@@ -48,12 +48,18 @@ class HostDrainTest {
         CostModel cost = TestProfile.withCpu(100);
         var options = Strategy.Options.of(BUDGET);
         return new Guard(
-                strategy.policy(options, cost), strategy, new GpuOnly(BUDGET, Preemption.RECOMPUTE),
-                Strategy.drain(options, cost), new StepPredictor(cost, true, 0), LIMITS);
+                strategy.policy(options, cost),
+                strategy,
+                new GpuOnly(BUDGET, Preemption.RECOMPUTE),
+                Strategy.drain(options, cost),
+                new StepPredictor(cost, true, 0),
+                LIMITS);
     }
 
     @ParameterizedTest
-    @EnumSource(value = Strategy.class, names = {"ASYNC_OVERLAP", "NEO", "APEX"})
+    @EnumSource(
+            value = Strategy.class,
+            names = {"ASYNC_OVERLAP", "NEO", "APEX"})
     void hostStreamsGoOnAndPromptsStartWhileTheHostDrains(Strategy strategy) {
         Guard guard = guard(strategy);
         try (EngineHarness engine = engine(guard)) {
@@ -80,7 +86,9 @@ class HostDrainTest {
                         since.put(id, now);
                     }
                     tokens.put(id, answer.tokens.size());
-                    assertThat(now - since.get(id)).as("steps without a token for %s", id).isLessThan(PATIENCE);
+                    assertThat(now - since.get(id))
+                            .as("steps without a token for %s", id)
+                            .isLessThan(PATIENCE);
                 });
             }
             for (StepPlan plan : executor.plans.subList(first + 1, executor.plans.size())) {
@@ -88,14 +96,17 @@ class HostDrainTest {
                 for (var batch : plan.subBatches()) {
                     for (var chunk : batch.chunks()) {
                         boolean enters = chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD && chunk.start() == 0;
-                        assertThat(enters).as("r%d enters the host", chunk.sequence()).isFalse();
+                        assertThat(enters)
+                                .as("r%d enters the host", chunk.sequence())
+                                .isFalse();
                         starts += chunk.start() == 0 ? 1 : 0;
                     }
                 }
             }
             assertThat(starts).as("prompts that started while the host drained").isPositive();
             engine.run();
-            engine.answers.forEach((id, answer) -> assertThat(answer.tokens).as(id).hasSize(OUTPUT));
+            engine.answers.forEach(
+                    (id, answer) -> assertThat(answer.tokens).as(id).hasSize(OUTPUT));
         }
     }
 
@@ -103,11 +114,16 @@ class HostDrainTest {
     private List<Long> onHost() {
         Map<Long, Boolean> host = new HashMap<>();
         for (StepPlan plan : executor.plans) {
-            plan.subBatches().forEach(batch -> batch.chunks().forEach(
-                    chunk -> host.put(chunk.sequence(), chunk.site().tier() == KvTier.HOST)));
+            plan.subBatches()
+                    .forEach(batch -> batch.chunks()
+                            .forEach(chunk ->
+                                    host.put(chunk.sequence(), chunk.site().tier() == KvTier.HOST)));
             plan.swaps().forEach(swap -> host.put(swap.sequence(), swap.to() == KvTier.HOST));
             plan.admissions().forEach(admission -> host.put(admission.sequence(), true));
         }
-        return host.entrySet().stream().filter(Map.Entry::getValue).map(Map.Entry::getKey).toList();
+        return host.entrySet().stream()
+                .filter(Map.Entry::getValue)
+                .map(Map.Entry::getKey)
+                .toList();
     }
 }

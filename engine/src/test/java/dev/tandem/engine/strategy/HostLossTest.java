@@ -13,7 +13,10 @@ import java.util.Map;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** A worker of the host's attention dies or stalls: its requests fail with the reason, the others go on without the host. */
+/**
+ * A worker of the host's attention dies or stalls: its requests fail with the reason, the others go on without the
+ * host.
+ */
 class HostLossTest {
     private static final int HOST_BLOCKS = 40;
 
@@ -25,7 +28,8 @@ class HostLossTest {
         executor.losingForGood = blocksStillInUse;
         var options = Strategy.Options.of(budget);
         GpuOnly gpuOnly = new GpuOnly(budget, Preemption.SWAP);
-        UntilHostLost policy = new UntilHostLost(Strategy.ASYNC_OVERLAP.policy(options, TestProfile.withCpu(100)), gpuOnly);
+        UntilHostLost policy =
+                new UntilHostLost(Strategy.ASYNC_OVERLAP.policy(options, TestProfile.withCpu(100)), gpuOnly);
         try (EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(policy), budget)) {
             engine.failuresExpected = true;
             for (int i = 0; i < 10; i++) {

@@ -15,12 +15,10 @@ class LingeringTest {
     private final Scene scene = new Scene(25, 400, BUDGET).limit(1000);
     private Shape wanted = Shape.ASYNC;
     private StepDraft neos;
-    private final Lingering policy = new Lingering(
-            (state, why) -> draft(wanted),
-            (state, why) -> {
-                why.because("as neo has it");
-                return neos = draft(Shape.GPU_ONLY);
-            });
+    private final Lingering policy = new Lingering((state, why) -> draft(wanted), (state, why) -> {
+        why.because("as neo has it");
+        return neos = draft(Shape.GPU_ONLY);
+    });
 
     private StepDraft draft(Shape shape) {
         StepDraft draft = new StepDraft(scene.state, BUDGET);

@@ -38,7 +38,8 @@ class NeoTest {
 
     @Test
     void step1BothBatchesBeginEmpty() {
-        assertThat(new Scene(10, 10, BUDGET).draft(steps1To5(new Scene(1, 1, BUDGET)))).isEmpty();
+        assertThat(new Scene(10, 10, BUDGET).draft(steps1To5(new Scene(1, 1, BUDGET))))
+                .isEmpty();
     }
 
     @Test
@@ -95,7 +96,8 @@ class NeoTest {
 
     @Test
     void step3SwapsNewKvOutWhenTheGpuIsFull() {
-        // 1500 tokens of host KV: T_ca1 = 15 needs T_l0 >= 15: without the prompt's 200 rows T_l0 is 10 and step 5 would
+        // 1500 tokens of host KV: T_ca1 = 15 needs T_l0 >= 15: without the prompt's 200 rows T_l0 is 10 and step 5
+        // would
         // take the prompt away; with it T_l0 is 20.1
         Scene scene = new Scene(4, 100, BUDGET).limit(300);
         scene.gpu(13);
@@ -121,7 +123,8 @@ class NeoTest {
         scene.host(60);
         scene.host(60);
         scene.waiting(399);
-        Pipeline cut = new Pipeline(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), true, true, true);
+        Pipeline cut = new Pipeline(
+                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), true, true, true);
         assertThat(Scene.text(cut.draft(scene.state))).isEqualTo("[r0 r3+397lands] [r1cpu r2cpu]");
     }
 
@@ -139,7 +142,8 @@ class NeoTest {
 
     @Test
     void step4HidesWhatAStageTakesBeyondTheWayToTheCpu() {
-        // T_l0 = 10 hides 10 + 2 * 3 - 4 = 12: three rows of 39; 2 * (3 + 10 + 3 + 10 + 0.09) = 52.18. With a way of 7 it hides 9, two rows
+        // T_l0 = 10 hides 10 + 2 * 3 - 4 = 12: three rows of 39; 2 * (3 + 10 + 3 + 10 + 0.09) = 52.18. With a way of 7
+        // it hides 9, two rows
         Scene scene = new Scene(3, 200, BUDGET).limit(60);
         scene.gpu(9);
         for (int i = 0; i < 3; i++) {
@@ -154,12 +158,15 @@ class NeoTest {
         assertThat(Scene.text(new Pipeline(BUDGET, far, TierRules.neutral(), false, true, true).draft(scene.state)))
                 .isEqualTo("[r0 r3cpu] [r1cpu r2cpu]");
         StepPredictor beyond = new StepPredictor(TestProfile.withStages(3, 20), true, 0);
-        assertThat(beyond.of(draft)).as("11.7 and 4 more; batch 0 has no way to go").isCloseTo(52.18 + 2 * 15.7, within(1e-6));
+        assertThat(beyond.of(draft))
+                .as("11.7 and 4 more; batch 0 has no way to go")
+                .isCloseTo(52.18 + 2 * 15.7, within(1e-6));
     }
 
     @Test
     void step4AsksNoMoreOfTheCpuThanALayerTakes() {
-        // each batch hides T_l + 2 * 3 = 16, but both together what the GPU takes for a layer: 3 + 10 + 3 + 10 + 0.09. Rows of 52 take 5.2: three
+        // each batch hides T_l + 2 * 3 = 16, but both together what the GPU takes for a layer: 3 + 10 + 3 + 10 + 0.09.
+        // Rows of 52 take 5.2: three
         // and two make 26, a sixth would make 31.2
         Scene scene = new Scene(3, 200, BUDGET).limit(60);
         scene.gpu(9);
@@ -176,7 +183,8 @@ class NeoTest {
 
     @Test
     void theGpuWaitsForRowsThatRaiseTheRate() {
-        // r1 hides behind T_l0 = 10, r2 behind T_l1 + T_ga0 = 10.09: 3 requests in 2 * 20.09. r3 makes batch 0's way 10 + 12 = 22, in batch 1 it would
+        // r1 hides behind T_l0 = 10, r2 behind T_l1 + T_ga0 = 10.09: 3 requests in 2 * 20.09. r3 makes batch 0's way 10
+        // + 12 = 22, in batch 1 it would
         // be 22.09: 4 in 44. r4 there leaves the CPU 24 to do: 5 in 48. r5 would make that 30: 6 in 60
         Scene scene = new Scene(3, 200, BUDGET).limit(80);
         scene.gpu(9);
@@ -208,7 +216,8 @@ class NeoTest {
 
     @Test
     void step4TakesThoseThatHaveWaitedLongestForAToken() {
-        // one of 60 tokens hides behind T_l0 = 10, one behind T_l1 + T_ga0; the third waits, and is first in the next step
+        // one of 60 tokens hides behind T_l0 = 10, one behind T_l1 + T_ga0; the third waits, and is first in the next
+        // step
         Scene scene = new Scene(10, 100, BUDGET).limit(200);
         scene.gpu(10);
         List<Sequence> host = List.of(scene.host(60), scene.host(60), scene.host(60));
@@ -283,12 +292,14 @@ class NeoTest {
         scene.host(30);
         scene.waiting(120);
         // r0 was finished in GPU blocks: it leaves; T_l0 = 12 with the prompt hides 3 + 0.9; without it T_l0 = 0
-        assertThat(scene.draft(new Asymmetric("fastdecode-plus", pipeline))).isEqualTo("r0>host [r2+120lands] [r1cpu r0cpu]");
+        assertThat(scene.draft(new Asymmetric("fastdecode-plus", pipeline)))
+                .isEqualTo("r0>host [r2+120lands] [r1cpu r0cpu]");
     }
 
     @Test
     void fastDecodePlusHidesRowsBehindOneThatNothingHides() {
-        // without a prompt r0 goes regardless: T_l0 + T_ca0 = 10 + 30; beside it batch 1 hides T_l0 = 10, and the CPU has 40 in all
+        // without a prompt r0 goes regardless: T_l0 + T_ca0 = 10 + 30; beside it batch 1 hides T_l0 = 10, and the CPU
+        // has 40 in all
         Scene scene = new Scene(50, 200, BUDGET).limit(400);
         Pipeline pipeline = new Pipeline(
                 BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, false);

@@ -26,7 +26,8 @@ class OffloadAdviceTest {
 
     @Test
     void hostMemoryMayHoldFewer() {
-        assertThat(OffloadAdvice.of(TestProfile.model(), limits(26), 50).hostTokens()).isEqualTo(2);
+        assertThat(OffloadAdvice.of(TestProfile.model(), limits(26), 50).hostTokens())
+                .isEqualTo(2);
         OffloadAdvice none = OffloadAdvice.of(TestProfile.model(), limits(3), 50);
         assertThat(none.hostTokens()).isZero();
         assertThat(none.toString()).contains("gains nothing");

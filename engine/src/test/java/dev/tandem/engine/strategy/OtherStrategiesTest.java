@@ -3,9 +3,8 @@ package dev.tandem.engine.strategy;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.engine.execute.ExecutorLimits;
-import dev.tandem.engine.strategy.Strategy.InFlight;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.execute.ExecutorLimits;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -15,6 +14,7 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.Strategy.InFlight;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -29,7 +29,8 @@ class OtherStrategiesTest {
 
     private static Policy ruled(Strategy strategy, TierRules rules) {
         return strategy.policy(
-                new Strategy.Options(BUDGET, Preemption.SWAP, rules, false, true, 0, true, 0, InFlight.UNLIMITED, 0), TestProfile.model());
+                new Strategy.Options(BUDGET, Preemption.SWAP, rules, false, true, 0, true, 0, InFlight.UNLIMITED, 0),
+                TestProfile.model());
     }
 
     @Test
@@ -71,7 +72,9 @@ class OtherStrategiesTest {
         }
         StepDraft draft = policy(Strategy.ASYNC_OVERLAP).draft(scene.state, new Decision());
         assertThat(Scene.text(draft)).isEqualTo("[r0] admit r1 admit r2 admit r3 admit r4");
-        assertThat(draft.slots()).as("two of four rows a layer, and some more, the least bucket").isEqualTo(8);
+        assertThat(draft.slots())
+                .as("two of four rows a layer, and some more, the least bucket")
+                .isEqualTo(8);
     }
 
     /** Of three blocks each, which all have to grow. */
@@ -88,12 +91,18 @@ class OtherStrategiesTest {
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
         Scene scene = nineDecoding(80, 200);
         scene.waiting(100);
-        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 decodes and the prompt at once").isEqualTo(109);
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
+                .as("9 decodes and the prompt at once")
+                .isEqualTo(109);
         scene.waiting(100); // 25 blocks each; 80 - 27 are free, 9 of them to grow by
         StepDraft draft = policy.draft(scene.state, new Decision());
-        assertThat(draft.load(0).rows()).as("9 and 100 over 32 steps, rounded up to 64").isEqualTo(64);
+        assertThat(draft.load(0).rows())
+                .as("9 and 100 over 32 steps, rounded up to 64")
+                .isEqualTo(64);
         GpuOnly wide = new GpuOnly(BUDGET, Preemption.SWAP, 0, 96);
-        assertThat(wide.draft(scene.state, new Decision()).load(0).rows()).as("as many as ride for free").isEqualTo(96);
+        assertThat(wide.draft(scene.state, new Decision()).load(0).rows())
+                .as("as many as ride for free")
+                .isEqualTo(96);
         GpuOnly none = new GpuOnly(BUDGET, Preemption.SWAP, 0, 0);
         assertThat(none.draft(scene.state, new Decision()).load(0).rows()).isEqualTo(109);
     }
@@ -103,10 +112,14 @@ class OtherStrategiesTest {
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
         Scene scene = nineDecoding(80, 200);
         scene.waiting(144); // 36 blocks; of 80, 27 are taken and 9 to grow by: 8 are left
-        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 decodes and the prompt at once").isEqualTo(153);
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
+                .as("9 decodes and the prompt at once")
+                .isEqualTo(153);
         Scene fuller = nineDecoding(80, 200);
         fuller.waiting(148); // 7 are left
-        assertThat(policy.draft(fuller.state, new Decision()).load(0).rows()).as("9 and 148 over 32 steps, rounded up to 64").isEqualTo(64);
+        assertThat(policy.draft(fuller.state, new Decision()).load(0).rows())
+                .as("9 and 148 over 32 steps, rounded up to 64")
+                .isEqualTo(64);
     }
 
     @Test
@@ -116,19 +129,32 @@ class OtherStrategiesTest {
         for (int i = 0; i < 3; i++) {
             scene.waiting(300); // 75 blocks each; 200 - 27 are free, 9 of them to grow by
         }
-        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 and 600 over 32 steps, rounded up to 64").isEqualTo(64);
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
+                .as("9 and 600 over 32 steps, rounded up to 64")
+                .isEqualTo(64);
         for (int i = 0; i < 100; i++) {
             scene.state.remove(scene.gpu(4)); // one token of output
         }
         double spread = scene.state.meanOutput() / 6;
         assertThat(spread).isBetween(1.5, 2.0);
-        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 and 600 over two steps, rounded up to 64").isEqualTo(320);
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
+                .as("9 and 600 over two steps, rounded up to 64")
+                .isEqualTo(320);
     }
 
     @Test
     void promptsThatFitTheGpuAreComputedAtOnceWhateverTheHostCouldTake() {
         Strategy.Options options = new Strategy.Options(
-                BUDGET, Preemption.SWAP, TierRules.neutral(), true, true, 0, false, 0, new Strategy.InFlight(8, 64, false), 16);
+                BUDGET,
+                Preemption.SWAP,
+                TierRules.neutral(),
+                true,
+                true,
+                0,
+                false,
+                0,
+                new Strategy.InFlight(8, 64, false),
+                16);
         Policy policy = Strategy.ASYNC_OVERLAP.policy(options, TestProfile.withCpu(100));
         Scene scene = new Scene(200, 200, BUDGET).limit(400);
         for (int i = 0; i < 9; i++) {
@@ -137,9 +163,13 @@ class OtherStrategiesTest {
         scene.waiting(200);
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).isEqualTo(209);
         scene.waiting(300); // 75 blocks; 200 - 27 - 50 are free: it fits as well
-        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("as many as a step has").isEqualTo(400);
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
+                .as("as many as a step has")
+                .isEqualTo(400);
         scene.waiting(300); // to the host
-        assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).as("9 and 800 over 32 steps, rounded up to 64").isEqualTo(64);
+        assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
+                .as("9 and 800 over 32 steps, rounded up to 64")
+                .isEqualTo(64);
     }
 
     @Test
@@ -175,7 +205,9 @@ class OtherStrategiesTest {
     void prefillsAreOffloadedInChunks() {
         Budget small = new Budget(400, 20, 10);
         Policy policy = Strategy.ASYNC_OVERLAP.policy(
-                new Strategy.Options(small, Preemption.SWAP, TierRules.neutral(), true, true, 0, true, 0, InFlight.UNLIMITED, 0), TestProfile.model());
+                new Strategy.Options(
+                        small, Preemption.SWAP, TierRules.neutral(), true, true, 0, true, 0, InFlight.UNLIMITED, 0),
+                TestProfile.model());
         Scene scene = new Scene(3, 200, small).limit(100);
         scene.gpu(9);
         scene.host(20);
@@ -186,7 +218,8 @@ class OtherStrategiesTest {
             steps.add(Scene.text(draft));
             scene.complete(draft.commit());
         }
-        assertThat(steps).containsExactly("[r0 r2+10lands] admit r1", "[r0 r2+10lands]", "[r0 r2+6lands]", "[r0] admit r2");
+        assertThat(steps)
+                .containsExactly("[r0 r2+10lands] admit r1", "[r0 r2+10lands]", "[r0 r2+6lands]", "[r0] admit r2");
     }
 
     @Test
@@ -222,8 +255,14 @@ class OtherStrategiesTest {
         scene.gpu(9);
         scene.inFlight(20);
         scene.host(20);
-        AsyncOverlap cohort =
-                new AsyncOverlap(BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, InFlight.UNLIMITED, 0);
+        AsyncOverlap cohort = new AsyncOverlap(
+                BUDGET,
+                new StepPredictor(TestProfile.model(), true, 0),
+                TierRules.neutral(),
+                false,
+                true,
+                InFlight.UNLIMITED,
+                0);
         assertThat(scene.draft(cohort)).isEqualTo("[r0]");
     }
 
@@ -288,16 +327,28 @@ class OtherStrategiesTest {
     @Test
     void badInputIsRefusedBeforeAnythingRuns() {
         assertThatThrownBy(() -> Strategy.of("neoo"))
-                .hasMessage("--strategy neoo is not known; known are gpu-only, simple-offload, symmetric, fastdecode-plus,"
-                        + " asymmetric, async-overlap, neo, apex");
+                .hasMessage(
+                        "--strategy neoo is not known; known are gpu-only, simple-offload, symmetric, fastdecode-plus,"
+                                + " asymmetric, async-overlap, neo, apex");
         ExecutorLimits limits = new ExecutorLimits(10, 1000, 4, 4, 500, 20, 64, 2, 8, true, 8, 100, true, 0);
         assertThatThrownBy(() -> Strategy.SYMMETRIC.check(limits, 100))
-                .hasMessageContaining("--strategy symmetric keeps all KV on the host: a sequence of 100 tokens needs 25 blocks"
-                        + " there and the host pool has 20; raise --host-kv");
+                .hasMessageContaining(
+                        "--strategy symmetric keeps all KV on the host: a sequence of 100 tokens needs 25 blocks"
+                                + " there and the host pool has 20; raise --host-kv");
         ExecutorLimits none = new ExecutorLimits(10, 1000, 4, 4, 500, 0, 64, 2, 8, true, 8, 100, true, 0);
         assertThatThrownBy(() -> Strategy.NEO.check(none, 100)).hasMessageContaining("raise --host-kv");
         assertThatThrownBy(() -> new TierRules(LatencyTargets.NONE, -1, 0)).hasMessageContaining("--rotate-after -1");
-        assertThatThrownBy(() -> new Strategy.Options(BUDGET, Preemption.SWAP, TierRules.neutral(), false, true, Double.NaN, true, 0, InFlight.UNLIMITED, 0))
+        assertThatThrownBy(() -> new Strategy.Options(
+                        BUDGET,
+                        Preemption.SWAP,
+                        TierRules.neutral(),
+                        false,
+                        true,
+                        Double.NaN,
+                        true,
+                        0,
+                        InFlight.UNLIMITED,
+                        0))
                 .hasMessageContaining("--apex-min-cpu-ratio NaN");
     }
 }

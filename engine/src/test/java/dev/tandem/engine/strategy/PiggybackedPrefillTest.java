@@ -18,7 +18,8 @@ class PiggybackedPrefillTest {
     @Test
     void theLastRowsAreToBeCheapToo() {
         Map<Integer, Double> layer = Map.of(
-                8, 110.2, 16, 113.4, 32, 115.5, 48, 118.9, 64, 120.7, 96, 127.7, 128, 136.4, 160, 146.4, 192, 156.5, 256, 199.2);
+                8, 110.2, 16, 113.4, 32, 115.5, 48, 118.9, 64, 120.7, 96, 127.7, 128, 136.4, 160, 146.4, 192, 156.5,
+                256, 199.2);
         assertThat(PiggybackedPrefill.of(layer::get, 1000)).isEqualTo(192);
     }
 
@@ -26,7 +27,8 @@ class PiggybackedPrefillTest {
     @Test
     void aStepUpDoesNotEndIt() {
         Map<Integer, Double> layer = Map.of(
-                8, 213.5, 16, 241.7, 32, 294.9, 48, 301.3, 64, 304.2, 96, 422.0, 128, 539.7, 160, 677.0, 192, 814.1, 256, 1052.0);
+                8, 213.5, 16, 241.7, 32, 294.9, 48, 301.3, 64, 304.2, 96, 422.0, 128, 539.7, 160, 677.0, 192, 814.1,
+                256, 1052.0);
         assertThat(PiggybackedPrefill.of(layer::get, 1000)).isEqualTo(64);
     }
 

@@ -22,6 +22,7 @@ class RotationTest {
     private static final Budget BUDGET = new Budget(64, 16, 64);
     /** Steps after which {@link TierRules} looks whether somebody is due. */
     private static final int REFRESH = 32;
+
     private static final int STEPS = 400;
 
     /** Steps in which somebody came to the GPU and somebody left it. */
@@ -48,7 +49,8 @@ class RotationTest {
                 }
             }
             engine.run();
-            engine.answers.forEach((id, answer) -> assertThat(answer.tokens).as(id).hasSize(450));
+            engine.answers.forEach(
+                    (id, answer) -> assertThat(answer.tokens).as(id).hasSize(450));
             return steps;
         }
     }
@@ -60,7 +62,9 @@ class RotationTest {
     }
 
     @ParameterizedTest
-    @EnumSource(value = Strategy.class, names = {"ASYMMETRIC", "ASYNC_OVERLAP", "NEO", "APEX"})
+    @EnumSource(
+            value = Strategy.class,
+            names = {"ASYMMETRIC", "ASYNC_OVERLAP", "NEO", "APEX"})
     void somebodyRotatesAsOftenAsTheRulesLook(Strategy strategy) {
         check(rotations(strategy, 10));
     }

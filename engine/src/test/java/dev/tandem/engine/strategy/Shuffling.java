@@ -13,8 +13,8 @@ import java.util.List;
 import java.util.SplittableRandom;
 
 /**
- * Steps that no strategy would make: seeded chance decides where every sequence goes, and who waits for whom: chunks, sub-batches,
- * readers, moves, drops, admissions, within what the pools allow.
+ * Steps that no strategy would make: seeded chance decides where every sequence goes, and who waits for whom: chunks,
+ * sub-batches, readers, moves, drops, admissions, within what the pools allow.
  */
 public final class Shuffling implements Policy {
     /** What the executor takes. */
@@ -47,7 +47,8 @@ public final class Shuffling implements Policy {
         draft.shape(Shape.ASYNC);
         List.copyOf(state.gpu()).forEach(sequence -> gpu(draft, sequence));
         List.copyOf(state.host()).forEach(sequence -> host(draft, sequence));
-        int running = draft.gpuSequences() + state.host().size() + state.inFlight().size();
+        int running =
+                draft.gpuSequences() + state.host().size() + state.inFlight().size();
         for (Sequence sequence : state.waiting().view()) {
             if (running++ < budget.maxSequences()) {
                 start(draft, sequence);
@@ -78,7 +79,8 @@ public final class Shuffling implements Policy {
 
     /** The next chunk of a prompt of which some are on the host. */
     private void endInFlight(StepDraft draft, Sequence sequence) {
-        int max = Math.min(Math.min(sequence.remaining(), left(draft)), draft.prefillOffloadRoom() - sequence.computed());
+        int max =
+                Math.min(Math.min(sequence.remaining(), left(draft)), draft.prefillOffloadRoom() - sequence.computed());
         if (max > 0) {
             draft.add(0, sequence, 1 + random.nextInt(max), AttentionSite.GPU_PREFILL_OFFLOAD);
         }
@@ -107,7 +109,8 @@ public final class Shuffling implements Policy {
 
     private void start(StepDraft draft, Sequence sequence) {
         int length = sequence.length();
-        boolean host = chance(2) && draft.state().kv().blocksFor(KvTier.HOST, length) + (everything ? 0 : RESERVE) <= draft.freeHost();
+        boolean host = chance(2)
+                && draft.state().kv().blocksFor(KvTier.HOST, length) + (everything ? 0 : RESERVE) <= draft.freeHost();
         int max = Math.min(Math.min(length, left(draft)), draft.prefillOffloadRoom());
         if (host && max > 0 && length <= budget.maxBatchTokens()) {
             draft.start(sequence, 1 + random.nextInt(max), AttentionSite.GPU_PREFILL_OFFLOAD);

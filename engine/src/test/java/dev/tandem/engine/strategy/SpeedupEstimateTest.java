@@ -10,7 +10,10 @@ import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.StepDraft;
 import org.junit.jupiter.api.Test;
 
-/** What a full host would bring beside 90 rows of 10 tokens on the GPU: T_l = 10 up to 100 rows and a tenth a row beyond, T_ga = 9. */
+/**
+ * What a full host would bring beside 90 rows of 10 tokens on the GPU: T_l = 10 up to 100 rows and a tenth a row
+ * beyond, T_ga = 9.
+ */
 class SpeedupEstimateTest {
     private static final Budget BUDGET = new Budget(400, 300, 400);
     private static final int GPU_ROWS = 90;
@@ -43,8 +46,10 @@ class SpeedupEstimateTest {
 
     @Test
     void besidePromptsItHidesMore() {
-        // with each token come 4 rows of a prompt, which attend to 8 tokens: 90 in 45 + 9 + 0.72. With 72 on the host 648 rows of prompts:
-        // T_l0 = 73.8 hides T_ca1 = 72, and 162 take 73.8 + 10 + 9 + 1.296; 81, the next number that is tried, do not hide
+        // with each token come 4 rows of a prompt, which attend to 8 tokens: 90 in 45 + 9 + 0.72. With 72 on the host
+        // 648 rows of prompts:
+        // T_l0 = 73.8 hides T_ca1 = 72, and 162 take 73.8 + 10 + 9 + 1.296; 81, the next number that is tried, do not
+        // hide
         endMany();
         for (int i = 0; i < 120; i++) {
             scene.waiting(4);

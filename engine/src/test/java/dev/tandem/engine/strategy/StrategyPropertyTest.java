@@ -4,8 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.execute.Readiness;
@@ -24,8 +24,8 @@ import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
-import dev.tandem.engine.strategy.Strategy.InFlight;
 import dev.tandem.engine.strategy.Coverage.Seen;
+import dev.tandem.engine.strategy.Strategy.InFlight;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.HashMap;
@@ -94,17 +94,24 @@ class StrategyPropertyTest {
         once.drive();
         Run thrice = new Run(strategy, seed, null, 3);
         thrice.drive();
-        assertThat(thrice.executor.plans.stream().map(StrategyPropertyTest::text).toList())
-                .isEqualTo(once.executor.plans.stream().map(StrategyPropertyTest::text).toList());
+        assertThat(thrice.executor.plans.stream()
+                        .map(StrategyPropertyTest::text)
+                        .toList())
+                .isEqualTo(once.executor.plans.stream()
+                        .map(StrategyPropertyTest::text)
+                        .toList());
     }
 
     private static String text(StepPlan plan) {
         StringBuilder text = new StringBuilder().append(plan.step());
-        plan.swaps().forEach(swap -> text.append(" r").append(swap.sequence()).append('>').append(swap.to()));
+        plan.swaps()
+                .forEach(swap ->
+                        text.append(" r").append(swap.sequence()).append('>').append(swap.to()));
         plan.subBatches().forEach(batch -> {
             text.append(" [");
-            batch.chunks().forEach(chunk -> text.append(String.format(
-                    " r%d@%d+%d %s", chunk.sequence(), chunk.start(), chunk.rows(), chunk.site())));
+            batch.chunks()
+                    .forEach(chunk -> text.append(String.format(
+                            " r%d@%d+%d %s", chunk.sequence(), chunk.start(), chunk.rows(), chunk.site())));
             text.append(']');
         });
         plan.admissions().forEach(admission -> text.append(" admit r").append(admission.sequence()));
@@ -153,7 +160,10 @@ class StrategyPropertyTest {
         }
     }
 
-    /** Checks what a pipeline's draft claims: NEO's two slack conditions, worked out anew from its rows, or that the GPU waits for something. */
+    /**
+     * Checks what a pipeline's draft claims: NEO's two slack conditions, worked out anew from its rows, or that the GPU
+     * waits for something.
+     */
     private record Claims(Strategy strategy, Policy policy, CostModel cost, boolean hidesAll, Coverage coverage)
             implements Policy {
         @Override
@@ -171,7 +181,9 @@ class StrategyPropertyTest {
                 }
                 assertThat(cpuAttention(draft, 1)).as("T_ca1 <= T_l0").isLessThanOrEqualTo(window1);
                 if (!alone) {
-                    assertThat(cpuAttention(draft, 0)).as("T_ca0 <= T_l1 + T_ga0").isLessThanOrEqualTo(window0);
+                    assertThat(cpuAttention(draft, 0))
+                            .as("T_ca0 <= T_l1 + T_ga0")
+                            .isLessThanOrEqualTo(window0);
                 }
             }
             return draft;
@@ -192,18 +204,22 @@ class StrategyPropertyTest {
             StepPredictor predictor = new StepPredictor(cost, true, 0);
             double min = Double.MAX_VALUE;
             for (int batch = 0; batch < 2; batch++) {
-                StepDraft.Row last = draft.rows(batch).isEmpty() ? null : draft.rows(batch).getLast();
+                StepDraft.Row last =
+                        draft.rows(batch).isEmpty() ? null : draft.rows(batch).getLast();
                 if (last != null && last.site() == AttentionSite.CPU_FROM_HOST) {
                     draft.load(batch).add(last, -1);
                     min = Math.min(min, rate(draft, predictor));
                     draft.load(batch).add(last, 1);
                 }
             }
-            assertThat(rate(draft, predictor)).as("with the row that the GPU waits for").isGreaterThan(min);
+            assertThat(rate(draft, predictor))
+                    .as("with the row that the GPU waits for")
+                    .isGreaterThan(min);
         }
 
         private static double rate(StepDraft draft, StepPredictor predictor) {
-            return (draft.load(0).requests() + draft.load(1).requests()) / predictor.pipeline(draft.load(0), draft.load(1));
+            return (draft.load(0).requests() + draft.load(1).requests())
+                    / predictor.pipeline(draft.load(0), draft.load(1));
         }
 
         private static int rows(StepDraft draft, int batch) {
@@ -218,7 +234,9 @@ class StrategyPropertyTest {
             if (batch == 1) {
                 sequences.addAll(draft.resumed());
             }
-            return cost.cpuAttention(sequences.size(), sequences.stream().mapToLong(Sequence::length).sum());
+            return cost.cpuAttention(
+                    sequences.size(),
+                    sequences.stream().mapToLong(Sequence::length).sum());
         }
 
         private double gpuAttention(StepDraft draft) {
@@ -226,7 +244,9 @@ class StrategyPropertyTest {
             long pairs = 0;
             for (StepDraft.Row row : draft.rows(0)) {
                 boolean decode = row.decodes();
-                tokens += decode && row.site() == AttentionSite.GPU_FROM_GPU ? row.sequence().length() : 0;
+                tokens += decode && row.site() == AttentionSite.GPU_FROM_GPU
+                        ? row.sequence().length()
+                        : 0;
                 for (int i = 0; !decode && i < row.rows(); i++) {
                     pairs += row.sequence().computed() + i + 1;
                 }
@@ -273,7 +293,13 @@ class StrategyPropertyTest {
                 default -> Readiness.random(seed + 1);
             };
             executor = new ContentExecutor(
-                    2 + random.nextInt(3), gpu, hostBlock, host, budget.maxBatchTokens(), context, recorded == null ? readiness : recorded);
+                    2 + random.nextInt(3),
+                    gpu,
+                    hostBlock,
+                    host,
+                    budget.maxBatchTokens(),
+                    context,
+                    recorded == null ? readiness : recorded);
             engine = new EngineHarness(executor, scheduler(budget, seed, drafts), budget);
             executor.allowsAsyncScheduling = new SplittableRandom(seed + 5).nextInt(3) > 0;
             executor.resumes = resumes;
@@ -306,22 +332,37 @@ class StrategyPropertyTest {
                             new SplittableRandom(seed + 21).nextBoolean()
                                     ? LatencyTargets.NONE
                                     : new LatencyTargets(3_000_000, 2_000_000),
-                            3, 2, 4);
-            InFlight inFlightTokens = random.nextBoolean() ? InFlight.UNLIMITED : new InFlight(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
+                            3,
+                            2,
+                            4);
+            InFlight inFlightTokens = random.nextBoolean()
+                    ? InFlight.UNLIMITED
+                    : new InFlight(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
             resumes = inFlightTokens.finish();
             boolean hidesAll = new SplittableRandom(seed + 13).nextInt(3) > 0;
             var options = new Strategy.Options(
-                    budget, Preemption.values()[random.nextInt(2)], rules, random.nextBoolean(), hidesAll, random.nextInt(3),
-                    random.nextBoolean(), random.nextInt(4), inFlightTokens, random.nextInt(40));
+                    budget,
+                    Preemption.values()[random.nextInt(2)],
+                    rules,
+                    random.nextBoolean(),
+                    hidesAll,
+                    random.nextInt(3),
+                    random.nextBoolean(),
+                    random.nextInt(4),
+                    inFlightTokens,
+                    random.nextInt(40));
             chosen = strategy.policy(options, cost, new Contest.Limits(4, 4, 8, 32));
-            Policy policy = new Claims(
-                    strategy, chosen, cost, hidesAll || strategy == Strategy.FASTDECODE_PLUS, coverage);
+            Policy policy =
+                    new Claims(strategy, chosen, cost, hidesAll || strategy == Strategy.FASTDECODE_PLUS, coverage);
             StepPredictor predictor = new StepPredictor(cost, true, 8);
             if (random.nextInt(3) == 0) {
                 guard = Optional.of(new Guard(
-                        policy, strategy,
+                        policy,
+                        strategy,
                         new GpuOnly(budget, options.preemption(), options.queueBypasses(), options.piggybackedTokens()),
-                        Strategy.drain(options, cost), predictor, new Guard.Limits(0.01, 0, 2, 8, 4, 64, 3, 1)));
+                        Strategy.drain(options, cost),
+                        predictor,
+                        new Guard.Limits(0.01, 0, 2, 8, 4, 64, 3, 1)));
                 policy = guard.get();
             }
             Policy drafted = drafts > 1 ? new Redrafting(policy, drafts) : policy;
@@ -344,7 +385,9 @@ class StrategyPropertyTest {
                 }
                 engine.step();
                 coverage.step(executor, log, engine.loop.stats(), guard, chosen);
-                assertThat(executor.plans.size()).as("the engine does not come to an end").isLessThan(20_000);
+                assertThat(executor.plans.size())
+                        .as("the engine does not come to an end")
+                        .isLessThan(20_000);
             }
             coverage.end(engine.answers.values());
         }
@@ -359,7 +402,12 @@ class StrategyPropertyTest {
             live.add(id);
             // some end by a token that no plan foresees
             int end = ContentExecutor.token(Long.parseLong(id.substring(1)), prompt - 1 + output - 1);
-            SamplingParams sampling = SamplingParams.builder().temperature(0).maxTokens(max).ignoreEos(true).stopTokenIds(Set.of(end)).build();
+            SamplingParams sampling = SamplingParams.builder()
+                    .temperature(0)
+                    .maxTokens(max)
+                    .ignoreEos(true)
+                    .stopTokenIds(Set.of(end))
+                    .build();
             engine.submit(id, random.ints(prompt, 0, 1000).toArray(), sampling);
         }
 
@@ -381,7 +429,8 @@ class StrategyPropertyTest {
                     assertThat(answer.tokens).as(id).isEqualTo(expected);
                 }
             });
-            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed()).isZero();
+            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed())
+                    .isZero();
             assertThat(executor.plans.stream().map(StepPlan::step)).doesNotHaveDuplicates();
         }
 
@@ -401,9 +450,11 @@ class StrategyPropertyTest {
                 assertThat(cpuRows || chunks(plan).noneMatch(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST))
                         .as("who reads the KV of %s", plan)
                         .isTrue();
-                assertThat(!strategy.allHost() || guard.isPresent()
-                                || chunks(plan).noneMatch(
-                                        chunk -> chunk.decodes() && chunk.site() == AttentionSite.GPU_FROM_GPU))
+                assertThat(!strategy.allHost()
+                                || guard.isPresent()
+                                || chunks(plan)
+                                        .noneMatch(
+                                                chunk -> chunk.decodes() && chunk.site() == AttentionSite.GPU_FROM_GPU))
                         .as("GPU decodes of %s", plan)
                         .isTrue();
             }

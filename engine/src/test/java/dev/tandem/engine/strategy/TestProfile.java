@@ -5,8 +5,8 @@ import dev.tandem.engine.cost.Profile;
 
 /**
  * Times to check plans by hand with, in seconds of one layer, 2 layers: linear stages 10 up to 100 rows, then a tenth a
- * row; GPU attention a hundredth a token; CPU attention a tenth a token; prefill attention a thousandth a pair; the rest
- * next to nothing.
+ * row; GPU attention a hundredth a token; CPU attention a tenth a token; prefill attention a thousandth a pair; the
+ * rest next to nothing.
  */
 public final class TestProfile {
     public static final String TEXT = """
@@ -50,9 +50,10 @@ public final class TestProfile {
         StringBuilder text = new StringBuilder();
         for (String line : TEXT.split("\n")) {
             String[] words = line.split(" ");
-            text.append(line.startsWith("cpu-")
-                    ? words[0] + " " + words[1] + " " + Double.parseDouble(words[2]) / times
-                    : line);
+            text.append(
+                    line.startsWith("cpu-")
+                            ? words[0] + " " + words[1] + " " + Double.parseDouble(words[2]) / times
+                            : line);
             text.append('\n');
         }
         return new CostModel(Profile.parse(text.toString(), "the test profile"));

@@ -29,7 +29,8 @@ public final class HuggingFaceConfig {
                     + ModelConfig.FAMILIES.stream().sorted().toList());
         }
         String activation = text(root, "hidden_act", "silu");
-        if (!activation.equals("silu") || number(rope(root), "partial_rotary_factor", number(root, "partial_rotary_factor", 1)) != 1) {
+        if (!activation.equals("silu")
+                || number(rope(root), "partial_rotary_factor", number(root, "partial_rotary_factor", 1)) != 1) {
             throw new ModelException(file + ": hidden_act '" + activation
                     + "' or a partial rotation is not supported; silu and rotation of whole heads are");
         }
@@ -85,18 +86,21 @@ public final class HuggingFaceConfig {
         return switch (type) {
             case "default" -> RopeScaling.NONE;
             case "linear" -> new RopeScaling.GemmPlan(number(rope, "factor", 1));
-            case "llama3" -> new RopeScaling.Llama3(
-                    number(rope, "factor", 8),
-                    number(rope, "low_freq_factor", 1),
-                    number(rope, "high_freq_factor", 4),
-                    integer(rope, "original_max_position_embeddings", context));
-            default -> throw new ModelException(
-                    "rope scaling '" + type + "' is not supported; supported are default, linear and llama3");
+            case "llama3" ->
+                new RopeScaling.Llama3(
+                        number(rope, "factor", 8),
+                        number(rope, "low_freq_factor", 1),
+                        number(rope, "high_freq_factor", 4),
+                        integer(rope, "original_max_position_embeddings", context));
+            default ->
+                throw new ModelException(
+                        "rope scaling '" + type + "' is not supported; supported are default, linear and llama3");
         };
     }
 
     private static int slidingWindow(JsonNode root, String family) {
-        boolean used = family.equals("mistral") || root.path("use_sliding_window").asBoolean(false);
+        boolean used =
+                family.equals("mistral") || root.path("use_sliding_window").asBoolean(false);
         return used ? integer(root, "sliding_window", 0) : 0;
     }
 

@@ -61,9 +61,9 @@ public final class GgufConfig {
         if (types.stream().anyMatch(GgufConfig::isUnpacked)) {
             return DataType.BFLOAT16;
         }
-        return types.equals(Set.of(ElementType.BF16)) ? DataType.BFLOAT16
-                : types.equals(Set.of(ElementType.F16)) ? DataType.FLOAT16
-                : DataType.FLOAT32;
+        return types.equals(Set.of(ElementType.BF16))
+                ? DataType.BFLOAT16
+                : types.equals(Set.of(ElementType.F16)) ? DataType.FLOAT16 : DataType.FLOAT32;
     }
 
     /** Blocks that no executor computes with as they are. */
@@ -82,8 +82,9 @@ public final class GgufConfig {
         return switch (file.string("llama.rope.scaling.type", "none")) {
             case "none" -> RopeScaling.NONE;
             case "linear" -> new RopeScaling.GemmPlan(file.real("llama.rope.scaling.factor", 1));
-            case String other -> throw new ModelException(
-                    "rope scaling '" + other + "' is not supported; supported are none, linear and frequency divisors");
+            case String other ->
+                throw new ModelException("rope scaling '" + other
+                        + "' is not supported; supported are none, linear and frequency divisors");
         };
     }
 

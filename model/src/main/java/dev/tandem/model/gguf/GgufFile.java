@@ -13,15 +13,14 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 
-/**
- * A parsed GGUF v3 file: metadata by key and tensors by the names in the file. Memory-mapped; closing unmaps.
- */
+/** A parsed GGUF v3 file: metadata by key and tensors by the names in the file. Memory-mapped; closing unmaps. */
 public final class GgufFile implements AutoCloseable {
     private static final int MAGIC = 0x46554747;
     private static final int VERSION = 3;
     private static final int DEFAULT_ALIGNMENT = 32;
     /** A huge page. Files use 32. */
     private static final long MAX_ALIGNMENT = 2 << 20;
+
     private static final Map<Integer, ElementType> TYPES = Map.ofEntries(
             Map.entry(0, ElementType.F32),
             Map.entry(1, ElementType.F16),
@@ -84,7 +83,8 @@ public final class GgufFile implements AutoCloseable {
                 throw new ModelException(path + " is corrupt: it has the metadata entry " + key + " twice");
             }
         }
-        return new GgufFile(path, arena, metadata, tensors(path, reader, bytes, tensorCount, alignment(path, metadata)));
+        return new GgufFile(
+                path, arena, metadata, tensors(path, reader, bytes, tensorCount, alignment(path, metadata)));
     }
 
     private static long alignment(Path path, Map<String, Object> metadata) {
@@ -129,8 +129,9 @@ public final class GgufFile implements AutoCloseable {
                     && entry.columns() % type.blockElements() == 0
                     && type.bytes(entry.columns()) <= bytes.byteSize() / entry.rows();
             if (!sane) {
-                throw new ModelException(path + ": tensor " + entry.name() + " has the impossible shape [" + entry.rows()
-                        + ", " + entry.columns() + "] for " + type + " in a file of " + bytes.byteSize() + " bytes");
+                throw new ModelException(
+                        path + ": tensor " + entry.name() + " has the impossible shape [" + entry.rows() + ", "
+                                + entry.columns() + "] for " + type + " in a file of " + bytes.byteSize() + " bytes");
             }
             long size = Math.multiplyExact(type.bytes(entry.columns()), entry.rows());
             if (entry.offset() % alignment != 0) {

@@ -48,7 +48,9 @@ public record GgufVocabulary(
     }
 
     private static List<String> strings(GgufFile file, String key) {
-        return Arrays.stream(file.array(key)).map(value -> element(file, key, value, String.class)).toList();
+        return Arrays.stream(file.array(key))
+                .map(value -> element(file, key, value, String.class))
+                .toList();
     }
 
     private static float[] floats(GgufFile file, String key) {

@@ -11,8 +11,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A GGUF file's tensors under Hugging Face's names. The rows of q and k are stored with each rotated pair side by
- * side; {@link Tensor#rowOrder} undoes that, so that all models rotate halves.
+ * A GGUF file's tensors under Hugging Face's names. The rows of q and k are stored with each rotated pair side by side;
+ * {@link Tensor#rowOrder} undoes that, so that all models rotate halves.
  */
 public final class GgufWeights implements Weights {
     private static final Pattern LAYER = Pattern.compile("model\\.layers\\.(\\d+)\\.(.+)\\.(weight|bias)");
@@ -35,11 +35,18 @@ public final class GgufWeights implements Weights {
     public Tensor tensor(String name) {
         Tensor tensor = file.tensors().get(fileName(name));
         if (tensor == null) {
-            throw new ModelException(file.path() + " has no tensor " + fileName(name) + " among its " + file.tensors().size());
+            throw new ModelException(file.path() + " has no tensor " + fileName(name) + " among its "
+                    + file.tensors().size());
         }
         boolean rotated = name.endsWith("q_proj.weight") || name.endsWith("k_proj.weight");
         return rotated
-                ? new Tensor(name, tensor.type(), tensor.rows(), tensor.columns(), tensor.data(), pairsToHalves(config.headDim()))
+                ? new Tensor(
+                        name,
+                        tensor.type(),
+                        tensor.rows(),
+                        tensor.columns(),
+                        tensor.data(),
+                        pairsToHalves(config.headDim()))
                 : tensor;
     }
 

@@ -87,7 +87,9 @@ final class BlockUnpacking {
 
     /** Six-bit minimum of run {@code j} of 8. */
     private static int minimum(MemorySegment data, long at, int j) {
-        return j < 4 ? unsigned(data, at + j + 4) & 63 : unsigned(data, at + j + 4) >> 4 | unsigned(data, at + j) >> 6 << 4;
+        return j < 4
+                ? unsigned(data, at + j + 4) & 63
+                : unsigned(data, at + j + 4) >> 4 | unsigned(data, at + j) >> 6 << 4;
     }
 
     static void q4_k(MemorySegment data, long at, float[] out, int to) {

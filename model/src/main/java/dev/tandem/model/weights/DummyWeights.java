@@ -3,16 +3,17 @@ package dev.tandem.model.weights;
 import dev.tandem.model.config.ModelConfig;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.nio.ByteOrder;
 import java.lang.foreign.ValueLayout;
+import java.nio.ByteOrder;
 import java.util.SplittableRandom;
 
 /**
- * Seeded random bf16 weights for a configuration: for benchmarks, where only shapes matter. Matrices have variance
- * 1 / columns so that activations keep their scale through the layers; norms are near 1.
+ * Seeded random bf16 weights for a configuration: for benchmarks, where only shapes matter. Matrices have variance 1 /
+ * columns so that activations keep their scale through the layers; norms are near 1.
  */
 public final class DummyWeights implements Weights {
-    private static final ValueLayout.OfShort SHORT = ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
+    private static final ValueLayout.OfShort SHORT =
+            ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
     private final ModelConfig config;
     private final long seed;

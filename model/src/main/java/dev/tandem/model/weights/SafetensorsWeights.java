@@ -36,8 +36,10 @@ public final class SafetensorsWeights implements Weights {
     private static final long MAX_INDEX = 32L << 20;
     /** As many as a shape's longest that is understood, and one to tell that it is longer. */
     private static final int MAX_NUMBERS = 3;
-    private static final JsonFactory HEADERS =
-            JsonFactory.builder().enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION).build();
+
+    private static final JsonFactory HEADERS = JsonFactory.builder()
+            .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
+            .build();
 
     private final Path directory;
     private final Arena arena = Arena.ofShared();
@@ -77,9 +79,9 @@ public final class SafetensorsWeights implements Weights {
         } else if (Files.exists(directory.resolve("model.safetensors"))) {
             files.add("model.safetensors");
         } else {
-            throw new ModelException(
-                    directory + " holds neither model.safetensors nor model.safetensors.index.json; for random weights use"
-                            + " --load-format dummy");
+            throw new ModelException(directory
+                    + " holds neither model.safetensors nor model.safetensors.index.json; for random weights use"
+                    + " --load-format dummy");
         }
         return files;
     }
@@ -185,8 +187,9 @@ public final class SafetensorsWeights implements Weights {
             case "F32" -> ElementType.F32;
             case "F16" -> ElementType.F16;
             case "BF16" -> ElementType.BF16;
-            default -> throw new ModelException(file + ": tensor " + name + " has data type '" + entry.dataType()
-                    + "'; supported are F32, F16 and BF16");
+            default ->
+                throw new ModelException(file + ": tensor " + name + " has data type '" + entry.dataType()
+                        + "'; supported are F32, F16 and BF16");
         };
         long[] shape = entry.shape();
         if (shape.length < 1 || shape.length > 2) {
@@ -196,8 +199,7 @@ public final class SafetensorsWeights implements Weights {
         long rows = shape.length == 2 ? shape[0] : 1;
         long columns = shape[shape.length - 1];
         if (rows < 1 || columns < 1 || rows > Integer.MAX_VALUE || columns > Integer.MAX_VALUE) {
-            throw new ModelException(
-                    file + ": tensor " + name + " has the impossible shape " + Arrays.toString(shape));
+            throw new ModelException(file + ": tensor " + name + " has the impossible shape " + Arrays.toString(shape));
         }
         long from = entry.offsets().length == 2 ? entry.offsets()[0] : -1;
         long to = entry.offsets().length == 2 ? entry.offsets()[1] : -1;

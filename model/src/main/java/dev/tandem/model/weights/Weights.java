@@ -3,8 +3,8 @@ package dev.tandem.model.weights;
 import dev.tandem.model.ModelException;
 
 /**
- * Named tensors, by the names of Hugging Face's Llama ({@code model.layers.0.self_attn.q_proj.weight} …) whatever
- * the file calls them. Closing unmaps the files; tensors must not be read after that.
+ * Named tensors, by the names of Hugging Face's Llama ({@code model.layers.0.self_attn.q_proj.weight} …) whatever the
+ * file calls them. Closing unmaps the files; tensors must not be read after that.
  */
 public interface Weights extends AutoCloseable {
     boolean contains(String name);

@@ -195,13 +195,18 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
 
     private void refuseMalformed(ChannelHandlerContext context, Throwable cause) {
         RequestHead unknown = new RequestHead("", "", Map.of(), false, false);
-        refuseAndClose(context, unknown, switch (cause) {
-            case TooLongHttpLineException line -> refuse(
-                    414, "the request line is longer than the limit of " + limits.maxHeaderBytes() + " bytes");
-            case TooLongHttpHeaderException header -> refuse(
-                    431, "the headers are larger than the limit of " + limits.maxHeaderBytes() + " bytes");
-            default -> refuse(400, "the request is not valid HTTP/1.1");
-        });
+        refuseAndClose(
+                context,
+                unknown,
+                switch (cause) {
+                    case TooLongHttpLineException line ->
+                        refuse(
+                                414,
+                                "the request line is longer than the limit of " + limits.maxHeaderBytes() + " bytes");
+                    case TooLongHttpHeaderException header ->
+                        refuse(431, "the headers are larger than the limit of " + limits.maxHeaderBytes() + " bytes");
+                    default -> refuse(400, "the request is not valid HTTP/1.1");
+                });
     }
 
     /** Answers in turn, behind the requests that came before; nothing is read any more. */
@@ -227,8 +232,10 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
                         new Router.Decision.Answer(new Response(
                                 503,
                                 "application/json",
-                                errors.of(503, "the requests under way have used up the " + budget.limit()
-                                        + " bytes for request bodies; try again later"),
+                                errors.of(
+                                        503,
+                                        "the requests under way have used up the " + budget.limit()
+                                                + " bytes for request bodies; try again later"),
                                 Map.of("Retry-After", "1"))));
                 return;
             }
@@ -240,14 +247,22 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
             continueDue = false;
             await(context, Awaited.NOTHING);
             complete.ifPresent(request -> {
-                add(context, request.head(), request.body(), request.decision(), request.head().keepAlive());
+                add(
+                        context,
+                        request.head(),
+                        request.body(),
+                        request.decision(),
+                        request.head().keepAlive());
             });
             awaitRequestWhereIdle(context);
         }
     }
 
     private void add(
-            ChannelHandlerContext context, RequestHead head, RequestBody body, Router.Decision decision,
+            ChannelHandlerContext context,
+            RequestHead head,
+            RequestBody body,
+            Router.Decision decision,
             boolean keepAlive) {
         Exchange exchange = new Exchange(context.channel(), head, body, keepAlive);
         if (origins.refusal(head).isEmpty()) {
@@ -274,13 +289,14 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
                     serve(next.exchange());
                     ended(context, next.exchange());
                 }
-                case Router.Decision.OnVirtualThread thread -> Thread.ofVirtual().name("request").start(() -> {
-                    try {
-                        serve(next.exchange());
-                    } finally {
-                        deliverEnd(context, next.exchange());
-                    }
-                });
+                case Router.Decision.OnVirtualThread thread ->
+                    Thread.ofVirtual().name("request").start(() -> {
+                        try {
+                            serve(next.exchange());
+                        } finally {
+                            deliverEnd(context, next.exchange());
+                        }
+                    });
             }
         }
         serving = false;
@@ -356,8 +372,8 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
         readDeadline = switch (next) {
             case NOTHING -> Optional.empty();
             case REQUEST -> deadline(context, limits.idleTimeout(), () -> close(context, "no request came"));
-            case HEADERS -> deadline(context, limits.headerTimeout(), () ->
-                    tooSlow(context, "headers", limits.headerTimeout()));
+            case HEADERS ->
+                deadline(context, limits.headerTimeout(), () -> tooSlow(context, "headers", limits.headerTimeout()));
             case BODY -> deadline(context, limits.bodyTimeout(), () -> tooSlow(context, "body", limits.bodyTimeout()));
         };
     }
@@ -372,8 +388,9 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
             close(context, "a body that nobody needs is too slow");
         } else {
             refuseAndClose(
-                    context, unknown, refuse(408, "the " + what + " of the request did not arrive within "
-                            + limit.toMillis() + " ms"));
+                    context,
+                    unknown,
+                    refuse(408, "the " + what + " of the request did not arrive within " + limit.toMillis() + " ms"));
         }
     }
 

@@ -45,8 +45,7 @@ public final class HttpServer implements AutoCloseable {
      * @param port 0 takes a free one
      * @throws ListenException when it cannot listen there
      */
-    public HttpServer(
-            String host, int port, HttpLimits limits, OriginPolicy origins, Router router, ErrorBody errors) {
+    public HttpServer(String host, int port, HttpLimits limits, OriginPolicy origins, Router router, ErrorBody errors) {
         try {
             listener = new ServerBootstrap()
                     .group(loops)
@@ -88,10 +87,12 @@ public final class HttpServer implements AutoCloseable {
             if (number > limits.maxConnections() + MAX_REFUSALS) {
                 channel.close();
             } else if (number > limits.maxConnections()) {
-                channel.pipeline().addLast(new Refusal(errors.of(
-                        503,
-                        limits.maxConnections() + " connections are open, which is the limit; try again later, or raise"
-                                + " --max-connections")));
+                channel.pipeline()
+                        .addLast(new Refusal(errors.of(
+                                503,
+                                limits.maxConnections()
+                                        + " connections are open, which is the limit; try again later, or raise"
+                                        + " --max-connections")));
             } else {
                 HttpDecoderConfig decoder = new HttpDecoderConfig()
                         .setMaxInitialLineLength(limits.maxHeaderBytes())

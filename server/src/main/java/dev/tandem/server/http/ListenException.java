@@ -23,11 +23,14 @@ public final class ListenException extends RuntimeException {
         return switch (cause) {
             case UnresolvedAddressException unknown -> unknownHost(host);
             case UnknownHostException unknown -> unknownHost(host);
-            case IOException taken when lower.contains("in use") ->
+            case IOException taken
+            when lower.contains("in use") ->
                 "the port is in use; stop the program that has it, or choose another --port (0 takes a free one)";
-            case IOException foreign when lower.contains("assign") || lower.contains("not available") ->
+            case IOException foreign
+            when lower.contains("assign") || lower.contains("not available") ->
                 "this machine does not have that address; use --host 127.0.0.1, or 0.0.0.0 for all of its addresses";
-            case IOException denied when lower.contains("denied") || lower.contains("permitted") ->
+            case IOException denied
+            when lower.contains("denied") || lower.contains("permitted") ->
                 port < FIRST_UNPRIVILEGED_PORT
                         ? "ports below " + FIRST_UNPRIVILEGED_PORT + " are for privileged users; choose a higher --port"
                         : "the system does not permit it (" + said + "); choose another --port or --host";
@@ -36,6 +39,7 @@ public final class ListenException extends RuntimeException {
     }
 
     private static String unknownHost(String host) {
-        return "'" + host + "' is not a known host name or address; use --host 127.0.0.1, or 0.0.0.0 for all addresses of this machine";
+        return "'" + host
+                + "' is not a known host name or address; use --host 127.0.0.1, or 0.0.0.0 for all addresses of this machine";
     }
 }

@@ -19,6 +19,7 @@ public final class OriginPolicy {
     /** Names which no DNS server can redirect; an address in place of a name cannot be rebound either. */
     private static final Pattern SAFE_HOST =
             Pattern.compile("localhost|.+\\.localhost|\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-f:.]+]");
+
     private static final Pattern PORT = Pattern.compile(":\\d*$");
     private static final Pattern HEADER_NAMES = Pattern.compile("[A-Za-z0-9, _-]{0,1000}");
     private static final String PREFLIGHT_SECONDS = "600";
@@ -30,13 +31,13 @@ public final class OriginPolicy {
     /**
      * @param loopback whether the server listens on a loopback address only: {@code Host} is checked then
      * @param allowedHosts names accepted besides localhost and addresses, without port; given any, {@code Host} is
-     *     checked on
-     *     every address
+     *     checked on every address
      * @param allowedOrigins such as {@code https://chat.example.org}, or {@code *} for every page
      */
     public OriginPolicy(boolean loopback, List<String> allowedHosts, List<String> allowedOrigins) {
         this.checkHost = loopback || !allowedHosts.isEmpty();
-        this.allowedHosts = allowedHosts.stream().map(host -> host.toLowerCase(Locale.ROOT)).toList();
+        this.allowedHosts =
+                allowedHosts.stream().map(host -> host.toLowerCase(Locale.ROOT)).toList();
         this.allowedOrigins = List.copyOf(allowedOrigins);
     }
 
@@ -86,7 +87,8 @@ public final class OriginPolicy {
         String asked = head.header("access-control-request-headers");
         headers.put(
                 "Access-Control-Allow-Headers",
-                !asked.isEmpty() && HEADER_NAMES.matcher(asked).matches() ? asked
+                !asked.isEmpty() && HEADER_NAMES.matcher(asked).matches()
+                        ? asked
                         : "Authorization, Content-Type, X-Request-Id");
         headers.put("Access-Control-Max-Age", PREFLIGHT_SECONDS);
         return Optional.of(Response.empty(204, headers));

@@ -61,7 +61,10 @@ public final class ServerMetrics implements EngineListener {
         this.model = model;
         firstToken = histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", FIRST_TOKEN_BUCKETS);
         interToken = histogram("vllm:inter_token_latency_seconds", "One output token to the next.", TOKEN_BUCKETS);
-        perToken = histogram("vllm:request_time_per_output_token_seconds", "Mean time per output token after the first.", TOKEN_BUCKETS);
+        perToken = histogram(
+                "vllm:request_time_per_output_token_seconds",
+                "Mean time per output token after the first.",
+                TOKEN_BUCKETS);
         endToEnd = histogram("vllm:e2e_request_latency_seconds", "Arrival to end.", LATENCY_BUCKETS);
         queueTime = histogram("vllm:request_queue_time_seconds", "Arrival to first scheduling.", LATENCY_BUCKETS);
         decodeTime = histogram("vllm:request_decode_time_seconds", "First token to end.", LATENCY_BUCKETS);
@@ -70,7 +73,7 @@ public final class ServerMetrics implements EngineListener {
         stepTokens = histogram("vllm:iteration_tokens_total", "Tokens computed a step.", LENGTH_BUCKETS);
         shadowVerification = histogram(
                 "tandem:shadow_verification_logprob_difference",
-                "Difference of a token's natural-log probability between host KV, as served, and the GPU alone (--shadow verification-rate).",
+                "Difference of a token's natural-log probability between host KV, as served, and the GPU alone (--shadow-verification-rate).",
                 DIFFERENCE_BUCKETS);
         promptTokens = counter("vllm:prompt_tokens", "Prompt tokens of finished requests.");
         generationTokens = counter("vllm:generation_tokens", "Output tokens.");
@@ -83,7 +86,7 @@ public final class ServerMetrics implements EngineListener {
         rejected = counter("vllm:admission_rejections", "Requests refused because the queue was full.");
         shadowVerificationDropped = counter(
                 "tandem:shadow_verification_dropped",
-                "Comparisons of --shadow verification-rate that were left out because a few were under way already.");
+                "Comparisons of --shadow-verification-rate that were left out because a few were under way already.");
         for (FinishReason reason : FinishReason.values()) {
             finished.labelValues(model, "0", reason.wire());
         }
@@ -102,7 +105,8 @@ public final class ServerMetrics implements EngineListener {
     }
 
     private Counter counter(String name, String help) {
-        Counter counter = Counter.builder().name(name).help(help).labelNames(LABELS).register(registry);
+        Counter counter =
+                Counter.builder().name(name).help(help).labelNames(LABELS).register(registry);
         counter.labelValues(model, "0");
         return counter;
     }
@@ -116,10 +120,26 @@ public final class ServerMetrics implements EngineListener {
                 .labelNames(LABELS)
                 .callback(callback -> callback.call(waiting.get() + stats.get().swapped(), model, "0"))
                 .register(registry);
-        gauge("vllm:kv_cache_usage_perc", "Share of the GPU pool's blocks in use; 1 is all.", stats, s -> share(s.gpuBlocksUsed(), s.gpuBlocks()));
-        gauge("tandem:in_flight_tokens", "Host tokens between layers, whose attention the CPU computes.", stats, s -> s.inFlight());
-        gauge("tandem:host_lost", "1 when the CPU computes attention no longer and the GPU serves alone.", stats, s -> s.hostLost().isEmpty() ? 0 : 1);
-        gauge("tandem:host_kv_cache_usage_perc", "Share of the host pool's blocks in use; 1 is all.", stats, s -> share(s.hostBlocksUsed(), s.hostBlocks()));
+        gauge(
+                "vllm:kv_cache_usage_perc",
+                "Share of the GPU pool's blocks in use; 1 is all.",
+                stats,
+                s -> share(s.gpuBlocksUsed(), s.gpuBlocks()));
+        gauge(
+                "tandem:in_flight_tokens",
+                "Host tokens between layers, whose attention the CPU computes.",
+                stats,
+                s -> s.inFlight());
+        gauge(
+                "tandem:host_lost",
+                "1 when the CPU computes attention no longer and the GPU serves alone.",
+                stats,
+                s -> s.hostLost().isEmpty() ? 0 : 1);
+        gauge(
+                "tandem:host_kv_cache_usage_perc",
+                "Share of the host pool's blocks in use; 1 is all.",
+                stats,
+                s -> share(s.hostBlocksUsed(), s.hostBlocks()));
         CounterWithCallback.builder()
                 .name("vllm:num_preemptions")
                 .help("Preemptions.")

@@ -62,7 +62,8 @@ final class AnswerWriter {
     }
 
     /** @param promptTokens of all prompts together, each counted once */
-    AnswerWriter(String id, long created, ServedModel model, Shape shape, Wishes wishes, int choices, int promptTokens) {
+    AnswerWriter(
+            String id, long created, ServedModel model, Shape shape, Wishes wishes, int choices, int promptTokens) {
         this.id = id;
         this.created = created;
         this.model = model;

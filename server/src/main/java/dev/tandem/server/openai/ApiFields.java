@@ -123,7 +123,10 @@ final class ApiFields {
 
         Rules refusesUnlessText(String neutral, String name, String remedy) {
             return refusesUnless(
-                    '"' + neutral + '"', value -> value.isString() && value.asString().equals(neutral), name, remedy);
+                    '"' + neutral + '"',
+                    value -> value.isString() && value.asString().equals(neutral),
+                    name,
+                    remedy);
         }
 
         private Rules add(String name, Rule rule) {
@@ -136,7 +139,8 @@ final class ApiFields {
 
     private static Map<String, Rule> chat() {
         Rules rules = new Rules()
-                .honours("messages",
+                .honours(
+                        "messages",
                         "the conversation: a list of objects with a role; content is text or a list of text parts")
                 .honours("model", "the served model's name; may be left out")
                 .honours("max_completion_tokens", "tokens of the answer at most; the rest of the context when left out")
@@ -147,7 +151,8 @@ final class ApiFields {
                 .honours("add_generation_prompt", "whether the template asks the model to answer; default true")
                 .honours("add_special_tokens", "whether the tokenizer adds tokens to the templated text; default false")
                 .honours("chat_template_kwargs", "further variables of the chat template")
-                .honours("tools",
+                .honours(
+                        "tools",
                         "accepted with tool_choice \"none\" and then not shown to the model; otherwise refused")
                 .honours("tool_choice", "\"none\"; \"auto\" where there are no tools")
                 .honours("response_format", "{\"type\": \"text\"} alone")
@@ -160,13 +165,15 @@ final class ApiFields {
                 .refusesUnlessEmpty("documents", "put the documents' text into a message")
                 .refusesUnless(
                         "[\"text\"]",
-                        value -> value.isArray() && value.size() == 1 && value.get(0).asString("").equals("text"),
+                        value -> value.isArray()
+                                && value.size() == 1
+                                && value.get(0).asString("").equals("text"),
                         "modalities",
                         "answers are text; " + LEAVE_OUT)
                 .refuses("audio", "answers are text; " + LEAVE_OUT)
                 .refuses("web_search_options", "the server has no web search; " + LEAVE_OUT)
-                .refusesUnlessText("none", "reasoning_effort",
-                        "pass what the model's template knows in chat_template_kwargs")
+                .refusesUnlessText(
+                        "none", "reasoning_effort", "pass what the model's template knows in chat_template_kwargs")
                 .refusesUnlessTrue("include_reasoning", "reasoning is part of the answer's text; " + LEAVE_OUT)
                 .refuses("thinking_token_budget", "use max_completion_tokens")
                 .refusesUnlessText("medium", "verbosity", "ask for it in a message")
@@ -186,8 +193,8 @@ final class ApiFields {
         return rules.honours("logprobs", "alternatives per token for which log-probabilities are reported")
                 .honours("echo", "whether the prompt's text precedes the answer; not together with logprobs")
                 .honours("best_of", "accepted when it equals n")
-                .honours("add_special_tokens",
-                        "whether the tokenizer adds its special tokens to a prompt; default true")
+                .honours(
+                        "add_special_tokens", "whether the tokenizer adds its special tokens to a prompt; default true")
                 .refusesUnlessText("", "suffix", LEAVE_OUT)
                 .refuses("prompt_embeds", "send prompt")
                 .byName;
@@ -274,5 +281,4 @@ final class ApiFields {
                 .honours("model", "the served model's name; may be left out")
                 .byName;
     }
-
 }

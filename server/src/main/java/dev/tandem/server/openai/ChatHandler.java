@@ -76,15 +76,20 @@ final class ChatHandler {
         Prepared request = pool.run(exchange, () -> prepare(exchange));
         exchange.releaseBody();
         String id = "chatcmpl-" + requestId;
-        try (Generation generation =
-                Generation.start(model.engine(), exchange, request.n(), (index, sink) -> new Request(
-                id + "-" + index,
-                request.prompt(),
-                request.n() == 1 ? request.sampling() : request.sampling().forChoice(index),
-                request.priority(),
-                request.targets(),
-                model.decoder(request.skipSpecial()),
-                sink))) {
+        try (Generation generation = Generation.start(
+                model.engine(),
+                exchange,
+                request.n(),
+                (index, sink) -> new Request(
+                        id + "-" + index,
+                        request.prompt(),
+                        request.n() == 1
+                                ? request.sampling()
+                                : request.sampling().forChoice(index),
+                        request.priority(),
+                        request.targets(),
+                        model.decoder(request.skipSpecial()),
+                        sink))) {
             new AnswerWriter(id, created, model, SHAPE, request.wishes(), request.n(), request.prompt().length)
                     .write(exchange, generation);
         }
@@ -138,7 +143,7 @@ final class ChatHandler {
                     "tool_choice",
                     "tool_choice is " + RequestFields.shown(choice.orElseThrow())
                             + "; tool calls cannot be parsed yet, and only \"none\" and, without tools, \"auto\" "
-                                    + "are supported");
+                            + "are supported");
         }
         fields.field("tools").ifPresent(tools -> {
             if (!tools.isArray()) {

@@ -51,8 +51,8 @@ final class ChatPrompt {
         try {
             text = template.render(conversation, tools, addGenerationPrompt, extra);
         } catch (JinjaException e) {
-            String kind = e.isRaisedByTemplate() ? "the chat template refused the messages: "
-                    : "the chat template failed: ";
+            String kind =
+                    e.isRaisedByTemplate() ? "the chat template refused the messages: " : "the chat template failed: ";
             throw RequestException.bad("messages", kind + e.getMessage());
         }
         return site.encode("messages", text, addSpecialTokens);
@@ -60,8 +60,8 @@ final class ChatPrompt {
 
     private List<Map<String, Object>> messages(RequestFields fields) {
         JsonNode messages = fields.field("messages")
-                .orElseThrow(() ->
-                        RequestException.bad("messages", "messages is missing; it must be a list of messages"));
+                .orElseThrow(
+                        () -> RequestException.bad("messages", "messages is missing; it must be a list of messages"));
         if (!messages.isArray() || messages.isEmpty()) {
             throw RequestFields.wrong("messages", messages, "a list of at least one message");
         }
@@ -80,7 +80,8 @@ final class ChatPrompt {
     /** With {@code tool_choice} "none" the model is not told of the tools. */
     private static List<Object> tools(RequestFields fields) {
         List<Object> tools = new ArrayList<>();
-        boolean useTools = !fields.field("tool_choice").filter(choice -> choice.asString("").equals("none"))
+        boolean useTools = !fields.field("tool_choice")
+                .filter(choice -> choice.asString("").equals("none"))
                 .isPresent();
         fields.field("tools").filter(node -> useTools).ifPresent(node -> {
             if (!node.isArray()) {
@@ -101,8 +102,8 @@ final class ChatPrompt {
         if (content.isArray()) {
             values.put("content", textOf(content));
         } else if (!content.isString() && !content.isNull() && !content.isMissingNode()) {
-            throw RequestFields.wrong("messages", content,
-                    "a message content that is a string or a list of text parts");
+            throw RequestFields.wrong(
+                    "messages", content, "a message content that is a string or a list of text parts");
         }
         if (message.path("tool_calls").isArray()) {
             values.put("tool_calls", toolCalls(message.path("tool_calls")));
@@ -130,7 +131,9 @@ final class ChatPrompt {
     }
 
     private JsonNode arguments(JsonNode arguments) {
-        if (arguments.isMissingNode() || arguments.isNull() || arguments.asString("-").isBlank()) {
+        if (arguments.isMissingNode()
+                || arguments.isNull()
+                || arguments.asString("-").isBlank()) {
             return JSON.createObjectNode(); // a call without arguments
         }
         JsonNode parsed = arguments;
@@ -138,8 +141,8 @@ final class ChatPrompt {
             try {
                 parsed = parser.parse(arguments.asString());
             } catch (JacksonException e) {
-                throw RequestFields.wrong("messages", arguments,
-                        "a tool call whose arguments are a JSON object in a string");
+                throw RequestFields.wrong(
+                        "messages", arguments, "a tool call whose arguments are a JSON object in a string");
             }
         }
         if (!parsed.isObject()) {
@@ -151,7 +154,8 @@ final class ChatPrompt {
     private static String textOf(JsonNode parts) {
         StringBuilder text = new StringBuilder();
         for (JsonNode part : parts) {
-            if (!part.path("type").asString("").equals("text") || !part.path("text").isString()) {
+            if (!part.path("type").asString("").equals("text")
+                    || !part.path("text").isString()) {
                 throw RequestFields.wrong("messages", part, "a text part; images and audio are not supported");
             }
             text.append(text.isEmpty() ? "" : "\n").append(part.path("text").asString());

@@ -76,19 +76,24 @@ final class CompletionHandler {
         int n = request.n();
         List<Prompt> prompts = request.prompts();
         int count = prompts.size() * n;
-        int promptTokens = prompts.stream().mapToInt(prompt -> prompt.tokens().length).sum();
+        int promptTokens =
+                prompts.stream().mapToInt(prompt -> prompt.tokens().length).sum();
         AnswerWriter writer = new AnswerWriter(id, created, model, SHAPE, request.wishes(), count, promptTokens);
         for (int i = 0; request.echo() && i < count; i++) {
             writer.prefix(i, prompts.get(i / n).text());
         }
-        try (Generation generation = Generation.start(model.engine(), exchange, count, (index, sink) -> new Request(
-                id + "-" + index,
-                prompts.get(index / n).tokens(),
-                n == 1 ? request.sampling() : request.sampling().forChoice(index % n),
-                request.priority(),
-                request.targets(),
-                model.decoder(request.skipSpecial()),
-                sink))) {
+        try (Generation generation = Generation.start(
+                model.engine(),
+                exchange,
+                count,
+                (index, sink) -> new Request(
+                        id + "-" + index,
+                        prompts.get(index / n).tokens(),
+                        n == 1 ? request.sampling() : request.sampling().forChoice(index % n),
+                        request.priority(),
+                        request.targets(),
+                        model.decoder(request.skipSpecial()),
+                        sink))) {
             writer.write(exchange, generation);
         }
     }
@@ -99,8 +104,8 @@ final class CompletionHandler {
         int n = SamplingFields.choices(fields);
         int bestOf = fields.integer("best_of", n);
         if (bestOf != n) {
-            throw RequestException.bad("best_of", "best_of is " + bestOf
-                    + "; it is only supported when it equals n, which is " + n);
+            throw RequestException.bad(
+                    "best_of", "best_of is " + bestOf + "; it is only supported when it equals n, which is " + n);
         }
         boolean echo = fields.flag("echo", false);
         List<Prompt> prompts = prompts(fields, n, echo);
@@ -127,7 +132,10 @@ final class CompletionHandler {
         if (wanted.isPresent()) {
             return wanted;
         }
-        int longest = prompts.stream().mapToInt(prompt -> prompt.tokens().length).max().orElseThrow();
+        int longest = prompts.stream()
+                .mapToInt(prompt -> prompt.tokens().length)
+                .max()
+                .orElseThrow();
         int rest = model.engine().config().contextTokens() - longest;
         return OptionalInt.of(Math.clamp(rest, 1, DEFAULT_MAX_TOKENS));
     }
@@ -140,8 +148,8 @@ final class CompletionHandler {
         int alternatives = RequestFields.whole("logprobs", wanted.get());
         if (alternatives < 0 || alternatives > SamplingParams.MAX_LOGPROBS) {
             throw RequestException.bad(
-                    "logprobs", "logprobs is " + alternatives + "; it must lie in [0, " + SamplingParams.MAX_LOGPROBS
-                            + "]");
+                    "logprobs",
+                    "logprobs is " + alternatives + "; it must lie in [0, " + SamplingParams.MAX_LOGPROBS + "]");
         }
         return alternatives;
     }
@@ -149,9 +157,11 @@ final class CompletionHandler {
     private List<Prompt> prompts(RequestFields fields, int n, boolean echo) {
         JsonNode node = fields.field("prompt")
                 .orElseThrow(() -> RequestException.bad(
-                        "prompt", "prompt is missing; it must be a string, a list of strings, token ids, or lists of token ids"));
+                        "prompt",
+                        "prompt is missing; it must be a string, a list of strings, token ids, or lists of token ids"));
         boolean addSpecial = fields.flag("add_special_tokens", true);
-        boolean one = node.isString() || node.isArray() && !node.isEmpty() && node.get(0).isIntegralNumber();
+        boolean one = node.isString()
+                || node.isArray() && !node.isEmpty() && node.get(0).isIntegralNumber();
         if (!one && (!node.isArray() || node.isEmpty())) {
             throw RequestFields.wrong("prompt", node, "a string, a list of strings, token ids, or lists of token ids");
         }

@@ -30,7 +30,8 @@ final class DebugHandler {
                     .put("reason", decision.reason());
             ArrayNode candidates = step.putArray("candidates");
             for (Decision.Candidate candidate : decision.candidates()) {
-                candidates.addObject()
+                candidates
+                        .addObject()
                         .put("shape", candidate.shape().label())
                         .put("rows", candidate.rows())
                         .put("cpu_rows", candidate.cpuRows())

@@ -43,7 +43,10 @@ final class Logprobs {
             describe(item, entry.token(), entry.values().logprob());
             ArrayNode top = item.putArray("top_logprobs");
             for (int i = 0; i < entry.values().topTokens().length; i++) {
-                describe(top.addObject(), entry.values().topTokens()[i], entry.values().topLogprobs()[i]);
+                describe(
+                        top.addObject(),
+                        entry.values().topTokens()[i],
+                        entry.values().topLogprobs()[i]);
             }
         }
     }
@@ -71,7 +74,8 @@ final class Logprobs {
             ObjectNode alternatives = top.addObject();
             alternatives.put(text(entry.token()), entry.values().logprob());
             for (int i = 0; i < entry.values().topTokens().length; i++) {
-                alternatives.put(text(entry.values().topTokens()[i]), entry.values().topLogprobs()[i]);
+                alternatives.put(
+                        text(entry.values().topTokens()[i]), entry.values().topLogprobs()[i]);
             }
         }
     }

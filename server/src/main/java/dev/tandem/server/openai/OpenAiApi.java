@@ -98,7 +98,9 @@ public final class OpenAiApi implements Router {
                 "/detokenize", Route.post(tokenize::detokenize),
                 "/health", Route.get(this::health).withoutKey().onEventLoop(),
                 "/debug/steps", Route.get(debug::steps),
-                "/version", Route.get(e -> answer(e, JSON.createObjectNode().put("version", version))).onEventLoop(),
+                "/version",
+                        Route.get(e -> answer(e, JSON.createObjectNode().put("version", version)))
+                                .onEventLoop(),
                 "/metrics", Route.get(this::metrics).withoutKey().onEventLoop());
     }
 
@@ -110,7 +112,9 @@ public final class OpenAiApi implements Router {
     private static String requestId(Exchange exchange) {
         String unique = UUID.randomUUID().toString().replace("-", "");
         String given = exchange.header("x-request-id");
-        boolean fit = !given.isEmpty() && given.length() <= MAX_ID_LENGTH && given.chars().allMatch(c -> c > ' ' && c < 127);
+        boolean fit = !given.isEmpty()
+                && given.length() <= MAX_ID_LENGTH
+                && given.chars().allMatch(c -> c > ' ' && c < 127);
         exchange.responseHeader("X-Request-Id", fit ? given : unique);
         return fit ? given + "-" + unique.substring(0, 8) : unique;
     }
@@ -118,7 +122,9 @@ public final class OpenAiApi implements Router {
     @Override
     public Decision decide(RequestHead head) {
         Route route = routes.get(head.path());
-        if ((route == null || !route.open()) && !authorised(head) && !head.method().equals("OPTIONS")) {
+        if ((route == null || !route.open())
+                && !authorised(head)
+                && !head.method().equals("OPTIONS")) {
             return refusal(
                     401,
                     "the API key is missing or wrong; send it as 'Authorization: Bearer KEY'",
@@ -128,7 +134,8 @@ public final class OpenAiApi implements Router {
             return refusal(
                     404,
                     "there is no " + Printable.of(head.path()) + " here; there are "
-                            + String.join(", ", routes.keySet().stream().sorted().toList()),
+                            + String.join(
+                                    ", ", routes.keySet().stream().sorted().toList()),
                     Map.of());
         }
         Map<String, String> allow = Map.of("Allow", route.methods());
@@ -170,7 +177,9 @@ public final class OpenAiApi implements Router {
                 exchange.responseHeader("Retry-After", RETRY_AFTER);
             }
             exchange.respond(
-                    status, "application/json", JSON.writeValueAsBytes(ApiErrors.node(status, e.getMessage(), e.parameter())));
+                    status,
+                    "application/json",
+                    JSON.writeValueAsBytes(ApiErrors.node(status, e.getMessage(), e.parameter())));
         }
     }
 
@@ -179,7 +188,9 @@ public final class OpenAiApi implements Router {
             return true;
         }
         String header = head.header("authorization");
-        String given = header.toLowerCase(Locale.ROOT).startsWith("bearer ") ? header.substring(7).strip() : "";
+        String given = header.toLowerCase(Locale.ROOT).startsWith("bearer ")
+                ? header.substring(7).strip()
+                : "";
         return MessageDigest.isEqual(
                 given.getBytes(StandardCharsets.UTF_8), apiKey.get().getBytes(StandardCharsets.UTF_8));
     }
@@ -194,10 +205,14 @@ public final class OpenAiApi implements Router {
 
     private void health(Exchange exchange) {
         switch (model.engine().health()) {
-            case Engine.Health.Serving serving -> answer(exchange, JSON.createObjectNode().put("status", "ok"));
-            case Engine.Health.Degraded degraded -> answer(
-                    exchange,
-                    JSON.createObjectNode().put("status", "degraded").put("reason", "GPU only: " + degraded.reason()));
+            case Engine.Health.Serving serving ->
+                answer(exchange, JSON.createObjectNode().put("status", "ok"));
+            case Engine.Health.Degraded degraded ->
+                answer(
+                        exchange,
+                        JSON.createObjectNode()
+                                .put("status", "degraded")
+                                .put("reason", "GPU only: " + degraded.reason()));
             case Engine.Health.Draining draining -> refuse(exchange, 503, "the server is shutting down");
             case Engine.Health.Dead dead -> refuse(exchange, 503, "the engine has stopped: " + dead.reason());
         }

@@ -107,7 +107,9 @@ final class PromptReader {
                         String.format(
                                 Locale.ROOT,
                                 "%s has half of a surrogate pair, \\u%04x, at character %d; it must be valid Unicode",
-                                field, (int) c, i));
+                                field,
+                                (int) c,
+                                i));
             }
         }
     }

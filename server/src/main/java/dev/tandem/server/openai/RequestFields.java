@@ -7,8 +7,7 @@ import java.util.OptionalInt;
 import tools.jackson.databind.JsonNode;
 
 /**
- * A request's JSON object, read field by field; a value of the wrong kind is a 400 that names the
- * field.
+ * A request's JSON object, read field by field; a value of the wrong kind is a 400 that names the field.
  *
  * <p>Owned by: the thread that prepares the request.
  */

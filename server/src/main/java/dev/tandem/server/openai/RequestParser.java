@@ -59,7 +59,9 @@ final class RequestParser {
         JsonNode root = read(body);
         if (!root.isObject()) {
             throw RequestException.bad(
-                    "", root.isMissingNode() ? "the body is empty; it must be a JSON object"
+                    "",
+                    root.isMissingNode()
+                            ? "the body is empty; it must be a JSON object"
                             : "the body must be a JSON object");
         }
         root.propertyStream().forEach(field -> ApiFields.check(endpoint, field.getKey(), field.getValue()));
@@ -72,7 +74,8 @@ final class RequestParser {
             return json.readTree(new InputStreamReader(body, StandardCharsets.UTF_8.newDecoder()));
         } catch (StreamConstraintsException e) {
             if (e.getOriginalMessage().startsWith(STRING_TOO_LONG)) {
-                throw RequestException.bad("", prompts.tooLong("the body", maxStringLength).getMessage());
+                throw RequestException.bad(
+                        "", prompts.tooLong("the body", maxStringLength).getMessage());
             }
             throw RequestException.bad(
                     "",
@@ -86,7 +89,8 @@ final class RequestParser {
             throw RequestException.bad(
                     "",
                     "the body is not valid JSON, or an object of it has a name twice, at line "
-                            + e.getLocation().getLineNr() + ", column " + e.getLocation().getColumnNr());
+                            + e.getLocation().getLineNr() + ", column "
+                            + e.getLocation().getColumnNr());
         }
     }
 

@@ -50,7 +50,8 @@ final class SamplingFields {
     private static long nanos(RequestFields fields, String name) {
         double millis = fields.number(name, 0);
         if (millis < 0) {
-            throw RequestException.bad(name, name + " is " + millis + "; it must be a number of milliseconds, 0 for none");
+            throw RequestException.bad(
+                    name, name + " is " + millis + "; it must be a number of milliseconds, 0 for none");
         }
         return (long) (millis * 1e6);
     }

@@ -26,11 +26,14 @@ final class StreamFields {
             }
             usage = option(node, "include_usage");
             continuous = option(node, "continuous_usage_stats");
-            node.propertyNames().stream().filter(name -> !OPTIONS.contains(name)).findFirst().ifPresent(name -> {
-                String shown = "stream_options." + Printable.of(name);
-                throw RequestException.bad(shown, shown + " is not supported; stream_options has "
-                        + String.join(", ", OPTIONS));
-            });
+            node.propertyNames().stream()
+                    .filter(name -> !OPTIONS.contains(name))
+                    .findFirst()
+                    .ifPresent(name -> {
+                        String shown = "stream_options." + Printable.of(name);
+                        throw RequestException.bad(
+                                shown, shown + " is not supported; stream_options has " + String.join(", ", OPTIONS));
+                    });
         }
         return new AnswerWriter.Wishes(stream, usage, continuous, logprobs, fields.flag("host_usage", false));
     }

@@ -76,9 +76,12 @@ final class TokenizeHandler {
         if (messages) {
             return chat.read(fields);
         }
-        CHAT_FIELDS.stream().filter(name -> fields.field(name).isPresent()).findFirst().ifPresent(name -> {
-            throw RequestException.bad(name, name + " needs messages; leave it out with a prompt");
-        });
+        CHAT_FIELDS.stream()
+                .filter(name -> fields.field(name).isPresent())
+                .findFirst()
+                .ifPresent(name -> {
+                    throw RequestException.bad(name, name + " needs messages; leave it out with a prompt");
+                });
         return site.encode("prompt", prompt.orElseThrow(), fields.flag("add_special_tokens", true));
     }
 

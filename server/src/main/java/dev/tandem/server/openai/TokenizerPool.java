@@ -14,8 +14,7 @@ import java.util.function.Supplier;
 /**
  * Threads on which bodies are parsed and prompts are templated and tokenized. They are platform threads, because the
  * tokenizer is native code and would pin the carrier of a virtual thread: two long prompts would then stop every
- * stream.
- * Few of them bound the memory of parsed bodies, and a bounded queue refuses what they cannot keep up with.
+ * stream. Few of them bound the memory of parsed bodies, and a bounded queue refuses what they cannot keep up with.
  *
  * <p>Owned by: thread-safe.
  */

@@ -19,7 +19,13 @@ public final class FakeConnection implements AutoCloseable {
     }
 
     private static final HttpLimits LIMITS = new HttpLimits(
-            1000, 1000, 1500, 10, Duration.ofSeconds(10), Duration.ofSeconds(60), Duration.ofSeconds(75),
+            1000,
+            1000,
+            1500,
+            10,
+            Duration.ofSeconds(10),
+            Duration.ofSeconds(60),
+            Duration.ofSeconds(75),
             Duration.ofSeconds(60));
 
     private final BodyBudget budget = new BodyBudget(LIMITS.maxBufferedBytes());

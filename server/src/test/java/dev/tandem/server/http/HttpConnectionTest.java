@@ -20,7 +20,13 @@ import org.junit.jupiter.api.Test;
 /** One connection without a socket, under a clock that the test moves. */
 class HttpConnectionTest {
     private static final HttpLimits LIMITS = new HttpLimits(
-            1000, 1000, 1500, 10, Duration.ofSeconds(10), Duration.ofSeconds(60), Duration.ofSeconds(75),
+            1000,
+            1000,
+            1500,
+            10,
+            Duration.ofSeconds(10),
+            Duration.ofSeconds(60),
+            Duration.ofSeconds(75),
             Duration.ofSeconds(60));
 
     private final BodyBudget budget = new BodyBudget(LIMITS.maxBufferedBytes());
@@ -123,7 +129,8 @@ class HttpConnectionTest {
             assertThat(channel.isOpen()).isTrue();
         }
         pass(Duration.ofSeconds(2));
-        assertThat(written()).startsWith("HTTP/1.1 408")
+        assertThat(written())
+                .startsWith("HTTP/1.1 408")
                 .contains("the headers of the request did not arrive within 10000 ms");
         assertThat(channel.isOpen()).isFalse();
         assertThat(served).isEmpty();

@@ -17,7 +17,9 @@ class ApiFieldsPageTest {
         if (Boolean.getBoolean("tandem.docs.write")) {
             Files.writeString(PAGE, page());
         }
-        assertThat(Files.readString(PAGE)).as("run this test with -Dtandem.docs.write=true").isEqualTo(page());
+        assertThat(Files.readString(PAGE))
+                .as("run this test with -Dtandem.docs.write=true")
+                .isEqualTo(page());
     }
 
     private static String page() {

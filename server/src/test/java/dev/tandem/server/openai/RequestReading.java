@@ -24,7 +24,10 @@ public final class RequestReading {
         FakeTokenizer tokenizer = new FakeTokenizer();
         // no engine: nothing is generated
         ServedModel model = new ServedModel(
-                "fake", null, tokenizer, Optional.of(new ChatTemplate(TEMPLATE, "", "")),
+                "fake",
+                null,
+                tokenizer,
+                Optional.of(new ChatTemplate(TEMPLATE, "", "")),
                 ServedModel.SamplingDefaults.NEUTRAL);
         PromptReader site = new PromptReader(tokenizer, 1000);
         RequestParser parser = new RequestParser(site);
@@ -43,8 +46,8 @@ public final class RequestReading {
                     site.encode("prompt", fields.text("prompt").orElse(""), true);
                 }
             }
-            case DETOKENIZE -> fields.field("tokens")
-                    .ifPresent(list -> list.forEach(token -> RequestFields.whole("tokens", token)));
+            case DETOKENIZE ->
+                fields.field("tokens").ifPresent(list -> list.forEach(token -> RequestFields.whole("tokens", token)));
         }
     }
 

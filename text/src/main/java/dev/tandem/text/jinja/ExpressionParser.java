@@ -10,8 +10,8 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * Expressions, by Jinja's precedence: conditional, or, and, not, comparison, sum, concatenation, product, power,
- * unary, postfix.
+ * Expressions, by Jinja's precedence: conditional, or, and, not, comparison, sum, concatenation, product, power, unary,
+ * postfix.
  */
 final class ExpressionParser {
     private static final Set<String> COMPARISONS = Set.of("==", "!=", "<", ">", "<=", ">=");
@@ -118,7 +118,8 @@ final class ExpressionParser {
 
     private Expression product() {
         Expression left = power();
-        while (cursor.peek().kind() == Kind.SYMBOL && Set.of("*", "/", "//", "%").contains(cursor.peek().text())) {
+        while (cursor.peek().kind() == Kind.SYMBOL
+                && Set.of("*", "/", "//", "%").contains(cursor.peek().text())) {
             left = new Expression.Binary(cursor.next().text(), left, power());
         }
         return left;
@@ -188,7 +189,8 @@ final class ExpressionParser {
         }
         boolean literal = token.kind() == Kind.STRING || token.kind() == Kind.INTEGER || token.kind() == Kind.REAL;
         boolean name = token.kind() == Kind.NAME
-                && !Set.of("and", "or", "not", "is", "in", "if", "else", "recursive").contains(token.text());
+                && !Set.of("and", "or", "not", "is", "in", "if", "else", "recursive")
+                        .contains(token.text());
         return literal || name
                 ? new Expression.Arguments(List.of(postfix(primary())), Map.of())
                 : Expression.Arguments.NONE;
@@ -206,7 +208,8 @@ final class ExpressionParser {
                 positional.add(expression());
             }
             if (!cursor.take(Kind.SYMBOL, ",") && !cursor.peek().is(Kind.SYMBOL, ")")) {
-                throw cursor.error("expected ',' or ')', found '" + cursor.peek().text() + "'");
+                throw cursor.error(
+                        "expected ',' or ')', found '" + cursor.peek().text() + "'");
             }
         }
         return new Expression.Arguments(positional, named);
@@ -315,7 +318,8 @@ final class ExpressionParser {
         while (!cursor.take(Kind.SYMBOL, end)) {
             items.add(expression());
             if (!cursor.take(Kind.SYMBOL, ",") && !cursor.peek().is(Kind.SYMBOL, end)) {
-                throw cursor.error("expected ',' or '" + end + "', found '" + cursor.peek().text() + "'");
+                throw cursor.error(
+                        "expected ',' or '" + end + "', found '" + cursor.peek().text() + "'");
             }
         }
         return items;
@@ -328,7 +332,8 @@ final class ExpressionParser {
             cursor.expect(Kind.SYMBOL, ":");
             entries.add(Map.entry(key, expression()));
             if (!cursor.take(Kind.SYMBOL, ",") && !cursor.peek().is(Kind.SYMBOL, "}")) {
-                throw cursor.error("expected ',' or '}', found '" + cursor.peek().text() + "'");
+                throw cursor.error(
+                        "expected ',' or '}', found '" + cursor.peek().text() + "'");
             }
         }
         return new Expression.DictOf(entries);

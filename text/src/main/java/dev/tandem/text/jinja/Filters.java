@@ -93,7 +93,8 @@ final class Filters {
 
     private static Object orDefault(Object value, List<Object> args, Map<String, Object> named) {
         Object otherwise = !args.isEmpty() ? args.getFirst() : named.getOrDefault("default_value", "");
-        boolean falsy = args.size() > 1 ? Values.truthy(args.get(1)) : Values.truthy(named.getOrDefault("boolean", false));
+        boolean falsy =
+                args.size() > 1 ? Values.truthy(args.get(1)) : Values.truthy(named.getOrDefault("boolean", false));
         boolean absent = value instanceof Values.Undefined || falsy && !Values.truthy(value);
         return absent ? otherwise : value;
     }
@@ -150,9 +151,10 @@ final class Filters {
     private static Object toInteger(Object value, List<Object> args) {
         try {
             return switch (value) {
-                case String s -> s.contains(".") || s.contains("e")
-                        ? Numbers.truncate(Double.parseDouble(s.strip()))
-                        : Numbers.parse(s.strip(), 10);
+                case String s ->
+                    s.contains(".") || s.contains("e")
+                            ? Numbers.truncate(Double.parseDouble(s.strip()))
+                            : Numbers.parse(s.strip(), 10);
                 case BigInteger i -> i;
                 case Long l -> l;
                 default -> Numbers.truncate(Numbers.real(value));
@@ -285,7 +287,10 @@ final class Filters {
             budget.elements(1);
             if (named.get("attribute") instanceof String name) {
                 Object found = attribute(item, name);
-                mapped.add(found instanceof Values.Undefined && named.containsKey("default") ? named.get("default") : found);
+                mapped.add(
+                        found instanceof Values.Undefined && named.containsKey("default")
+                                ? named.get("default")
+                                : found);
             } else {
                 mapped.add(
                         apply(budget, Values.text(budget, args.getFirst()), item, args.subList(1, args.size()), named));

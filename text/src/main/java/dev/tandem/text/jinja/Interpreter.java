@@ -14,8 +14,8 @@ import java.util.Optional;
 import java.util.function.Supplier;
 
 /**
- * Renders one template once. A template that does not end, or would fill the memory, is stopped by the {@link
- * RenderBudget}.
+ * Renders one template once. A template that does not end, or would fill the memory, is stopped by the
+ * {@link RenderBudget}.
  *
  * <p>Owned by: the thread that renders.
  */
@@ -104,7 +104,8 @@ final class Interpreter {
             case Node.Set set -> assign(set.targets(), evaluate(set.value()));
             case Node.SetAttribute set -> {
                 if (!(lookup(set.object()) instanceof Values.Namespace namespace)) {
-                    throw new JinjaException("only a namespace's attributes can be set, and '" + set.object() + "' is none");
+                    throw new JinjaException(
+                            "only a namespace's attributes can be set, and '" + set.object() + "' is none");
                 }
                 namespace.put(set.attribute(), evaluate(set.value()));
             }
@@ -215,7 +216,8 @@ final class Interpreter {
             scope = new Scope(Optional.of(defined));
             try {
                 int i = 0;
-                for (Map.Entry<String, Optional<Expression>> parameter : macro.parameters().entrySet()) {
+                for (Map.Entry<String, Optional<Expression>> parameter :
+                        macro.parameters().entrySet()) {
                     String name = parameter.getKey();
                     Object value = i < args.size()
                             ? args.get(i)
@@ -326,14 +328,16 @@ final class Interpreter {
                 Object value = map.get(Values.key(index));
                 yield value == null ? new Undefined(Values.text(budget, index)) : value;
             }
-            case List<?> list when index instanceof Long i -> {
+            case List<?> list
+            when index instanceof Long i -> {
                 long at = i < 0 ? i + list.size() : i;
                 yield at >= 0 && at < list.size() ? list.get((int) at) : new Undefined(i.toString());
             }
             case String s when index instanceof Long i -> character(budget, s, i);
-            default -> index instanceof String name
-                    ? attribute(budget, target, name)
-                    : new Undefined(Values.text(budget, index));
+            default ->
+                index instanceof String name
+                        ? attribute(budget, target, name)
+                        : new Undefined(Values.text(budget, index));
         };
     }
 
@@ -348,7 +352,11 @@ final class Interpreter {
 
     private Object slice(Expression.Slice slice) {
         Object target = evaluate(slice.target());
-        long step = slice.step().map(this::evaluate).filter(s -> s != Values.NONE).map(Numbers::integer).orElse(1L);
+        long step = slice.step()
+                .map(this::evaluate)
+                .filter(s -> s != Values.NONE)
+                .map(Numbers::integer)
+                .orElse(1L);
         if (step == 0) {
             throw new JinjaException("a slice's step is 0");
         }
@@ -479,8 +487,8 @@ final class Interpreter {
             return repeat(right, Numbers.integer(left));
         }
         if (!Numbers.is(left) || !Numbers.is(right)) {
-            throw new JinjaException("'" + operator + "' does not go with " + Values.typeName(left) + " and "
-                    + Values.typeName(right));
+            throw new JinjaException(
+                    "'" + operator + "' does not go with " + Values.typeName(left) + " and " + Values.typeName(right));
         }
         return Numbers.arithmetic(operator, left, right);
     }

@@ -17,8 +17,7 @@ final class JsonText {
     private final String keySeparator;
     private final boolean sorted;
 
-    private JsonText(
-            RenderBudget budget, boolean ascii, Optional<String> indent, Object separators, boolean sorted) {
+    private JsonText(RenderBudget budget, boolean ascii, Optional<String> indent, Object separators, boolean sorted) {
         this.budget = budget;
         this.out = new TextBuilder(budget);
         this.ascii = ascii;
@@ -44,8 +43,8 @@ final class JsonText {
         for (int i = 0; i < chosen.length; i++) {
             chosen[i] = i < args.size() ? args.get(i) : named.getOrDefault(PARAMETERS.get(i), chosen[i]);
         }
-        JsonText json = new JsonText(
-                budget, Values.truthy(chosen[0]), indent(chosen[1]), chosen[2], Values.truthy(chosen[3]));
+        JsonText json =
+                new JsonText(budget, Values.truthy(chosen[0]), indent(chosen[1]), chosen[2], Values.truthy(chosen[3]));
         json.write(value, 0);
         return json.out.toString();
     }
@@ -102,7 +101,9 @@ final class JsonText {
         budget.elements(map.size());
         List<? extends Map.Entry<?, ?>> entries = List.copyOf(map.entrySet());
         return sorted
-                ? entries.stream().sorted((a, b) -> Values.compare(budget, a.getKey(), b.getKey())).toList()
+                ? entries.stream()
+                        .sorted((a, b) -> Values.compare(budget, a.getKey(), b.getKey()))
+                        .toList()
                 : entries;
     }
 

@@ -8,8 +8,8 @@ import java.util.regex.Pattern;
 /** Splits a template into text and the tokens inside its tags, applying whitespace control on the way. */
 final class Lexer {
     private static final List<String> SYMBOLS = List.of(
-            "**", "//", "==", "!=", "<=", ">=", "(", ")", "[", "]", "{", "}", ",", ":", ".", "|", "~", "+", "-", "*", "/",
-            "%", "<", ">", "=");
+            "**", "//", "==", "!=", "<=", ">=", "(", ")", "[", "]", "{", "}", ",", ":", ".", "|", "~", "+", "-", "*",
+            "/", "%", "<", ">", "=");
 
     private static final Pattern NUMBER = Pattern.compile("0[xX][0-9a-fA-F_]++|0[oO][0-7_]++|0[bB][01_]++"
             + "|(?<real>[0-9][0-9_]*+(\\.[0-9][0-9_]*+)?+[eE][+-]?+[0-9][0-9_]*+|[0-9][0-9_]*+\\.[0-9][0-9_]*+)"

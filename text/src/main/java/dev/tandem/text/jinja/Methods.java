@@ -20,69 +20,79 @@ final class Methods {
     }
 
     private static Optional<Values.Callable> ofString(RenderBudget budget, String s, String name) {
-        return Optional.ofNullable(switch (name) {
-            case "strip" -> (args, named) -> strip(budget, s, characters(args), true, true);
-            case "lstrip" -> (args, named) -> strip(budget, s, characters(args), true, false);
-            case "rstrip" -> (args, named) -> strip(budget, s, characters(args), false, true);
-            case "upper" -> (args, named) -> budget.made(s.toUpperCase(Locale.ROOT));
-            case "lower" -> (args, named) -> budget.made(s.toLowerCase(Locale.ROOT));
-            case "title" -> (args, named) -> budget.made(title(s));
-            case "capitalize" -> (args, named) -> budget.made(capitalize(s));
-            case "startswith" -> (args, named) -> anyOf(args.getFirst()).stream().anyMatch(s::startsWith);
-            case "endswith" -> (args, named) -> anyOf(args.getFirst()).stream().anyMatch(s::endsWith);
-            case "replace" -> (args, named) -> replace(budget, s, args);
-            case "split" -> (args, named) -> split(budget, s, args, named);
-            case "rsplit" -> (args, named) -> splitFromRight(budget, s, args, named);
-            case "splitlines" -> (args, named) -> lines(budget, s);
-            case "find" -> (args, named) -> find(budget, s, Values.string(args.getFirst()));
-            case "count" -> (args, named) -> count(budget, s, Values.string(args.getFirst()));
-            case "join" -> (args, named) -> join(budget, s, Values.iterate(budget, args.getFirst()));
-            case "format" -> (args, named) -> format(budget, s, args, named);
-            case "isdigit" -> (args, named) -> !s.isEmpty() && s.chars().allMatch(Character::isDigit);
-            case "isspace" -> (args, named) -> !s.isEmpty() && s.isBlank();
-            default -> null;
-        });
+        return Optional.ofNullable(
+                switch (name) {
+                    case "strip" -> (args, named) -> strip(budget, s, characters(args), true, true);
+                    case "lstrip" -> (args, named) -> strip(budget, s, characters(args), true, false);
+                    case "rstrip" -> (args, named) -> strip(budget, s, characters(args), false, true);
+                    case "upper" -> (args, named) -> budget.made(s.toUpperCase(Locale.ROOT));
+                    case "lower" -> (args, named) -> budget.made(s.toLowerCase(Locale.ROOT));
+                    case "title" -> (args, named) -> budget.made(title(s));
+                    case "capitalize" -> (args, named) -> budget.made(capitalize(s));
+                    case "startswith" ->
+                        (args, named) -> anyOf(args.getFirst()).stream().anyMatch(s::startsWith);
+                    case "endswith" ->
+                        (args, named) -> anyOf(args.getFirst()).stream().anyMatch(s::endsWith);
+                    case "replace" -> (args, named) -> replace(budget, s, args);
+                    case "split" -> (args, named) -> split(budget, s, args, named);
+                    case "rsplit" -> (args, named) -> splitFromRight(budget, s, args, named);
+                    case "splitlines" -> (args, named) -> lines(budget, s);
+                    case "find" -> (args, named) -> find(budget, s, Values.string(args.getFirst()));
+                    case "count" -> (args, named) -> count(budget, s, Values.string(args.getFirst()));
+                    case "join" -> (args, named) -> join(budget, s, Values.iterate(budget, args.getFirst()));
+                    case "format" -> (args, named) -> format(budget, s, args, named);
+                    case "isdigit" -> (args, named) -> !s.isEmpty() && s.chars().allMatch(Character::isDigit);
+                    case "isspace" -> (args, named) -> !s.isEmpty() && s.isBlank();
+                    default -> null;
+                });
     }
 
     private static Optional<Values.Callable> ofList(RenderBudget budget, List<?> list, String name) {
         @SuppressWarnings("unchecked")
         List<Object> items = (List<Object>) list;
-        return Optional.ofNullable(switch (name) {
-            case "append" -> (args, named) -> {
-                budget.elements(1);
-                items.add(args.getFirst());
-                return Values.NONE;
-            };
-            case "pop" -> (args, named) -> {
-                long at = args.isEmpty() ? -1 : Numbers.integer(args.getFirst());
-                return items.remove(Math.toIntExact(at < 0 ? at + items.size() : at));
-            };
-            case "index" -> (args, named) -> {
-                for (int i = 0; i < items.size(); i++) {
-                    if (Values.equal(budget, items.get(i), args.getFirst())) {
-                        return (long) i;
-                    }
-                }
-                throw new JinjaException("the list does not hold what index() looks for");
-            };
-            default -> null;
-        });
+        return Optional.ofNullable(
+                switch (name) {
+                    case "append" ->
+                        (args, named) -> {
+                            budget.elements(1);
+                            items.add(args.getFirst());
+                            return Values.NONE;
+                        };
+                    case "pop" ->
+                        (args, named) -> {
+                            long at = args.isEmpty() ? -1 : Numbers.integer(args.getFirst());
+                            return items.remove(Math.toIntExact(at < 0 ? at + items.size() : at));
+                        };
+                    case "index" ->
+                        (args, named) -> {
+                            for (int i = 0; i < items.size(); i++) {
+                                if (Values.equal(budget, items.get(i), args.getFirst())) {
+                                    return (long) i;
+                                }
+                            }
+                            throw new JinjaException("the list does not hold what index() looks for");
+                        };
+                    default -> null;
+                });
     }
 
     private static Optional<Values.Callable> ofMap(RenderBudget budget, Map<?, ?> map, String name) {
-        return Optional.ofNullable(switch (name) {
-            case "items" -> (args, named) -> items(budget, map);
-            case "keys" -> (args, named) -> Values.copy(budget, map);
-            case "values" -> (args, named) -> {
-                budget.elements(map.size());
-                return new ArrayList<Object>(map.values());
-            };
-            case "get" -> (args, named) -> {
-                Object value = map.get(Values.key(args.getFirst()));
-                return value != null ? value : args.size() > 1 ? args.get(1) : Values.NONE;
-            };
-            default -> null;
-        });
+        return Optional.ofNullable(
+                switch (name) {
+                    case "items" -> (args, named) -> items(budget, map);
+                    case "keys" -> (args, named) -> Values.copy(budget, map);
+                    case "values" ->
+                        (args, named) -> {
+                            budget.elements(map.size());
+                            return new ArrayList<Object>(map.values());
+                        };
+                    case "get" ->
+                        (args, named) -> {
+                            Object value = map.get(Values.key(args.getFirst()));
+                            return value != null ? value : args.size() > 1 ? args.get(1) : Values.NONE;
+                        };
+                    default -> null;
+                });
     }
 
     static List<Object> items(RenderBudget budget, Map<?, ?> map) {
@@ -303,9 +313,9 @@ final class Methods {
                 break;
             }
             String field = s.substring(open + 1, close);
-            Object value = field.isEmpty() ? positional(args, next++) : field.matches("[0-9]{1,3}")
-                    ? positional(args, Integer.parseInt(field))
-                    : named.get(field);
+            Object value = field.isEmpty()
+                    ? positional(args, next++)
+                    : field.matches("[0-9]{1,3}") ? positional(args, Integer.parseInt(field)) : named.get(field);
             if (value == null) {
                 throw new JinjaException("format has no value for '{" + field + "}'");
             }
@@ -320,7 +330,9 @@ final class Methods {
     }
 
     static String capitalize(String s) {
-        return s.isEmpty() ? s : s.substring(0, 1).toUpperCase(Locale.ROOT) + s.substring(1).toLowerCase(Locale.ROOT);
+        return s.isEmpty()
+                ? s
+                : s.substring(0, 1).toUpperCase(Locale.ROOT) + s.substring(1).toLowerCase(Locale.ROOT);
     }
 
     static String title(String s) {

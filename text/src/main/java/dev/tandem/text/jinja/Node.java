@@ -15,7 +15,11 @@ sealed interface Node {
     }
 
     record For(
-            List<String> targets, Expression items, Optional<Expression> condition, List<Node> body, List<Node> otherwise)
+            List<String> targets,
+            Expression items,
+            Optional<Expression> condition,
+            List<Node> body,
+            List<Node> otherwise)
             implements Node {}
 
     /** Target is a name, or names to unpack into. */
@@ -26,7 +30,8 @@ sealed interface Node {
     record SetBlock(String target, List<Node> body) implements Node {}
 
     /** Parameters with their defaults. */
-    record Macro(String name, LinkedHashMap<String, Optional<Expression>> parameters, List<Node> body) implements Node {}
+    record Macro(String name, LinkedHashMap<String, Optional<Expression>> parameters, List<Node> body)
+            implements Node {}
 
     record FilterBlock(String name, Expression.Arguments arguments, List<Node> body) implements Node {}
 

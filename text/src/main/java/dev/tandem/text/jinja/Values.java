@@ -75,7 +75,9 @@ final class Values {
                 }
                 yield copy;
             }
-            default -> throw new JinjaException("a template cannot take a " + value.getClass().getSimpleName());
+            default ->
+                throw new JinjaException(
+                        "a template cannot take a " + value.getClass().getSimpleName());
         };
     }
 

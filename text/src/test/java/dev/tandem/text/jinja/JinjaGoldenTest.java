@@ -32,7 +32,8 @@ class JinjaGoldenTest {
         int number = 0;
         for (JsonNode golden : JSON.readTree(Files.readAllBytes(directory.resolve("goldens.json")))) {
             String template = golden.path("template").asString();
-            tests.add(DynamicTest.dynamicTest(template + " " + number++, () -> check(directory.resolve(template), golden)));
+            tests.add(DynamicTest.dynamicTest(
+                    template + " " + number++, () -> check(directory.resolve(template), golden)));
         }
         assertThat(tests).hasSizeGreaterThan(40);
         return tests.stream();
