@@ -1,7 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.cost.Profile;
-import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.executor.Executor;
 import java.util.Optional;
 import java.util.function.Function;
 import java.util.function.Supplier;

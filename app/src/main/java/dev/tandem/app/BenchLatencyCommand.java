@@ -5,7 +5,7 @@ import dev.tandem.bench.Statistics;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;

@@ -11,7 +11,7 @@ import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
-import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.strategy.PiggybackedPrefill;
 import dev.tandem.engine.strategy.Strategy;

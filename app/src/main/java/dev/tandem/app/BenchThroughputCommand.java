@@ -7,7 +7,7 @@ import dev.tandem.bench.Workload;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.strategy.Strategy;
 import java.io.IOException;
 import java.util.Map;

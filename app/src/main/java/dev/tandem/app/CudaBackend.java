@@ -11,7 +11,7 @@ import dev.tandem.cuda.kernels.KernelCatalogue;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.fetch.IndexLocation;

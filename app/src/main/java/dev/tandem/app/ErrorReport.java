@@ -3,7 +3,7 @@ package dev.tandem.app;
 import dev.tandem.cuda.CudaException;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.ProfileException;
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.fetch.FetchException;
 import dev.tandem.model.ModelException;

@@ -4,7 +4,7 @@ import dev.tandem.bench.Profiler;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.cost.ProfileException;
-import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.executor.Executor;
 import dev.tandem.fetch.CacheFile;
 import java.io.IOException;
 import java.io.PrintStream;

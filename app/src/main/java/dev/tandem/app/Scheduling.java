@@ -2,7 +2,7 @@ package dev.tandem.app;
 
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
-import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.engine.schedule.Policy;

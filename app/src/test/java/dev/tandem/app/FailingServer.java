@@ -1,19 +1,19 @@
 package dev.tandem.app;
 
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.StepResult;
-import dev.tandem.engine.batch.StepTimes;
 import dev.tandem.engine.clock.Clock;
-import dev.tandem.engine.execute.Executor;
-import dev.tandem.engine.execute.ExecutorException;
-import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.executor.Executor;
+import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
-import dev.tandem.engine.sample.Choice;
+import dev.tandem.engine.sampling.Choice;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.server.TandemServer;
 import dev.tandem.server.http.HttpLimits;

@@ -2,7 +2,7 @@ package dev.tandem.bench;
 
 import dev.tandem.bench.Workload.Lengths;
 import dev.tandem.engine.clock.Clock;
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;

@@ -1,13 +1,13 @@
 package dev.tandem.bench;
 
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.StepResult;
-import dev.tandem.engine.batch.StepTimes;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
 import java.util.List;

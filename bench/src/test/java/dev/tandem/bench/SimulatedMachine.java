@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
-import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;

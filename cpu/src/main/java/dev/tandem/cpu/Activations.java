@@ -1,9 +1,9 @@
 package dev.tandem.cpu;
 
 import dev.tandem.cpu.simd.Lanes;
-import dev.tandem.engine.batch.AttentionSite;
-import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.SubBatch;
+import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.SubBatch;
 import dev.tandem.model.config.ModelConfig;
 import java.util.ArrayList;
 import java.util.List;

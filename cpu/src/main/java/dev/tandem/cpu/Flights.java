@@ -1,10 +1,10 @@
 package dev.tandem.cpu;
 
-import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.StepResult.RowProgress;
 import dev.tandem.engine.cost.Component;
-import dev.tandem.engine.execute.Readiness;
+import dev.tandem.engine.executor.Readiness;
+import dev.tandem.engine.step.Admission;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult.RowProgress;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;

@@ -1,8 +1,8 @@
 package dev.tandem.cpu;
 
-import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.AttentionSite;
-import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.step.Admission;
+import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.step.Chunk;
 import java.util.Optional;
 
 /**

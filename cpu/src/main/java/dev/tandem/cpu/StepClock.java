@@ -1,8 +1,8 @@
 package dev.tandem.cpu;
 
-import dev.tandem.engine.batch.StepTimes;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Component;
+import dev.tandem.engine.step.StepTimes;
 import java.util.Arrays;
 
 /**

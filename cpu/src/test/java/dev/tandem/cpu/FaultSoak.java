@@ -2,7 +2,7 @@ package dev.tandem.cpu;
 
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.clock.Clock;
-import dev.tandem.engine.execute.Readiness;
+import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.observe.EngineListener;

@@ -1,17 +1,17 @@
 package dev.tandem.cpu;
 
 import dev.tandem.cpu.attention.KvStore;
-import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.AttentionSite;
-import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.StepResult;
-import dev.tandem.engine.batch.SubBatch;
-import dev.tandem.engine.execute.Executor;
-import dev.tandem.engine.execute.ExecutorException;
-import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.executor.Executor;
+import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
+import dev.tandem.engine.step.Admission;
+import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.SubBatch;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;

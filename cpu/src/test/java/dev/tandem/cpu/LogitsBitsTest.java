@@ -3,7 +3,7 @@ package dev.tandem.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cpu.simd.Lanes;
-import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.model.config.DataType;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;

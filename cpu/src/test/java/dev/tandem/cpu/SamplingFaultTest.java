@@ -2,12 +2,12 @@ package dev.tandem.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.tandem.engine.batch.AttentionSite;
-import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.request.SamplingParams;
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
 import dev.tandem.model.config.DataType;
 import java.util.List;
 import java.util.Optional;

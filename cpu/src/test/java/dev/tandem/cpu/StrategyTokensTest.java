@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.cost.CostModel;
-import dev.tandem.engine.execute.Readiness;
+import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;

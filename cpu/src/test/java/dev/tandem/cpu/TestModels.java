@@ -1,6 +1,6 @@
 package dev.tandem.cpu;
 
-import dev.tandem.engine.execute.Readiness;
+import dev.tandem.engine.executor.Readiness;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.config.DataType;

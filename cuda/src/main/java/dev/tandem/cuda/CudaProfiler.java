@@ -2,14 +2,14 @@ package dev.tandem.cuda;
 
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.device.Stream;
-import dev.tandem.engine.batch.Admission;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Curve;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.SamplingParams;
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.Admission;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;

@@ -5,7 +5,7 @@ import dev.tandem.cuda.device.DeviceWait;
 import dev.tandem.cuda.device.Event;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;

@@ -2,9 +2,9 @@ package dev.tandem.cuda;
 
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
-import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.execute.ExecutorException;
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.Admission;
 import dev.tandem.model.config.ModelConfig;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;

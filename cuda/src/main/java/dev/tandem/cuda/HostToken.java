@@ -1,7 +1,7 @@
 package dev.tandem.cuda;
 
-import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.Admission;
 import java.util.Optional;
 
 /**

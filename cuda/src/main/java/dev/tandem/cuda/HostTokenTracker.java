@@ -2,10 +2,10 @@ package dev.tandem.cuda;
 
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
-import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.StepResult;
-import dev.tandem.engine.batch.StepTimes;
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.Admission;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.StepTimes;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,10 +1,10 @@
 package dev.tandem.cuda;
 
-import dev.tandem.engine.batch.AttentionSite;
-import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.SubBatch;
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.SubBatch;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;

@@ -7,7 +7,7 @@ import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
-import dev.tandem.engine.batch.Chunk;
+import dev.tandem.engine.step.Chunk;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;

@@ -9,8 +9,8 @@ import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
-import dev.tandem.engine.sample.Adjustments;
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.Adjustments;
+import dev.tandem.engine.sampling.TokenSampler;
 import java.lang.foreign.MemorySegment;
 
 /**

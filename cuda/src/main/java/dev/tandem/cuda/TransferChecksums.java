@@ -9,7 +9,7 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
 import java.lang.foreign.MemorySegment;
 import java.util.stream.IntStream;
 

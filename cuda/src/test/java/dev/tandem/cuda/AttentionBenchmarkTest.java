@@ -10,7 +10,7 @@ import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.decode.Partial;
 import dev.tandem.cpu.probe.BandwidthProbe;
 import dev.tandem.engine.clock.Clock;
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.time.Duration;

@@ -7,7 +7,7 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.FakeDriver;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.engine.clock.Clock;
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;

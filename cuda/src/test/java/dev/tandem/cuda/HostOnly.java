@@ -1,6 +1,5 @@
 package dev.tandem.cuda;
 
-import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -9,6 +8,7 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.AttentionSite;
 import java.util.List;
 
 /** Every prompt lands on the host, every row decodes there in flight. */

@@ -1,7 +1,7 @@
 package dev.tandem.engine;
 
 import dev.tandem.engine.clock.VirtualClock;
-import dev.tandem.engine.execute.Executor;
+import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.loop.EngineLoop;
 import dev.tandem.engine.observe.EngineListener;

@@ -2,19 +2,19 @@ package dev.tandem.engine;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TextDecoder;
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.SubBatch;
 import dev.tandem.engine.strategy.GpuOnly;
 import java.util.ArrayList;
 import java.util.HashMap;

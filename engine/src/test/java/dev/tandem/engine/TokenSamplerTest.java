@@ -4,12 +4,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.data.Offset.offset;
 
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
-import dev.tandem.engine.sample.Choice;
-import dev.tandem.engine.sample.SamplingScratch;
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.SamplingScratch;
+import dev.tandem.engine.sampling.TokenSampler;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;

@@ -1,9 +1,9 @@
 package dev.tandem.server;
 
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.StepResult;
-import dev.tandem.engine.execute.Executor;
-import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.executor.Executor;
+import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
 
 /** An executor whose steps do not end while the test holds them. */
 final class GatedExecutor implements Executor {

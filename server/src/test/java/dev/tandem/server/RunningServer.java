@@ -2,7 +2,7 @@ package dev.tandem.server;
 
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.clock.Clock;
-import dev.tandem.engine.execute.Readiness;
+import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.schedule.Budget;

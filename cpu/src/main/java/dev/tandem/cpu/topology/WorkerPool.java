@@ -1,7 +1,7 @@
 package dev.tandem.cpu.topology;
 
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;

@@ -3,7 +3,7 @@ package dev.tandem.cpu.topology;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;

@@ -2,8 +2,8 @@ package dev.tandem.engine.loop;
 
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.engine.execute.Executor;
-import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.executor.Executor;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.queue.AdmissionQueue;

@@ -5,7 +5,7 @@ import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TokenEvent;
-import dev.tandem.engine.sample.Choice;
+import dev.tandem.engine.sampling.Choice;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.util.ArrayDeque;

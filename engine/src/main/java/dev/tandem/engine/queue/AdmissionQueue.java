@@ -3,7 +3,7 @@ package dev.tandem.engine.queue;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
-import dev.tandem.engine.sample.Adjustments;
+import dev.tandem.engine.sampling.Adjustments;
 import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;

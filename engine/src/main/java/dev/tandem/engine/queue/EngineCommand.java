@@ -1,7 +1,7 @@
 package dev.tandem.engine.queue;
 
 import dev.tandem.engine.request.Request;
-import dev.tandem.engine.sample.Adjustments;
+import dev.tandem.engine.sampling.Adjustments;
 
 /** A message to the engine thread. */
 public sealed interface EngineCommand {

@@ -1,8 +1,8 @@
 package dev.tandem.engine.request;
 
-import dev.tandem.engine.batch.Chunk;
 import dev.tandem.engine.kv.BlockTable;
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.Chunk;
 import java.util.Arrays;
 
 /**

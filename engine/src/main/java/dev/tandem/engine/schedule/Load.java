@@ -1,6 +1,6 @@
 package dev.tandem.engine.schedule;
 
-import dev.tandem.engine.batch.AttentionSite;
+import dev.tandem.engine.step.AttentionSite;
 
 /**
  * What a sub-batch asks of the machine: the sizes that the cost model takes.

@@ -1,7 +1,7 @@
 package dev.tandem.engine.schedule;
 
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
 
 /** Turns the engine's state into the next step. */
 public interface Scheduler {

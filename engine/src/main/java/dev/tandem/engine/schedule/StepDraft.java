@@ -1,15 +1,15 @@
 package dev.tandem.engine.schedule;
 
-import dev.tandem.engine.batch.Admission;
-import dev.tandem.engine.batch.AttentionSite;
-import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.SubBatch;
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.step.Admission;
+import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.SubBatch;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.HashSet;

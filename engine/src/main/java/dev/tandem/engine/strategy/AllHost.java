@@ -1,10 +1,10 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
 import java.util.List;
 

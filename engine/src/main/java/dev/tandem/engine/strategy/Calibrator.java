@@ -1,7 +1,5 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.batch.StepResult;
-import dev.tandem.engine.batch.StepTimes;
 import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.request.Sequence;
@@ -9,6 +7,8 @@ import dev.tandem.engine.schedule.Load;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.StepTimes;
 
 /**
  * Corrects the cost model by what the executor timed of each step ({@link StepTimes}). A component that the executor

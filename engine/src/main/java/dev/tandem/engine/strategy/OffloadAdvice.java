@@ -1,7 +1,7 @@
 package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.cost.CostModel;
-import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.executor.ExecutorLimits;
 import java.util.Locale;
 
 /**

@@ -1,6 +1,5 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Load;
@@ -8,6 +7,7 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.schedule.StepDraft.Row;
+import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;

@@ -1,9 +1,9 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;

@@ -1,11 +1,11 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Load;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.schedule.StepDraft.Row;
+import dev.tandem.engine.step.AttentionSite;
 
 /**
  * Seconds that a step will take. T = T_prl + T_tr + T_pol (NEO §3.2): pre-layer, transformer layers, post-layer.

@@ -2,7 +2,7 @@ package dev.tandem.engine.strategy;
 
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
-import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.Preemption;

@@ -1,12 +1,12 @@
 package dev.tandem.engine.strategy;
 
-import dev.tandem.engine.batch.AttentionSite;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.AttentionSite;
 import java.util.Collection;
 import java.util.List;
 

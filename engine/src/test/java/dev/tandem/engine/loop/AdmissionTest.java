@@ -15,7 +15,7 @@ import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;

@@ -3,8 +3,6 @@ package dev.tandem.engine.loop;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.StepResult;
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.StepRecord;
@@ -22,6 +20,8 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.strategy.GpuOnly;
 import java.time.Duration;
 import java.util.ArrayList;

@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.clock.Clock;
-import dev.tandem.engine.execute.Readiness;
+import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;

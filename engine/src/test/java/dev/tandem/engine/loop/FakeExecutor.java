@@ -1,13 +1,13 @@
 package dev.tandem.engine.loop;
 
-import dev.tandem.engine.batch.Chunk;
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.StepResult;
-import dev.tandem.engine.batch.StepTimes;
-import dev.tandem.engine.execute.Executor;
-import dev.tandem.engine.execute.ExecutorException;
-import dev.tandem.engine.execute.ExecutorLimits;
-import dev.tandem.engine.sample.Choice;
+import dev.tandem.engine.executor.Executor;
+import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.StepTimes;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;

@@ -6,7 +6,7 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TextDecoder;
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.TokenSampler;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;

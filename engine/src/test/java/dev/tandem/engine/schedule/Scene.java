@@ -1,6 +1,5 @@
 package dev.tandem.engine.schedule;
 
-import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.LatencyTargets;
@@ -8,7 +7,8 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TextDecoder;
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.StepPlan;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;

@@ -2,14 +2,14 @@ package dev.tandem.engine.strategy;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.tandem.engine.batch.StepResult;
-import dev.tandem.engine.batch.StepTimes;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.StepTimes;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 

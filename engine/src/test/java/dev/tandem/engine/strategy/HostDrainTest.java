@@ -4,14 +4,14 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.ContentExecutor;
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.batch.AttentionSite;
-import dev.tandem.engine.batch.StepPlan;
 import dev.tandem.engine.cost.CostModel;
-import dev.tandem.engine.execute.Readiness;
+import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.step.StepPlan;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;

@@ -3,8 +3,7 @@ package dev.tandem.engine.strategy;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.engine.batch.AttentionSite;
-import dev.tandem.engine.execute.ExecutorLimits;
+import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -14,6 +13,7 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.strategy.Strategy.InFlight;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,7 +1,7 @@
-package dev.tandem.engine.execute;
+package dev.tandem.engine.executor;
 
-import dev.tandem.engine.batch.StepResult;
-import dev.tandem.engine.batch.StepResult.RowProgress;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.StepResult.RowProgress;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;

@@ -1,6 +1,6 @@
-package dev.tandem.engine.batch;
+package dev.tandem.engine.step;
 
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.TokenSampler;
 
 /**
  * A host token that enters layer 0 and then advances through the layers as its attention results come back, possibly

@@ -1,6 +1,6 @@
-package dev.tandem.engine.batch;
+package dev.tandem.engine.step;
 
-import dev.tandem.engine.sample.Choice;
+import dev.tandem.engine.sampling.Choice;
 import java.util.List;
 
 /**

@@ -1,6 +1,6 @@
-package dev.tandem.engine.sample;
+package dev.tandem.engine.sampling;
 
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TokenLogprobs;
 import java.util.HashSet;

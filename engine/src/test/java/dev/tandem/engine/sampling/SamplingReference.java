@@ -1,4 +1,4 @@
-package dev.tandem.engine.sample;
+package dev.tandem.engine.sampling;
 
 import java.util.Comparator;
 import java.util.List;

@@ -1,4 +1,4 @@
-package dev.tandem.engine.execute;
+package dev.tandem.engine.executor;
 
 /**
  * @param vocabulary number of token ids, all below it

@@ -1,9 +1,9 @@
-package dev.tandem.engine.sample;
+package dev.tandem.engine.sampling;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.engine.execute.ExecutorException;
+import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.request.SamplingParams;
 import java.util.ArrayList;
 import java.util.Arrays;

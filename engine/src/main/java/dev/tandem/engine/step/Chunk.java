@@ -1,6 +1,6 @@
-package dev.tandem.engine.batch;
+package dev.tandem.engine.step;
 
-import dev.tandem.engine.sample.TokenSampler;
+import dev.tandem.engine.sampling.TokenSampler;
 import java.util.Optional;
 
 /**

@@ -1,4 +1,4 @@
-package dev.tandem.engine.batch;
+package dev.tandem.engine.step;
 
 /**
  * Where a step's time went, in nanoseconds over all layers; 0 where there was no such work, or the executor does not

@@ -1,4 +1,4 @@
-package dev.tandem.engine.sample;
+package dev.tandem.engine.sampling;
 
 import dev.tandem.engine.request.TokenLogprobs;
 import java.util.Optional;

@@ -1,4 +1,4 @@
-package dev.tandem.engine.batch;
+package dev.tandem.engine.step;
 
 import dev.tandem.engine.kv.Swap;
 import java.util.List;

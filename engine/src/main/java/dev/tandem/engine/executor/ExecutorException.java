@@ -1,4 +1,4 @@
-package dev.tandem.engine.execute;
+package dev.tandem.engine.executor;
 
 /**
  * The executor cannot continue: a device fault, a dead worker. Where one row's logits allow no choice of a token, the

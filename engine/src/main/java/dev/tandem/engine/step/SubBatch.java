@@ -1,4 +1,4 @@
-package dev.tandem.engine.batch;
+package dev.tandem.engine.step;
 
 import java.util.List;
 

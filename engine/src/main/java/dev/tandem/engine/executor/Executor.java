@@ -1,7 +1,7 @@
-package dev.tandem.engine.execute;
+package dev.tandem.engine.executor;
 
-import dev.tandem.engine.batch.StepPlan;
-import dev.tandem.engine.batch.StepResult;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
 import java.util.Optional;
 
 /**
@@ -24,7 +24,7 @@ public interface Executor extends AutoCloseable {
 
     /**
      * Whether the plan after the one that was submitted last may be made and submitted before that one's result is
-     * known: its tokens stay on the device, where {@link dev.tandem.engine.batch.Chunk#PLACEHOLDER} finds them, no more
+     * known: its tokens stay on the device, where {@link dev.tandem.engine.step.Chunk#PLACEHOLDER} finds them, no more
      * than GPU blocks are touched, and it is short, for whoever arrives meanwhile waits for one step more. In-flight
      * tokens may go on, but for an executor that finishes them ({@link ExecutorLimits#completesWithinStep}): such plans
      * name where they stand.
