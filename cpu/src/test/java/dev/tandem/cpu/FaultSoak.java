@@ -108,15 +108,20 @@ final class FaultSoak {
         this.seed = seed;
     }
 
-    /** Arguments: seconds, seed, and, if wanted, a file that the summary is appended to as a line of JSON. */
+    /**
+     * Arguments: seconds, seed and, if wanted, a file that the summary is appended to as a line of JSON, or "-", and
+     * the number of the only round to run, again and again.
+     */
     public static void main(String[] args) throws Exception {
         FaultSoak soak = new FaultSoak(Long.parseLong(args[1]));
         System.out.println("soak of the CPU executor, seed " + args[1] + ", " + args[0] + " s");
-        List<String> problems = soak.run(Long.parseLong(args[0]));
+        List<String> problems = args.length > 3
+                ? soak.repeat(Integer.parseInt(args[3]), Long.parseLong(args[0]))
+                : soak.run(Long.parseLong(args[0]));
         String line = soak.summary();
         System.out.println(line);
         problems.forEach(System.out::println);
-        if (args.length > 2) {
+        if (args.length > 2 && !args[2].equals("-")) {
             Files.writeString(Path.of(args[2]), line + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
         }
         System.exit(problems.isEmpty() ? 0 : 1);
@@ -132,20 +137,46 @@ final class FaultSoak {
         }
     }
 
+    /** Runs one round again and again until the time is over; returns what was wrong. */
+    List<String> repeat(int round, long seconds) throws InterruptedException {
+        LOG.setLevel(Level.OFF);
+        try {
+            Clock clock = Clock.system();
+            long end = clock.nanos() + TimeUnit.SECONDS.toNanos(seconds);
+            SplittableRandom random = new SplittableRandom(seed);
+            answerAlone(random);
+            for (int i = 0; i < round; i++) {
+                random.nextLong();
+            }
+            long roundSeed = random.nextLong();
+            do {
+                round(roundSeed, executorFault(round));
+                rounds++;
+            } while (problems.isEmpty() && clock.nanos() < end);
+            return problems;
+        } finally {
+            LOG.setLevel(null);
+        }
+    }
+
     private List<String> rounds(long seconds) throws InterruptedException {
         Clock clock = Clock.system();
         long end = clock.nanos() + TimeUnit.SECONDS.toNanos(seconds);
         SplittableRandom random = new SplittableRandom(seed);
         answerAlone(random);
-        FaultyExecutor.Fault[] kinds = FaultyExecutor.Fault.values();
-        // every other round the executor itself is well
         for (int i = 0;
                 problems.isEmpty() && (clock.nanos() < end || i < MAX_ROUNDS_TO_SEE_ALL && !unseen().isEmpty());
                 i++) {
-            round(random.nextLong(), i % 2 == 0 ? FaultyExecutor.Fault.NONE : kinds[i / 2 % kinds.length]);
+            round(random.nextLong(), executorFault(i));
             rounds++;
         }
         return problems;
+    }
+
+    /** In every other round the executor itself is well. */
+    private static FaultyExecutor.Fault executorFault(int round) {
+        FaultyExecutor.Fault[] kinds = FaultyExecutor.Fault.values();
+        return round % 2 == 0 ? FaultyExecutor.Fault.NONE : kinds[round / 2 % kinds.length];
     }
 
     /** What did not happen though it should have. */
