@@ -109,8 +109,8 @@ final class FaultSoak {
     }
 
     /**
-     * Arguments: seconds, seed and, if wanted, a file that the summary is appended to as a line of JSON, or "-", and
-     * the number of the only round to run, again and again.
+     * Arguments: seconds, seed and, if wanted, a file that the summary is appended to as a line of JSON, and the number
+     * of the only round to run, again and again. The summary of a single round is not appended.
      */
     public static void main(String[] args) throws Exception {
         FaultSoak soak = new FaultSoak(Long.parseLong(args[1]));
@@ -121,7 +121,7 @@ final class FaultSoak {
         String line = soak.summary();
         System.out.println(line);
         problems.forEach(System.out::println);
-        if (args.length > 2 && !args[2].equals("-")) {
+        if (args.length == 3) {
             Files.writeString(Path.of(args[2]), line + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
         }
         System.exit(problems.isEmpty() ? 0 : 1);
