@@ -249,7 +249,8 @@ public final class CpuExecutor implements Executor {
         for (int i = 0; i < choices.length; i++) {
             long sequence = ending.get(i).sequence();
             if (failures[i] == null) {
-                sampled.add(new StepResult.Sampled(sequence, choices[i]));
+                sampled.add(new StepResult.Sampled(
+                        sequence, choices[i], ending.get(i).site()));
             } else {
                 String message = "the next token cannot be chosen: " + reason(failures[i]);
                 lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, message, false));

@@ -590,8 +590,8 @@ public final class CudaExecutor implements Executor {
                         returned,
                         launched.slots(),
                         launched.firstSlotSample(),
-                        (sequence, sampler, draw, row) ->
-                                chosen.take(sequence, sampler, draw, step.clock(), row, sampled, lost),
+                        (sequence, sampler, draw, row) -> chosen.take(
+                                sequence, sampler, draw, step.clock(), row, AttentionSite.CPU_FROM_HOST, sampled, lost),
                         parked);
                 rows.collectReleased(parked, lost);
                 rows.passed();
@@ -605,6 +605,7 @@ public final class CudaExecutor implements Executor {
                             launched.draws().get(i),
                             step.clock(),
                             i,
+                            chunk.site(),
                             sampled,
                             lost);
                 }

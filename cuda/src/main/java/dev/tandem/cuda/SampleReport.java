@@ -12,6 +12,7 @@ import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.sampling.Choice;
 import dev.tandem.engine.sampling.SamplingScratch;
 import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.MemorySegment;
@@ -80,10 +81,11 @@ final class SampleReport implements AutoCloseable {
             Optional<TokenSampler.Draw> draw,
             int slot,
             int index,
+            AttentionSite site,
             List<StepResult.Sampled> sampled,
             List<StepResult.Lost> lost) {
         try {
-            sampled.add(new StepResult.Sampled(sequence, choice(sampler, draw, slot, index)));
+            sampled.add(new StepResult.Sampled(sequence, choice(sampler, draw, slot, index), site));
         } catch (CudaException e) {
             throw e;
         } catch (ExecutorException e) {

@@ -87,7 +87,8 @@ class EngineLoopTest {
             List<StepResult.Sampled> sampled = plan.subBatches().stream()
                     .flatMap(batch -> batch.chunks().stream())
                     .filter(chunk -> chunk.sampler().isPresent())
-                    .map(chunk -> new StepResult.Sampled(chunk.sequence(), new Choice(7, Optional.empty())))
+                    .map(chunk ->
+                            new StepResult.Sampled(chunk.sequence(), new Choice(7, Optional.empty()), chunk.site()))
                     .toList();
             return new StepResult(plan.step(), sampled, List.of(), List.of(), StepTimes.NONE);
         }

@@ -160,7 +160,7 @@ class GpuOnlyTest {
         state.remove(sequences.get(3L));
         add(3, 0);
         assertThat(step(scheduler)).as("r1 has been overtaken twice").isEqualTo("r0@13+1!");
-        assertThat(sequences.get(1L).bypassed()).isEqualTo(2);
+        assertThat(sequences.get(1L).timings().bypassed()).isEqualTo(2);
         state.remove(sequences.get(0L));
         assertThat(step(scheduler)).as("r1 first, then who waited behind it").isEqualTo("r1@0+12! r4@0+3!");
     }

@@ -8,6 +8,7 @@ import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.observe.IsolatedListener;
 import dev.tandem.engine.observe.StepRecord;
+import dev.tandem.engine.output.OutputProcessor;
 import dev.tandem.engine.queue.AdmissionQueue;
 import dev.tandem.engine.queue.EngineCommand;
 import dev.tandem.engine.queue.WaitingQueue;
@@ -16,6 +17,7 @@ import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -101,7 +103,7 @@ public final class EngineLoop {
         this.clock = clock;
         this.listener = new IsolatedListener(listener);
         var limits = executor.limits();
-        this.output = new OutputProcessor(this.listener, new OutputProcessor.Ending() {
+        this.output = new OutputProcessor(this.listener, new OutputProcessor.RequestEnds() {
             @Override
             public void finish(Sequence sequence, FinishReason reason, String text, String stopReason, long now) {
                 EngineLoop.this.finish(sequence, reason, text, stopReason, now);
@@ -295,7 +297,7 @@ public final class EngineLoop {
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
                 Sequence sequence = byKey.get(chunk.sequence());
-                if (sequence.scheduledAt(now)) {
+                if (sequence.timings().scheduledAt(now)) {
                     accepted--;
                     left(sequence.request());
                 }
@@ -318,9 +320,6 @@ public final class EngineLoop {
                     continue; // the step before has ended it
                 }
                 sequence.advance(chunk.rows());
-                if (chunk.decodes() && chunk.site() == AttentionSite.CPU_FROM_HOST) {
-                    sequence.countHostToken();
-                }
             }
         }
     }
@@ -354,7 +353,6 @@ public final class EngineLoop {
                 Sequence sequence = state.endInFlight(sampled.sequence());
                 if (sequence != null) {
                     sequence.advance(1);
-                    sequence.countHostToken();
                 }
             }
         }
@@ -427,12 +425,15 @@ public final class EngineLoop {
                 continue; // cancelled or ended while its row was under way
             }
             sequence.append(sampled.choice().token(), now);
+            if (sampled.fromHost()) {
+                sequence.tiers().countHostToken();
+            }
             boolean end = isEndToken(sequence, sampled.choice().token());
             boolean watched = !sequence.request().sampling().stop().isEmpty();
             if (!watched && (end || sequence.known() >= sequence.limit())) {
                 release(sequence, end ? FinishReason.STOP : FinishReason.LENGTH, now);
             }
-            output.add(sequence, sampled.choice(), end, sequence.takeFromHost(), now);
+            output.add(sequence, sampled.choice(), end, sampled.fromHost(), now);
             if (watched) {
                 output.process();
             }
@@ -447,7 +448,7 @@ public final class EngineLoop {
 
     /** The request takes part no longer; its blocks are free. */
     private void release(Sequence sequence, FinishReason reason, long now) {
-        if (sequence.scheduledAt(now)) {
+        if (sequence.timings().scheduledAt(now)) {
             accepted--;
             left(sequence.request());
         }
@@ -475,7 +476,7 @@ public final class EngineLoop {
         if (!end(sequence, reason)) {
             return;
         }
-        var usage = sequence.usage(now);
+        var usage = Usage.of(sequence, now);
         // counted before the client is told: who was told may look at the counters
         listener.finished(sequence.request(), reason, usage);
         deliverEnd(sequence.request(), new TokenEvent.Finished(reason, text, stopReason, usage));

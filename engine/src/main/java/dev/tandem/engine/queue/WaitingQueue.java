@@ -1,6 +1,7 @@
 package dev.tandem.engine.queue;
 
 import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.request.SequenceTimings;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.Comparator;
@@ -15,11 +16,12 @@ import java.util.TreeSet;
 public final class WaitingQueue {
     /**
      * The order in which sequences deserve to run: by arrival, where each unit of priority counts as
-     * {@link Sequence#NANOS_PER_PRIORITY} of later arrival. So a request of low priority gains on those that come after
-     * it and cannot starve, and the order of two requests never changes.
+     * {@link SequenceTimings#NANOS_PER_PRIORITY} of later arrival. So a request of low priority gains on those that
+     * come after it and cannot starve, and the order of two requests never changes.
      */
-    public static final Comparator<Sequence> ORDER =
-            Comparator.comparingLong((Sequence s) -> s.aged(s.arrivedNanos())).thenComparingLong(Sequence::key);
+    public static final Comparator<Sequence> ORDER = Comparator.comparingLong(
+                    (Sequence s) -> s.timings().shiftedByPriority(s.timings().arrivedNanos()))
+            .thenComparingLong(Sequence::key);
 
     private final TreeSet<Sequence> sequences = new TreeSet<>(ORDER);
 

@@ -190,7 +190,7 @@ public final class SchedulerState {
         boolean onGpu = sequence.table().tier() == KvTier.GPU;
         (onGpu ? gpu : host).add(sequence);
         sequence.state(onGpu ? RequestState.ON_GPU : RequestState.ON_HOST);
-        sequence.placedAt(now);
+        sequence.enteredTier(now);
     }
 
     /**

@@ -351,7 +351,7 @@ public final class StepDraft {
     /** Carries the draft out: grants and frees blocks, moves sequences between queues, numbers the step. */
     public StepPlan commit() {
         drops.forEach(this::drop);
-        bypassed.forEach(Sequence::countBypassed);
+        bypassed.forEach(sequence -> sequence.timings().countBypassed());
         List<Swap> swaps = new ArrayList<>(outs.size() + ins.size());
         outs.forEach(sequence -> swaps.add(move(sequence, KvTier.HOST)));
         ins.forEach(sequence -> swaps.add(move(sequence, KvTier.GPU)));
@@ -368,7 +368,7 @@ public final class StepDraft {
             admitted.add(new Admission(
                     sequence.key(),
                     position,
-                    sequence.tokens(position, 1)[0],
+                    sequence.token(position),
                     sequence.table().toArray(),
                     sequence.sampler()));
             state.enterInFlight(sequence);
@@ -392,7 +392,7 @@ public final class StepDraft {
         state.gpu().remove(sequence);
         state.host().remove(sequence);
         state.countPreemption();
-        sequence.countPreemption();
+        sequence.tiers().countPreemption();
         kv.release(sequence);
         sequence.restart();
         sequence.state(RequestState.WAITING);
@@ -403,7 +403,7 @@ public final class StepDraft {
         (to == KvTier.HOST ? state.gpu() : state.host()).remove(sequence);
         if (to == KvTier.HOST) {
             state.countPreemption();
-            sequence.countPreemption();
+            sequence.tiers().countPreemption();
         }
         Swap swap = kv.move(sequence, to)
                 .orElseThrow(() -> new IllegalStateException(sequence + " was to move to " + to + " without room"));

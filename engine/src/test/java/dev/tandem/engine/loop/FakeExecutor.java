@@ -67,7 +67,8 @@ final class FakeExecutor implements Executor {
                 .forEach(chunk -> {
                     StepResult.Lost loss = losing.get(chunk.sequence());
                     if (loss == null) {
-                        sampled.add(new StepResult.Sampled(chunk.sequence(), new Choice(TOKEN, Optional.empty())));
+                        sampled.add(new StepResult.Sampled(
+                                chunk.sequence(), new Choice(TOKEN, Optional.empty()), chunk.site()));
                     } else {
                         lost.add(loss);
                     }
