@@ -12,7 +12,7 @@ import java.util.Optional;
  *
  * <p>Owned by: engine thread.
  */
-public final class KvCache {
+public final class KvCache implements KvCapacity {
     private final int gpuBlockTokens;
     private final int hostBlockTokens;
     private final BlockPool gpu;
@@ -34,6 +34,7 @@ public final class KvCache {
         this.host = new BlockPool(KvTier.HOST, hostBlocks);
     }
 
+    @Override
     public BlockPool pool(KvTier tier) {
         return switch (tier) {
             case GPU -> gpu;
@@ -41,13 +42,13 @@ public final class KvCache {
         };
     }
 
-    /** Blocks that hold so many tokens there. */
+    @Override
     public int blocksFor(KvTier tier, int tokens) {
         int each = tier == KvTier.GPU ? gpuBlockTokens : hostBlockTokens;
         return (tokens + each - 1) / each;
     }
 
-    /** Blocks the sequence lacks to hold {@code tokens} tokens where it is. */
+    @Override
     public int missing(Sequence sequence, int tokens) {
         return Math.max(
                 0, blocksFor(sequence.table().tier(), tokens) - sequence.table().count());

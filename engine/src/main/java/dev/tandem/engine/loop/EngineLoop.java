@@ -19,6 +19,7 @@ import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.schedule.PlanCommitter;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.step.AttentionSite;
@@ -57,6 +58,7 @@ public final class EngineLoop {
     private final Clock clock;
     private final EngineListener listener;
     private final SchedulerState state;
+    private final PlanCommitter committer;
     private final SplittableRandom seeds;
     private final Map<String, Sequence> byRequest = new HashMap<>();
     private final Map<Long, Sequence> byKey = new HashMap<>();
@@ -121,6 +123,7 @@ public final class EngineLoop {
         });
         this.state = new SchedulerState(
                 new KvCache(limits.blockTokens(), limits.hostBlockTokens(), limits.gpuBlocks(), limits.hostBlocks()));
+        this.committer = new PlanCommitter(state);
         this.seeds = new SplittableRandom(config.seed());
         this.stats = snapshot();
     }
@@ -177,8 +180,8 @@ public final class EngineLoop {
 
     private boolean submit() {
         long started = clock.nanos();
-        state.now(started);
-        StepPlan plan = scheduler.plan(state);
+        committer.now(started);
+        StepPlan plan = scheduler.plan(state, committer);
         if (plan.isEmpty()) {
             return false;
         }
@@ -214,7 +217,7 @@ public final class EngineLoop {
         failLost(step.plan(), result);
         emit(result, executed);
         if (!exposed) {
-            leaving.forEach(state::remove);
+            leaving.forEach(committer::remove);
             leaving.clear();
         }
         scheduler.completed(result, took);
@@ -228,7 +231,7 @@ public final class EngineLoop {
 
     /** Checks that no block is lost, shared or leaked; for tests and idle moments. */
     public void checkIntegrity() {
-        state.kv().checkIntegrity(state.live());
+        state.checkIntegrity();
     }
 
     public boolean isIdle() {
@@ -274,7 +277,7 @@ public final class EngineLoop {
         }
         byRequest.put(request.id(), sequence);
         byKey.put(sequence.key(), sequence);
-        state.waiting().add(sequence);
+        committer.enqueue(sequence);
         accepted++;
     }
 
@@ -346,11 +349,11 @@ public final class EngineLoop {
     /** In-flight tokens that were sampled or parked are the engine's again. */
     private void settleInFlight(StepPlan plan, StepResult result) {
         for (long key : result.parked()) {
-            state.endInFlight(key);
+            committer.endInFlight(key);
         }
         for (StepResult.Sampled sampled : result.sampled()) {
             if (leftInFlight(plan, sampled.sequence())) {
-                Sequence sequence = state.endInFlight(sampled.sequence());
+                Sequence sequence = committer.endInFlight(sampled.sequence());
                 if (sequence != null) {
                     sequence.advance(1);
                 }
@@ -393,12 +396,12 @@ public final class EngineLoop {
             output.process(); // of the tokens before
             Sequence sequence = byKey.get(lost.sequence());
             if (leftInFlight(plan, lost.sequence())) {
-                state.lose(lost.sequence(), lost.stillInUse());
+                committer.lose(lost.sequence(), lost.stillInUse());
                 if (sequence != null) {
                     sequence.state(new RequestState.Finished(FinishReason.ABORT)); // and nothing is left to free
                 }
             } else if (lost.stillInUse()) {
-                holder(lost.sequence()).ifPresent(state::quarantine);
+                holder(lost.sequence()).ifPresent(committer::quarantine);
             }
             if (sequence != null) {
                 fail(sequence, lost.message());
@@ -468,7 +471,7 @@ public final class EngineLoop {
         if (exposed) {
             leaving.add(sequence);
         } else {
-            state.remove(sequence);
+            committer.remove(sequence);
         }
     }
 
@@ -517,7 +520,7 @@ public final class EngineLoop {
         List.copyOf(byRequest.values()).forEach(sequence -> fail(sequence, message));
         leaving.clear();
         underWay.clear();
-        state.abandon();
+        committer.abandon();
         stats = snapshot();
     }
 

@@ -43,11 +43,11 @@ public final class PolicyScheduler implements Scheduler {
     }
 
     @Override
-    public StepPlan plan(SchedulerState state) {
+    public StepPlan plan(SchedulerState state, PlanCommitter committer) {
         Decision decision = new Decision();
         StepDraft draft = policy.draft(state, decision);
         double predicted = draft.isEmpty() && state.inFlight().isEmpty() ? 0 : predictor.applyAsDouble(draft);
-        StepPlan plan = draft.commit();
+        StepPlan plan = committer.commit(draft);
         decision.planned(plan.step(), draft.shape(), predicted);
         if (!plan.isEmpty()) {
             planned.add(new Planned(draft, decision));
