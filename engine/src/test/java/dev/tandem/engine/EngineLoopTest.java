@@ -165,7 +165,7 @@ class EngineLoopTest {
         run();
         assertThat(events)
                 .containsExactly("submit 0", "submit 1 placeholders", "poll 0", "a token", "a finished STOP", "poll 1");
-        assertThat(loop.stats().gpuBlocksUsed()).isZero();
+        assertThat(loop.stats().gpu().used()).isZero();
     }
 
     @Test
@@ -179,10 +179,10 @@ class EngineLoopTest {
         assertThat(events)
                 .as("it has ended, and step 1 runs")
                 .containsExactly("submit 0", "submit 1 placeholders", "poll 0");
-        assertThat(loop.stats().gpuBlocksUsed()).isPositive();
+        assertThat(loop.stats().gpu().used()).isPositive();
         run();
         assertThat(events).endsWith("a token", "a finished STOP", "poll 1");
-        assertThat(loop.stats().gpuBlocksUsed()).isZero();
+        assertThat(loop.stats().gpu().used()).isZero();
     }
 
     @Test
@@ -201,7 +201,7 @@ class EngineLoopTest {
         submit("a", greedy(1).build());
         loop.step();
         loop.checkIntegrity();
-        assertThat(loop.stats().gpuBlocksUsed()).isZero();
+        assertThat(loop.stats().gpu().used()).isZero();
         assertThat(loop.isIdle()).as("its token is awaited").isFalse();
         run();
         assertThat(events).containsExactly("submit 0", "poll 0", "a token", "a finished LENGTH");
@@ -310,7 +310,7 @@ class EngineLoopTest {
         submit("a", greedy(1).build());
         loop.step();
         assertThat(events).containsExactly("submit 0", "poll 0");
-        assertThat(loop.stats().gpuBlocksUsed()).isZero();
+        assertThat(loop.stats().gpu().used()).isZero();
         assertThat(loop.isIdle()).as("somebody has to be told yet").isFalse();
         loop.step();
         assertThat(events).endsWith("a token", "a finished LENGTH");

@@ -117,7 +117,7 @@ public final class Engine implements AutoCloseable {
      * dropped.
      */
     public int waiting() {
-        return arrivals.waiting() + loop.stats().dropped();
+        return arrivals.waiting() + loop.stats().requests().dropped();
     }
 
     public Health health() {

@@ -192,10 +192,13 @@ class AdmissionTest {
         while (!loop.isIdle()) {
             loop.step();
             var stats = loop.stats();
-            maxDropped = Math.max(maxDropped, stats.dropped());
-            assertThat(stats.dropped()).isBetween(0, 6 - stats.waiting() - stats.running());
+            maxDropped = Math.max(maxDropped, stats.requests().dropped());
+            assertThat(stats.requests().dropped())
+                    .isBetween(
+                            0, 6 - stats.requests().waiting() - stats.requests().running());
         }
         assertThat(maxDropped).as("8 blocks for six sequences of 4").isPositive();
-        assertThat(loop.stats().dropped() + loop.stats().waiting()).isZero();
+        assertThat(loop.stats().requests().dropped() + loop.stats().requests().waiting())
+                .isZero();
     }
 }

@@ -83,7 +83,7 @@ class ContainmentTest {
             loop.step();
             loop.checkIntegrity();
         }
-        assertThat(loop.stats().gpuBlocksUsed() + loop.stats().hostBlocksUsed()).isZero();
+        assertThat(loop.stats().gpu().used() + loop.stats().host().used()).isZero();
     }
 
     private void assertFinished(String id, int tokens) {

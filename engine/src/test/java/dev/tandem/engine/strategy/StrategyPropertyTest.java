@@ -432,7 +432,8 @@ class StrategyPropertyTest {
                     assertThat(answer.tokens).as(id).isEqualTo(expected);
                 }
             });
-            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed())
+            assertThat(engine.loop.stats().gpu().used()
+                            + engine.loop.stats().host().used())
                     .isZero();
             assertThat(executor.plans.stream().map(StepPlan::step)).doesNotHaveDuplicates();
         }
