@@ -66,21 +66,17 @@ public final class CpuExecutor implements Executor {
         ModelConfig config = checkpoint.config();
         this.workers = new WorkerPool(options.threads(), options.pinThreads());
         try {
-            this.limits = new ExecutorLimits(
-                    config.vocabulary(),
-                    config.usableContext(),
-                    KvStore.BLOCK_TOKENS,
-                    KvStore.BLOCK_TOKENS,
-                    options.gpuBlocks(),
-                    options.hostBlocks(),
-                    options.maxBatchTokens(),
-                    config.layers(),
-                    config.kvBytesPerToken(options.kvType()),
-                    false,
-                    MAX_SLOTS,
-                    Integer.MAX_VALUE,
-                    true,
-                    0);
+            this.limits = ExecutorLimits.builder()
+                    .vocabulary(config.vocabulary())
+                    .contextTokens(config.usableContext())
+                    .blockTokens(KvStore.BLOCK_TOKENS)
+                    .gpuBlocks(options.gpuBlocks())
+                    .hostBlocks(options.hostBlocks())
+                    .maxBatchTokens(options.maxBatchTokens())
+                    .layers(config.layers())
+                    .kvBytesPerToken(config.kvBytesPerToken(options.kvType()))
+                    .inFlight(MAX_SLOTS, Integer.MAX_VALUE, true)
+                    .build();
             stores.put(KvTier.GPU, store(KvTier.GPU, options.gpuBlocks(), config, options.kvType()));
             stores.put(KvTier.HOST, store(KvTier.HOST, options.hostBlocks(), config, options.kvType()));
             LlamaWeights weights = loadWeights(config, options.weightType());

@@ -254,26 +254,6 @@ final class FaultSoak {
         return sampling.ignoreEos(random.nextBoolean()).build();
     }
 
-    private static SamplingParams withLogprobs(SamplingParams s, int logprobs) {
-        return new SamplingParams(
-                s.temperature(),
-                s.topK(),
-                s.topP(),
-                s.minP(),
-                s.repetitionPenalty(),
-                s.presencePenalty(),
-                s.frequencyPenalty(),
-                s.logitBias(),
-                s.seed(),
-                s.maxTokens(),
-                s.minTokens(),
-                s.stop(),
-                s.includeStop(),
-                s.stopTokenIds(),
-                s.ignoreEos(),
-                logprobs);
-    }
-
     private void round(long roundSeed, FaultyExecutor.Fault executorFault) throws InterruptedException {
         SplittableRandom random = new SplittableRandom(roundSeed);
         long threads = engineThreads();
@@ -368,7 +348,7 @@ final class FaultSoak {
                 int[] prompt = text.prompt().clone();
                 prompt[0] = FaultyExecutor.MARKER;
                 text = new Text(
-                        prompt, withLogprobs(EngineHarness.greedy(MAX_OUTPUT), -1), List.of(), "", FinishReason.ABORT);
+                        prompt, EngineHarness.greedy(MAX_OUTPUT).withLogprobs(-1), List.of(), "", FinishReason.ABORT);
             }
             String id = "r" + i + (fault == Fault.LISTENER_THROWS ? "-listener" : "");
             Client client = new Client(id, text, fault, random.nextInt(8), tiers::release);
@@ -376,7 +356,7 @@ final class FaultSoak {
             clients.add(client);
             try {
                 engine.submit(
-                        client.request(withLogprobs(text.sampling(), random.nextInt(4) == 0 ? random.nextInt(3) : -1)));
+                        client.request(text.sampling().withLogprobs(random.nextInt(4) == 0 ? random.nextInt(3) : -1)));
                 count(injected, fault);
             } catch (RequestException e) {
                 client.refused = true;

@@ -269,21 +269,20 @@ public final class CudaExecutor implements Executor {
             fastest.manyRows(timer, options.maxBatchTokens());
             int piggybacked = fastest.piggybackedTokens(timer, decodeInputs, graphRows);
             fastest.keep();
-            limits = new ExecutorLimits(
-                    checkpoint.config().vocabulary(),
-                    contextTokens,
-                    ModelShape.BLOCK_TOKENS,
-                    HostFormat.BLOCK_TOKENS,
-                    gpuBlocks,
-                    pools.hostBlocks(),
-                    options.maxBatchTokens(),
-                    layers(),
-                    shape.kvBytesPerToken(),
-                    hybrid,
-                    slots,
-                    hybrid ? HostAttentionQueues.MAX : 0,
-                    false,
-                    piggybacked);
+            limits = ExecutorLimits.builder()
+                    .vocabulary(checkpoint.config().vocabulary())
+                    .contextTokens(contextTokens)
+                    .blockTokens(ModelShape.BLOCK_TOKENS)
+                    .hostBlockTokens(HostFormat.BLOCK_TOKENS)
+                    .gpuBlocks(gpuBlocks)
+                    .hostBlocks(pools.hostBlocks())
+                    .maxBatchTokens(options.maxBatchTokens())
+                    .layers(layers())
+                    .kvBytesPerToken(shape.kvBytesPerToken())
+                    .overlaps(hybrid)
+                    .inFlight(slots, hybrid ? HostAttentionQueues.MAX : 0, false)
+                    .piggybackedTokens(piggybacked)
+                    .build();
             if (options.graphs()) {
                 replays.capture(decodeRows);
             }

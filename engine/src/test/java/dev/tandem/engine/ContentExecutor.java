@@ -84,21 +84,19 @@ public final class ContentExecutor implements Executor {
             int context,
             Readiness readiness) {
         this.hostBlock = hostBlock;
-        this.limits = new ExecutorLimits(
-                1000,
-                context,
-                BLOCK,
-                hostBlock,
-                gpuBlocks,
-                hostBlocks,
-                maxBatchTokens,
-                layers,
-                8,
-                true,
-                256,
-                Integer.MAX_VALUE,
-                true,
-                0);
+        this.limits = ExecutorLimits.builder()
+                .vocabulary(1000)
+                .contextTokens(context)
+                .blockTokens(BLOCK)
+                .hostBlockTokens(hostBlock)
+                .gpuBlocks(gpuBlocks)
+                .hostBlocks(hostBlocks)
+                .maxBatchTokens(maxBatchTokens)
+                .layers(layers)
+                .kvBytesPerToken(8)
+                .overlaps(true)
+                .inFlight(256, Integer.MAX_VALUE, true)
+                .build();
         this.readiness = readiness;
         slots.put(KvTier.GPU, new Written[layers][gpuBlocks * BLOCK]);
         slots.put(KvTier.HOST, new Written[layers][hostBlocks * hostBlock]);

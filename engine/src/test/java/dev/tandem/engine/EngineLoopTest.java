@@ -59,7 +59,14 @@ class EngineLoopTest {
 
         @Override
         public ExecutorLimits limits() {
-            return new ExecutorLimits(100, 64, 16, 16, 8, 8, 64, 1, 1, false, 0, 0, false, 0);
+            return ExecutorLimits.builder()
+                    .vocabulary(100)
+                    .contextTokens(64)
+                    .blockTokens(16)
+                    .gpuBlocks(8)
+                    .hostBlocks(8)
+                    .maxBatchTokens(64)
+                    .build();
         }
 
         @Override

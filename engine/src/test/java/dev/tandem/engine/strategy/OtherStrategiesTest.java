@@ -332,12 +332,33 @@ class OtherStrategiesTest {
                 .hasMessage(
                         "--strategy neoo is not known; known are gpu-only, simple-offload, symmetric, fastdecode-plus,"
                                 + " asymmetric, async-overlap, neo, apex");
-        ExecutorLimits limits = new ExecutorLimits(10, 1000, 4, 4, 500, 20, 64, 2, 8, true, 8, 100, true, 0);
+        ExecutorLimits limits = ExecutorLimits.builder()
+                .vocabulary(10)
+                .contextTokens(1000)
+                .blockTokens(4)
+                .gpuBlocks(500)
+                .hostBlocks(20)
+                .maxBatchTokens(64)
+                .layers(2)
+                .kvBytesPerToken(8)
+                .overlaps(true)
+                .inFlight(8, 100, true)
+                .build();
         assertThatThrownBy(() -> Strategy.SYMMETRIC.check(limits, 100))
                 .hasMessageContaining(
                         "--strategy symmetric keeps all KV on the host: a sequence of 100 tokens needs 25 blocks"
                                 + " there and the host pool has 20; raise --host-kv");
-        ExecutorLimits none = new ExecutorLimits(10, 1000, 4, 4, 500, 0, 64, 2, 8, true, 8, 100, true, 0);
+        ExecutorLimits none = ExecutorLimits.builder()
+                .vocabulary(10)
+                .contextTokens(1000)
+                .blockTokens(4)
+                .gpuBlocks(500)
+                .maxBatchTokens(64)
+                .layers(2)
+                .kvBytesPerToken(8)
+                .overlaps(true)
+                .inFlight(8, 100, true)
+                .build();
         assertThatThrownBy(() -> Strategy.NEO.check(none, 100)).hasMessageContaining("raise --host-kv");
         assertThatThrownBy(() -> new TierRules(LatencyTargets.NONE, -1, 0)).hasMessageContaining("--rotate-after -1");
         assertThatThrownBy(() -> new Strategy.Options(
