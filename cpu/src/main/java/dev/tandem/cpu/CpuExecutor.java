@@ -12,6 +12,7 @@ import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.engine.sampling.SamplingScratch;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.Chunk;
@@ -256,7 +257,7 @@ public final class CpuExecutor implements Executor {
 
     /** For a client: what the executor says itself, and of all else the kind. */
     private static String reason(Throwable failure) {
-        return failure instanceof ExecutorException ? failure.getMessage() : failure.toString();
+        return failure instanceof SamplingException ? failure.getMessage() : failure.toString();
     }
 
     @Override

@@ -10,6 +10,7 @@ import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.engine.sampling.SamplingScratch;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.AttentionSite;
@@ -88,7 +89,7 @@ final class SampleReport implements AutoCloseable {
             sampled.add(new StepResult.Sampled(sequence, choice(sampler, draw, slot, index), site));
         } catch (CudaException e) {
             throw e;
-        } catch (ExecutorException e) {
+        } catch (ExecutorException | SamplingException e) {
             lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, e.getMessage(), false));
         } catch (RuntimeException e) {
             lost.add(
@@ -99,7 +100,7 @@ final class SampleReport implements AutoCloseable {
     private Choice choice(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index) {
         int token = of(slot).getAtIndex(JAVA_INT, index);
         if (token < 0) {
-            throw new ExecutorException(NOT_FINITE + (shape.type() == DataType.FLOAT16 ? OVERFLOW : ""));
+            throw new SamplingException(NOT_FINITE + (shape.type() == DataType.FLOAT16 ? OVERFLOW : ""));
         }
         if (draw.isPresent()) {
             return sampler.chosen(token, logprobs.read(slot, index, draw.get().logprobs()));

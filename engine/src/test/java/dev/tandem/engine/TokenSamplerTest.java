@@ -4,10 +4,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.data.Offset.offset;
 
-import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.engine.sampling.SamplingScratch;
 import dev.tandem.engine.sampling.TokenSampler;
 import java.util.Collections;
@@ -113,13 +113,13 @@ class TokenSamplerTest {
         for (double temperature : new double[] {0, 1}) {
             SamplingParams.Builder params = SamplingParams.builder().temperature(temperature);
             assertThatThrownBy(() -> choose(sampler(params), 1, Float.NaN, 2))
-                    .isInstanceOf(ExecutorException.class)
+                    .isInstanceOf(SamplingException.class)
                     .hasMessageContaining("NaN");
             assertThatThrownBy(() -> choose(sampler(params), 1, Float.POSITIVE_INFINITY, 2))
-                    .isInstanceOf(ExecutorException.class)
+                    .isInstanceOf(SamplingException.class)
                     .hasMessageContaining("infinite logit for token 1");
             assertThatThrownBy(() -> choose(sampler(params.minTokens(1).stopTokenIds(Set.of(0, 1, 2, 3))), LOGITS))
-                    .isInstanceOf(ExecutorException.class)
+                    .isInstanceOf(SamplingException.class)
                     .hasMessageContaining("no token may be chosen");
         }
     }

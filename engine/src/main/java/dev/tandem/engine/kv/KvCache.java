@@ -8,7 +8,7 @@ import java.util.Map;
 import java.util.Optional;
 
 /**
- * Grants, moves and frees KV blocks. A sequence's blocks are all in one place.
+ * Grants, moves and frees KV blocks. All blocks of a sequence are in one tier.
  *
  * <p>Owned by: engine thread.
  */
@@ -18,14 +18,16 @@ public final class KvCache implements KvCapacity {
     private final BlockPool gpu;
     private final BlockPool host;
 
-    /** Blocks of the same number of tokens in both places. */
+    /** Creates a cache whose blocks have the same number of tokens in both tiers. */
     public KvCache(int blockTokens, int gpuBlocks, int hostBlocks) {
         this(blockTokens, blockTokens, gpuBlocks, hostBlocks);
     }
 
     /**
-     * @param gpuBlockTokens tokens a GPU block
-     * @param hostBlockTokens tokens a host block
+     * Creates a cache whose blocks are all free.
+     *
+     * @param gpuBlockTokens tokens per GPU block
+     * @param hostBlockTokens tokens per host block
      */
     public KvCache(int gpuBlockTokens, int hostBlockTokens, int gpuBlocks, int hostBlocks) {
         this.gpuBlockTokens = gpuBlockTokens;
@@ -54,12 +56,15 @@ public final class KvCache implements KvCapacity {
                 0, blocksFor(sequence.table().tier(), tokens) - sequence.table().count());
     }
 
-    /** Decides where a sequence without blocks will live. */
+    /** Sets the tier of a sequence without blocks. */
     public void assignTier(Sequence sequence, KvTier tier) {
         sequence.table().tier(tier);
     }
 
-    /** Grants blocks for {@code tokens} tokens in all; grants none and returns false when they are not there. */
+    /**
+     * Grants the blocks that the sequence lacks for {@code tokens} tokens; grants none and returns false when they are
+     * not free.
+     */
     public boolean grow(Sequence sequence, int tokens) {
         BlockTable table = sequence.table();
         BlockPool pool = pool(table.tier());
@@ -74,8 +79,8 @@ public final class KvCache implements KvCapacity {
     }
 
     /**
-     * Blocks are given back from the last on: who takes them next has them in their order, and copies neighbours at
-     * once.
+     * Frees all blocks of the sequence, the last one first. The next owner gets them in ascending order, so that copies
+     * of adjacent blocks can be merged.
      */
     public void release(Sequence sequence) {
         BlockTable table = sequence.table();
@@ -86,7 +91,7 @@ public final class KvCache implements KvCapacity {
         table.clear();
     }
 
-    /** Takes the sequence's blocks out of use for good: whoever computed on them may still do so. */
+    /** Takes the sequence's blocks out of use for good, because a worker or the device may still write them. */
     public void quarantine(Sequence sequence) {
         BlockTable table = sequence.table();
         for (int i = 0; i < table.count(); i++) {
@@ -95,7 +100,7 @@ public final class KvCache implements KvCapacity {
         table.clear();
     }
 
-    /** Moves the computed KV to the other place; empty when that has no room, and then nothing changed. */
+    /** Moves the computed KV to a tier; empty, and nothing is changed, when that tier has no room. */
     public Optional<Swap> move(Sequence sequence, KvTier to) {
         BlockTable table = sequence.table();
         KvTier from = table.tier();
@@ -114,7 +119,7 @@ public final class KvCache implements KvCapacity {
     }
 
     /**
-     * For tests and idle moments: every block is free or owned by exactly one of the live sequences.
+     * Checks that every block is free or owned by exactly one of the live sequences; for tests and idle moments.
      *
      * @throws IllegalStateException that names the block and the owner
      */

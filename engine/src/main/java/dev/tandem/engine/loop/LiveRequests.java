@@ -141,7 +141,7 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
 
     /** The engine's own requests do not count as waiting. */
     private void leftQueue(Request request) {
-        if (!ShadowVerification.isOwn(request)) {
+        if (!ShadowVerification.isVerification(request)) {
             arrivals.left();
         }
     }

@@ -60,7 +60,11 @@ public final class StopMatcher {
         }
     }
 
-    /** @param includeStop whether the released text contains the stop string that was found */
+    /**
+     * Creates a matcher of stop strings.
+     *
+     * @param includeStop whether the released text contains the stop string that was found
+     */
     public StopMatcher(List<String> stops, boolean includeStop) {
         stops.forEach(stop -> patterns.add(new Pattern(stop)));
         this.includeStop = includeStop;

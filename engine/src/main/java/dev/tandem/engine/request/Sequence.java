@@ -2,7 +2,6 @@ package dev.tandem.engine.request;
 
 import dev.tandem.engine.kv.BlockTable;
 import dev.tandem.engine.sampling.TokenSampler;
-import dev.tandem.engine.step.Chunk;
 import java.util.Arrays;
 
 /**
@@ -21,6 +20,9 @@ import java.util.Arrays;
  * <p>Owned by: engine thread.
  */
 public final class Sequence {
+    /** Stands for a token whose value only the device knows yet. */
+    public static final int PLACEHOLDER = -1;
+
     private final long key;
     private final Request request;
     private final int limit;
@@ -125,7 +127,7 @@ public final class Sequence {
         return Arrays.copyOfRange(tokens, from, from + count);
     }
 
-    /** The token at a position; {@link Chunk#PLACEHOLDER} when its value is not known. */
+    /** The token at a position; {@link #PLACEHOLDER} when its value is not known. */
     public int token(int position) {
         return tokens[position];
     }
@@ -156,7 +158,7 @@ public final class Sequence {
         if (length == tokens.length) {
             tokens = Arrays.copyOf(tokens, length + (length >> 1) + 1);
         }
-        tokens[length++] = Chunk.PLACEHOLDER;
+        tokens[length++] = PLACEHOLDER;
         placeholders++;
         tiers.addTokens(1);
     }

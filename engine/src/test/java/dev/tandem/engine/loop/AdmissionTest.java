@@ -158,7 +158,7 @@ class AdmissionTest {
     void theEnginesOwnRequestsTakeNoPlaceInTheQueue() {
         queue.offer(List.of(request(1, OptionalInt.empty(), 0), request(1, OptionalInt.empty(), 0)));
         Request own = request(2, OptionalInt.empty(), 0);
-        queue.offerOwn(own);
+        queue.offerInternal(own);
         assertThat(queue.waiting()).isEqualTo(2);
         assertThatThrownBy(() -> queue.offer(List.of(request(1, OptionalInt.empty(), 0))))
                 .hasMessageContaining("the queue holds 2");
@@ -169,7 +169,7 @@ class AdmissionTest {
                         EngineCommand.Submit.class,
                         submit -> assertThat(submit.request()).isSameAs(own));
         queue.close();
-        assertThatThrownBy(() -> queue.offerOwn(own)).hasMessageContaining("shutting down");
+        assertThatThrownBy(() -> queue.offerInternal(own)).hasMessageContaining("shutting down");
     }
 
     @Test
