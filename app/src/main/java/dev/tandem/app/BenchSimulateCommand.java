@@ -138,20 +138,19 @@ final class BenchSimulateCommand implements Callable<Integer> {
         CostModel cost = new CostModel(profile);
         int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
         boolean hybrid = options.strategy.chosen() != Strategy.GPU_ONLY;
-        return new ExecutorLimits(
-                model.vocabulary(),
-                model.usableContext(),
-                ModelShape.BLOCK_TOKENS,
-                BlockFormat.TOKENS,
-                gpuBlocks,
-                hostBlocks,
-                options.budget().maxBatchTokens(),
-                profile.layers(),
-                shape.kvBytesPerToken(),
-                hybrid,
-                hybrid ? CudaExecutor.maxSlots() : 0,
-                hybrid ? CudaExecutor.maxHostTokens() : 0,
-                false,
-                piggybacked);
+        return ExecutorLimits.builder()
+                .vocabulary(model.vocabulary())
+                .contextTokens(model.usableContext())
+                .blockTokens(ModelShape.BLOCK_TOKENS)
+                .hostBlockTokens(BlockFormat.TOKENS)
+                .gpuBlocks(gpuBlocks)
+                .hostBlocks(hostBlocks)
+                .maxBatchTokens(options.budget().maxBatchTokens())
+                .layers(profile.layers())
+                .kvBytesPerToken(shape.kvBytesPerToken())
+                .overlaps(hybrid)
+                .inFlight(hybrid ? CudaExecutor.maxSlots() : 0, hybrid ? CudaExecutor.maxHostTokens() : 0, false)
+                .piggybackedTokens(piggybacked)
+                .build();
     }
 }

@@ -91,9 +91,9 @@ public final class Recorder implements EngineListener {
     @Override
     public synchronized void step(StepRecord record) {
         steps++;
-        prefillTokens += record.prefillTokens();
-        decodeTokens += record.decodeTokens();
-        hostTokens += record.hostTokens();
+        prefillTokens += record.tokens().prefill();
+        decodeTokens += record.tokens().decode();
+        hostTokens += record.tokens().host();
     }
 
     @Override

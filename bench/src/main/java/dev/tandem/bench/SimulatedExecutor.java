@@ -118,7 +118,7 @@ public final class SimulatedExecutor implements Executor {
                 if (lost.isEmpty() || chunk.site() != AttentionSite.CPU_FROM_HOST) {
                     chunk.sampler()
                             .ifPresent(sampler -> sampled.add(new StepResult.Sampled(
-                                    chunk.sequence(), sampler.chosen(SOME_TOKEN, Optional.empty()))));
+                                    chunk.sequence(), sampler.chosen(SOME_TOKEN, Optional.empty()), chunk.site())));
                 }
             }
         }
@@ -166,7 +166,8 @@ public final class SimulatedExecutor implements Executor {
                 hostTokens.remove(hostToken.admission.sequence());
                 sampled.add(new StepResult.Sampled(
                         hostToken.admission.sequence(),
-                        hostToken.admission.sampler().chosen(SOME_TOKEN, Optional.empty())));
+                        hostToken.admission.sampler().chosen(SOME_TOKEN, Optional.empty()),
+                        AttentionSite.CPU_FROM_HOST));
             } else {
                 hostToken.layer++;
                 ask(hostToken, now + layerSeconds);

@@ -70,7 +70,7 @@ public class PlanningBenchmark {
     /** Completed, as the engine's steps are: plans that are under way are remembered. */
     @Benchmark
     public StepPlan plan() {
-        StepPlan plan = scheduler.plan(scene.state);
+        StepPlan plan = scheduler.plan(scene.state, scene.committer);
         scheduler.completed(new StepResult(plan.step(), List.of(), List.of(), List.of(), StepTimes.NONE), STEP_NANOS);
         return plan;
     }

@@ -158,21 +158,20 @@ enum SimulatedMachine {
         boolean hybrid = strategy != Strategy.GPU_ONLY;
         CostModel cost = new CostModel(profile);
         int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
-        ExecutorLimits limits = new ExecutorLimits(
-                32_000,
-                131_072,
-                16,
-                64,
-                gpuBlocks,
-                hostBlocks(strategy, host),
-                batchTokens,
-                profile.layers(),
-                tokenBytes,
-                hybrid,
-                hybrid ? 64 : 0,
-                hybrid ? 1024 : 0,
-                false,
-                piggybacked);
+        ExecutorLimits limits = ExecutorLimits.builder()
+                .vocabulary(32_000)
+                .contextTokens(131_072)
+                .blockTokens(16)
+                .hostBlockTokens(64)
+                .gpuBlocks(gpuBlocks)
+                .hostBlocks(hostBlocks(strategy, host))
+                .maxBatchTokens(batchTokens)
+                .layers(profile.layers())
+                .kvBytesPerToken(tokenBytes)
+                .overlaps(hybrid)
+                .inFlight(hybrid ? 64 : 0, hybrid ? 1024 : 0, false)
+                .piggybackedTokens(piggybacked)
+                .build();
         Budget budget = budget(strategy);
         TierRules rules = new TierRules(new LatencyTargets(0, host == Host.STRICT_TARGET ? STRICT_NANOS : 0), 256, 0);
         var options = new Strategy.Options(

@@ -12,6 +12,7 @@ import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.engine.sampling.SamplingScratch;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.Chunk;
@@ -66,21 +67,17 @@ public final class CpuExecutor implements Executor {
         ModelConfig config = checkpoint.config();
         this.workers = new WorkerPool(options.threads(), options.pinThreads());
         try {
-            this.limits = new ExecutorLimits(
-                    config.vocabulary(),
-                    config.usableContext(),
-                    KvStore.BLOCK_TOKENS,
-                    KvStore.BLOCK_TOKENS,
-                    options.gpuBlocks(),
-                    options.hostBlocks(),
-                    options.maxBatchTokens(),
-                    config.layers(),
-                    config.kvBytesPerToken(options.kvType()),
-                    false,
-                    MAX_SLOTS,
-                    Integer.MAX_VALUE,
-                    true,
-                    0);
+            this.limits = ExecutorLimits.builder()
+                    .vocabulary(config.vocabulary())
+                    .contextTokens(config.usableContext())
+                    .blockTokens(KvStore.BLOCK_TOKENS)
+                    .gpuBlocks(options.gpuBlocks())
+                    .hostBlocks(options.hostBlocks())
+                    .maxBatchTokens(options.maxBatchTokens())
+                    .layers(config.layers())
+                    .kvBytesPerToken(config.kvBytesPerToken(options.kvType()))
+                    .inFlight(MAX_SLOTS, Integer.MAX_VALUE, true)
+                    .build();
             stores.put(KvTier.GPU, store(KvTier.GPU, options.gpuBlocks(), config, options.kvType()));
             stores.put(KvTier.HOST, store(KvTier.HOST, options.hostBlocks(), config, options.kvType()));
             LlamaWeights weights = loadWeights(config, options.weightType());
@@ -249,7 +246,8 @@ public final class CpuExecutor implements Executor {
         for (int i = 0; i < choices.length; i++) {
             long sequence = ending.get(i).sequence();
             if (failures[i] == null) {
-                sampled.add(new StepResult.Sampled(sequence, choices[i]));
+                sampled.add(new StepResult.Sampled(
+                        sequence, choices[i], ending.get(i).site()));
             } else {
                 String message = "the next token cannot be chosen: " + reason(failures[i]);
                 lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, message, false));
@@ -259,7 +257,7 @@ public final class CpuExecutor implements Executor {
 
     /** For a client: what the executor says itself, and of all else the kind. */
     private static String reason(Throwable failure) {
-        return failure instanceof ExecutorException ? failure.getMessage() : failure.toString();
+        return failure instanceof SamplingException ? failure.getMessage() : failure.toString();
     }
 
     @Override

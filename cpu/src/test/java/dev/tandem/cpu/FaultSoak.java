@@ -329,7 +329,7 @@ final class FaultSoak {
         }
         boolean stalls = executorFault == FaultyExecutor.Fault.HOST_ROW_STALLS && executor.isDone();
         int kept = stalls ? (MAX_PROMPT + MAX_OUTPUT + BLOCK - 1) / BLOCK + 1 : 0;
-        if (engine.stats().gpuBlocksUsed() != 0 || engine.stats().hostBlocksUsed() > kept || engine.waiting() != 0) {
+        if (engine.stats().gpu().used() != 0 || engine.stats().host().used() > kept || engine.waiting() != 0) {
             problem("something is left: " + engine.stats() + ", waiting " + engine.waiting());
         }
         if (!dies && executor.isDone() != engine.stats().hostLost().contains("injected")) {

@@ -118,8 +118,8 @@ class PlacementTest {
                         .as("log-probabilities of request %s, %s", id, way)
                         .isEqualTo(bits(expected.get(id)));
             });
-            assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
-            assertThat(engine.loop.stats().hostBlocksUsed()).isZero();
+            assertThat(engine.loop.stats().gpu().used()).isZero();
+            assertThat(engine.loop.stats().host().used()).isZero();
             if (way.name().startsWith("preempted")) {
                 assertThat(engine.loop.stats().preemptions())
                         .as("the pool must be too small")

@@ -64,8 +64,8 @@ class SoakTest {
                     .isTrue();
             assertThat(engine.drain(Duration.ofSeconds(30))).isTrue();
             assertThat(doubleEnds).hasValue(0);
-            assertThat(engine.stats().gpuBlocksUsed()).isZero();
-            assertThat(engine.stats().hostBlocksUsed()).isZero();
+            assertThat(engine.stats().gpu().used()).isZero();
+            assertThat(engine.stats().host().used()).isZero();
             assertThat(engine.waiting()).isZero();
             assertThat(engine.stats().preemptions())
                     .as("the pools were meant to be tight")

@@ -108,7 +108,8 @@ class StrategyTokensTest {
                 assertThat(answer.tokens).as("%s with prompt %d", id, prompt).isEqualTo(expected);
                 assertThat(answer.reason).isIn(FinishReason.LENGTH, FinishReason.ABORT);
             });
-            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed())
+            assertThat(engine.loop.stats().gpu().used()
+                            + engine.loop.stats().host().used())
                     .isZero();
         }
     }

@@ -467,8 +467,8 @@ class HybridModelTest {
             assertThat(engine.tokens("penalised")).hasSize(20);
             assertThat(engine.tokens("logprobs")).isEqualTo(engine.tokens("greedy"));
             assertThat(engine.tokens("left").size()).isLessThan(60);
-            assertThat(engine.loop.stats().hostBlocksUsed()).isZero();
-            assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
+            assertThat(engine.loop.stats().host().used()).isZero();
+            assertThat(engine.loop.stats().gpu().used()).isZero();
         }
     }
 }

@@ -84,21 +84,19 @@ public final class ContentExecutor implements Executor {
             int context,
             Readiness readiness) {
         this.hostBlock = hostBlock;
-        this.limits = new ExecutorLimits(
-                1000,
-                context,
-                BLOCK,
-                hostBlock,
-                gpuBlocks,
-                hostBlocks,
-                maxBatchTokens,
-                layers,
-                8,
-                true,
-                256,
-                Integer.MAX_VALUE,
-                true,
-                0);
+        this.limits = ExecutorLimits.builder()
+                .vocabulary(1000)
+                .contextTokens(context)
+                .blockTokens(BLOCK)
+                .hostBlockTokens(hostBlock)
+                .gpuBlocks(gpuBlocks)
+                .hostBlocks(hostBlocks)
+                .maxBatchTokens(maxBatchTokens)
+                .layers(layers)
+                .kvBytesPerToken(8)
+                .overlaps(true)
+                .inFlight(256, Integer.MAX_VALUE, true)
+                .build();
         this.readiness = readiness;
         slots.put(KvTier.GPU, new Written[layers][gpuBlocks * BLOCK]);
         slots.put(KvTier.HOST, new Written[layers][hostBlocks * hostBlock]);
@@ -159,7 +157,7 @@ public final class ContentExecutor implements Executor {
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
                 if (chunk.sampler().isPresent()) {
-                    sampled.add(sample(chunk.sequence(), chunk.start() + chunk.rows() - 1));
+                    sampled.add(sample(chunk.sequence(), chunk.start() + chunk.rows() - 1, chunk.site()));
                 }
             }
         }
@@ -183,8 +181,8 @@ public final class ContentExecutor implements Executor {
                 "sequence " + sequence + " has token " + token + " at " + position);
     }
 
-    private static Sampled sample(long sequence, int position) {
-        return new Sampled(sequence, new Choice(token(sequence, position), Optional.empty()));
+    private static Sampled sample(long sequence, int position, AttentionSite site) {
+        return new Sampled(sequence, new Choice(token(sequence, position), Optional.empty()), site);
     }
 
     private void enter(long step, Flight inFlightToken) {
@@ -226,7 +224,7 @@ public final class ContentExecutor implements Executor {
             read(KvTier.HOST, layer, inFlightToken.admission.blocks(), key, inFlightToken.admission.position());
             inFlightToken.layer++;
             if (inFlightToken.layer == limits.layers()) {
-                sampled.add(sample(key, inFlightToken.admission.position()));
+                sampled.add(sample(key, inFlightToken.admission.position(), AttentionSite.CPU_FROM_HOST));
             } else {
                 enter(plan.step(), inFlightToken);
             }

@@ -237,7 +237,8 @@ final class AsyncOverlap implements Policy {
         List<Sequence> ordered = new ArrayList<>(queue.size());
         List<Sequence> others = new ArrayList<>();
         for (Sequence sequence : queue) {
-            (sequence.aged(sequence.lastTokenNanos()) < lastToken ? ordered : others).add(sequence);
+            (sequence.timings().shiftedByPriority(sequence.timings().lastTokenNanos()) < lastToken ? ordered : others)
+                    .add(sequence);
         }
         ordered.sort(HostTier.WAITED_LONGEST);
         ordered.addAll(others);

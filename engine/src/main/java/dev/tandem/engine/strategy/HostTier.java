@@ -17,8 +17,8 @@ final class HostTier {
      * In order of arrival those that came last would have no token for as long as the others live; so the CPU's share
      * of a step goes to those that have waited longest for one.
      */
-    static final Comparator<Sequence> WAITED_LONGEST =
-            Comparator.comparingLong(sequence -> sequence.aged(sequence.lastTokenNanos()));
+    static final Comparator<Sequence> WAITED_LONGEST = Comparator.comparingLong(
+            sequence -> sequence.timings().shiftedByPriority(sequence.timings().lastTokenNanos()));
 
     private HostTier() {}
 

@@ -166,7 +166,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
                 continue;
             }
             for (int i = 0; i < passed.size(); i++) {
-                if (passed.get(i).bypassed() + starts - startsBefore.get(i) >= queueBypasses) {
+                if (passed.get(i).timings().bypassed() + starts - startsBefore.get(i) >= queueBypasses) {
                     return;
                 }
             }

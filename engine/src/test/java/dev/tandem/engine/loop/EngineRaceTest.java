@@ -106,7 +106,7 @@ class EngineRaceTest {
                 .as("seed %d", seed)
                 .isNotEmpty()
                 .allSatisfy((id, count) -> assertThat(count).as(id).hasValue(1));
-        assertThat(engine.stats().gpuBlocksUsed() + engine.stats().hostBlocksUsed())
+        assertThat(engine.stats().gpu().used() + engine.stats().host().used())
                 .as("seed %d", seed)
                 .isZero();
         assertThat(engine.waiting()).as("seed %d", seed).isZero();

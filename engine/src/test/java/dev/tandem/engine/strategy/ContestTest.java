@@ -89,7 +89,7 @@ class ContestTest {
         assertThat(run(FIRST.length() + 3, 0.5)).isEqualTo(FIRST + "ooo");
         var inFlight = scene.inFlight(20);
         assertThat(run(2, 0.5)).isEqualTo("ll");
-        scene.state.endInFlight(inFlight.key());
+        scene.committer.endInFlight(inFlight.key());
         assertThat(run(2, 0.5)).isEqualTo("rr");
     }
 

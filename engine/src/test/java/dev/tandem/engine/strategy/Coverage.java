@@ -83,7 +83,7 @@ final class Coverage {
             shapes.add(decision.chosen());
             reasons.merge(decision.reason().replaceAll("-?[0-9]+([.][0-9]+)?", "#"), 1, Integer::sum);
         }
-        note(Seen.IN_FLIGHT, stats.inFlight() > 0);
+        note(Seen.IN_FLIGHT, stats.requests().inFlight() > 0);
         note(Seen.OFFLOADING, guard.map(Guard::isOffloading).orElse(false));
         note(Seen.GUARD_LOSS, guard.map(judge -> judge.losses() > 0).orElse(false));
         if (strategy instanceof Contest contest) {

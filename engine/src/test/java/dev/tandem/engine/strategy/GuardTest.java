@@ -38,7 +38,7 @@ class GuardTest {
 
     /** A step with an empty host, by which draining ends, then {@code steps} less one with the two host sequences. */
     private List<Shape> afterDraining(int steps) {
-        List.copyOf(scene.state.host()).forEach(scene.state::remove);
+        List.copyOf(scene.state.host()).forEach(scene.committer::remove);
         List<Shape> shapes = run(1, 1);
         scene.host(20);
         scene.host(20);
@@ -316,7 +316,7 @@ class GuardTest {
         assertThat(run(2, 1)).as("three windows later").containsOnly(Shape.ASYNC);
         guard = guard(true, patient);
         assertThat(run(5, 1)).containsOnly(Shape.GPU_ONLY);
-        scene.state.remove(scene.host(2)); // as many as the GPU has
+        scene.committer.remove(scene.host(2)); // as many as the GPU has
         assertThat(run(FIRST, 1)).containsOnly(Shape.GPU_ONLY);
         assertThat(run(2, 1)).as("once a request has ended").containsOnly(Shape.ASYNC);
     }

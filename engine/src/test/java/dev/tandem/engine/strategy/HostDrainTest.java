@@ -69,13 +69,13 @@ class HostDrainTest {
             while (guard.losses() == 0) {
                 engine.step();
             }
-            assertThat(engine.loop.stats().hostBlocksUsed()).isPositive();
+            assertThat(engine.loop.stats().host().used()).isPositive();
             engine.submit("late", new int[16], EngineHarness.greedy(OUTPUT));
             int first = executor.plans.size();
             Map<String, Integer> tokens = new HashMap<>();
             Map<String, Integer> since = new HashMap<>();
             int starts = 0;
-            for (int step = 0; engine.loop.stats().hostBlocksUsed() > 0; step++) {
+            for (int step = 0; engine.loop.stats().host().used() > 0; step++) {
                 int now = step;
                 engine.step();
                 List<Long> onHost = onHost();

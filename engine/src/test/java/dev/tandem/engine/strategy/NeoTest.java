@@ -254,9 +254,9 @@ class NeoTest {
         scene.gpu(13);
         scene.host(80);
         scene.waiting(200, new LatencyTargets(1_000, 0));
-        scene.state.now(501);
+        scene.committer.now(501);
         assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2+200lands] [r1cpu]");
-        scene.state.now(500);
+        scene.committer.now(500);
         assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0] [r1cpu]");
     }
 

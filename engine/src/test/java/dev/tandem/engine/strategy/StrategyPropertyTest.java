@@ -168,7 +168,10 @@ class StrategyPropertyTest {
             implements Policy {
         @Override
         public StepDraft draft(SchedulerState state, Decision why) {
-            coverage.note(Seen.BYPASSED, state.waiting().view().stream().anyMatch(waiting -> waiting.bypassed() > 0));
+            coverage.note(
+                    Seen.BYPASSED,
+                    state.waiting().view().stream()
+                            .anyMatch(waiting -> waiting.timings().bypassed() > 0));
             StepDraft draft = policy.draft(state, why);
             if (draft.shape() == Shape.PIPELINE && strategy != Strategy.SYMMETRIC) {
                 double window1 = cost.linear(rows(draft, 0));
@@ -429,7 +432,8 @@ class StrategyPropertyTest {
                     assertThat(answer.tokens).as(id).isEqualTo(expected);
                 }
             });
-            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed())
+            assertThat(engine.loop.stats().gpu().used()
+                            + engine.loop.stats().host().used())
                     .isZero();
             assertThat(executor.plans.stream().map(StepPlan::step)).doesNotHaveDuplicates();
         }

@@ -113,23 +113,28 @@ public final class ServerMetrics implements EngineListener {
 
     /** Adds what is read from the engine at each scrape. */
     public void watch(Supplier<EngineStats> stats, Supplier<Integer> waiting, int blockTokens) {
-        gauge("vllm:num_requests_running", "Requests that take part in steps.", stats, s -> s.running());
+        gauge(
+                "vllm:num_requests_running",
+                "Requests that take part in steps.",
+                stats,
+                s -> s.requests().running());
         GaugeWithCallback.builder()
                 .name("vllm:num_requests_waiting")
                 .help("Requests that wait for their first step or, preempted, for room.")
                 .labelNames(LABELS)
-                .callback(callback -> callback.call(waiting.get() + stats.get().swapped(), model, "0"))
+                .callback(callback ->
+                        callback.call(waiting.get() + stats.get().requests().swapped(), model, "0"))
                 .register(registry);
         gauge(
                 "vllm:kv_cache_usage_perc",
                 "Share of the GPU pool's blocks in use; 1 is all.",
                 stats,
-                s -> share(s.gpuBlocksUsed(), s.gpuBlocks()));
+                s -> share(s.gpu()));
         gauge(
                 "tandem:in_flight_tokens",
                 "Host tokens between layers, whose attention the CPU computes.",
                 stats,
-                s -> s.inFlight());
+                s -> s.requests().inFlight());
         gauge(
                 "tandem:host_lost",
                 "1 when the CPU computes attention no longer and the GPU serves alone.",
@@ -139,7 +144,7 @@ public final class ServerMetrics implements EngineListener {
                 "tandem:host_kv_cache_usage_perc",
                 "Share of the host pool's blocks in use; 1 is all.",
                 stats,
-                s -> share(s.hostBlocksUsed(), s.hostBlocks()));
+                s -> share(s.host()));
         CounterWithCallback.builder()
                 .name("vllm:num_preemptions")
                 .help("Preemptions.")
@@ -155,8 +160,8 @@ public final class ServerMetrics implements EngineListener {
                         model,
                         "0",
                         Integer.toString(blockTokens),
-                        Integer.toString(stats.get().gpuBlocks()),
-                        Integer.toString(stats.get().hostBlocks()))
+                        Integer.toString(stats.get().gpu().blocks()),
+                        Integer.toString(stats.get().host().blocks()))
                 .set(1);
     }
 
@@ -201,14 +206,16 @@ public final class ServerMetrics implements EngineListener {
                 .register(registry);
     }
 
-    private static double share(int used, int all) {
-        return all == 0 ? 0 : (double) used / all;
+    private static double share(EngineStats.Pool pool) {
+        return pool.blocks() == 0 ? 0 : (double) pool.used() / pool.blocks();
     }
 
     @Override
     public void step(StepRecord record) {
-        stepTokens.labelValues(model, "0").observe(record.prefillTokens() + record.decodeTokens());
-        hostTokens.labelValues(model, "0").inc(record.hostTokens());
+        stepTokens
+                .labelValues(model, "0")
+                .observe(record.tokens().prefill() + record.tokens().decode());
+        hostTokens.labelValues(model, "0").inc(record.tokens().host());
     }
 
     @Override

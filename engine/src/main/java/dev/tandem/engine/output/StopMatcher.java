@@ -1,14 +1,15 @@
-package dev.tandem.engine.request;
+package dev.tandem.engine.output;
 
 import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Finds stop strings in text that arrives in pieces, holding back only what may still become one. The match that ends
- * first counts, and of several that end together the longest: the result does not depend on how the text was cut.
+ * Finds stop strings in text that arrives in pieces. It holds back only text that may still become a stop string.
  *
- * <p>Each string is matched by Knuth, Morris and Pratt's automaton, so that the work is at most two comparisons per
- * character and stop string, however long the strings and the text are.
+ * <p>The match that ends first counts; of several that end at the same character, the longest. So the result does not
+ * depend on how the text was cut.
+ *
+ * <p>Each string is matched by a Knuth-Morris-Pratt automaton: at most two comparisons per character and stop string.
  *
  * <p>Owned by: engine thread.
  */
@@ -19,10 +20,10 @@ public final class StopMatcher {
     private String matched = "";
     private long comparisons;
 
-    /** One stop string, and how much of it the text so far ends with. */
+    /** One stop string with the length of its longest prefix that ends the text so far. */
     private final class Pattern {
         private final String stop;
-        /** [length + 1] longest proper prefix that ends a prefix of so many characters */
+        /** [length + 1] entry n: length of the longest proper prefix of the first n characters that also ends them. */
         private final int[] borders;
 
         private int length;
@@ -41,7 +42,7 @@ public final class StopMatcher {
             }
         }
 
-        /** True when the character completes the string. */
+        /** Consumes one character; true when it completes the stop string. */
         boolean advance(char next) {
             comparisons++;
             while (length > 0 && stop.charAt(length) != next) {
@@ -54,26 +55,31 @@ public final class StopMatcher {
             if (length < stop.length()) {
                 return false;
             }
-            length = borders[length]; // where this match does not count, its end may begin another
+            length = borders[length]; // a match that does not count may overlap with the next one
             return true;
         }
     }
 
+    /**
+     * Creates a matcher of stop strings.
+     *
+     * @param includeStop whether the released text contains the stop string that was found
+     */
     public StopMatcher(List<String> stops, boolean includeStop) {
         stops.forEach(stop -> patterns.add(new Pattern(stop)));
         this.includeStop = includeStop;
     }
 
-    /** Adds text that may stop the generation. */
+    /** Adds text in which stop strings count; see {@link #append(String, boolean)}. */
     public String append(String text) {
         return append(text, true);
     }
 
     /**
-     * Adds text and returns what may be released; after a match nothing more is.
+     * Adds text and returns the text that may be released; empty after a match.
      *
-     * @param mayStop whether a stop string that ends in this text counts; the text may still begin one that counts
-     *     later
+     * @param mayStop whether a stop string that ends in this text counts; for one that ends in later text, the later
+     *     call decides
      */
     public String append(String text, boolean mayStop) {
         if (patterns.isEmpty()) {
@@ -100,15 +106,15 @@ public final class StopMatcher {
         return release(pending, false);
     }
 
-    /** Releases all but the last characters, which are kept or dropped. */
-    private String release(int rest, boolean drop) {
-        int end = held.length() - rest;
+    /** Releases all but the last {@code retained} characters, which are kept for later or dropped. */
+    private String release(int retained, boolean drop) {
+        int end = held.length() - retained;
         String released = held.substring(0, end);
         held.delete(0, drop ? held.length() : end);
         return released;
     }
 
-    /** Releases what was held back; empty after a match. */
+    /** Releases the text that was held back; empty after a match. */
     public String finish() {
         return release(0, true);
     }
@@ -118,7 +124,7 @@ public final class StopMatcher {
         return matched;
     }
 
-    /** Characters that were compared so far. */
+    /** Character comparisons so far. */
     public long comparisons() {
         return comparisons;
     }

@@ -1,4 +1,4 @@
-package dev.tandem.engine.request;
+package dev.tandem.engine.output;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
