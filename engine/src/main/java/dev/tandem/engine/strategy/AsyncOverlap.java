@@ -23,7 +23,7 @@ import java.util.List;
  *
  * <p>Owned by: engine thread.
  */
-final class AsyncOverlap implements Policy {
+public final class AsyncOverlap implements Policy {
     /**
      * Slots are somewhat more than the mean a layer: rows do not come evenly, and one that finds no slot comes a step
      * later.
@@ -63,7 +63,7 @@ final class AsyncOverlap implements Policy {
      * @param limits of the executor
      * @param piggybackedTokens rows of a step up to which prompts ride almost for free; 0 to compute them at once
      */
-    AsyncOverlap(
+    public AsyncOverlap(
             Budget budget,
             StepPredictor predictor,
             TierRules rules,
@@ -97,7 +97,7 @@ final class AsyncOverlap implements Policy {
     }
 
     /** A step in which in-flight tokens go on and none enters. */
-    StepDraft draining(SchedulerState state, Decision why) {
+    public StepDraft draining(SchedulerState state, Decision why) {
         why.because(
                 "apex: %d in-flight tokens land, none enters", state.inFlight().size());
         StepDraft draft = gpuSide(state);

@@ -6,6 +6,10 @@ import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.paper.Apex;
+import dev.tandem.engine.strategy.paper.Neo;
+import dev.tandem.engine.strategy.paper.SimpleOffload;
+import dev.tandem.engine.strategy.paper.Symmetric;
 import java.util.Arrays;
 import java.util.stream.Collectors;
 

@@ -1,4 +1,4 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.paper;
 
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
@@ -10,6 +10,10 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.AsyncOverlap;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.Pipeline;
+import dev.tandem.engine.strategy.StepPredictor;
 
 /**
  * {@code apex}: APEX's scheduler (§3.4). Algorithm 1: gpu-only without CPU requests; else asymmetric pipelining where
@@ -18,7 +22,7 @@ import dev.tandem.engine.schedule.StepDraft;
  * @param minCpuRatio CPU requests for each GPU request below which the CPU is left alone: 0, or the 8 of §4.2
  * @param finish whether the executor takes in-flight tokens through the layers that they have left (partial progress)
  */
-record Apex(
+public record Apex(
         Budget budget,
         StepPredictor predictor,
         Pipeline pipeline,

@@ -1,4 +1,4 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.paper;
 
 /** Equations 1 to 8 of APEX §3.2, as printed. Times are seconds of one layer, rates tokens of context a second. */
 final class Inequalities {
