@@ -8,7 +8,6 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
-import dev.tandem.engine.strategy.Strategy.InFlight;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -51,7 +50,7 @@ public final class AsyncOverlap implements Policy {
     private final TierRules rules;
     private final boolean chunked;
     private final boolean cohort;
-    private final InFlight limits;
+    private final InFlightLimits limits;
     private final int piggybackedTokens;
     /** Seconds that the GPU needs for the mean step without its tokens in flight. */
     private double meanStep;
@@ -69,7 +68,7 @@ public final class AsyncOverlap implements Policy {
             TierRules rules,
             boolean chunked,
             boolean cohort,
-            InFlight limits,
+            InFlightLimits limits,
             int piggybackedTokens) {
         this.budget = budget;
         this.predictor = predictor;

@@ -13,7 +13,7 @@ import dev.tandem.engine.schedule.StepDraft;
  *
  * <p>Owned by: engine thread.
  */
-final class SpeedupEstimate {
+public final class SpeedupEstimate {
     /** Waiting requests whose prompts stand for those that come. */
     private static final int SAMPLE = 32;
 
@@ -21,14 +21,14 @@ final class SpeedupEstimate {
     private final Kind kind;
 
     /** What a strategy's steps are. */
-    enum Kind {
+    public enum Kind {
         IN_FLIGHT,
         /** Two sub-batches; without KV on the GPU, so that prompts are not beside its rows. */
         TWO_PASSES,
         TWO_PASSES_WITH_PROMPTS
     }
 
-    SpeedupEstimate(StepPredictor predictor, Kind kind) {
+    public SpeedupEstimate(StepPredictor predictor, Kind kind) {
         this.predictor = predictor;
         this.kind = kind;
     }
@@ -37,10 +37,10 @@ final class SpeedupEstimate {
      * @param rows host tokens that there would be
      * @param gain in tokens a second over GPU-only, as a share
      */
-    record Outlook(int rows, double gain) {}
+    public record Outlook(int rows, double gain) {}
 
     /** @param plain the GPU-only step at hand */
-    Outlook of(StepDraft plain) {
+    public Outlook of(StepDraft plain) {
         SchedulerState state = plain.state();
         int gpuRows = plain.load(0).gpuRows();
         if (gpuRows == 0) {
