@@ -42,7 +42,7 @@ public record Pipeline(
         rules.completed(draft);
     }
 
-    /** As if all in-flight tokens had landed: to be weighed, not to be carried out. */
+    /** As if all in-flight tokens had returned: to compare with, not to carry out. */
     public StepDraft draftAsIfReturned(SchedulerState state) {
         return draft(state, state.inFlight());
     }
@@ -120,8 +120,8 @@ public record Pipeline(
     }
 
     /**
-     * Not in the paper: rows beside those that hide, to either batch, while each raises the requests that a second
-     * brings. Where few rows hide, what the GPU waits for one more costs less than half a step does.
+     * Not in the paper: rows beside those that hide, to either batch, while each raises the requests per second. Where
+     * few rows hide, what the GPU waits for one more costs less than half a step does.
      */
     private void waitFor(StepDraft draft, List<Sequence> left) {
         Load zero = draft.load(0);

@@ -7,9 +7,9 @@ import dev.tandem.engine.schedule.StepDraft;
 
 /**
  * What a host tier would bring once it is full: steps with as many host tokens as pay, beside those of the GPU. One
- * step cannot tell, for a prompt that lands on the host costs now and pays later. Rows of a second sub-batch hide
- * behind prompts too, so those that come with each token count where the first has them; in-flight tokens are weighed
- * in decode steps.
+ * step cannot tell, for a prompt that goes to the host costs now and pays later. Rows of a second sub-batch hide behind
+ * prompts too, so those that come with each token count where the first has them; in-flight tokens are weighed in
+ * decode steps.
  *
  * <p>Owned by: engine thread.
  */
@@ -35,7 +35,7 @@ public final class SpeedupEstimate {
 
     /**
      * @param rows host tokens that there would be
-     * @param gain in tokens a second over GPU-only, as a share
+     * @param gain in tokens per second over gpu-only, as a share
      */
     public record Outlook(int rows, double gain) {}
 
@@ -87,7 +87,7 @@ public final class SpeedupEstimate {
         return new Prompts(tokens / outputs, pairs / outputs);
     }
 
-    /** Of two sub-batches one may wait for the other: the number of rows that brings most, within an eighth. */
+    /** Of two sub-batches one may wait for the other: the best number of rows, within an eighth. */
     private Outlook best(int gpuRows, long gpuTokens, int max, int context, Prompts prompts) {
         double alone = gpuRows / predictor.mixed(gpuRows, gpuTokens, prompts.tokens(gpuRows), prompts.pairs(gpuRows));
         Outlook best = new Outlook(0, 0);
@@ -101,7 +101,7 @@ public final class SpeedupEstimate {
         return best;
     }
 
-    /** In flight, the most rows that the CPU keeps up with: more would only advance more slowly. */
+    /** In flight, the max rows that the CPU keeps up with: more would only advance more slowly. */
     private Outlook full(int gpuRows, long gpuTokens, int max, int context, double alone) {
         int min = 0;
         while (min < max) {

@@ -123,7 +123,7 @@ public final class StepPredictor {
     }
 
     /**
-     * One batch with host tokens passing through (APEX §3.3): each host token takes part in one layer a step, so a
+     * One batch with host tokens passing through (APEX §3.3): each host token takes part in one layer per step, so a
      * layer has a share of them; where tiers overlap it computes all its slots, taken or not.
      *
      * @param inFlight in-flight tokens, those just admitted included
@@ -178,7 +178,7 @@ public final class StepPredictor {
      * What a step gets done.
      *
      * @param promptSeconds that GPU-only would need for its prompts, in long steps
-     * @param tokens of decode rows; a in-flight token does a layer's share of one
+     * @param tokens of decode rows; an in-flight token does a layer's share of one
      */
     public record Work(double promptSeconds, double tokens) {
         /**

@@ -129,7 +129,7 @@ public final class TierRules {
         draft.replace(index, host, due, AttentionSite.GPU_FROM_GPU);
     }
 
-    /** Counts a step that was made of a draft, whoever made the draft. */
+    /** Counts a step that was made of a draft, whichever policy made the draft. */
     void completed(StepDraft draft) {
         sinceRotation = draft.notesRotation() ? 0 : sinceRotation + 1;
         if (untilLook-- == 0) {

@@ -12,8 +12,8 @@ import dev.tandem.engine.strategy.StepPredictor;
 
 /**
  * {@code neo}: NEO's load-aware scheduler (§3.2). Steps 1 to 5 are {@link Pipeline}; step 6 compares the two-batch
- * schedule with batch 0 without its CPU decodes, and the one that brings more requests a second is taken. (The paper
- * prints T/x as what to maximise; x/T is meant.)
+ * schedule with batch 0 without its CPU decodes, and the one with more requests per second is taken. (The paper prints
+ * T/x as what to maximise; x/T is meant.)
  */
 public record Neo(Pipeline pipeline, StepPredictor predictor) implements Policy {
     @Override

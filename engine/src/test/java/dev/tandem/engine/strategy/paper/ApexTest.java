@@ -147,7 +147,7 @@ class ApexTest {
      * token, and with eight (179 + 22 * 10) / 201 = 1.98.
      */
     @ParameterizedTest
-    @CsvSource({"1, 120, 1.22, 1.50, async-overlap", "8, 15, 1.98, 1.50, they land"})
+    @CsvSource({"1, 120, 1.22, 1.50, async-overlap", "8, 15, 1.98, 1.50, they return"})
     void inFlightTokensReturnWhereThePipelineWouldDoMoreWithThem(
             int hostTokens, int context, String returned, String now, String outcome) {
         Scene scene = new Scene(25, 400, BUDGET).limit(1000);

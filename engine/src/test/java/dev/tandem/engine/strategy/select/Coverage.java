@@ -214,7 +214,7 @@ final class Coverage {
                         "inequality (#) fails, # <= # tokens/s, so async-overlap",
                         "inequality (#) holds, # > # tokens/s, so asymmetric",
                         "async-overlap does #, so async-overlap",
-                        "async-overlap does #, so they land");
+                        "async-overlap does #, so they return");
         };
         List<String> all = new ArrayList<>(own);
         all.addAll(strategy == Strategy.GPU_ONLY ? List.of() : guards);
