@@ -86,7 +86,8 @@ public final class AsyncOverlap implements Policy {
         int inFlight = state.inFlight().size() + draft.admissions().size();
         draft.shape(inFlight > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
         why.because(
-                "async-overlap: %d rows on the GPU, %d of them decode; %d in flight, %d of them admitted now; %d prompt tokens go to the host",
+                "async-overlap: %d rows on the GPU, %d of them decode; %d in flight, %d of them admitted now;"
+                        + " %d prompt tokens go to the host",
                 draft.load(0).rows(),
                 draft.load(0).gpuRows(),
                 inFlight,

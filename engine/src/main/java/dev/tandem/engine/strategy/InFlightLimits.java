@@ -10,8 +10,10 @@ import dev.tandem.engine.executor.ExecutorLimits;
  * @param finish whether a step can take in-flight tokens through all layers that they have left
  */
 public record InFlightLimits(int slotsPerLayer, int max, boolean finish) {
+    /** As in the papers. */
     public static final InFlightLimits UNLIMITED = new InFlightLimits(Integer.MAX_VALUE, Integer.MAX_VALUE, true);
 
+    /** Those of an executor. */
     public static InFlightLimits of(ExecutorLimits limits) {
         return new InFlightLimits(limits.slotsPerLayer(), limits.maxInFlight(), limits.completesWithinStep());
     }

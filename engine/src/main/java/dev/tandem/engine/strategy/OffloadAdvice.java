@@ -52,8 +52,8 @@ public record OffloadAdvice(int context, int gpuRows, double gpuTokens, int host
     public String toString() {
         return String.format(
                 Locale.ROOT,
-                "advice: at %,d tokens per sequence the GPU pool holds %d rows and makes at most %,.0f tokens/s; the CPU reads %.0f GB/s of KV"
-                        + " beside it with %d in-flight tokens: offloading %s while no prompt is computed",
+                "advice: at %,d tokens per sequence the GPU pool holds %d rows and makes at most %,.0f tokens/s;"
+                        + " the CPU reads %.0f GB/s of KV beside it with %d in-flight tokens: offloading %s while no prompt is computed",
                 context,
                 gpuRows,
                 gpuTokens,

@@ -22,12 +22,15 @@ public final class SpeedupEstimate {
 
     /** What a strategy's steps are. */
     public enum Kind {
+        /** One batch, host tokens in flight. */
         IN_FLIGHT,
         /** Two sub-batches; without KV on the GPU, so that prompts are not beside its rows. */
         TWO_PASSES,
+        /** Two sub-batches, prompts beside the GPU's rows. */
         TWO_PASSES_WITH_PROMPTS
     }
 
+    /** @param kind what the steps of a full host are */
     public SpeedupEstimate(StepPredictor predictor, Kind kind) {
         this.predictor = predictor;
         this.kind = kind;

@@ -137,7 +137,8 @@ public record Apex(
         double returned = returned(state, secondsPerToken);
         boolean endInFlight = returned > CLEARLY * overlap;
         why.because(
-                "apex: %s; with the in-flight tokens asymmetric would do %.2f of GPU-only's work, async-overlap does %.2f, so %s",
+                "apex: %s; with the in-flight tokens asymmetric would do %.2f of gpu-only's work,"
+                        + " async-overlap does %.2f, so %s",
                 premise, returned, overlap, endInFlight ? "they return" : "async-overlap");
         return endInFlight ? async.draining(state, new Decision()) : overlapped;
     }

@@ -63,8 +63,11 @@ public record GoodputRanking(StepPredictor predictor, LatencyTargets server) imp
     private boolean isLateToken(Sequence sequence, long now) {
         long own = sequence.request().targets().perTokenNanos();
         long target = own > 0 ? own : server.perTokenNanos();
+        if (target == 0) {
+            return false;
+        }
         int tokens = sequence.tokensSincePlaced();
-        return target > 0 && tokens >= MIN_TOKENS && now - sequence.placedNanos() > target * tokens;
+        return tokens >= MIN_TOKENS && now - sequence.placedNanos() > target * tokens;
     }
 
     /** How much of a step's tokens and prompt tokens are late. */

@@ -120,46 +120,55 @@ public enum Strategy {
                 this.budget = budget;
             }
 
+            /** What happens to the KV of a preempted sequence. */
             public Builder preemption(Preemption value) {
                 preemption = value;
                 return this;
             }
 
+            /** Which sequences may be on the host, and for how long. */
             public Builder rules(TierRules value) {
                 rules = value;
                 return this;
             }
 
+            /** Whether prompts may be cut. */
             public Builder chunkedPrefill(boolean value) {
                 chunkedPrefill = value;
                 return this;
             }
 
+            /** Whether all CPU rows of two sub-batches hide behind the GPU's work. */
             public Builder hidesAll(boolean value) {
                 hidesAll = value;
                 return this;
             }
 
+            /** CPU requests per GPU request below which {@code apex} leaves the CPU alone. */
             public Builder apexMinCpuRatio(double value) {
                 apexMinCpuRatio = value;
                 return this;
             }
 
+            /** Whether {@code apex} moves its host tokens through the layers together. */
             public Builder apexCohort(boolean value) {
                 apexCohort = value;
                 return this;
             }
 
+            /** Later requests that may start before one that does not fit. */
             public Builder queueBypasses(int value) {
                 queueBypasses = value;
                 return this;
             }
 
+            /** Limits of the executor. */
             public Builder inFlight(InFlightLimits value) {
                 inFlight = value;
                 return this;
             }
 
+            /** Rows of a step up to which prompt tokens cost little; 0 to compute prompts at once. */
             public Builder piggybackedTokens(int value) {
                 piggybackedTokens = value;
                 return this;
