@@ -14,7 +14,7 @@ import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.strategy.PiggybackedPrefill;
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.ModelConfig;
 import java.io.IOException;

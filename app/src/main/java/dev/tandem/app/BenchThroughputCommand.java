@@ -8,7 +8,7 @@ import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.executor.ExecutorLimits;
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.io.IOException;
 import java.util.Map;
 import java.util.Optional;

@@ -13,7 +13,7 @@ import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.fetch.IndexLocation;
 import dev.tandem.fetch.WheelSource;
 import dev.tandem.model.Checkpoint;

@@ -8,8 +8,8 @@ import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.schedule.DecisionLog;
-import dev.tandem.engine.strategy.Guard;
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.select.Strategy;
+import dev.tandem.engine.strategy.select.StrategySelector;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.TokenizerSource;
 import dev.tandem.model.config.ModelConfig;
@@ -262,7 +262,7 @@ final class EngineAssembly implements AutoCloseable {
     }
 
     /** Empty where offloading need not prove its gain. */
-    Optional<Guard> guard() {
+    Optional<StrategySelector> guard() {
         return scheduling.guard();
     }
 

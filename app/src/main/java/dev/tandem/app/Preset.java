@@ -1,7 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.fetch.CacheFile;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import java.io.IOException;

@@ -10,17 +10,18 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.Calibrator;
 import dev.tandem.engine.strategy.GpuOnly;
-import dev.tandem.engine.strategy.Guard;
+import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.OffloadAdvice;
 import dev.tandem.engine.strategy.StepPredictor;
-import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.UntilHostLost;
+import dev.tandem.engine.strategy.select.Strategy;
+import dev.tandem.engine.strategy.select.StrategySelector;
 import java.io.PrintStream;
 import java.util.Optional;
 import java.util.function.Supplier;
 
 /** A strategy with what it decides by, its guard and its log. */
-record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost, Optional<Guard> guard) {
+record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost, Optional<StrategySelector> guard) {
     /** Tokens a sequence that the advice at the start is for. */
     private static final int ADVICE_CONTEXT = 1000;
     /** Enough for a bench run to be explained; a few megabytes. */
@@ -40,7 +41,7 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
         Strategy strategy = options.strategy.chosen();
         DecisionLog log = new DecisionLog(LOGGED);
         Strategy.Options decided = options.strategy.decide(
-                budget, options.preemption, Strategy.InFlight.of(limits), limits.piggybackedTokens());
+                budget, options.preemption, InFlightLimits.of(limits), limits.piggybackedTokens());
         if (strategy == Strategy.GPU_ONLY) {
             out.println("strategy: gpu-only");
             Policy policy = strategy.policy(decided, null);
@@ -52,7 +53,6 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
         }
         CostModel cost = new CostModel(options.strategy.decidedBy(profile.get()));
         StepPredictor predictor = new StepPredictor(cost, limits.overlaps(), limits.kvBytesPerToken());
-        Policy policy = strategy.policy(decided, cost);
         out.println("strategy: " + strategy.flag()
                 + (guarded ? ", guarded: gpu-only unless offloading gains" : ", without guard"));
         if (limits.overlaps()) {
@@ -62,13 +62,11 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
             out.println("given up: on this executor both tiers share the same cores, so offloading cannot gain");
         }
         GpuOnly gpuOnly = new GpuOnly(budget, options.preemption, decided.queueBypasses(), decided.piggybackedTokens());
-        Optional<Guard> guard = guarded
-                ? Optional.of(new Guard(
-                        policy, strategy, gpuOnly, Strategy.drain(decided, cost), predictor, Guard.Limits.DEFAULT))
-                : Optional.empty();
-        policy = new UntilHostLost(guard.map(Policy.class::cast).orElse(policy), gpuOnly);
-        Scheduler scheduler =
-                new PolicyScheduler(policy, predictor::of, new Calibrator(cost, limits.kvBytesPerToken()), log);
+        Optional<StrategySelector> guard =
+                guarded ? Optional.of(strategy.guarded(decided, predictor)) : Optional.empty();
+        Policy policy = guard.isPresent() ? guard.get() : strategy.policy(decided, cost);
+        Scheduler scheduler = new PolicyScheduler(
+                new UntilHostLost(policy, gpuOnly), predictor::of, new Calibrator(cost, limits.kvBytesPerToken()), log);
         return new Scheduling(scheduler, log, Optional.of(cost), guard);
     }
 }

@@ -5,8 +5,9 @@ import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.TierRules;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.io.PrintStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -141,7 +142,7 @@ final class StrategyOptions {
     /** @throws ConfigurationException that names the option, its value and the remedy */
     void check(Budget budget, Preemption preemption) {
         chosen();
-        decide(budget, preemption, Strategy.InFlight.UNLIMITED, 0);
+        decide(budget, preemption, InFlightLimits.UNLIMITED, 0);
         stageOverheadSeconds();
         if (maxQueueBypass < 0) {
             throw new ConfigurationException("--max-queue-bypass " + maxQueueBypass + " must be 0 or more");
@@ -190,22 +191,22 @@ final class StrategyOptions {
         reason.ifPresent(why -> log.println("given up: offloading (--strategy auto), for " + why));
     }
 
-    Strategy.Options decide(Budget budget, Preemption preemption, Strategy.InFlight inFlight, int piggybackedTokens) {
-        return new Strategy.Options(
-                budget,
-                preemption,
-                new TierRules(
+    Strategy.Options decide(Budget budget, Preemption preemption, InFlightLimits inFlight, int piggybackedTokens) {
+        return Strategy.Options.builder(budget)
+                .preemption(preemption)
+                .rules(new TierRules(
                         new LatencyTargets(
                                 nanos("--ttft-target", firstTokenTarget), nanos("--tpot-target", perTokenTarget)),
                         rotateAfter,
-                        maxHostSlowdown),
-                chunkedPrefill,
-                neoHidesAll,
-                apexMinCpuRatio,
-                apexCohort,
-                maxQueueBypass,
-                inFlight,
-                piggybackedTokens);
+                        maxHostSlowdown))
+                .chunkedPrefill(chunkedPrefill)
+                .hidesAll(neoHidesAll)
+                .apexMinCpuRatio(apexMinCpuRatio)
+                .apexCohort(apexCohort)
+                .queueBypasses(maxQueueBypass)
+                .inFlight(inFlight)
+                .piggybackedTokens(piggybackedTokens)
+                .build();
     }
 
     /** The profile that decides. */

@@ -229,4 +229,33 @@ class ArchitectureTest {
                 })
                 .check(CLASSES);
     }
+
+    /** What a step can look like, then the papers' systems, then the choice between them. */
+    @Test
+    void theFloorsOfTheStrategiesPointOneWay() {
+        String steps = "dev.tandem.engine.strategy";
+        String papers = "dev.tandem.engine.strategy.paper..";
+        String select = "dev.tandem.engine.strategy.select..";
+        mayNotKnow(steps, papers, select);
+        mayNotKnow(papers, select);
+        noClasses()
+                .that()
+                .resideInAPackage("dev.tandem.engine..")
+                .and()
+                .resideOutsideOfPackage("dev.tandem.engine.strategy..")
+                .should()
+                .dependOnClassesThat()
+                .resideInAPackage("dev.tandem.engine.strategy..")
+                .check(CLASSES);
+    }
+
+    private static void mayNotKnow(String floor, String... above) {
+        noClasses()
+                .that()
+                .resideInAPackage(floor)
+                .should()
+                .dependOnClassesThat()
+                .resideInAnyPackage(above)
+                .check(CLASSES);
+    }
 }

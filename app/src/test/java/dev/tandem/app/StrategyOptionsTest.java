@@ -3,7 +3,7 @@ package dev.tandem.app;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;

@@ -52,7 +52,7 @@ public final class TierRules {
     }
 
     /** @param refresh steps between two looks, and between two rotations */
-    TierRules(LatencyTargets server, int rotateAfter, double maxSlowdown, int refresh) {
+    public TierRules(LatencyTargets server, int rotateAfter, double maxSlowdown, int refresh) {
         if (rotateAfter < 0) {
             throw new ConfigurationException("--rotate-after " + rotateAfter + " must not be negative; 0 turns it off");
         }
@@ -70,6 +70,11 @@ public final class TierRules {
     /** As in the papers. */
     public static TierRules neutral() {
         return new TierRules(LatencyTargets.NONE, 0, 0);
+    }
+
+    /** Targets of requests that bring none. */
+    public LatencyTargets server() {
+        return server;
     }
 
     /**
@@ -124,7 +129,7 @@ public final class TierRules {
         draft.replace(index, host, due, AttentionSite.GPU_FROM_GPU);
     }
 
-    /** Counts a step that was made of a draft, whoever made the draft. */
+    /** Counts a step that was made of a draft, whichever policy made the draft. */
     void completed(StepDraft draft) {
         sinceRotation = draft.notesRotation() ? 0 : sinceRotation + 1;
         if (untilLook-- == 0) {

@@ -8,6 +8,7 @@ import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.params.ParameterizedTest;

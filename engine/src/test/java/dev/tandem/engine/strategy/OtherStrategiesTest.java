@@ -14,7 +14,7 @@ import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
-import dev.tandem.engine.strategy.Strategy.InFlight;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -28,9 +28,7 @@ class OtherStrategiesTest {
     }
 
     private static Policy ruled(Strategy strategy, TierRules rules) {
-        return strategy.policy(
-                new Strategy.Options(BUDGET, Preemption.SWAP, rules, false, true, 0, true, 0, InFlight.UNLIMITED, 0),
-                TestProfile.model());
+        return strategy.policy(Strategy.Options.builder(BUDGET).rules(rules).build(), TestProfile.model());
     }
 
     @Test
@@ -144,17 +142,12 @@ class OtherStrategiesTest {
 
     @Test
     void promptsThatFitTheGpuAreComputedAtOnceWhateverTheHostCouldTake() {
-        Strategy.Options options = new Strategy.Options(
-                BUDGET,
-                Preemption.SWAP,
-                TierRules.neutral(),
-                true,
-                true,
-                0,
-                false,
-                0,
-                new Strategy.InFlight(8, 64, false),
-                16);
+        Strategy.Options options = Strategy.Options.builder(BUDGET)
+                .chunkedPrefill(true)
+                .apexCohort(false)
+                .inFlight(new InFlightLimits(8, 64, false))
+                .piggybackedTokens(16)
+                .build();
         Policy policy = Strategy.ASYNC_OVERLAP.policy(options, TestProfile.withCpu(100));
         Scene scene = new Scene(200, 200, BUDGET).limit(400);
         for (int i = 0; i < 9; i++) {
@@ -195,7 +188,7 @@ class OtherStrategiesTest {
             sequence.advance(1);
             sequence.append(0, last);
         }
-        scene.state.kv().grow(sequence, sequence.length());
+        scene.kv.grow(sequence, sequence.length());
     }
 
     @Test
@@ -207,7 +200,7 @@ class OtherStrategiesTest {
         }
         decoded(scene, 250);
         decoded(scene, 100);
-        scene.state.now(400);
+        scene.committer.now(400);
         Policy policy = policy(Strategy.ASYNC_OVERLAP);
         policy.completed(policy.draft(scene.state, new Decision()), 1); // from here on 100 per token
         assertThat(scene.draft(policy))
@@ -232,9 +225,7 @@ class OtherStrategiesTest {
     void prefillsAreOffloadedInChunks() {
         Budget small = new Budget(400, 20, 10);
         Policy policy = Strategy.ASYNC_OVERLAP.policy(
-                new Strategy.Options(
-                        small, Preemption.SWAP, TierRules.neutral(), true, true, 0, true, 0, InFlight.UNLIMITED, 0),
-                TestProfile.model());
+                Strategy.Options.builder(small).chunkedPrefill(true).build(), TestProfile.model());
         Scene scene = new Scene(3, 200, small).limit(100);
         scene.gpu(9);
         scene.host(20);
@@ -290,7 +281,7 @@ class OtherStrategiesTest {
                 TierRules.neutral(),
                 false,
                 true,
-                InFlight.UNLIMITED,
+                InFlightLimits.UNLIMITED,
                 0);
         assertThat(scene.draft(cohort)).isEqualTo("[r0]");
     }
@@ -388,17 +379,9 @@ class OtherStrategiesTest {
                 .build();
         assertThatThrownBy(() -> Strategy.NEO.check(none, 100)).hasMessageContaining("raise --host-kv");
         assertThatThrownBy(() -> new TierRules(LatencyTargets.NONE, -1, 0)).hasMessageContaining("--rotate-after -1");
-        assertThatThrownBy(() -> new Strategy.Options(
-                        BUDGET,
-                        Preemption.SWAP,
-                        TierRules.neutral(),
-                        false,
-                        true,
-                        Double.NaN,
-                        true,
-                        0,
-                        InFlight.UNLIMITED,
-                        0))
+        assertThatThrownBy(() -> Strategy.Options.builder(BUDGET)
+                        .apexMinCpuRatio(Double.NaN)
+                        .build())
                 .hasMessageContaining("--apex-min-cpu-ratio NaN");
     }
 }

@@ -7,7 +7,7 @@ import dev.tandem.engine.observe.StepRecord;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.Usage;
-import dev.tandem.engine.strategy.Guard;
+import dev.tandem.engine.strategy.select.StrategySelector;
 import io.prometheus.metrics.core.metrics.Counter;
 import io.prometheus.metrics.core.metrics.CounterWithCallback;
 import io.prometheus.metrics.core.metrics.Gauge;
@@ -182,7 +182,7 @@ public final class ServerMetrics implements EngineListener {
     }
 
     /** Adds what the guard makes of offloading. */
-    public void watch(Guard guard) {
+    public void watch(StrategySelector guard) {
         GaugeWithCallback.builder()
                 .name("tandem:offloading")
                 .help("1 while the guard lets requests decode on the host, 0 while it keeps to the GPU.")

@@ -1,13 +1,15 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.paper;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
-import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.InFlightLimits;
+import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.select.Strategy;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -20,12 +22,14 @@ class ApexTest {
     private static final Budget BUDGET = new Budget(600, 20, 600);
 
     private static Apex apex(double minCpuRatio) {
-        return apex(minCpuRatio, Strategy.InFlight.UNLIMITED);
+        return apex(minCpuRatio, InFlightLimits.UNLIMITED);
     }
 
-    private static Apex apex(double minCpuRatio, Strategy.InFlight inFlight) {
-        var options = new Strategy.Options(
-                BUDGET, Preemption.SWAP, TierRules.neutral(), false, true, minCpuRatio, true, 0, inFlight, 0);
+    private static Apex apex(double minCpuRatio, InFlightLimits inFlight) {
+        var options = Strategy.Options.builder(BUDGET)
+                .apexMinCpuRatio(minCpuRatio)
+                .inFlight(inFlight)
+                .build();
         return (Apex) Strategy.APEX.policy(options, TestProfile.model());
     }
 
@@ -143,7 +147,7 @@ class ApexTest {
      * token, and with eight (179 + 22 * 10) / 201 = 1.98.
      */
     @ParameterizedTest
-    @CsvSource({"1, 120, 1.22, 1.50, async-overlap", "8, 15, 1.98, 1.50, they land"})
+    @CsvSource({"1, 120, 1.22, 1.50, async-overlap", "8, 15, 1.98, 1.50, they return"})
     void inFlightTokensReturnWhereThePipelineWouldDoMoreWithThem(
             int hostTokens, int context, String returned, String now, String outcome) {
         Scene scene = new Scene(25, 400, BUDGET).limit(1000);
@@ -154,7 +158,7 @@ class ApexTest {
         scene.inFlight(20);
         scene.waiting(334);
         Decision why = new Decision();
-        StepDraft draft = apex(0, new Strategy.InFlight(100, 100, false)).draft(scene.state, why);
+        StepDraft draft = apex(0, new InFlightLimits(100, 100, false)).draft(scene.state, why);
         assertThat(draft.shape()).as(why.reason()).isEqualTo(Shape.ASYNC);
         assertThat(why.reason()).contains(returned).contains(now).endsWith(outcome);
         assertThat(draft.admissions())

@@ -1,4 +1,4 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.select;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -24,8 +24,12 @@ import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
-import dev.tandem.engine.strategy.Coverage.Seen;
-import dev.tandem.engine.strategy.Strategy.InFlight;
+import dev.tandem.engine.strategy.Calibrator;
+import dev.tandem.engine.strategy.InFlightLimits;
+import dev.tandem.engine.strategy.StepPredictor;
+import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.TierRules;
+import dev.tandem.engine.strategy.select.Coverage.Seen;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.HashMap;
@@ -269,7 +273,7 @@ class StrategyPropertyTest {
         final Strategy strategy;
         final Coverage coverage = new Coverage();
         final DecisionLog log = new DecisionLog(4);
-        Optional<Guard> guard = Optional.empty();
+        Optional<StrategySelector> guard = Optional.empty();
         Policy chosen;
         boolean resumes;
 
@@ -338,36 +342,30 @@ class StrategyPropertyTest {
                             3,
                             2,
                             4);
-            InFlight inFlightTokens = random.nextBoolean()
-                    ? InFlight.UNLIMITED
-                    : new InFlight(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
+            InFlightLimits inFlightTokens = random.nextBoolean()
+                    ? InFlightLimits.UNLIMITED
+                    : new InFlightLimits(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
             resumes = inFlightTokens.finish();
             boolean hidesAll = new SplittableRandom(seed + 13).nextInt(3) > 0;
-            var options = new Strategy.Options(
-                    budget,
-                    Preemption.values()[random.nextInt(2)],
-                    rules,
-                    random.nextBoolean(),
-                    hidesAll,
-                    random.nextInt(3),
-                    random.nextBoolean(),
-                    random.nextInt(4),
-                    inFlightTokens,
-                    random.nextInt(40));
-            chosen = strategy.policy(options, cost, new Contest.Limits(4, 4, 8, 32));
+            var options = Strategy.Options.builder(budget)
+                    .preemption(Preemption.values()[random.nextInt(2)])
+                    .rules(rules)
+                    .chunkedPrefill(random.nextBoolean())
+                    .hidesAll(hidesAll)
+                    .apexMinCpuRatio(random.nextInt(3))
+                    .apexCohort(random.nextBoolean())
+                    .queueBypasses(random.nextInt(4))
+                    .inFlight(inFlightTokens)
+                    .piggybackedTokens(random.nextInt(40))
+                    .build();
+            StepPredictor predictor = new StepPredictor(cost, true, 8);
+            SelectorLimits limits = new SelectorLimits(0.01, 2, 4, 2, 4, 8);
+            guard = random.nextInt(3) == 0
+                    ? Optional.of(strategy.guarded(options, predictor, limits))
+                    : Optional.empty();
+            chosen = guard.isPresent() ? guard.get() : strategy.policy(options, cost, limits);
             Policy policy =
                     new Claims(strategy, chosen, cost, hidesAll || strategy == Strategy.FASTDECODE_PLUS, coverage);
-            StepPredictor predictor = new StepPredictor(cost, true, 8);
-            if (random.nextInt(3) == 0) {
-                guard = Optional.of(new Guard(
-                        policy,
-                        strategy,
-                        new GpuOnly(budget, options.preemption(), options.queueBypasses(), options.piggybackedTokens()),
-                        Strategy.drain(options, cost),
-                        predictor,
-                        new Guard.Limits(0.01, 0, 2, 8, 4, 64, 3, 1)));
-                policy = guard.get();
-            }
             Policy drafted = drafts > 1 ? new Redrafting(policy, drafts) : policy;
             return new PolicyScheduler(drafted, predictor::of, new Calibrator(cost, 8), log);
         }

@@ -1,4 +1,4 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.paper;
 
 import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
@@ -10,6 +10,10 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.AsyncOverlap;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.Pipeline;
+import dev.tandem.engine.strategy.StepPredictor;
 
 /**
  * {@code apex}: APEX's scheduler (§3.4). Algorithm 1: gpu-only without CPU requests; else asymmetric pipelining where
@@ -18,7 +22,7 @@ import dev.tandem.engine.schedule.StepDraft;
  * @param minCpuRatio CPU requests for each GPU request below which the CPU is left alone: 0, or the 8 of §4.2
  * @param finish whether the executor takes in-flight tokens through the layers that they have left (partial progress)
  */
-record Apex(
+public record Apex(
         Budget budget,
         StepPredictor predictor,
         Pipeline pipeline,
@@ -28,12 +32,12 @@ record Apex(
         boolean finish)
         implements Policy {
     /**
-     * How much more the pipeline must promise before in-flight tokens land for it: meanwhile the CPU has less and less
-     * to do.
+     * How much more the pipeline must promise before in-flight tokens return for it: meanwhile the CPU has less and
+     * less to do.
      */
     private static final double CLEARLY = 1.05;
 
-    /** The pipeline's tier rules are async overlap's, and are told once. */
+    /** The pipeline's tier rules are async overlap's, and hear of a step once. */
     @Override
     public void completed(StepDraft draft, double achieved) {
         async.completed(draft, achieved);
@@ -73,7 +77,7 @@ record Apex(
 
     /**
      * Rule 4, partial progress: in-flight tokens that have done some layers finish in the decode-only sub-batch, before
-     * rows that would begin at layer 0. All of them do or none: a row left standing would wait for no reason.
+     * rows that would begin at layer 0. All of them do or none: a token left behind would wait for no reason.
      */
     private void resumePartial(StepDraft draft) {
         if (!finish || draft.load(0).prefillPairs() == 0) {
@@ -125,7 +129,7 @@ record Apex(
     /**
      * The inequalities compare with the GPU alone. While rows are in flight, which an asymmetric step would move by one
      * layer at most, the other choice is a step that the CPU works for as well. And they keep the pipeline from what it
-     * could do with them: where that is clearly more, they land and none enters.
+     * could do with them: where that is clearly more, they return and none enters.
      */
     private StepDraft besideInFlightTokens(SchedulerState state, StepDraft overlapped, String premise, Decision why) {
         double secondsPerToken = predictor.secondsPerToken(overlapped.load(0));
@@ -133,12 +137,13 @@ record Apex(
         double returned = returned(state, secondsPerToken);
         boolean endInFlight = returned > CLEARLY * overlap;
         why.because(
-                "apex: %s; with the in-flight tokens asymmetric would do %.2f of GPU-only's work, async-overlap does %.2f, so %s",
-                premise, returned, overlap, endInFlight ? "they land" : "async-overlap");
+                "apex: %s; with the in-flight tokens asymmetric would do %.2f of gpu-only's work,"
+                        + " async-overlap does %.2f, so %s",
+                premise, returned, overlap, endInFlight ? "they return" : "async-overlap");
         return endInFlight ? async.draining(state, new Decision()) : overlapped;
     }
 
-    /** GPU-only's work in a second of an asymmetric step if all in-flight tokens could take part. */
+    /** gpu-only's work per second of an asymmetric step if all in-flight tokens could take part. */
     private double returned(SchedulerState state, double secondsPerToken) {
         StepDraft draft = pipeline.draftAsIfReturned(state);
         StepPredictor.Work work = predictor.work(draft);

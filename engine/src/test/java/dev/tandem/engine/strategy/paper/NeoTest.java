@@ -1,4 +1,4 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.paper;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
@@ -9,6 +9,11 @@ import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.Asymmetric;
+import dev.tandem.engine.strategy.Pipeline;
+import dev.tandem.engine.strategy.StepPredictor;
+import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.TierRules;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 

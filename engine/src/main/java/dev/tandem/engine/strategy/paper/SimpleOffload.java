@@ -1,4 +1,4 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.paper;
 
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
@@ -6,6 +6,7 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.AllHost;
 
 /** {@code simple-offload} (NEO §3.1, strawman 1): all KV and decode attention on the host, nothing overlaps. */
 public record SimpleOffload(Budget budget) implements Policy {

@@ -1,4 +1,4 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.select;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -12,6 +12,8 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.strategy.StepPredictor;
+import dev.tandem.engine.strategy.TestProfile;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -19,19 +21,19 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /**
- * Steps that use the host take ten times as long as others, so the guard gives offloading up while requests are on the
- * host.
+ * Steps that use the host take ten times as long as others, so the selector gives offloading up while requests are on
+ * the host.
  */
-class HostDrainTest {
+class DrainTest {
     private static final Budget BUDGET = new Budget(64, 32, 64);
-    private static final Guard.Limits LIMITS = new Guard.Limits(0.01, 0, 2, 4, 1000, 1000, 0, 0);
+    private static final SelectorLimits LIMITS = new SelectorLimits(0.01, 2, 4, 0, 1000, 1000);
     private static final int OUTPUT = 60;
     /** Steps within which a host sequence gets a token: it passes the three layers, and takes turns with others. */
     private static final int PATIENCE = 20;
 
     private final ContentExecutor executor = new ContentExecutor(3, 40, 400, 64, 80, Readiness.allEarly());
 
-    private EngineHarness engine(Guard guard) {
+    private EngineHarness engine(StrategySelector guard) {
         EngineHarness engine = new EngineHarness(executor, PolicyScheduler.of(guard), BUDGET);
         executor.computing = plan -> engine.clock.advance(usesHost(plan) ? 10_000_000 : 1_000_000);
         return engine;
@@ -44,16 +46,12 @@ class HostDrainTest {
                         .anyMatch(chunk -> chunk.site() != AttentionSite.GPU_FROM_GPU);
     }
 
-    private static Guard guard(Strategy strategy) {
+    private static StrategySelector guard(Strategy strategy) {
         CostModel cost = TestProfile.withCpu(100);
-        var options = Strategy.Options.of(BUDGET);
-        return new Guard(
-                strategy.policy(options, cost),
-                strategy,
-                new GpuOnly(BUDGET, Preemption.RECOMPUTE),
-                Strategy.drain(options, cost),
-                new StepPredictor(cost, true, 0),
-                LIMITS);
+        var options = Strategy.Options.builder(BUDGET)
+                .preemption(Preemption.RECOMPUTE)
+                .build();
+        return strategy.guarded(options, new StepPredictor(cost, true, 0), LIMITS);
     }
 
     @ParameterizedTest
@@ -61,7 +59,7 @@ class HostDrainTest {
             value = Strategy.class,
             names = {"ASYNC_OVERLAP", "NEO", "APEX"})
     void hostStreamsGoOnAndPromptsStartWhileTheHostDrains(Strategy strategy) {
-        Guard guard = guard(strategy);
+        StrategySelector guard = guard(strategy);
         try (EngineHarness engine = engine(guard)) {
             for (int i = 0; i < 24; i++) {
                 engine.submit("r" + i, new int[16], EngineHarness.greedy(OUTPUT));

@@ -1,4 +1,4 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.paper;
 
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Decision.Candidate;
@@ -7,13 +7,15 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.Pipeline;
+import dev.tandem.engine.strategy.StepPredictor;
 
 /**
  * {@code neo}: NEO's load-aware scheduler (§3.2). Steps 1 to 5 are {@link Pipeline}; step 6 compares the two-batch
- * schedule with batch 0 without its CPU decodes, and the one that brings more requests a second is taken. (The paper
- * prints T/x as what to maximise; x/T is meant.)
+ * schedule with batch 0 without its CPU decodes, and the one with more requests per second is taken. (The paper prints
+ * T/x as what to maximise; x/T is meant.)
  */
-record Neo(Pipeline pipeline, StepPredictor predictor) implements Policy {
+public record Neo(Pipeline pipeline, StepPredictor predictor) implements Policy {
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = pipeline.draft(state);

@@ -1,4 +1,4 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.select;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -47,14 +47,14 @@ final class Coverage {
         STOPPED,
         OFFLOADING,
         GUARD_LOSS,
-        CONTEST_MEASURING,
-        CONTEST_SETTLING,
-        CONTEST_TRYING
+        TRIAL_WARM_UP,
+        TRIAL_RUN
     }
 
     private final Map<Seen, Integer> seen = new EnumMap<>(Seen.class);
     private final Map<String, Integer> reasons = new TreeMap<>();
     private final Set<Shape> shapes = EnumSet.noneOf(Shape.class);
+    private final Set<Phase> phases = EnumSet.noneOf(Phase.class);
     private int runs;
     private int plans;
     private int results;
@@ -70,7 +70,12 @@ final class Coverage {
     }
 
     /** After a step. */
-    void step(ContentExecutor executor, DecisionLog log, EngineStats stats, Optional<Guard> guard, Policy strategy) {
+    void step(
+            ContentExecutor executor,
+            DecisionLog log,
+            EngineStats stats,
+            Optional<StrategySelector> guard,
+            Policy strategy) {
         for (; plans < executor.plans.size(); plans++) {
             plan(executor.plans.get(plans));
         }
@@ -84,12 +89,12 @@ final class Coverage {
             reasons.merge(decision.reason().replaceAll("-?[0-9]+([.][0-9]+)?", "#"), 1, Integer::sum);
         }
         note(Seen.IN_FLIGHT, stats.requests().inFlight() > 0);
-        note(Seen.OFFLOADING, guard.map(Guard::isOffloading).orElse(false));
+        note(Seen.OFFLOADING, guard.map(StrategySelector::isOffloading).orElse(false));
         note(Seen.GUARD_LOSS, guard.map(judge -> judge.losses() > 0).orElse(false));
-        if (strategy instanceof Contest contest) {
-            note(Seen.CONTEST_MEASURING, contest.phase() == Contest.Phase.MEASURING);
-            note(Seen.CONTEST_SETTLING, contest.phase() == Contest.Phase.SETTLING);
-            note(Seen.CONTEST_TRYING, contest.phase() == Contest.Phase.TRYING);
+        if (strategy instanceof StrategySelector selector) {
+            phases.add(selector.phase());
+            note(Seen.TRIAL_WARM_UP, selector.isTrial() && selector.phase() == Phase.WARM_UP);
+            note(Seen.TRIAL_RUN, selector.isTrial() && selector.phase() == Phase.RUN);
         }
     }
 
@@ -128,6 +133,7 @@ final class Coverage {
         run.seen.forEach((what, count) -> seen.merge(what, count, Integer::sum));
         run.reasons.forEach((reason, count) -> reasons.merge(reason, count, Integer::sum));
         shapes.addAll(run.shapes);
+        phases.addAll(run.phases);
     }
 
     void check(Strategy strategy) {
@@ -138,6 +144,9 @@ final class Coverage {
                 .isEmpty();
         for (String reason : reasons(strategy)) {
             assertThat(reasons.keySet()).as("reasons of %s", strategy.flag()).anyMatch(met -> met.contains(reason));
+        }
+        if (strategy != Strategy.GPU_ONLY) {
+            assertThat(phases).as("phases of %s", strategy.flag()).containsExactlyInAnyOrder(Phase.values());
         }
         assertThat(shapes).as("shapes of %s", strategy.flag()).containsExactlyInAnyOrderElementsOf(shapes(strategy));
     }
@@ -169,9 +178,8 @@ final class Coverage {
                                 Seen.RESUMED,
                                 Seen.PARKED,
                                 Seen.LOST,
-                                Seen.CONTEST_MEASURING,
-                                Seen.CONTEST_SETTLING,
-                                Seen.CONTEST_TRYING);
+                                Seen.TRIAL_WARM_UP,
+                                Seen.TRIAL_RUN);
                 });
         return expected;
     }
@@ -206,7 +214,7 @@ final class Coverage {
                         "inequality (#) fails, # <= # tokens/s, so async-overlap",
                         "inequality (#) holds, # > # tokens/s, so asymmetric",
                         "async-overlap does #, so async-overlap",
-                        "async-overlap does #, so they land");
+                        "async-overlap does #, so they return");
         };
         List<String> all = new ArrayList<>(own);
         all.addAll(strategy == Strategy.GPU_ONLY ? List.of() : guards);

@@ -1,6 +1,8 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.paper;
 
-/** Equations 1 to 8 of APEX §3.2, as printed. Times are seconds of one layer, rates tokens of context a second. */
+/**
+ * Equations 1 to 8 of APEX §3.2, as printed. Times are seconds of one layer, rates are tokens of context per second.
+ */
 final class Inequalities {
     private Inequalities() {}
 
@@ -9,8 +11,8 @@ final class Inequalities {
      * @param gpuAttention T_gatt, its attention
      * @param prefillLinear T_glinear_pref
      * @param prefillAttention T_gatt_pref
-     * @param gpuRate N_G, tokens that the GPU attends to in a second
-     * @param cpuRate N_C, tokens that the CPU attends to in a second
+     * @param gpuRate N_G, tokens that the GPU attends to per second
+     * @param cpuRate N_C, tokens that the CPU attends to per second
      */
     record Times(
             double linear,

@@ -1,24 +1,43 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.select;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.StepPredictor;
+import dev.tandem.engine.strategy.TestProfile;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
-class LingeringTest {
+/** An arm whose drafts are {@code wanted}, and which is slow to leave its pipeline for async overlap. */
+class PipelineStaysTest {
     private static final Budget BUDGET = new Budget(600, 20, 600);
+    private static final int STAYS = StrategySelector.PIPELINE_STAYS;
 
     private final Scene scene = new Scene(25, 400, BUDGET).limit(1000);
+    private final StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
     private Shape wanted = Shape.ASYNC;
-    private StepDraft neos;
-    private final Lingering policy = new Lingering((state, why) -> draft(wanted), (state, why) -> {
-        why.because("as neo has it");
-        return neos = draft(Shape.GPU_ONLY);
-    });
+    private StepDraft instead;
+    private final StrategySelector selector = new StrategySelector(
+            List.of(new Arm(
+                    "arm",
+                    (state, why) -> draft(wanted),
+                    Set.of(),
+                    Optional.of((state, why) -> {
+                        why.because("as neo has it");
+                        return instead = draft(Shape.GPU_ONLY);
+                    }),
+                    Optional.empty())),
+            Optional.empty(),
+            predictor,
+            new GoodputRanking(predictor, LatencyTargets.NONE),
+            SelectorLimits.DEFAULT);
 
     private StepDraft draft(Shape shape) {
         StepDraft draft = new StepDraft(scene.state, BUDGET);
@@ -31,8 +50,8 @@ class LingeringTest {
     }
 
     private StepDraft step(Decision why) {
-        StepDraft draft = policy.draft(scene.state, why);
-        policy.completed(draft, 1);
+        StepDraft draft = selector.draft(scene.state, why);
+        selector.completed(draft, 1);
         return draft;
     }
 
@@ -50,9 +69,9 @@ class LingeringTest {
     @Test
     void thePipelineIsLeftAfterSomeSteps() {
         pipeline();
-        for (int i = 1; i <= Lingering.PATIENCE; i++) {
+        for (int i = 1; i <= STAYS; i++) {
             Decision why = new Decision();
-            assertThat(step(why)).as("step %d", i).isSameAs(neos);
+            assertThat(step(why)).as("step %d", i).isSameAs(instead);
             assertThat(why.reason()).endsWith("number " + i + "; as neo has it");
         }
         assertThat(step()).isEqualTo(Shape.ASYNC);
@@ -62,11 +81,11 @@ class LingeringTest {
     @Test
     void aPipelineInBetweenBeginsAnew() {
         pipeline();
-        for (int i = 1; i < Lingering.PATIENCE; i++) {
+        for (int i = 1; i < STAYS; i++) {
             assertThat(step()).isEqualTo(Shape.GPU_ONLY);
         }
         pipeline();
-        for (int i = 1; i <= Lingering.PATIENCE; i++) {
+        for (int i = 1; i <= STAYS; i++) {
             assertThat(step()).isEqualTo(Shape.GPU_ONLY);
         }
         assertThat(step()).isEqualTo(Shape.ASYNC);
@@ -75,7 +94,7 @@ class LingeringTest {
     @Test
     void aStepOfTheGpuAloneInBetweenDoesNot() {
         pipeline();
-        for (int i = 1; i <= Lingering.PATIENCE; i++) {
+        for (int i = 1; i <= STAYS; i++) {
             wanted = Shape.GPU_ONLY;
             step();
             wanted = Shape.ASYNC;
@@ -85,19 +104,19 @@ class LingeringTest {
     }
 
     @Test
-    void stepsOfWhichNothingWasMadeDoNotCount() {
+    void draftsOfWhichNoStepIsMadeDoNotCount() {
         pipeline();
-        for (int i = 0; i < 3 * Lingering.PATIENCE; i++) {
-            policy.draft(scene.state, new Decision());
+        for (int i = 0; i < 3 * STAYS; i++) {
+            selector.draft(scene.state, new Decision());
         }
-        for (int i = 1; i <= Lingering.PATIENCE; i++) {
+        for (int i = 1; i <= STAYS; i++) {
             assertThat(step()).as("step %d", i).isEqualTo(Shape.GPU_ONLY);
         }
         assertThat(step()).isEqualTo(Shape.ASYNC);
         wanted = Shape.PIPELINE;
-        policy.draft(scene.state, new Decision());
+        selector.draft(scene.state, new Decision());
         wanted = Shape.ASYNC;
-        assertThat(step()).as("after a pipeline of which nothing was made").isEqualTo(Shape.ASYNC);
+        assertThat(step()).as("after a pipeline of which no step was made").isEqualTo(Shape.ASYNC);
     }
 
     @Test
@@ -108,11 +127,11 @@ class LingeringTest {
     }
 
     @Test
-    void stepsOfTheGpuAloneAreTheRules() {
+    void stepsOfTheGpuAloneAreTheArms() {
         pipeline();
         wanted = Shape.GPU_ONLY;
-        neos = null;
+        instead = null;
         assertThat(step()).isEqualTo(Shape.GPU_ONLY);
-        assertThat(neos).isNull();
+        assertThat(instead).isNull();
     }
 }

@@ -1,4 +1,4 @@
-package dev.tandem.engine.strategy;
+package dev.tandem.engine.strategy.paper;
 
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
@@ -7,6 +7,7 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.AllHost;
 import java.util.ArrayList;
 import java.util.List;
 
