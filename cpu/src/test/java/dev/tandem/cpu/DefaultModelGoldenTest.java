@@ -81,7 +81,7 @@ class DefaultModelGoldenTest {
                 forward.embed(a);
                 for (int layer = 0; layer < config.layers(); layer++) {
                     forward.preProjection(a, layer);
-                    forward.attention(a, layer, Activations.Reading.PREFILL);
+                    forward.attention(a, layer, Activations.AttentionKind.PREFILL);
                     forward.postProjection(a, layer);
                 }
                 float[] logits = new float[a.rows * forward.logitsWidth()];

@@ -83,8 +83,8 @@ record Logits(String family, DataType type, int threads, int chunk, AttentionSit
                 forward.embed(a);
                 for (int layer = 0; layer < config.layers(); layer++) {
                     forward.preProjection(a, layer);
-                    for (Activations.Reading reading : Activations.Reading.values()) {
-                        forward.attention(a, layer, reading);
+                    for (Activations.AttentionKind kind : Activations.AttentionKind.values()) {
+                        forward.attention(a, layer, kind);
                     }
                     forward.postProjection(a, layer);
                 }
