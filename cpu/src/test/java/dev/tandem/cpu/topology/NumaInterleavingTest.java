@@ -14,6 +14,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
 
+/** Which allocations are interleaved over NUMA nodes, and what the log says about it. */
 class NumaInterleavingTest {
     private static final long MEGABYTE = 1 << 20;
 
@@ -29,7 +30,7 @@ class NumaInterleavingTest {
     }
 
     @Test
-    void onOneNodeNothingIsCalledAndNothingIsSaid() {
+    void onOneNodeNothingIsCalledOrReported() {
         NumaInterleaving one = on(List.of(0), 0);
         one.apply(1 << 20, 100 * MEGABYTE);
         assertThat(calls).isEmpty();
@@ -48,7 +49,7 @@ class NumaInterleavingTest {
     }
 
     @Test
-    void aRefusalIsReportedWithTheRemedyAndNotAskedForAgain() {
+    void aRefusalIsReportedWithTheRemedyAndNotRetried() {
         NumaInterleaving refused = on(List.of(0, 1), 1);
         refused.apply(0, MEGABYTE);
         refused.apply(0, MEGABYTE);
@@ -58,10 +59,10 @@ class NumaInterleavingTest {
                 .contains("mbind failed with error 1", "--cap-add SYS_NICE", "numactl --interleave=all");
     }
 
-    /** On a machine of one node too: the system says how the range is placed. */
+    /** Works on a machine with one node, too: the system reports the placement of the range. */
     @Test
     @EnabledOnOs(OS.LINUX)
-    void theSystemTakesTheCall() throws IOException {
+    void linuxInterleavesTheRange() throws IOException {
         Path maps = Path.of("/proc/self/numa_maps");
         assumeThat(maps).exists();
         int node = CpuTopology.find().nodes().getFirst();
@@ -79,7 +80,7 @@ class NumaInterleavingTest {
 
     @Test
     @EnabledOnOs(OS.LINUX)
-    void largeMemoryLiesOnEveryNode() throws IOException {
+    void largeAllocationsHavePagesOnEveryNode() throws IOException {
         List<Integer> nodes = CpuTopology.find().nodes();
         assumeThat(nodes).hasSizeGreaterThan(1);
         try (Arena arena = Arena.ofConfined()) {
