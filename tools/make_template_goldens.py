@@ -1,15 +1,13 @@
-"""Renders chat templates with Python's jinja2, set up as transformers does: the reference for our own Jinja.
+"""Renders chat templates with Python's jinja2, set up as in transformers: the reference for Tandem's own Jinja.
 
-    python tools/make_template_goldens.py DIRECTORY
-
-Reads DIRECTORY/*.jinja, writes DIRECTORY/goldens.json: [{template, variables, output | error}]. Time stands still at
-2026-01-02 03:04:05. Needs jinja2.
+Reads DIRECTORY/*.jinja and writes DIRECTORY/goldens.json: [{template, variables, output | error}]. The templates' clock
+is fixed at 2026-01-02 03:04:05. Needs jinja2.
 """
 
+import argparse
 import datetime
 import json
 import pathlib
-import sys
 
 from jinja2 import nodes
 from jinja2.exceptions import TemplateError
@@ -39,7 +37,8 @@ CONVERSATIONS = [
      "tools": TOOLS},
     {"messages": [{"role": "user", "content": "Weather in Zürich?"}], "tools": TOOLS},
     {"messages": [{"role": "user", "content": "Think."},
-                  {"role": "assistant", "content": "<think>\nhm\n</think>\n\nDone."}, {"role": "user", "content": "More?"},
+                  {"role": "assistant", "content": "<think>\nhm\n</think>\n\nDone."},
+                  {"role": "user", "content": "More?"},
                   {"role": "assistant", "content": "<think>a</think>b"}], "add_generation_prompt": False,
      "enable_thinking": True},
     {"messages": [{"role": "user", "content": "Quick."}], "enable_thinking": False},
@@ -83,4 +82,6 @@ def main(folder):
     print(len(goldens), "renderings,", sum("error" in g for g in goldens), "errors")
 
 
-main(sys.argv[1])
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("directory", help="the directory with *.jinja")
+main(parser.parse_args().directory)

@@ -5,23 +5,27 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.SplittableRandom;
 
-/** Rows of random KV in shuffled blocks whose padding is poisoned, and their attention in float64. */
-final class HostTokenTracker {
+/** Decode tasks over random KV, in blocks that held NaN before, and the attention expected of them in float64. */
+final class RandomDecodeTasks {
     final BlockFormat format;
     final int heads;
-    final DecodeTask[] tasks;
+    final DecodeTask[] all;
     final MemorySegment out;
     private final int[] contexts;
 
-    /** @param appendLast whether each row's last token is left to the task to append */
-    HostTokenTracker(BlockFormat format, int heads, int[] contexts, boolean appendLast, long seed, Arena arena) {
+    /**
+     * Makes one task per context.
+     *
+     * @param appendLast whether each task's last token is left for the task to append
+     */
+    RandomDecodeTasks(BlockFormat format, int heads, int[] contexts, boolean appendLast, long seed, Arena arena) {
         this.format = format;
         this.heads = heads;
         this.contexts = contexts;
-        this.tasks = new DecodeTask[contexts.length];
+        this.all = new DecodeTask[contexts.length];
         SplittableRandom random = new SplittableRandom(seed);
         int headDim = format.headDim();
-        long rowBytes = (long) heads * headDim * format.type().bytes();
+        long queryBytes = (long) heads * headDim * format.type().bytes();
         this.out = arena.allocate((long) contexts.length * heads * headDim * Float.BYTES, 64);
         for (int i = 0; i < contexts.length; i++) {
             int blocks = (contexts[i] + BlockFormat.TOKENS - 1) / BlockFormat.TOKENS;
@@ -31,9 +35,9 @@ final class HostTokenTracker {
                 block.fill((byte) 0xFF); // NaN everywhere
                 addresses[b] = block.address();
             }
-            MemorySegment token = arena.allocate(2 * rowBytes, 64);
+            MemorySegment token = arena.allocate(2 * queryBytes, 64);
             long k = token.address();
-            long v = k + rowBytes;
+            long v = k + queryBytes;
             int written = appendLast ? contexts[i] - 1 : contexts[i];
             for (int t = 0; t < contexts[i]; t++) {
                 fill(k, format.kvHeads() * headDim, 1, random);
@@ -42,10 +46,10 @@ final class HostTokenTracker {
                     format.append(addresses[t / BlockFormat.TOKENS], t % BlockFormat.TOKENS, k, v);
                 }
             }
-            MemorySegment q = arena.allocate(rowBytes, 64);
+            MemorySegment q = arena.allocate(queryBytes, 64);
             fill(q.address(), heads * headDim, 2, random);
-            tasks[i] = new DecodeTask();
-            tasks[i].set(
+            all[i] = new DecodeTask();
+            all[i].set(
                     q.address(),
                     appendLast ? k : 0,
                     appendLast ? v : 0,
@@ -61,25 +65,25 @@ final class HostTokenTracker {
         }
     }
 
-    /** ‖actual − expected‖ / ‖expected‖ of a row that has been computed. */
-    double error(int row) {
-        double[] expected = expected(row);
+    /** ‖actual − expected‖ / ‖expected‖ of a task that has been run. */
+    double error(int index) {
+        double[] expected = expected(index);
         double difference = 0;
         double norm = 0;
         for (int i = 0; i < expected.length; i++) {
-            double d = out.getAtIndex(ValueLayout.JAVA_FLOAT, (long) row * expected.length + i) - expected[i];
+            double d = out.getAtIndex(ValueLayout.JAVA_FLOAT, (long) index * expected.length + i) - expected[i];
             difference += d * d;
             norm += expected[i] * expected[i];
         }
         return Math.sqrt(difference / norm);
     }
 
-    private double[] expected(int row) {
+    private double[] expected(int index) {
         int headDim = format.headDim();
-        int context = contexts[row];
+        int context = contexts[index];
         int group = heads / format.kvHeads();
         double[] result = new double[heads * headDim];
-        DecodeTask task = tasks[row];
+        DecodeTask task = all[index];
         for (int head = 0; head < heads; head++) {
             double[] scores = new double[context];
             double max = Double.NEGATIVE_INFINITY;
