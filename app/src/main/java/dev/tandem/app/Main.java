@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.cpu.KernelWarmUp;
+import dev.tandem.server.Version;
 import java.util.Set;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -9,7 +10,7 @@ import picocli.CommandLine.Command;
 @Command(
         name = "tandem",
         mixinStandardHelpOptions = true,
-        version = "tandem 0.1.0",
+        versionProvider = Main.TandemVersion.class,
         subcommands = {
             ServeCommand.class,
             GenerateCommand.class,
@@ -39,6 +40,14 @@ public final class Main implements Runnable {
 
     @CommandLine.Spec
     CommandLine.Model.CommandSpec spec;
+
+    /** What {@code --version} prints. */
+    static final class TandemVersion implements CommandLine.IVersionProvider {
+        @Override
+        public String[] getVersion() {
+            return new String[] {"tandem " + Version.text()};
+        }
+    }
 
     private Main() {}
 

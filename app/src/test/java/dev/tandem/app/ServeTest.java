@@ -2,6 +2,7 @@ package dev.tandem.app;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.server.Version;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -140,7 +141,7 @@ class ServeTest {
         String back = server.post("/detokenize", "{\"tokens\": " + tokens.path("tokens") + "}")
                 .body();
         assertThat(JSON.readTree(back).path("prompt").asString()).isEqualTo(text);
-        assertThat(server.get("/version").body()).contains("0.1.0");
+        assertThat(server.get("/version").body()).contains("\"" + Version.text() + "\"");
     }
 
     @Test

@@ -20,8 +20,6 @@ import java.util.Optional;
  * <p>Owned by: the thread that made it.
  */
 public final class TandemServer implements AutoCloseable {
-    private static final String VERSION = "0.1.0";
-
     private final LoadingRouter router = new LoadingRouter();
     private final HttpServer http;
     private Optional<TokenizerPool> tokenizers = Optional.empty();
@@ -48,7 +46,7 @@ public final class TandemServer implements AutoCloseable {
                 model.engine().limits().blockTokens());
         TokenizerPool pool = TokenizerPool.of(model.engine().config().maxQueuedRequests());
         tokenizers = Optional.of(pool);
-        router.loaded(new OpenAiApi(model, pool, decisions, metrics, apiKey, VERSION, InstantSource.system()));
+        router.loaded(new OpenAiApi(model, pool, decisions, metrics, apiKey, Version.text(), InstantSource.system()));
     }
 
     public int port() {
