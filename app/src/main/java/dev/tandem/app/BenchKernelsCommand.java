@@ -17,16 +17,18 @@ import picocli.CommandLine.Option;
 @Command(
         name = "kernels",
         mixinStandardHelpOptions = true,
-        description = {
-            "Registers and spills of every CUDA kernel, compiled for every GPU generation and the shapes of representative models;",
-            "needs no GPU."
-        })
+        description = "Compiles every CUDA kernel for every GPU generation and for the shapes of representative models,"
+                + " and lists registers and spilled bytes. It needs no GPU.",
+        footerHeading = "%nExample:%n",
+        footer = "  tandem bench kernels")
 final class BenchKernelsCommand implements Callable<Integer> {
     @Option(
             names = "--cuda-libraries",
             defaultValue = "auto",
-            description = "Where NVRTC comes from, as in serve (${DEFAULT-VALUE}).")
-    String libraries;
+            paramLabel = "SOURCE",
+            description = "Where NVRTC comes from: system, fetch, a folder, or auto, which takes the installed one and"
+                    + " else fetches it. Default: ${DEFAULT-VALUE}.")
+    String libraries = "auto";
 
     private record Row(int capability, DataType type, String model, String kernel, int registers, int spilledBytes) {}
 
@@ -64,7 +66,7 @@ final class BenchKernelsCommand implements Callable<Integer> {
         for (KernelCatalogue.Unit unit :
                 KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability))) {
             boolean attention = unit.source().equals("decode") || unit.source().startsWith("prefill");
-            // other kernels depend on no head size: the first model's stand for all
+            // other kernels do not depend on the head size: the first model stands for all
             if (attention || first) {
                 String rowsOfX =
                         rowsOf(unit).map(count -> " " + count + " rows").orElse("");
@@ -81,7 +83,7 @@ final class BenchKernelsCommand implements Callable<Integer> {
         }
     }
 
-    /** Rows of x that a product's kernel is made for. */
+    /** Tokens that a GEMM's kernel is compiled for. */
     private static Optional<Integer> rowsOf(KernelCatalogue.Unit unit) {
         return Stream.of(new Define("-DTILES=", 8), new Define("-DTOKENS=", 1))
                 .flatMap(define -> unit.defines().stream()

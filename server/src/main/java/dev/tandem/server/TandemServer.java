@@ -1,6 +1,7 @@
 package dev.tandem.server;
 
 import dev.tandem.engine.schedule.DecisionLog;
+import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.HttpServer;
 import dev.tandem.server.http.OriginPolicy;
@@ -30,7 +31,16 @@ public final class TandemServer implements AutoCloseable {
      * @throws dev.tandem.server.http.ListenException when the port cannot be had
      */
     public TandemServer(String host, int port, HttpLimits limits, OriginPolicy origins) {
-        this.http = new HttpServer(host, port, limits, origins, router, ApiErrors::body);
+        this(host, port, limits, origins, AccessLog.OFF);
+    }
+
+    /**
+     * Listens as above, and logs every request at its end.
+     *
+     * @throws dev.tandem.server.http.ListenException when the port cannot be had
+     */
+    public TandemServer(String host, int port, HttpLimits limits, OriginPolicy origins, AccessLog log) {
+        this.http = new HttpServer(host, port, limits, origins, router, ApiErrors::body, log);
     }
 
     /**
