@@ -26,15 +26,15 @@ case "$what" in
     folder=$(mktemp -d)
     python3 tools/make_dummy_model.py cpu/src/test/resources/families/deep/config.json "$folder/dummy"
     touch "$folder/out" "$folder/err"
-    ./tandem serve "$folder/dummy" --load-format dummy --device cpu --port 0 --max-num-seqs 16 --num-gpu-blocks-override 40 \
-      --max-queued-requests 256 >"$folder/out" 2>"$folder/err" &
+    ./tandem serve "$folder/dummy" --load-format dummy --device cpu --port 0 --max-num-seqs 16 \
+      --num-gpu-blocks-override 40 --max-queued-requests 256 >"$folder/out" 2>"$folder/err" &
     server=$!
     trap 'kill "$server" 2>/dev/null; wait "$server" || true; rm -rf "$folder"' EXIT
-    until grep -q 'on http' "$folder/out"; do
+    until grep -q '^address ' "$folder/out"; do
       kill -0 "$server" || { cat "$folder/err" >&2; exit 1; }
       sleep 0.2
     done
-    address=$(sed -n 's/.* on \(http[^;]*\);.*/\1/p' "$folder/out")
+    address=$(awk '$1 == "address" {print $2}' "$folder/out")
     code=0
     python3 tools/soak.py "$address" "$seconds" 48 120 60 --malformed 0.3 --exact --seed "$seed" --result "$result" || code=$?
     grep -E ' (ERROR|SEVERE) |Exception' "$folder/err" >&2 && { echo "the server's log has errors" >&2; code=1; }

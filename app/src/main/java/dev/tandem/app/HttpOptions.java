@@ -72,8 +72,8 @@ final class HttpOptions {
             names = "--allowed-origins",
             split = ",",
             paramLabel = "ORIGIN",
-            description = "Web pages that may use the server, for example https://chat.example.org; * allows all."
-                    + " Requests of other pages are refused. Default: none.")
+            description = "Origins of web pages that may use the server; * allows all."
+                    + " For example https://chat.example.org. Requests of other pages are refused. Default: none.")
     List<String> allowedOrigins = List.of();
 
     void check() {

