@@ -56,7 +56,7 @@ final class BenchStepsCommand implements Callable<Integer> {
                 write(
                         executor.timings().timePrefill(prompt, rounds),
                         "prefill",
-                        backend.weightBytes(),
+                        (double) backend.weightBytes(),
                         backend.model());
             }
             for (int batch : steps.batches) {

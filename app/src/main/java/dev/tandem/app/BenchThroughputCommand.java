@@ -9,6 +9,7 @@ import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.strategy.Strategy;
 import java.io.IOException;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.Callable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -69,7 +70,8 @@ final class BenchThroughputCommand implements Callable<Integer> {
             }
             assembly.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(assembly.decisions(), System.err);
-            double steps = recorder.steps() / ((double) measured.get("duration"));
+            double seconds = (double) Objects.requireNonNull(measured.get("duration"), "duration of the run");
+            double steps = recorder.steps() / seconds;
             double read = assembly.weightBytes() * steps / 1e9;
             before.compare(MachineUse.measure(options, assembly), read, result);
             report.write(result);

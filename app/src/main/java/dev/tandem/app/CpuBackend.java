@@ -26,7 +26,6 @@ final class CpuBackend {
     private static final long MAX_KV = 4L << 30;
 
     private final ModelOptions options;
-    private final ModelConfig config;
     private final CpuTopology topology;
     private final CpuOptions cpu;
     private final int contextTokens;
@@ -34,7 +33,6 @@ final class CpuBackend {
 
     private CpuBackend(ModelOptions options, ModelConfig config) {
         this.options = options;
-        this.config = config;
         DataType type = options.dtype.equals("auto") ? config.fileType() : DataType.of(options.dtype);
         this.blockBytes = config.kvBytesPerToken(type) * KvStore.BLOCK_TOKENS;
         long budget = options.memory.kvCacheMemory.map(ByteSize::bytes).orElse(defaultKv());

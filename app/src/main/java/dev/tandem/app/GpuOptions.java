@@ -9,6 +9,8 @@ import java.nio.file.Path;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import picocli.CommandLine.Option;
 
 /** Which device computes, and how. */
@@ -16,6 +18,7 @@ import picocli.CommandLine.Option;
 final class GpuOptions {
     private static final String AUTO = "auto";
     private static final String CPU = "cpu";
+    private static final Pattern CUDA = Pattern.compile("cuda(?::([0-9]{1,3}))?", Pattern.CASE_INSENSITIVE);
 
     @Option(
             names = "--device",
@@ -108,13 +111,11 @@ final class GpuOptions {
 
     /** Which GPU. */
     int number() {
-        String[] parts = device.split(":");
-        boolean valid = parts[0].equalsIgnoreCase("cuda")
-                && (parts.length == 1 || parts.length == 2 && parts[1].matches("\\d{1,3}"));
-        if (!valid && !device.equalsIgnoreCase(AUTO)) {
+        Matcher cuda = CUDA.matcher(device);
+        if (!cuda.matches() && !device.equalsIgnoreCase(AUTO)) {
             throw new ConfigurationException(
                     "--device " + device + " is not known; use auto, cuda, cuda:NUMBER or cpu");
         }
-        return parts.length == 2 ? Integer.parseInt(parts[1]) : 0;
+        return cuda.matches() && cuda.group(1) != null ? Integer.parseInt(cuda.group(1)) : 0;
     }
 }

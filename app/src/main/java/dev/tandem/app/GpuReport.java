@@ -23,7 +23,7 @@ final class GpuReport {
                                     + " models run on the CPU. With an NVIDIA GPU, install its driver (CUDA 12.4 or"
                                     + " later)."));
         } catch (CudaException e) {
-            out.println("GPU       cannot be used: " + PrintableText.oneLine(e.getMessage()));
+            out.println("GPU       cannot be used: " + PrintableText.oneLine(String.valueOf(e.getMessage())));
         }
         library(out, "NVRTC", CudaLibraries::nvrtc);
         library(out, "cublasLt", CudaLibraries::cublasLt);

@@ -36,6 +36,6 @@ final class PrintableText {
 
     /** C0, DEL, C1, and the two characters that Unicode breaks lines at. */
     private static boolean controls(int c) {
-        return c < ' ' || c >= 0x7f && c < 0xa0 || c == 0x2028 || c == 0x2029;
+        return c < ' ' || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029;
     }
 }

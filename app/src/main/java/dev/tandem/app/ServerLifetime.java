@@ -78,8 +78,8 @@ final class ServerLifetime {
             return; // the engine has died; the main thread ends the process
         }
         ProcessSignals.endAtOnce();
-        log.println("The server ends once the running requests have finished, at most " + drainLimit.toSeconds()
-                + " s from now. Another Ctrl-C or SIGTERM ends it at once.");
+        log.println("shutting down: the server ends once its requests have finished, at most " + drainLimit.toSeconds()
+                + " s from now; another Ctrl-C or SIGTERM ends at once");
         haltAfter(
                 drainLimit.plus(CLOSE_LIMIT),
                 "closing takes longer than " + CLOSE_LIMIT.toSeconds() + " s and is broken off");
