@@ -47,7 +47,11 @@ final class ErrorReport {
             case ListenException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case CudaException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case ExecutorException failed -> line(out, failed.getMessage(), ExitCode.FAILED);
-            case UncheckedIOException wrong -> line(out, file(Objects.requireNonNullElse(wrong.getCause(), new IOException(wrong))), ExitCode.CANNOT_START);
+            case UncheckedIOException wrong ->
+                line(
+                        out,
+                        file(Objects.requireNonNullElse(wrong.getCause(), new IOException(wrong))),
+                        ExitCode.CANNOT_START);
             case IOException wrong -> line(out, file(wrong), ExitCode.CANNOT_START);
             case OutOfMemoryError full -> line(out, memory(full), ExitCode.CANNOT_START);
             default -> bug(error, out);

@@ -90,9 +90,7 @@ public final class WheelSource {
             Files.createDirectories(folder);
             synchronized (IN_PROCESS) {
                 try (FileChannel channel = FileChannel.open(
-                                folder.resolve(".lock"),
-                                StandardOpenOption.CREATE,
-                                StandardOpenOption.WRITE);
+                                folder.resolve(".lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
                         FileLock lock = channel.lock()) {
                     if (lock.isValid() && !Files.exists(target)) {
                         Path wheel = download(project, version, folder);

@@ -304,8 +304,7 @@ final class Filters {
         return value == Values.NONE ? List.of() : Values.iterate(budget, value);
     }
 
-    private static Object select(
-            RenderBudget budget, Object value, List<Object> args, boolean keep) {
+    private static Object select(RenderBudget budget, Object value, List<Object> args, boolean keep) {
         List<Object> kept = new ArrayList<>();
         for (Object item : orNothing(budget, value)) {
             boolean holds = args.isEmpty()
@@ -319,8 +318,7 @@ final class Filters {
         return kept;
     }
 
-    private static Object selectByAttribute(
-            RenderBudget budget, Object value, List<Object> args, boolean keep) {
+    private static Object selectByAttribute(RenderBudget budget, Object value, List<Object> args, boolean keep) {
         String name = Values.text(budget, args.getFirst());
         List<Object> kept = new ArrayList<>();
         for (Object item : orNothing(budget, value)) {

@@ -39,7 +39,8 @@ final class Interpreter {
             this.outer = outer;
         }
 
-        @Nullable Object find(String name) {
+        @Nullable
+        Object find(String name) {
             Object value = names.get(name);
             return value != null ? value : outer.map(o -> o.find(name)).orElse(null);
         }
