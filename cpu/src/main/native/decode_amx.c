@@ -1,10 +1,10 @@
 /*
- * Decode attention over host KV blocks with AMX tiles, bf16. The layout is that of BlockFormat: rows of 64 lanes are 256
- * bytes, and 16 of them, 64 bytes wide, are a tile. One call computes a row's blocks [first, last) of one layer into a
- * partial result. Tiles are released before it returns.
+ * Decode attention over host KV blocks with AMX tiles, bf16. The layout is that of BlockFormat: rows of 64 lanes are
+ * 256 bytes, and 16 of them, 64 bytes wide, are a tile. One call computes a row's blocks [first, last) of one layer
+ * into a partial result. Tiles are released before it returns.
  *
- * p (the weights) is split into two bf16 parts, p = high + low, each multiplied by V: sums as exact as with fp32 weights
- * to 2^-16, for twice the tile products, which wait for memory anyway.
+ * p (the weights) is split into two bf16 parts, p = high + low, each multiplied by V: sums as exact as with fp32
+ * weights to 2^-16, for twice the tile products, which wait for memory anyway.
  */
 #include <immintrin.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ struct task {
     float *max, *sum;        /* [kv_heads * group] */
     float *weighted;         /* [kv_heads * group][head_dim] */
     const char *next;        /* the block that will probably be read after these; 0 when nobody knows */
-    const uint16_t *k, *v;   /* [kv_heads][head_dim] of the last token, which are yet to be written to the last block; or 0 */
+    const uint16_t *k, *v;   /* [kv_heads][head_dim] of the last token, not yet in the last block; or 0 */
     float *out;              /* [kv_heads * group][head_dim], of a row whose blocks these all are; or 0 */
 };
 
@@ -62,15 +62,16 @@ struct __attribute__((aligned(64))) working {
 };
 
 /*
- * What is prefetched while a block is computed: the 16 KiB after those in use, four pages side by side. The memory's own
- * prefetchers follow one stream a page; four of them bring a third more than one. A block with few tokens has fewer products
- * for as many bytes, so each earns more. Of its K all is brought: of rows of 256 bytes, some lines take longer than all.
+ * What is prefetched while a block is computed: the 16 KiB after those in use, four pages side by side. The memory's
+ * own prefetchers follow one stream per page; four of them bring a third more than one. A block with few tokens has
+ * fewer tile products for as many bytes, so each earns more. All of its K is fetched: some lines of rows of 256 bytes
+ * take longer than all of them.
  */
 struct stream {
     const char *begin, *end, *next;
     long done;  /* bytes of the block that have been prefetched for, by tiles */
     int credit; /* 1024ths of a tile that are due */
-    int key, value, row; /* credit that a tile product of K earns, one of V, and a row's softmax, so that the memory never rests */
+    int key, value, row; /* credit of a tile product of K, of V, and of a row's softmax: the memory is always busy */
     int pages;  /* of V, of 16 tokens each, that are wanted; for heads of 128, whose K and V are 16 KiB each */
 };
 
@@ -129,7 +130,8 @@ static inline __m512 power(__m512 x) {
 }
 
 /* Scores of a block for one KV head, of as many groups of 16 tokens as there are: [group][64]. */
-static inline void scores(const uint16_t *q, const char *k, int key_dims, int groups, float *out, struct stream *s, int whole) {
+static inline void scores(
+        const uint16_t *q, const char *k, int key_dims, int groups, float *out, struct stream *s, int whole) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -172,17 +174,18 @@ static inline void split(__m512 a, __m512 b, uint16_t *high, uint16_t *low) {
 
 /* Scores to weights, and the running maximum and sum of one head. */
 static inline void soften(
-        float *s, int tokens, float scale, float *max, float *sum, float *weighted, int head_dim, uint16_t *high, uint16_t *low) {
+        float *s, int tokens, float scale, float *max, float *sum, float *weighted, int head_dim, uint16_t *high,
+        uint16_t *low) {
     __m512 x[4];
     __mmask16 there[4];
-    __m512 max = _mm512_set1_ps(MIN);
+    __m512 lanes = _mm512_set1_ps(MIN);
     for (int i = 0; i < 4; i++) {
         int left = tokens - 16 * i;
         there[i] = left >= 16 ? 0xFFFF : left <= 0 ? 0 : (1 << left) - 1;
         x[i] = _mm512_mask_mul_ps(_mm512_set1_ps(MIN), there[i], _mm512_load_ps(s + 16 * i), _mm512_set1_ps(scale));
-        max = _mm512_max_ps(max, x[i]);
+        lanes = _mm512_max_ps(lanes, x[i]);
     }
-    float top = _mm512_reduce_max_ps(max);
+    float top = _mm512_reduce_max_ps(lanes);
     if (top > *max) {
         float shrink = *max <= MIN ? 0 : _mm512_cvtss_f32(power(_mm512_set1_ps(*max - top)));
         if (*max - top < -80)
@@ -201,7 +204,8 @@ static inline void soften(
 
 /* Four tiles of dims at once; fewer at the end of a head size that is no multiple of 64. */
 static inline void weigh(
-        const struct working *w, const char *v, int tokens, int width, float *weighted, int head_dim, struct stream *s, int whole) {
+        const struct working *w, const char *v, int tokens, int width, float *weighted, int head_dim, struct stream *s,
+        int whole) {
     long stride = (long)head_dim * 4;
     int row = head_dim * 4;
     _tile_loadd(0, weighted, stride);
@@ -255,7 +259,8 @@ static inline void append_value(char *v, const uint16_t *from, int head_dim, int
 
 /* All heads of a block. whole: the stream's pages are four, which makes the loops shorter */
 static inline void attend(
-        const struct task *t, struct working *w, const char *block, int tokens, int appends, struct stream *s, int whole) {
+        const struct task *t, struct working *w, const char *block, int tokens, int appends, struct stream *s,
+        int whole) {
     long key_bytes = (long)t->key_dims * TOKENS * 2;
     long head_bytes = key_bytes + (long)t->head_dim * TOKENS * 2;
     for (int kv = 0; kv < t->kv_heads; kv++) {
@@ -305,13 +310,16 @@ void tandem_amx_partial(const struct task *t) {
     }
     memset(t->weighted, 0, sizeof(float) * heads * t->head_dim);
     int tiles = (int)(head_bytes / 1024);
-    int soft = t->group + 1 < tiles / 4 ? t->group + 1 : tiles / 4; /* measured: a softmax takes as long as a tile's lines */
+    /* measured: a softmax takes as long as a tile's lines */
+    int soft = t->group + 1 < tiles / 4 ? t->group + 1 : tiles / 4;
     int tile = (1024 * (tiles - soft) + tiles - 1) / tiles, row = 1024 * soft / t->group;
     configure(t->group);
     for (int b = t->first; b < t->last; b++) {
         const char *block = t->blocks[b];
-        int tokens = t->context - b * TOKENS < TOKENS ? t->context - b * TOKENS : TOKENS, appends = t->k && b + 1 == t->last;
-        struct stream s = {block, block + t->kv_heads * head_bytes, b + 1 < t->last ? t->blocks[b + 1] : t->next, 0, 0, tile, tile, row, 4};
+        int tokens = t->context - b * TOKENS < TOKENS ? t->context - b * TOKENS : TOKENS;
+        int appends = t->k && b + 1 == t->last;
+        const char *next = b + 1 < t->last ? t->blocks[b + 1] : t->next;
+        struct stream s = {block, block + t->kv_heads * head_bytes, next, 0, 0, tile, tile, row, 4};
         if (tokens > TOKENS - 16)
             attend(t, &w, block, tokens, appends, &s, 1);
         else
