@@ -43,8 +43,8 @@ cat > "$work/tandem/test-gpu" <<'L'
 # JUnit's console over the tests that need a GPU; arguments go to it
 here=$(cd "$(dirname "$0")" && pwd)
 exec "$here/runtime/bin/java" --add-modules jdk.incubator.vector --enable-native-access=ALL-UNNAMED \
-  ${TANDEM_JAVA_OPTIONS:-} -cp "$here/test/classes:$here/test/*:$here/lib/*" org.junit.platform.console.ConsoleLauncher execute \
-  --include-tag gpu --disable-banner --details=tree "$@"
+  ${TANDEM_JAVA_OPTIONS:-} -cp "$here/test/classes:$here/test/*:$here/lib/*" \
+  org.junit.platform.console.ConsoleLauncher execute --include-tag gpu --disable-banner --details=tree "$@"
 L
 chmod +x "$work/tandem/tandem" "$work/tandem/test-gpu"
 tar -C "$work" -cf - tandem | xz -T0 -6 > "$out/tandem.tar.xz"

@@ -3,8 +3,8 @@
     python tools/load.py URL [--streams 1000] [--slow 500] [--tokens 64] [--huge 2] [--timeout 600]
 
 All connections are opened, then: each of STREAMS clients streams TOKENS tokens and must get all of them; each of SLOW
-clients asks for a stream and reads nothing until the end; HUGE clients send prompts of 8 MB, which must be refused, again
-and again. A process of its own asks /health every 20 ms. The server needs room for them:
+clients asks for a stream and reads nothing until the end; HUGE clients send prompts of 8 MB again and again, which
+must be refused. A process of its own asks /health every 20 ms. The server needs room for them:
 
     tools/make_dummy_model.py cpu/src/test/resources/families/deep/config.json /tmp/dummy
     ./tandem serve /tmp/dummy --load-format dummy --device cpu --max-queued-requests 2048 --max-body-size 9MiB
@@ -131,7 +131,8 @@ async def too_long(url, model, end, counts, times):
 
 
 async def load(arguments, url, model):
-    body = {"model": model, "prompt": "w5 w6 w7", "max_tokens": arguments.tokens, "ignore_eos": True, "stream": True, "temperature": 0}
+    body = {"model": model, "prompt": "w5 w6 w7", "max_tokens": arguments.tokens, "ignore_eos": True, "stream": True,
+            "temperature": 0}
     slow_body = dict(body, logprobs=5)
     counts, refused = collections.Counter(), collections.Counter()
     gaps, refusals = [], []

@@ -1,6 +1,6 @@
 """Reference values for the tests, from Hugging Face transformers in fp32 on the CPU.
 
-    python tools/make_goldens.py families OUT            small random models of every family, with logits and greedy tokens
+    python tools/make_goldens.py families OUT            small random models of every family: logits, greedy tokens
     python tools/make_goldens.py default MODEL.gguf OUT  the default model on a dozen prompts
 
 Needs torch and transformers; `default` also the gguf package. Files written:

@@ -2,23 +2,27 @@
 # Every preset and workload, simulated over the profiles of docs/results/profiles: the tables of docs/benchmarks.md.
 # usage: tools/simulate.sh RESULT_FILE [strategies|hosts]
 #   strategies   every strategy, alone and, where it pays, guarded
-#   hosts        the guarded default with a host tier that may not be used: a pool of two blocks, targets per token of 60 and 20 ms,
-#                a host that is lost; ends with 1 where it has less than 0.99 of gpu-only
-# Both when neither is named. JSON lines go to RESULT_FILE; ratios to gpu-only are printed last. JOBS: cells at a time (all cores).
+#   hosts        the guarded default with a host tier that it cannot use well: a pool of two blocks, targets per
+#                token of 60 and 20 ms, a lost host; the exit status is 1 where it has less than 0.99 of gpu-only
+# Both when neither is named. JSON lines go to RESULT_FILE; ratios to gpu-only are printed last.
+# JOBS: cells at the same time (all cores).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=$1
 part=${2:-all}
 jobs=${JOBS:-$(nproc)}
-case $part in all | strategies | hosts) ;; *) echo "simulate.sh: '$part' is neither strategies nor hosts" >&2 && exit 2 ;; esac
+case $part in
+  all | strategies | hosts) ;;
+  *) echo "simulate.sh: '$part' is neither strategies nor hosts" >&2 && exit 2 ;;
+esac
 rm -f "$file" "$file".*
 ./tandem --version >/dev/null
 
 run() { # number, profile, preset, workload, steady seconds, strategy and options
   local number=$1 profile=$2 preset=$3 workload=$4 steady=$5
   shift 5
-  ./tandem bench simulate --profile "docs/results/profiles/$profile.txt" --preset "$preset" --workload "$workload" --strategy "$@" \
-    --warm-up 600 --steady "$steady" --result-file "$file.$number" >/dev/null 2>"$file.$number.log" ||
+  ./tandem bench simulate --profile "docs/results/profiles/$profile.txt" --preset "$preset" --workload "$workload" \
+    --strategy "$@" --warm-up 600 --steady "$steady" --result-file "$file.$number" >/dev/null 2>"$file.$number.log" ||
     { cat "$file.$number.log" >&2; return 1; }
 }
 
@@ -26,12 +30,14 @@ cell() { # number, profile, preset, workload, steady seconds
   local strategy
   run "$@" gpu-only
   if [ "$part" != hosts ]; then
-    for strategy in simple-offload symmetric fastdecode-plus asymmetric async-overlap neo apex; do run "$@" "$strategy"; done
+    for strategy in simple-offload symmetric fastdecode-plus asymmetric async-overlap neo apex; do
+      run "$@" "$strategy"
+    done
     for strategy in async-overlap neo apex; do run "$@" "$strategy" --guard; done
   fi
   if [ "$part" != strategies ]; then
     local pool=16MiB # two blocks of 64 tokens
-    case $3 in t4-*) pool=64MiB ;; esac
+    case $3 in h200-8sm-2req | h200-2req) pool=64MiB ;; esac
     run "$@" apex --guard --host-kv "$pool"
     run "$@" apex --guard --tpot-target 60
     run "$@" apex --guard --tpot-target 20
@@ -75,7 +81,12 @@ import json
 import sys
 
 LIMIT = 0.99
-HOSTS = {"--host-kv": "pool of two blocks", "--tpot-target 60": "60 ms per token", "--tpot-target 20": "20 ms per token", "--lose-host-at": "host lost"}
+HOSTS = {
+    "--host-kv": "pool of two blocks",
+    "--tpot-target 60": "60 ms per token",
+    "--tpot-target 20": "20 ms per token",
+    "--lose-host-at": "host lost",
+}
 cells, hosts = {}, {}
 for line in open(sys.argv[1]):
     run = json.loads(line)
