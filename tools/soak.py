@@ -184,8 +184,9 @@ async def ask_again():
 async def ask_alone():
     for i in range(24):
         body = {"model": model, "prompt": prompt(dice.randint(1, words // 4 + 1)),
-                "max_tokens": dice.randint(1, tokens), "ignore_eos": True, "stream": True, "temperature": 0 if i % 2 else 0.9,
-                "seed": dice.randint(0, 1 << 30), "stream_options": {"include_usage": True}}
+                "max_tokens": dice.randint(1, tokens), "ignore_eos": True, "stream": True,
+                "temperature": 0 if i % 2 else 0.9, "seed": dice.randint(0, 1 << 30),
+                "stream_options": {"include_usage": True}}
         status, text, end, _ = await ask(body, 0)
         alone.append((body, (status, text, end)))
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Random load with faults injected; the exit status says whether all was well, the last line of output is the summary.
 #
-#   tools/soak.sh cpu SECONDS SEED     the engine on the CPU executor, in one process, with sinks and decoders that
+#   tools/soak.sh cpu SECONDS SEED [ROUND]
+#                                      the engine on the CPU executor, in one process, with sinks and decoders that
 #                                      throw, damaged KV, hung steps and more; a request without a fault must get the
-#                                      answer that it gets alone
+#                                      answer that it gets alone; with ROUND, that round alone, again and again
 #   tools/soak.sh http SECONDS SEED    random and malformed requests to a server with a small model on the CPU
 #
 # The summary is appended to docs/results/soak.jsonl as well, or to the file that SOAK_RESULT names.
@@ -22,7 +23,7 @@ case "$what" in
     cd cpu
     exec "$JAVA_HOME/bin/java" "@$root/tools/java.options" -ea \
       -cp "target/test-classes:target/classes:$(cat target/soak.classpath)" \
-      dev.tandem.cpu.FaultSoak "$seconds" "$seed" "$result"
+      dev.tandem.cpu.FaultSoak "$seconds" "$seed" "$result" ${4:+"$4"}
     ;;
   http)
     folder=$(mktemp -d)

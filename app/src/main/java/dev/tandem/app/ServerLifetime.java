@@ -2,6 +2,7 @@ package dev.tandem.app;
 
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.server.TandemServer;
+import dev.tandem.server.http.Printable;
 import java.io.PrintStream;
 import java.time.Duration;
 import java.util.concurrent.CountDownLatch;
@@ -65,7 +66,7 @@ final class ServerLifetime {
             new CountDownLatch(1).await(); // the shutdown hook ends the process
         }
         haltAfter(DEATH_LIMIT, "closing takes longer than " + DEATH_LIMIT.toSeconds() + " s and is broken off");
-        log.println("tandem: the engine has stopped: " + PrintableText.oneLine(dead.reason())
+        log.println("tandem: the engine has stopped: " + Printable.oneLine(dead.reason())
                 + ". Running requests got an error, and the server ends. Start it again; the log above has the"
                 + " details.");
         server.awaitAnswers(ANSWER_LIMIT);
@@ -102,7 +103,7 @@ final class ServerLifetime {
         try {
             resources.close();
         } catch (Exception e) {
-            log.println("closing failed: " + PrintableText.oneLine(e.toString()));
+            log.println("closing failed: " + Printable.oneLine(e.toString()));
         }
     }
 

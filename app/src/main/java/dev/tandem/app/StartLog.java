@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.server.http.Printable;
 import java.io.PrintStream;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -27,12 +28,12 @@ final class StartLog {
 
     /** What is not as one may expect: what happened, why, and what to do. */
     void notice(String sentences) {
-        out.println("note: " + PrintableText.oneLine(sentences));
+        out.println("note: " + Printable.oneLine(sentences));
     }
 
     /** What takes time now. */
     void progress(String line) {
-        out.println(PrintableText.oneLine(line));
+        out.println(Printable.oneLine(line));
     }
 
     /** What helps to find a cause. */
@@ -48,7 +49,7 @@ final class StartLog {
         StringBuilder text = new StringBuilder();
         rows.forEach((label, row) -> text.append(label)
                 .append(" ".repeat(width + 2 - label.length()))
-                .append(PrintableText.oneLine(row))
+                .append(Printable.oneLine(row))
                 .append(System.lineSeparator()));
         return text.toString();
     }

@@ -54,7 +54,7 @@ class HelpTest {
         String help = command.getUsageMessage();
         for (OptionSpec option : command.getCommandSpec().options()) {
             String name = option.negatable() ? "--[no-]" + option.longestName().substring(2) : option.longestName();
-            assertThat(help.lines().filter(line -> line.matches("\\s+(-\\w, )?" + quoted(name) + "([ =,].*)?")))
+            assertThat(help.lines().filter(line -> line.matches("( {6}|  -\\w, )" + quoted(name) + "([ =,].*)?")))
                     .as(name)
                     .hasSize(1);
         }

@@ -33,7 +33,7 @@ enum SimulatedMachine {
     T4_CLASS("h200-8sm-2req", 54, 60, 524_288, 832, 64, 256, 100),
     T4_TIGHT("h200-2req", 54, 44, 524_288, 832, 64, 256, 100),
     /** Its host reads KV at 136 GB/s, the other at 122. */
-    T4_TIGHT_FASTER_HOST("t4-tight-faster-host", 54, 44, 524_288, 832, 64, 256, 100),
+    T4_TIGHT_FASTER_HOST("h200-2req-faster-host", 54, 44, 524_288, 832, 64, 256, 100),
     /** Prompts come in waves of minutes. */
     A10G_CLASS("h200-16sm-26k", 1650, 72, 131_072, 20_480, 256, 512, 1000),
     H200_TIGHT("h200", 1650, 36, 131_072, 20_480, 256, 256, 100),
@@ -53,6 +53,7 @@ enum SimulatedMachine {
 
     private static final long GIB = 1L << 30;
     private static final int WARM_UP_SECONDS = 400;
+    private static final int EARLY_SECONDS = 20;
     private static final long STRICT_NANOS = 20_000_000;
 
     final Profile profile;
@@ -95,9 +96,19 @@ enum SimulatedMachine {
 
     /** @param slower steps with in-flight tokens take so many times as long as anybody predicts */
     double rate(Strategy strategy, String workload, boolean guarded, double slower, int seconds) {
+        return rate(strategy, workload, guarded, slower, WARM_UP_SECONDS, seconds);
+    }
+
+    /** Output tokens per second soon after the start: enough to see that requests get on. */
+    double earlyRate(Strategy strategy, String workload) {
+        return rate(strategy, workload, false, 1, EARLY_SECONDS, EARLY_SECONDS);
+    }
+
+    private double rate(
+            Strategy strategy, String workload, boolean guarded, double slower, int warmUpSeconds, int seconds) {
         Workload work = Workload.parse(workload, 0);
         SimulatedRun run = run(strategy, work, guarded, slower, Host.USABLE);
-        Map<String, Object> result = run.steady(concurrency(strategy, work, Host.USABLE), WARM_UP_SECONDS, seconds);
+        Map<String, Object> result = run.steady(concurrency(strategy, work, Host.USABLE), warmUpSeconds, seconds);
         assertThat(result.get("failed")).isEqualTo(0);
         return rate(result);
     }
