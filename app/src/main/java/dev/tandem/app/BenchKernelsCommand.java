@@ -6,7 +6,6 @@ import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.model.config.DataType;
 import java.util.LinkedHashSet;
 import java.util.Locale;
-import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.stream.Stream;
@@ -68,33 +67,33 @@ final class BenchKernelsCommand implements Callable<Integer> {
             boolean attention = unit.source().equals("decode") || unit.source().startsWith("prefill");
             // other kernels do not depend on the head size: the first model stands for all
             if (attention || first) {
-                String rowsOfX =
-                        rowsOf(unit).map(count -> " " + count + " rows").orElse("");
+                String tokens = tokens(unit);
                 compiler.compile(unit.source(), capability, unit.defines())
                         .usage()
                         .forEach(usage -> rows.add(new Row(
                                 capability,
                                 shape.type(),
                                 attention ? model : "any",
-                                usage.kernel() + rowsOfX,
+                                usage.kernel() + tokens,
                                 usage.registers(),
                                 usage.spilledBytes())));
             }
         }
     }
 
-    /** Tokens that a GEMM's kernel is compiled for. */
-    private static Optional<Integer> rowsOf(KernelCatalogue.Unit unit) {
+    /** Tokens that a GEMM's kernel is compiled for; empty for other kernels. */
+    private static String tokens(KernelCatalogue.Unit unit) {
         return Stream.of(new Define("-DTILES=", 8), new Define("-DTOKENS=", 1))
                 .flatMap(define -> unit.defines().stream()
                         .filter(text -> text.startsWith(define.name()))
-                        .map(define::rows))
-                .findFirst();
+                        .map(define::tokens))
+                .findFirst()
+                .orElse("");
     }
 
-    private record Define(String name, int rowsEach) {
-        int rows(String text) {
-            return rowsEach * Integer.parseInt(text.substring(name.length()));
+    private record Define(String name, int tokensEach) {
+        String tokens(String text) {
+            return " " + tokensEach * Integer.parseInt(text.substring(name.length())) + " tokens";
         }
     }
 }

@@ -58,7 +58,7 @@ final class Logging {
             StringBuilder out = new StringBuilder();
             out.append(TIME.format(Instant.ofEpochMilli(record.getMillis())))
                     .append(' ')
-                    .append(record.getLevel().getName())
+                    .append(name(record.getLevel()))
                     .append(' ')
                     .append(Printable.escape(formatMessage(record)))
                     .append('\n');
@@ -66,6 +66,15 @@ final class Logging {
                 append(out, "", record.getThrown(), Collections.newSetFromMap(new IdentityHashMap<>()));
             }
             return out.toString();
+        }
+
+        /** As {@code --log-level} has it. */
+        private static String name(Level level) {
+            return switch (level.getName()) {
+                case "SEVERE" -> "ERROR";
+                case "FINE" -> "DEBUG";
+                default -> level.getName();
+            };
         }
 
         private static void append(StringBuilder out, String label, Throwable thrown, Set<Throwable> shown) {

@@ -334,7 +334,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
         try {
             exchange.fail(errors.of(500, "the server failed; its log has the reason"));
         } catch (ClientGoneException e) {
-            LOG.log(Level.DEBUG, "the client has gone before it was told", e);
+            LOG.log(Level.DEBUG, "the client has gone before its error answer", e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }

@@ -27,10 +27,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /** Listens, and closes every connection when it closes. */
 public final class HttpServer implements AutoCloseable {
-    /**
-     * Connections beyond the limit which are open for a moment to be told so; further ones are closed without an
-     * answer.
-     */
+    /** Connections beyond the limit that get an answer which says so; further ones are closed without an answer. */
     private static final int MAX_REFUSALS = 128;
 
     /** A client that does not read makes its handler wait from here on. */

@@ -20,7 +20,7 @@ import java.util.function.Supplier;
  * <p>Owned by: thread-safe.
  */
 public final class TokenizerPool implements AutoCloseable {
-    /** The rest of the cores is the engine's; on two cores one thread tokenizes about a megabyte a second. */
+    /** The other cores are the engine's; on two cores one thread tokenizes about a megabyte per second. */
     private static final int CORES_PER_THREAD = 4;
 
     private static final int MAX_THREADS = 8;
