@@ -28,7 +28,8 @@ BASE = {"bos_token": "<s>", "eos_token": "</s>", "tools": None, "documents": Non
 CONVERSATIONS = [
     {"messages": [{"role": "user", "content": "What is 2 + 2?"}]},
     {"messages": [{"role": "system", "content": " You are terse. "}, {"role": "user", "content": "Hi\n"}]},
-    {"messages": [{"role": "user", "content": "Grüße, 世界 🙂 <|im_end|>"}, {"role": "assistant", "content": " Hello! "},
+    {"messages": [{"role": "user", "content": "Grüße, 世界 🙂 <|im_end|>"},
+                  {"role": "assistant", "content": " Hello! "},
                   {"role": "user", "content": "And again?"}], "add_generation_prompt": False},
     {"messages": [{"role": "system", "content": "Use tools."}, {"role": "user", "content": "Weather in Zürich?"},
                   {"role": "assistant", "content": "", "tool_calls": CALL},

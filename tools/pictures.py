@@ -26,7 +26,8 @@ STYLE = """
   .grid { stroke: #e4e7eb; fill: none; }
   .box { fill: #f5f7fa; stroke: #9aa5b1; }
   .gpu { fill: #2f6f4f; } .cpu { fill: #b35c1e; } .link { fill: #5b6b8c; } .other { fill: #9aa5b1; }
-  .gpu-line { stroke: #2f6f4f; fill: none; stroke-width: 2; } .cpu-line { stroke: #b35c1e; fill: none; stroke-width: 2; }
+  .gpu-line { stroke: #2f6f4f; fill: none; stroke-width: 2; }
+  .cpu-line { stroke: #b35c1e; fill: none; stroke-width: 2; }
   .other-line { stroke: #7b8794; fill: none; stroke-width: 2; }
   .arrow { stroke: #52606d; fill: none; marker-end: url(#head); }
   @media (prefers-color-scheme: dark) {
@@ -96,7 +97,10 @@ def throughput():
 
 def latency_under_load():
     """Mean time to first token against the arrival rate, 1000/200 with 26,400 KV tokens."""
-    series = {"vLLM 0.33": ("v-tight", "other"), "Tandem, gpu-only": ("t-gpuonly", "gpu"), "Tandem, default": ("t-auto", "cpu")}
+    series = {
+        "vLLM 0.33": ("v-tight", "other"), "Tandem, gpu-only": ("t-gpuonly", "gpu"),
+        "Tandem, default": ("t-auto", "cpu"),
+    }
     rows = [r for r in lines("peers/vllm-0.33-h200-online.jsonl") if r["workload"] == "synthetic:1000/200"]
     tight = {r["rate"] for r in rows if r["label"] == "v-tight"}
     svg = Svg(760, 380, "Mean time to first token under Poisson load")
@@ -132,7 +136,8 @@ def peak_by_kernel():
     """Share of the measured peak that each part of a decode step reaches."""
     rows = [
         ("GEMMs, 1 token", 4.1 / 4.59), ("GEMMs, 64 tokens", 3.9 / 4.59), ("attention, 24 tokens", 3.8 / 4.59),
-        ("attention, 64 tokens", 4.1 / 4.59), ("attention, 256 tokens", 4.4 / 4.59), ("host attention, AMX, 16 threads", 0.90),
+        ("attention, 64 tokens", 4.1 / 4.59), ("attention, 256 tokens", 4.4 / 4.59),
+        ("host attention, AMX, 16 threads", 0.90),
         ("host attention, AVX-512, 16 threads", 0.85),
     ]
     svg = Svg(760, 50 + 30 * len(rows), "Share of peak read bandwidth by kernel")
@@ -192,7 +197,8 @@ def asymmetric_step():
         gpu += [(x, 120, f"linear 0, L{layer}", "gpu"), (x + 120, 100, f"linear 1, L{layer}", "link")]
         cpu += [(x, 116, "attention 1", "cpu"), (x + 120, 96, "attention 0", "cpu")]
     return timeline("Asymmetric pipelining: two sub-batches take turns", [("GPU", gpu), ("CPU", cpu)],
-                    "While the GPU runs the linear layers of one sub-batch, the CPU attends for the host tokens of the other (0, 1).")
+                    "While the GPU runs the linear layers of one sub-batch, the CPU attends for the host tokens of the"
+                    " other (0, 1).")
 
 
 def async_overlap_step():
@@ -202,7 +208,8 @@ def async_overlap_step():
         gpu += [(x, 62, f"QKV, L{layer}", "gpu"), (x + 62, 42, "attn", "gpu"), (x + 104, 61, "out, MLP", "gpu")]
         cpu += [(x + 62, 104, f"host, L{layer}", "cpu")]
     return timeline("Async overlap: host tokens leave at attention and rejoin later", [("GPU", gpu), ("CPU", cpu[:4])],
-                    "The GPU never waits. A host token rejoins at its layer once its attention is there, usually one step later.")
+                    "The GPU never waits. A host token rejoins at its layer once its attention is there, usually one"
+                    " step later.")
 
 
 def selector():

@@ -37,7 +37,7 @@ cell() { # number, profile, preset, workload, steady seconds
   fi
   if [ "$part" != strategies ]; then
     local pool=16MiB # two blocks of 64 tokens
-    case $3 in t4-*) pool=64MiB ;; esac
+    case $3 in h200-8sm-2req | h200-2req) pool=64MiB ;; esac
     run "$@" apex --guard --host-kv "$pool"
     run "$@" apex --guard --tpot-target 60
     run "$@" apex --guard --tpot-target 20

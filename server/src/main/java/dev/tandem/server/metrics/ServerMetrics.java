@@ -73,7 +73,8 @@ public final class ServerMetrics implements EngineListener {
         stepTokens = histogram("vllm:iteration_tokens_total", "Tokens computed a step.", LENGTH_BUCKETS);
         shadowVerification = histogram(
                 "tandem:shadow_verification_logprob_difference",
-                "Difference of a token's natural-log probability between host KV, as served, and the GPU alone (--shadow-verification-rate).",
+                "Difference of a token's natural-log probability between host KV, as served, and the GPU alone "
+                        + "(--shadow-verification-rate).",
                 DIFFERENCE_BUCKETS);
         promptTokens = counter("vllm:prompt_tokens", "Prompt tokens of finished requests.");
         generationTokens = counter("vllm:generation_tokens", "Output tokens.");
