@@ -33,7 +33,7 @@ enum SimulatedMachine {
     T4_CLASS("h200-8sm-2req", 54, 60, 524_288, 832, 64, 256, 100),
     T4_TIGHT("h200-2req", 54, 44, 524_288, 832, 64, 256, 100),
     /** Its host reads KV at 136 GB/s, the other at 122. */
-    T4_TIGHT_FASTER_HOST("t4-tight-faster-host", 54, 44, 524_288, 832, 64, 256, 100),
+    T4_TIGHT_FASTER_HOST("h200-2req-faster-host", 54, 44, 524_288, 832, 64, 256, 100),
     /** Prompts come in waves of minutes. */
     A10G_CLASS("h200-16sm-26k", 1650, 72, 131_072, 20_480, 256, 512, 1000),
     H200_TIGHT("h200", 1650, 36, 131_072, 20_480, 256, 256, 100),
