@@ -38,6 +38,7 @@ SENTENCE_END = re.compile(r"[.!?][)\"*]*\s+(?=[A-Z`\"(\[*])")
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|et al|vs|cf|No|Fig)\.(?=\s)")
 HEADING = re.compile(r"^(#{1,6})\s+(.*)$")
 ITEM = re.compile(r"^\s*(?:[-*]|\d+\.)\s+")
+LABEL = re.compile(r"^\*\*[^*]+\*\*\s*")
 SOURCE = (".java", ".cu", ".c", ".py", ".sh")
 
 
@@ -110,9 +111,7 @@ def check_sentences(name, text, report):
         stripped = line.strip()
         if not stripped or HEADING.match(stripped) or stripped.startswith(("|", "<!--", "![")):
             continue
-        if re.fullmatch(r"\*\*?[^*]+\*\*?", stripped) and not stripped.endswith(".*"):
-            continue
-        plain = CODE.sub("code", LINK.sub(r"\1", ITEM.sub("", stripped)))
+        plain = CODE.sub("code", LINK.sub(r"\1", LABEL.sub("", ITEM.sub("", stripped))))
         plain = ABBREVIATION.sub(r"\1", plain)
         parts = SENTENCE_END.split(plain)
         if len(parts) > 1:

@@ -86,7 +86,7 @@ for what in "$@"; do
           --result-file "$lines" 2>>"$result/log" | grep -E "^(window|step_ms)" | tr '\n' ' '
       done
       echo
-      for pair in ${PAIRS:-h200-tight:synthetic:1000/200 h200-2req:osc}; do
+      for pair in ${PAIRS:-h200-26k:synthetic:1000/200 h200-2req:osc}; do
         preset=${pair%%:*}
         workload=${pair#*:}
         alone=$(throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}")

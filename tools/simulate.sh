@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every preset and workload, simulated over the profiles of docs/results/profiles: the tables of docs/benchmarks.md.
+# Every preset and workload, simulated over the profiles of docs/results/profiles: the tables of docs/performance.
 # usage: tools/simulate.sh RESULT_FILE [strategies|hosts]
 #   strategies   every strategy, alone and, where it pays, guarded
 #   hosts        the guarded default with a host tier that may not be used: a pool of two blocks, targets per token of 60 and 20 ms,
@@ -31,7 +31,7 @@ cell() { # number, profile, preset, workload, steady seconds
   fi
   if [ "$part" != strategies ]; then
     local pool=16MiB # two blocks of 64 tokens
-    case $3 in t4-*) pool=64MiB ;; esac
+    case $3 in *-2req) pool=64MiB ;; esac
     run "$@" apex --guard --host-kv "$pool"
     run "$@" apex --guard --tpot-target 60
     run "$@" apex --guard --tpot-target 20
