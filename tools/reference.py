@@ -58,12 +58,15 @@ def metrics():
     rows = []
     for match in re.finditer(r'"((?:vllm|tandem):[a-z0-9_]+)"', source):
         name = match.group(1)
-        tail = re.match(r'\s*\)?\s*,?\s*(?:\.help\(\s*)?((?:' + literal + r'\s*\+?\s*)+)', source[match.end():])
+        tail = re.match(r"\s*\)?\s*,?\s*(?:\.help\(\s*)?((?:" + literal + r"\s*\+?\s*)+)", source[match.end() :])
         if not tail:
             sys.exit(f"{METRICS}: {name} has no description where one is expected, right after its name")
         text = "".join(re.findall(literal, tail.group(1)))
-        kinds = re.findall(r"\b(histogram|counter|gauge|info)\w*\b", source[max(0, match.start() - 120):match.start()],
-                           flags=re.IGNORECASE)
+        kinds = re.findall(
+            r"\b(histogram|counter|gauge|info)\w*\b",
+            source[max(0, match.start() - 120) : match.start()],
+            flags=re.IGNORECASE,
+        )
         kind = TYPES[kinds[-1].lower()] if kinds else "gauge"
         rows.append((name + ("_total" if kind == "counter" else ""), kind, text))
     if not rows:
