@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Random load with faults injected; the exit status says whether all was well, the last line of output is the summary.
 #
-#   tools/soak.sh cpu SECONDS SEED     the real engine on the CPU executor, in one process: throwing sinks and decoders, damaged
-#                                      KV, hung steps, ...; requests that nothing befalls must get the answer they get alone
+#   tools/soak.sh cpu SECONDS SEED [ROUND]
+#                                      the real engine on the CPU executor, in one process: throwing sinks and
+#                                      decoders, damaged KV, hung steps, ...; requests that nothing befalls must get the
+#                                      answer they get alone; with ROUND, that round alone, again and again
 #   tools/soak.sh http SECONDS SEED    random and malformed requests to a server of its own with a small model on the CPU
 #
 # The summary is appended to docs/results/soak.jsonl as well, or to the file that SOAK_RESULT names.
@@ -20,7 +22,7 @@ case "$what" in
     mvn -q -B test-compile dependency:build-classpath -pl cpu -am -Dmdep.outputFile=target/soak.classpath
     cd cpu
     exec "$JAVA_HOME/bin/java" "@$root/tools/java.options" -ea -cp "target/test-classes:target/classes:$(cat target/soak.classpath)" \
-      dev.tandem.cpu.FaultSoak "$seconds" "$seed" "$result"
+      dev.tandem.cpu.FaultSoak "$seconds" "$seed" "$result" ${4:+"$4"}
     ;;
   http)
     folder=$(mktemp -d)

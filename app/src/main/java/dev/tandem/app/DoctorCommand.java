@@ -4,6 +4,7 @@ import dev.tandem.cpu.decode.AmxLibrary;
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.Prefetch;
+import dev.tandem.cpu.topology.CpuInfo;
 import dev.tandem.cpu.topology.ThreadAffinity;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
@@ -45,7 +46,7 @@ final class DoctorCommand implements Callable<Integer> {
         out.println("System    " + System.getProperty("os.name") + " " + System.getProperty("os.arch"));
         int cores = Runtime.getRuntime().availableProcessors();
         int allowed = ThreadAffinity.allowed().cardinality();
-        out.println("Processor " + MachineProbe.processor() + ", " + cores + " cores for this process"
+        out.println("Processor " + CpuInfo.processor() + ", " + cores + " cores for this process"
                 + (allowed > 0 ? "" : "; threads cannot be pinned here"));
         out.println("Features  " + features() + "; kernels use vectors of " + Lanes.bits() + " bits");
         out.println("Attention " + attention());
@@ -90,19 +91,14 @@ final class DoctorCommand implements Callable<Integer> {
         return values[2];
     }
 
-    private static String features() throws IOException {
-        Path info = Path.of("/proc/cpuinfo");
-        if (!Files.exists(info)) {
+    private static String features() {
+        Set<String> all = CpuInfo.features();
+        if (all.isEmpty()) {
             return "not listed by this system";
         }
-        Set<String> flags = new TreeSet<>();
-        Files.readAllLines(info).stream()
-                .filter(line -> line.startsWith("flags") || line.startsWith("Features"))
-                .findFirst()
-                .ifPresent(line -> flags.addAll(Arrays.asList(
-                        line.substring(line.indexOf(':') + 1).strip().split(" "))));
-        flags.retainAll(FEATURES);
-        return flags.isEmpty() ? "none that matter" : String.join(" ", flags);
+        Set<String> known = new TreeSet<>(all);
+        known.retainAll(FEATURES);
+        return known.isEmpty() ? "none that matter" : String.join(" ", known);
     }
 
     /** How host KV is read, and what is lost without AMX. */

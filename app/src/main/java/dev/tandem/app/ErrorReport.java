@@ -8,6 +8,7 @@ import dev.tandem.engine.request.RequestException;
 import dev.tandem.fetch.FetchException;
 import dev.tandem.model.ModelException;
 import dev.tandem.server.http.ListenException;
+import dev.tandem.server.http.Printable;
 import dev.tandem.text.TokenizerException;
 import dev.tandem.text.jinja.JinjaException;
 import java.io.IOException;
@@ -53,7 +54,7 @@ final class ErrorReport {
     }
 
     private static int line(PrintStream out, String message, int code) {
-        out.println("tandem: " + PrintableText.oneLine(message));
+        out.println("tandem: " + Printable.oneLine(message));
         return code;
     }
 
@@ -68,7 +69,7 @@ final class ErrorReport {
 
     /** One line instead of the whole usage. */
     private static String usage(ParameterException wrong) {
-        String problem = PrintableText.oneLine(wrong.getMessage());
+        String problem = Printable.oneLine(wrong.getMessage());
         if (wrong.getArgSpec() != null && wrong.getArgSpec().typeInfo().isEnum() && wrong.getValue() != null) {
             List<String> known = wrong.getArgSpec().typeInfo().getEnumConstantNames().stream()
                     .map(name -> name.toLowerCase(Locale.ROOT).replace('_', '-'))

@@ -5,6 +5,7 @@ import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.ffi.CudaDriver;
 import dev.tandem.cuda.kernels.KernelCatalogue;
+import dev.tandem.server.http.Printable;
 import java.io.PrintStream;
 import java.util.List;
 import java.util.Locale;
@@ -23,7 +24,7 @@ final class GpuReport {
                                     "GPU       none: NVIDIA's driver library libcuda.so.1 was not found, so models run"
                                             + " on the CPU; with an NVIDIA GPU, install its driver (for CUDA 12.4 or later)"));
         } catch (CudaException e) {
-            out.println("GPU       cannot be used: " + PrintableText.oneLine(e.getMessage()));
+            out.println("GPU       cannot be used: " + Printable.oneLine(e.getMessage()));
         }
         library(out, "NVRTC", CudaLibraries::nvrtc);
         library(out, "cublasLt", CudaLibraries::cublasLt);

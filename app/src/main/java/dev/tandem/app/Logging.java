@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.server.http.Printable;
 import java.time.Instant;
 import java.time.ZoneId;
 import java.time.format.DateTimeFormatter;
@@ -43,7 +44,7 @@ final class Logging {
                     .append(' ')
                     .append(record.getLevel().getName())
                     .append(' ')
-                    .append(PrintableText.escape(formatMessage(record)))
+                    .append(Printable.escape(formatMessage(record)))
                     .append('\n');
             if (record.getThrown() != null) {
                 append(out, "", record.getThrown(), Collections.newSetFromMap(new IdentityHashMap<>()));
@@ -52,7 +53,7 @@ final class Logging {
         }
 
         private static void append(StringBuilder out, String label, Throwable thrown, Set<Throwable> shown) {
-            out.append(label).append(PrintableText.escape(thrown.toString())).append('\n');
+            out.append(label).append(Printable.escape(thrown.toString())).append('\n');
             if (!shown.add(thrown)) {
                 return; // a circle of causes
             }

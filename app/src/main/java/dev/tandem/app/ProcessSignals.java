@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.cpu.topology.ForeignCall;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
@@ -31,10 +32,8 @@ final class ProcessSignals {
                     throw new IllegalStateException("signal(" + number + ") failed");
                 }
             }
-        } catch (RuntimeException | Error e) {
-            throw e;
         } catch (Throwable e) {
-            throw new IllegalStateException("signal", e);
+            throw ForeignCall.failed("signal", e);
         }
     }
 }

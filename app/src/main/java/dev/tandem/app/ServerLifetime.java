@@ -2,6 +2,7 @@ package dev.tandem.app;
 
 import dev.tandem.engine.loop.Engine;
 import dev.tandem.server.TandemServer;
+import dev.tandem.server.http.Printable;
 import java.io.PrintStream;
 import java.time.Duration;
 import java.util.concurrent.CountDownLatch;
@@ -66,7 +67,7 @@ final class ServerLifetime {
         }
         haltAfter(DEATH_LIMIT, "closing takes longer than " + DEATH_LIMIT.toSeconds() + " s and is broken off");
         log.println(
-                "tandem: the engine has stopped: " + PrintableText.oneLine(dead.reason())
+                "tandem: the engine has stopped: " + Printable.oneLine(dead.reason())
                         + "; the requests under way were told so, and the server ends. Start it again; the log above has the details");
         server.awaitAnswers(ANSWER_LIMIT);
         close();
@@ -101,7 +102,7 @@ final class ServerLifetime {
         try {
             resources.close();
         } catch (Exception e) {
-            log.println("closing failed: " + PrintableText.oneLine(e.toString()));
+            log.println("closing failed: " + Printable.oneLine(e.toString()));
         }
     }
 

@@ -53,6 +53,7 @@ enum SimulatedMachine {
 
     private static final long GIB = 1L << 30;
     private static final int WARM_UP_SECONDS = 400;
+    private static final int EARLY_SECONDS = 20;
     private static final long STRICT_NANOS = 20_000_000;
 
     final Profile profile;
@@ -95,9 +96,19 @@ enum SimulatedMachine {
 
     /** @param slower steps with in-flight tokens take so many times as long as anybody predicts */
     double rate(Strategy strategy, String workload, boolean guarded, double slower, int seconds) {
+        return rate(strategy, workload, guarded, slower, WARM_UP_SECONDS, seconds);
+    }
+
+    /** Output tokens per second soon after the start: enough to see that requests get on. */
+    double earlyRate(Strategy strategy, String workload) {
+        return rate(strategy, workload, false, 1, EARLY_SECONDS, EARLY_SECONDS);
+    }
+
+    private double rate(
+            Strategy strategy, String workload, boolean guarded, double slower, int warmUpSeconds, int seconds) {
         Workload work = Workload.parse(workload, 0);
         SimulatedRun run = run(strategy, work, guarded, slower, Host.USABLE);
-        Map<String, Object> result = run.steady(concurrency(strategy, work, Host.USABLE), WARM_UP_SECONDS, seconds);
+        Map<String, Object> result = run.steady(concurrency(strategy, work, Host.USABLE), warmUpSeconds, seconds);
         assertThat(result.get("failed")).isEqualTo(0);
         return rate(result);
     }

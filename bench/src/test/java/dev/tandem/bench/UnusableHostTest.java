@@ -4,6 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.bench.SimulatedMachine.Host;
 import dev.tandem.engine.strategy.Strategy;
+import org.junit.jupiter.api.parallel.Execution;
+import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -11,6 +13,7 @@ import org.junit.jupiter.params.provider.CsvSource;
  * Where requests may not use the host tier, the guarded default does what gpu-only does. {@code tools/simulate.sh} runs
  * every preset and workload; these are the fast ones.
  */
+@Execution(ExecutionMode.CONCURRENT)
 class UnusableHostTest {
     @ParameterizedTest
     @CsvSource({

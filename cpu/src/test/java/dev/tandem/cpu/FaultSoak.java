@@ -108,15 +108,20 @@ final class FaultSoak {
         this.seed = seed;
     }
 
-    /** Arguments: seconds, seed, and, if wanted, a file that the summary is appended to as a line of JSON. */
+    /**
+     * Arguments: seconds, seed and, if wanted, a file that the summary is appended to as a line of JSON, and the number
+     * of the only round to run, again and again. The summary of a single round is not appended.
+     */
     public static void main(String[] args) throws Exception {
         FaultSoak soak = new FaultSoak(Long.parseLong(args[1]));
         System.out.println("soak of the CPU executor, seed " + args[1] + ", " + args[0] + " s");
-        List<String> problems = soak.run(Long.parseLong(args[0]));
+        List<String> problems = args.length > 3
+                ? soak.repeat(Integer.parseInt(args[3]), Long.parseLong(args[0]))
+                : soak.run(Long.parseLong(args[0]));
         String line = soak.summary();
         System.out.println(line);
         problems.forEach(System.out::println);
-        if (args.length > 2) {
+        if (args.length == 3) {
             Files.writeString(Path.of(args[2]), line + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
         }
         System.exit(problems.isEmpty() ? 0 : 1);
@@ -132,20 +137,46 @@ final class FaultSoak {
         }
     }
 
+    /** Runs one round again and again until the time is over; returns what was wrong. */
+    List<String> repeat(int round, long seconds) throws InterruptedException {
+        LOG.setLevel(Level.OFF);
+        try {
+            Clock clock = Clock.system();
+            long end = clock.nanos() + TimeUnit.SECONDS.toNanos(seconds);
+            SplittableRandom random = new SplittableRandom(seed);
+            answerAlone(random);
+            for (int i = 0; i < round; i++) {
+                random.nextLong();
+            }
+            long roundSeed = random.nextLong();
+            do {
+                round(roundSeed, executorFault(round));
+                rounds++;
+            } while (problems.isEmpty() && clock.nanos() < end);
+            return problems;
+        } finally {
+            LOG.setLevel(null);
+        }
+    }
+
     private List<String> rounds(long seconds) throws InterruptedException {
         Clock clock = Clock.system();
         long end = clock.nanos() + TimeUnit.SECONDS.toNanos(seconds);
         SplittableRandom random = new SplittableRandom(seed);
         answerAlone(random);
-        FaultyExecutor.Fault[] kinds = FaultyExecutor.Fault.values();
-        // every other round the executor itself is well
         for (int i = 0;
                 problems.isEmpty() && (clock.nanos() < end || i < MAX_ROUNDS_TO_SEE_ALL && !unseen().isEmpty());
                 i++) {
-            round(random.nextLong(), i % 2 == 0 ? FaultyExecutor.Fault.NONE : kinds[i / 2 % kinds.length]);
+            round(random.nextLong(), executorFault(i));
             rounds++;
         }
         return problems;
+    }
+
+    /** In every other round the executor itself is well. */
+    private static FaultyExecutor.Fault executorFault(int round) {
+        FaultyExecutor.Fault[] kinds = FaultyExecutor.Fault.values();
+        return round % 2 == 0 ? FaultyExecutor.Fault.NONE : kinds[round / 2 % kinds.length];
     }
 
     /** What did not happen though it should have. */
@@ -254,26 +285,6 @@ final class FaultSoak {
         return sampling.ignoreEos(random.nextBoolean()).build();
     }
 
-    private static SamplingParams withLogprobs(SamplingParams s, int logprobs) {
-        return new SamplingParams(
-                s.temperature(),
-                s.topK(),
-                s.topP(),
-                s.minP(),
-                s.repetitionPenalty(),
-                s.presencePenalty(),
-                s.frequencyPenalty(),
-                s.logitBias(),
-                s.seed(),
-                s.maxTokens(),
-                s.minTokens(),
-                s.stop(),
-                s.includeStop(),
-                s.stopTokenIds(),
-                s.ignoreEos(),
-                logprobs);
-    }
-
     private void round(long roundSeed, FaultyExecutor.Fault executorFault) throws InterruptedException {
         SplittableRandom random = new SplittableRandom(roundSeed);
         long threads = engineThreads();
@@ -368,7 +379,7 @@ final class FaultSoak {
                 int[] prompt = text.prompt().clone();
                 prompt[0] = FaultyExecutor.MARKER;
                 text = new Text(
-                        prompt, withLogprobs(EngineHarness.greedy(MAX_OUTPUT), -1), List.of(), "", FinishReason.ABORT);
+                        prompt, EngineHarness.greedy(MAX_OUTPUT).withLogprobs(-1), List.of(), "", FinishReason.ABORT);
             }
             String id = "r" + i + (fault == Fault.LISTENER_THROWS ? "-listener" : "");
             Client client = new Client(id, text, fault, random.nextInt(8), tiers::release);
@@ -376,7 +387,7 @@ final class FaultSoak {
             clients.add(client);
             try {
                 engine.submit(
-                        client.request(withLogprobs(text.sampling(), random.nextInt(4) == 0 ? random.nextInt(3) : -1)));
+                        client.request(text.sampling().withLogprobs(random.nextInt(4) == 0 ? random.nextInt(3) : -1)));
                 count(injected, fault);
             } catch (RequestException e) {
                 client.refused = true;

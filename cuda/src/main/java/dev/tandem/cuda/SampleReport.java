@@ -26,7 +26,6 @@ import java.util.Optional;
  * <p>Owned by: engine thread.
  */
 final class SampleReport implements AutoCloseable {
-    static final String NOT_FINITE = "the model produced logits that are NaN or infinite";
     private static final String OVERFLOW =
             "; values beyond 65,504 overflow in float16: --dtype bfloat16 has " + "room for them";
 
@@ -69,7 +68,8 @@ final class SampleReport implements AutoCloseable {
 
     /**
      * Takes the token of a sampled row. Whatever is wrong with the row's logits or its sampler concerns its sequence
-     * alone, which is lost.
+     * alone, which is lost. A row whose logits are not all finite before the adjustments is lost, as on the CPU
+     * ({@link TokenSampler#choose}).
      *
      * @param draw how the GPU chose it; empty when the engine does, which a step that ran since makes impossible
      * @throws CudaException when the GPU failed
@@ -97,7 +97,7 @@ final class SampleReport implements AutoCloseable {
     private Choice choice(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index) {
         int token = of(slot).getAtIndex(JAVA_INT, index);
         if (token < 0) {
-            throw new ExecutorException(NOT_FINITE + (shape.type() == DataType.FLOAT16 ? OVERFLOW : ""));
+            throw new ExecutorException(TokenSampler.NOT_FINITE + (shape.type() == DataType.FLOAT16 ? OVERFLOW : ""));
         }
         if (draw.isPresent()) {
             return sampler.chosen(token, logprobs.read(slot, index, draw.get().logprobs()));

@@ -7,6 +7,7 @@ import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.step.AttentionSite;
@@ -95,7 +96,7 @@ class CudaFaultTest {
             assertThat(failed)
                     .singleElement()
                     .satisfies(answer -> assertThat(answer.failure)
-                            .contains(SampleReport.NOT_FINITE)
+                            .contains(TokenSampler.NOT_FINITE)
                             .contains("--dtype bfloat16"));
             assertThat(engine.answers.values())
                     .filteredOn(answer -> answer.failure == null)

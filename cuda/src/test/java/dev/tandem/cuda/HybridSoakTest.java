@@ -6,6 +6,7 @@ import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TokenLogprobs;
+import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
@@ -175,7 +176,7 @@ class HybridSoakTest {
             int lost = 0;
             for (int i = 0; i < REQUESTS; i++) {
                 EngineHarness.Answer answer = engine.answers.get("r" + i);
-                boolean isNaN = answer.failure != null && answer.failure.contains(SampleReport.NOT_FINITE);
+                boolean isNaN = answer.failure != null && answer.failure.contains(TokenSampler.NOT_FINITE);
                 lost += isNaN ? 1 : 0;
                 check(answer, asked.get(i), isNaN, fault, round + ", r" + i);
             }

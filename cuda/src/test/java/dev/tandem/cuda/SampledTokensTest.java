@@ -45,7 +45,7 @@ class SampledTokensTest {
         assertThat(lost).singleElement().satisfies(row -> {
             assertThat(row.sequence()).isEqualTo(5);
             assertThat(row.cause()).isEqualTo(StepResult.Cause.SAMPLING);
-            assertThat(row.message()).contains(SampleReport.NOT_FINITE).contains("--dtype bfloat16");
+            assertThat(row.message()).contains(TokenSampler.NOT_FINITE).contains("--dtype bfloat16");
             assertThat(row.stillInUse()).isFalse();
         });
         assertThat(sampled).singleElement().satisfies(row -> {

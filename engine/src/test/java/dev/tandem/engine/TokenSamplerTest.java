@@ -112,16 +112,20 @@ class TokenSamplerTest {
     void logitsThatAllowNoChoiceAreRefused() {
         for (double temperature : new double[] {0, 1}) {
             SamplingParams.Builder params = SamplingParams.builder().temperature(temperature);
-            assertThatThrownBy(() -> choose(sampler(params), 1, Float.NaN, 2))
-                    .isInstanceOf(ExecutorException.class)
-                    .hasMessageContaining("NaN");
-            assertThatThrownBy(() -> choose(sampler(params), 1, Float.POSITIVE_INFINITY, 2))
-                    .isInstanceOf(ExecutorException.class)
-                    .hasMessageContaining("infinite logit for token 1");
+            for (float broken : new float[] {Float.NaN, Float.POSITIVE_INFINITY, Float.NEGATIVE_INFINITY}) {
+                assertThatThrownBy(() -> choose(sampler(params), 1, 3, broken, 2))
+                        .isInstanceOf(ExecutorException.class)
+                        .hasMessageContaining(TokenSampler.NOT_FINITE)
+                        .hasMessageContaining("token 2 has " + broken);
+            }
             assertThatThrownBy(() -> choose(sampler(params.minTokens(1).stopTokenIds(Set.of(0, 1, 2, 3))), LOGITS))
                     .isInstanceOf(ExecutorException.class)
                     .hasMessageContaining("no token may be chosen");
         }
+        SamplingParams.Builder raising = SamplingParams.builder().temperature(0).repetitionPenalty(0.5);
+        assertThatThrownBy(() -> choose(sampler(raising, 1), 1, Float.MAX_VALUE, 2))
+                .isInstanceOf(ExecutorException.class)
+                .hasMessageContaining("adjusted logit of token 1 is +infinity");
     }
 
     @Test

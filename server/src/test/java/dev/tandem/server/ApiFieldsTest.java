@@ -256,6 +256,17 @@ class ApiFieldsTest {
         assertThat(server.tokenizer.calls.get()).isEqualTo(calls);
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"max_tokens", "max_completion_tokens"})
+    void errorsNameTheFieldThatTheClientSent(String field) throws IOException {
+        String chat = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"" + field + "\": ";
+        assertRefused(server.post(CHAT, chat + "0}"), field, field + " is 0; it must be at least 1");
+        assertRefused(server.post(CHAT, chat + "600}"), field, "maximum context length is 512 tokens");
+        assertRefused(
+                server.post(CHAT, chat + "2, \"min_tokens\": 3}"), "min_tokens", "at most " + field + ", which is 2");
+        assertRefused(server.post(CHAT, chat + "\"many\"}"), field, field);
+    }
+
     @Test
     void whatTheTokenizerRefusesIsTheClientsFault() throws IOException {
         assertRefused(

@@ -133,11 +133,11 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
 
     /** A row of one segment is finished where it was computed: nothing is copied. */
     @Override
-    public void run(DecodeTask task, long next, Scratch scratch, Partial partial, Partial sum) {
+    public void compute(DecodeTask task, long next, Scratch scratch, Partial partial, Partial sum) {
         if (task.blockCount() <= SEGMENT_BLOCKS) {
             compute(task, 0, task.blockCount(), next, (Working) scratch, task.out);
         } else {
-            PagedDecodeAttention.super.run(task, next, scratch, partial, sum);
+            PagedDecodeAttention.super.compute(task, next, scratch, partial, sum);
         }
     }
 

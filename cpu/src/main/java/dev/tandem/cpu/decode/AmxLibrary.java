@@ -1,5 +1,7 @@
 package dev.tandem.cpu.decode;
 
+import dev.tandem.cpu.topology.CpuInfo;
+import dev.tandem.cpu.topology.ForeignCall;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.Arena;
@@ -44,7 +46,7 @@ public final class AmxLibrary {
     }
 
     private static Loaded load() {
-        if (!processorHas("amx_bf16") || !processorHas("avx512_bf16")) {
+        if (!CpuInfo.features().contains("amx_bf16") || !CpuInfo.features().contains("avx512_bf16")) {
             return new Loaded(Optional.empty(), "this processor has no AMX with bf16");
         }
         try (InputStream file = AmxLibrary.class.getResourceAsStream(RESOURCE)) {
@@ -73,7 +75,7 @@ public final class AmxLibrary {
                 return new Loaded(Optional.empty(), "the system does not let this process use AMX");
             }
         } catch (Throwable e) {
-            throw new IllegalStateException("tandem_amx_request", e);
+            throw ForeignCall.failed("tandem_amx_request", e);
         }
         MethodHandle partial = linker.downcallHandle(
                 symbols.findOrThrow("tandem_amx_partial"), FunctionDescriptor.ofVoid(ValueLayout.ADDRESS));
@@ -83,24 +85,12 @@ public final class AmxLibrary {
         return new Loaded(Optional.of(new AmxLibrary(partial, read)), "AMX with bf16");
     }
 
-    private static boolean processorHas(String flag) {
-        try {
-            Path info = Path.of("/proc/cpuinfo");
-            return Files.exists(info)
-                    && Files.readAllLines(info).stream()
-                            .filter(line -> line.startsWith("flags"))
-                            .anyMatch(line -> (line + " ").contains(" " + flag + " "));
-        } catch (IOException e) {
-            return false;
-        }
-    }
-
     /** @param task the C source's {@code struct task} */
     void partial(MemorySegment task) {
         try {
             partial.invokeExact(task);
         } catch (Throwable e) {
-            throw new IllegalStateException("tandem_amx_partial", e);
+            throw ForeignCall.failed("tandem_amx_partial", e);
         }
     }
 
@@ -109,7 +99,7 @@ public final class AmxLibrary {
         try {
             return (long) read.invokeExact(MemorySegment.ofAddress(address), bytes);
         } catch (Throwable e) {
-            throw new IllegalStateException("tandem_read", e);
+            throw ForeignCall.failed("tandem_read", e);
         }
     }
 }

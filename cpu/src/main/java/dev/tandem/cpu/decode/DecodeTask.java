@@ -1,5 +1,10 @@
 package dev.tandem.cpu.decode;
 
+import dev.tandem.cpu.simd.Unpack;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
 /**
  * One decode row's attention in one layer: its token's K and V are appended, then its query heads attend over
  * {@code context} tokens, the new one included. All addresses are of native memory that lives until the task is done.
@@ -8,6 +13,8 @@ package dev.tandem.cpu.decode;
  * nothing.
  */
 public final class DecodeTask {
+    private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
+
     /** [heads, headDim] of the format's type. */
     long q;
     /** [kvHeads, headDim] of the format's type; 0 when the token's K and V are in the block already. */
@@ -56,6 +63,20 @@ public final class DecodeTask {
             format.clear(blocks[last - 1]);
         }
         return appends;
+    }
+
+    /** Whether the query and the new token's K and V are. */
+    boolean isFinite(BlockFormat format, int heads) {
+        int values = format.kvHeads() * format.headDim();
+        return Unpack.isFinite(format.type(), q, heads * format.headDim())
+                && (k == 0 || Unpack.isFinite(format.type(), k, values) && Unpack.isFinite(format.type(), v, values));
+    }
+
+    /** Makes the result NaN. */
+    void loseResult(BlockFormat format, int heads) {
+        for (int i = 0; i < heads * format.headDim(); i++) {
+            MEMORY.set(ValueLayout.JAVA_FLOAT, out + 4L * i, Float.NaN);
+        }
     }
 
     /** Where the new token is in the last block. */

@@ -41,11 +41,21 @@ public interface PagedDecodeAttention {
     interface Scratch {}
 
     /**
-     * A whole row on the calling thread.
+     * A whole row on the calling thread. Where the query or the new token's K or V holds NaN or infinity, the result is
+     * NaN, so that the row is lost at the sampler as on the GPU. K and V of earlier tokens are not looked at again: a
+     * row with any that is not finite was lost when they were new.
      *
      * @param next as for {@link #partial}
      */
     default void run(DecodeTask task, long next, Scratch scratch, Partial partial, Partial sum) {
+        compute(task, next, scratch, partial, sum);
+        if (!task.isFinite(format(), heads())) {
+            task.loseResult(format(), heads());
+        }
+    }
+
+    /** {@link #run} of finite values; of others the result is anything. */
+    default void compute(DecodeTask task, long next, Scratch scratch, Partial partial, Partial sum) {
         int blocks = task.blockCount();
         if (blocks <= SEGMENT_BLOCKS) {
             partial(task, 0, blocks, next, scratch, partial);

@@ -1,15 +1,13 @@
 package dev.tandem.cpu.probe;
 
 import dev.tandem.cpu.simd.BandwidthKernels;
+import dev.tandem.cpu.topology.CpuInfo;
 import dev.tandem.cpu.topology.NativeMemory;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.clock.Clock;
-import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.file.Files;
-import java.nio.file.Path;
 
 /**
  * Measures plain reading and register-only arithmetic with the same threads that compute. Closing it frees its memory.
@@ -73,24 +71,7 @@ public final class MachineProbe implements AutoCloseable {
 
     /** Processors and their name, as results say it. */
     public static String machine() {
-        return Runtime.getRuntime().availableProcessors() + " x " + processor();
-    }
-
-    /** The processor's own name, or the architecture's. */
-    public static String processor() {
-        try {
-            Path info = Path.of("/proc/cpuinfo");
-            if (Files.exists(info)) {
-                return Files.readAllLines(info).stream()
-                        .filter(line -> line.startsWith("model name"))
-                        .findFirst()
-                        .map(line -> line.substring(line.indexOf(':') + 1).strip())
-                        .orElse(System.getProperty("os.arch"));
-            }
-        } catch (IOException e) {
-            return System.getProperty("os.arch");
-        }
-        return System.getProperty("os.arch");
+        return Runtime.getRuntime().availableProcessors() + " x " + CpuInfo.processor();
     }
 
     /** Keeps the measured loops from being optimised away. */

@@ -1,5 +1,6 @@
 package dev.tandem.cpu.simd;
 
+import dev.tandem.cpu.topology.ForeignCall;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemoryLayout;
@@ -112,10 +113,8 @@ public final class Prefetch {
                 return Made.not("the system lets no page be executed that was written");
             }
             return new Made(code(linker, page, 2), code(linker, page + FOUR_AT, 4), "");
-        } catch (RuntimeException | Error e) {
-            throw e;
         } catch (Throwable e) {
-            throw new IllegalStateException("mmap or mprotect", e);
+            throw ForeignCall.failed("mmap or mprotect", e);
         }
     }
 
@@ -145,10 +144,8 @@ public final class Prefetch {
             } else {
                 IN_FOUR.invokeExact(from, to, distance, 3 * distance);
             }
-        } catch (RuntimeException | Error e) {
-            throw e;
         } catch (Throwable e) {
-            throw new IllegalStateException("prefetch", e);
+            throw ForeignCall.failed("prefetch", e);
         }
     }
 

@@ -6,7 +6,10 @@ import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
 import jdk.incubator.vector.VectorOperators;
 
-/** Stored 16-bit values to fp32 vectors and back; exact one way, rounded to nearest even the other. */
+/**
+ * Stored 16-bit values to fp32 vectors and back; exact one way, rounded to nearest even the other. fp16 weights must be
+ * finite: kernels that widen them in registers turn infinities and NaN into finite numbers, for speed.
+ */
 public final class Unpack {
     /** fp16's exponent sits 112 lower than fp32's: shifted bits times this give the value, subnormals included. */
     private static final float HALF_BIAS = 0x1p112f;
@@ -21,7 +24,11 @@ public final class Unpack {
 
     /** Finite values only: infinities and NaN come out finite. */
     static FloatVector fp16(long address) {
-        return highHalf(widen(address).lanewise(VectorOperators.LSHL, 16));
+        IntVector bits = (IntVector) Lanes.loadShorts(address).convertShape(VectorOperators.S2I, Lanes.I, 0);
+        return bits.lanewise(VectorOperators.LSHL, 13)
+                .and(HALF_MASK)
+                .reinterpretAsFloats()
+                .mul(HALF_BIAS);
     }
 
     private static IntVector widen(long address) {
@@ -44,7 +51,42 @@ public final class Unpack {
     }
 
     /**
-     * Widens {@code count} stored values to fp32; may read and write up to a vector more.
+     * Infinities and NaN, which alone reach 2^16, come out as NaN: their product overflows, and zero times that is NaN.
+     */
+    private static FloatVector fp16OrNaN(long address) {
+        FloatVector value = fp16(address);
+        return value.mul(HALF_BIAS).fma(FloatVector.zero(Lanes.F), value);
+    }
+
+    /**
+     * Whether all of {@code count} stored values are finite.
+     *
+     * @param count even
+     */
+    public static boolean isFinite(DataType type, long address, int count) {
+        int exponent = switch (type) {
+            case FLOAT32 -> 0x7F800000;
+            case BFLOAT16 -> 0x7F807F80;
+            case FLOAT16 -> 0x7C007C00;
+        };
+        int lowest = exponent & ~(exponent << 1);
+        int sign = exponent + lowest; // only an exponent of all ones carries into it
+        int words = count * type.bytes() / Integer.BYTES;
+        IntVector carried = IntVector.zero(Lanes.I);
+        int i = 0;
+        for (; i + Lanes.COUNT <= words; i += Lanes.COUNT) {
+            carried = carried.or(Lanes.loadInts(address + 4L * i).and(exponent).add(lowest));
+        }
+        int all = carried.reduceLanes(VectorOperators.OR);
+        for (; i < words; i++) {
+            all |= (Lanes.MEMORY.get(ValueLayout.JAVA_INT, address + 4L * i) & exponent) + lowest;
+        }
+        return (all & sign) == 0;
+    }
+
+    /**
+     * Widens {@code count} stored values to fp32; may read and write up to a vector more. NaN stays NaN; an fp16
+     * infinity becomes NaN.
      *
      * @param to address of fp32 values
      */
@@ -58,7 +100,7 @@ public final class Unpack {
             }
             case FLOAT16 -> {
                 for (int i = 0; i < count; i += Lanes.COUNT) {
-                    fp16(from + 2L * i).intoMemorySegment(Lanes.MEMORY, to + 4L * i, Lanes.LE);
+                    fp16OrNaN(from + 2L * i).intoMemorySegment(Lanes.MEMORY, to + 4L * i, Lanes.LE);
                 }
             }
         }

@@ -56,10 +56,8 @@ public final class NativeMemory {
             NumaInterleaving.system().apply(raw.address(), bytes + ALIGNMENT);
             MemorySegment owned = raw.reinterpret(bytes + ALIGNMENT, arena, NativeMemory::free);
             return owned.asSlice(-raw.address() & ALIGNMENT - 1, bytes);
-        } catch (RuntimeException | Error e) {
-            throw e;
         } catch (Throwable e) {
-            throw new IllegalStateException("calloc", e);
+            throw ForeignCall.failed("calloc", e);
         }
     }
 
@@ -71,10 +69,8 @@ public final class NativeMemory {
             try {
                 // advice: where it is not taken, pages are small and nothing else changes
                 int ignored = (int) MADVISE.get().invokeExact(MemorySegment.ofAddress(aligned), bytes, MADV_HUGEPAGE);
-            } catch (RuntimeException | Error e) {
-                throw e;
             } catch (Throwable e) {
-                throw new IllegalStateException("madvise", e);
+                throw ForeignCall.failed("madvise", e);
             }
         }
         return memory.asSlice(aligned - memory.address(), bytes);
@@ -83,10 +79,8 @@ public final class NativeMemory {
     private static void free(MemorySegment memory) {
         try {
             FREE.invokeExact(memory);
-        } catch (RuntimeException | Error e) {
-            throw e;
         } catch (Throwable e) {
-            throw new IllegalStateException("free", e);
+            throw ForeignCall.failed("free", e);
         }
     }
 }

@@ -127,10 +127,8 @@ public final class NumaInterleaving {
                     errno, number.getAsLong(), address, bytes, (long) MPOL_INTERLEAVE, mask, MAX_NODE, 0L);
             long offset = Linker.Option.captureStateLayout().byteOffset(MemoryLayout.PathElement.groupElement("errno"));
             return result == 0 ? 0 : errno.get(ValueLayout.JAVA_INT, offset);
-        } catch (RuntimeException | Error e) {
-            throw e;
         } catch (Throwable e) {
-            throw new IllegalStateException("mbind", e);
+            throw ForeignCall.failed("mbind", e);
         }
     }
 }

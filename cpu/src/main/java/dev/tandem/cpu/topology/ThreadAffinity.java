@@ -67,10 +67,8 @@ public final class ThreadAffinity {
     private static int call(MethodHandle handle, int thread, MemorySegment set) {
         try {
             return (int) handle.invokeExact(thread, (long) SET_BYTES, set);
-        } catch (RuntimeException | Error e) {
-            throw e;
         } catch (Throwable e) {
-            throw new IllegalStateException("sched affinity", e);
+            throw ForeignCall.failed("sched affinity", e);
         }
     }
 }

@@ -117,6 +117,34 @@ class DecodeAttentionTest {
         }
     }
 
+    /** Kernels of fp16, and powers of two by bits, would make finite numbers of them. */
+    @ParameterizedTest
+    @MethodSource("types")
+    void aRowWithAValueThatIsNotFiniteBecomesNaN(DataType type) {
+        BlockFormat format = new BlockFormat(3, 80, type);
+        for (PagedDecodeAttention attention : implementations(format, 6)) {
+            for (float broken : new float[] {Float.NaN, Float.POSITIVE_INFINITY, Float.NEGATIVE_INFINITY}) {
+                for (int where = 0; where < 3; where++) {
+                    try (Arena arena = Arena.ofConfined()) {
+                        HostTokenTracker rows = new HostTokenTracker(format, 6, new int[] {65, 100}, true, 3, arena);
+                        DecodeTask task = rows.tasks[0];
+                        long last = where == 0 ? task.q : where == 1 ? task.k : task.v;
+                        format.store(last + (239L + (where == 0 ? 240 : 0)) * type.bytes(), broken);
+                        run(attention, rows, arena);
+                        String what = attention.name() + ", " + type + ", " + broken + " in " + "qkv".charAt(where);
+                        assertThat(rows.out.getAtIndex(ValueLayout.JAVA_FLOAT, 0))
+                                .as(what)
+                                .isNaN();
+                        assertThat(rows.out.getAtIndex(ValueLayout.JAVA_FLOAT, 479))
+                                .as(what)
+                                .isNaN();
+                        assertThat(rows.error(1)).as("the next row, %s", what).isLessThanOrEqualTo(bound(attention));
+                    }
+                }
+            }
+        }
+    }
+
     /**
      * @param step scores rise by four times as much every block: too little for a new reference each time, or so that a
      *     block outweighs all before it

@@ -150,4 +150,26 @@ class RowOpsTest {
             }
         }
     }
+
+    /** Every fp16 value is as the JDK widens it, and what is not finite is NaN. */
+    @Test
+    void fp16IsWidenedExactly() {
+        try (Arena arena = Arena.ofConfined()) {
+            int count = 1 << 16;
+            MemorySegment from = arena.allocate(2L * count, 64);
+            for (int i = 0; i < count; i++) {
+                from.setAtIndex(ValueLayout.JAVA_SHORT, i, (short) i);
+            }
+            MemorySegment to = arena.allocate(4L * count, 64);
+            Unpack.toFloats(DataType.FLOAT16, from.address(), count, to.address());
+            for (int i = 0; i < count; i++) {
+                float expected = Float.float16ToFloat((short) i);
+                assertThat(Float.floatToIntBits(to.getAtIndex(ValueLayout.JAVA_FLOAT, i)))
+                        .as("0x%04x", i)
+                        .isEqualTo(Float.floatToIntBits(Float.isFinite(expected) ? expected : Float.NaN));
+                boolean finite = Unpack.isFinite(DataType.FLOAT16, from.address() + 2L * (i & ~1), 2);
+                assertThat(finite).as("0x%04x", i).isEqualTo(Float.isFinite(expected));
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 package dev.tandem.cuda.ffi;
 
+import dev.tandem.cpu.topology.ForeignCall;
 import dev.tandem.cuda.CudaException;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -43,10 +44,8 @@ public final class NativeFunction {
         }
         try {
             return (int) handle.invokeExact(arguments);
-        } catch (RuntimeException | Error e) {
-            throw e;
         } catch (Throwable e) {
-            throw new IllegalStateException(name, e);
+            throw ForeignCall.failed(name, e);
         }
     }
 

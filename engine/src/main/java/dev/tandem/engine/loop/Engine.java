@@ -191,7 +191,7 @@ public final class Engine implements AutoCloseable {
         OptionalInt completion = request.sampling().maxTokens();
         if (completion.isPresent() && (long) prompt + completion.getAsInt() > context) {
             throw RequestException.bad(
-                    prompt < context ? "max_tokens" : "prompt",
+                    prompt < context ? request.sampling().maxTokensField() : "prompt",
                     limit + ((long) prompt + completion.getAsInt()) + " tokens (" + prompt + " in the messages, "
                             + completion.getAsInt()
                             + " in the completion). Please reduce the length of the messages or completion.");

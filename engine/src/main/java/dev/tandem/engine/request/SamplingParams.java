@@ -21,6 +21,7 @@ import java.util.Set;
  * @param logitBias added to the named tokens' logits; values beyond [-100, 100] become the nearest bound, as in vLLM
  * @param seed makes the draw reproducible; absent: the engine chooses one
  * @param maxTokens generate at most this many; absent: what the prompt leaves of the context
+ * @param maxTokensField the request's field that gave maxTokens, which errors name
  * @param minTokens end-of-sequence and stop tokens are impossible, and stop strings are ignored, before this many
  * @param stop strings that end the generation, excluded from the text unless {@code includeStop}
  * @param includeStop whether the text contains the stop string, or the stop token's text, that ended it
@@ -37,6 +38,7 @@ public record SamplingParams(
         Map<Integer, Float> logitBias,
         OptionalLong seed,
         OptionalInt maxTokens,
+        String maxTokensField,
         int minTokens,
         List<String> stop,
         boolean includeStop,
@@ -82,7 +84,7 @@ public record SamplingParams(
         requireRange("frequency_penalty", frequencyPenalty, -2, 2);
         if (maxTokens.isPresent() && maxTokens.getAsInt() < 1) {
             throw RequestException.bad(
-                    "max_tokens", "max_tokens is " + maxTokens.getAsInt() + "; it must be at least 1");
+                    maxTokensField, maxTokensField + " is " + maxTokens.getAsInt() + "; it must be at least 1");
         }
         if (minTokens < 0) {
             throw RequestException.bad("min_tokens", "min_tokens is " + minTokens + "; it must not be negative");
@@ -90,7 +92,8 @@ public record SamplingParams(
         if (maxTokens.isPresent() && minTokens > maxTokens.getAsInt()) {
             throw RequestException.bad(
                     "min_tokens",
-                    "min_tokens is " + minTokens + "; it must be at most max_tokens, which is " + maxTokens.getAsInt());
+                    "min_tokens is " + minTokens + "; it must be at most " + maxTokensField + ", which is "
+                            + maxTokens.getAsInt());
         }
         checkStops(stop);
         requireCount("stop_token_ids", stopTokenIds.size(), MAX_STOP_TOKENS);
@@ -161,6 +164,7 @@ public record SamplingParams(
                 logitBias,
                 own,
                 maxTokens,
+                maxTokensField,
                 minTokens,
                 stop,
                 includeStop,
@@ -182,6 +186,7 @@ public record SamplingParams(
                 logitBias,
                 seed,
                 maxTokens,
+                maxTokensField,
                 minTokens,
                 stop,
                 includeStop,
@@ -208,6 +213,7 @@ public record SamplingParams(
         /** vLLM's default. */
         private OptionalInt maxTokens = OptionalInt.of(16);
 
+        private String maxTokensField = "max_tokens";
         private int minTokens;
         private List<String> stop = List.of();
         private boolean includeStop;
@@ -271,6 +277,12 @@ public record SamplingParams(
             return this;
         }
 
+        /** @param name of the request's field that gave {@link #maxTokens} */
+        public Builder maxTokensField(String name) {
+            maxTokensField = name;
+            return this;
+        }
+
         public Builder minTokens(int value) {
             minTokens = value;
             return this;
@@ -313,6 +325,7 @@ public record SamplingParams(
                     logitBias,
                     seed,
                     maxTokens,
+                    maxTokensField,
                     minTokens,
                     stop,
                     includeStop,

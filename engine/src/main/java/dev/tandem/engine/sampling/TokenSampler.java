@@ -22,6 +22,10 @@ import java.util.SplittableRandom;
 public final class TokenSampler {
     /** Exponents below this give weight 0 in single precision: half of the smallest float is exp(-103.97). */
     private static final float NO_WEIGHT = -104;
+    /** Bits of +infinity; those of NaN are larger. */
+    private static final int INFINITE = 0x7F800000;
+    /** Why a row is lost, on the CPU and on the GPU. */
+    public static final String NOT_FINITE = "the model produced logits that are NaN or infinite";
 
     private final SamplingParams params;
     private final SplittableRandom random;
@@ -135,10 +139,15 @@ public final class TokenSampler {
     }
 
     /**
+     * Chooses the next token of one row. Every logit of the model must be finite, as on the GPU (kernel
+     * {@code argmax}). The adjustments may make -infinity of it afterwards: such a token is never chosen.
+     *
      * @param logits one row of at least {@code vocabulary} values from {@code offset}; overwritten
-     * @throws ExecutorException when a logit is NaN, or the best one is infinite: there is nothing to choose
+     * @throws ExecutorException when a logit is NaN or infinite before the adjustments, when one is NaN or +infinity
+     *     after them, or when all are -infinity then
      */
     public Choice choose(float[] logits, int offset, int vocabulary, SamplingScratch scratch) {
+        requireFinite(logits, offset, vocabulary);
         Optional<TokenLogprobs> raw = params.logprobs() < 0
                 ? Optional.empty()
                 : Optional.of(rawLogprobs(logits, offset, vocabulary, scratch));
@@ -152,6 +161,20 @@ public final class TokenSampler {
                 token,
                 raw.map(r -> new TokenLogprobs(
                         (float) (original[token] - scratch.logSumExp()), r.topTokens(), r.topLogprobs())));
+    }
+
+    private static void requireFinite(float[] logits, int offset, int vocabulary) {
+        int largest = 0;
+        for (int i = offset; i < offset + vocabulary; i++) {
+            largest = Math.max(largest, Float.floatToRawIntBits(logits[i]) & Integer.MAX_VALUE);
+        }
+        if (largest >= INFINITE) {
+            int id = 0;
+            while (Float.isFinite(logits[offset + id])) {
+                id++;
+            }
+            throw new ExecutorException(NOT_FINITE + ": token " + id + " has " + logits[offset + id]);
+        }
     }
 
     /**
@@ -172,10 +195,10 @@ public final class TokenSampler {
             }
         }
         if (broken) {
-            throw new ExecutorException("the model produced logits that are not numbers (NaN)");
+            throw new ExecutorException("the adjusted logits are not numbers (NaN)");
         }
         if (max == Float.POSITIVE_INFINITY) {
-            throw new ExecutorException("the model produced an infinite logit for token " + best);
+            throw new ExecutorException("the adjusted logit of token " + best + " is +infinity");
         }
         if (max == Float.NEGATIVE_INFINITY) {
             throw new ExecutorException("no token may be chosen: all " + vocabulary + " logits are -infinity");

@@ -182,10 +182,12 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         if (gpu && GpuTier.hasRoom(draft, sequence)) {
             return Optional.of(AttentionSite.GPU_FROM_GPU);
         }
+        if (!host.test(sequence) || !HostTier.hasRoom(draft, sequence)) {
+            return Optional.empty();
+        }
         // a layer's staging holds as many tokens as a step, and all of a prompt must be there while its last chunk is
         // computed
-        boolean returns = sequence.length() <= draft.budget().maxBatchTokens() && rows <= draft.prefillOffloadRoom();
-        if (returns && host.test(sequence) && HostTier.hasRoom(draft, sequence)) {
+        if (sequence.length() <= draft.budget().maxBatchTokens() && rows <= draft.prefillOffloadRoom()) {
             return Optional.of(AttentionSite.GPU_PREFILL_OFFLOAD);
         }
         // longer ones: the earlier chunks stay in GPU blocks until the last has run

@@ -53,10 +53,12 @@ public final class TierRules {
 
     /** @param refresh steps between two looks, and between two rotations */
     TierRules(LatencyTargets server, int rotateAfter, double maxSlowdown, int refresh) {
-        if (rotateAfter < 0 || !(maxSlowdown >= 0)) {
-            throw new ConfigurationException("--rotate-after " + rotateAfter + " and --max-host-slowdown "
-                    + maxSlowdown
-                    + " must not be negative; 0 turns them off");
+        if (rotateAfter < 0) {
+            throw new ConfigurationException("--rotate-after " + rotateAfter + " must not be negative; 0 turns it off");
+        }
+        if (!(maxSlowdown >= 0)) {
+            throw new ConfigurationException(
+                    "--max-host-slowdown " + maxSlowdown + " must be a number, 0 or more; 0 turns it off");
         }
         this.server = server;
         this.rotateAfter = rotateAfter;

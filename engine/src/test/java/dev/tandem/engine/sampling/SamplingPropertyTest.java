@@ -73,13 +73,11 @@ class SamplingPropertyTest {
         return sampler.choose(row, 3, logits.length, new SamplingScratch()).token();
     }
 
-    /** Every logit a number below infinity, and one left that may be chosen. */
+    /** Logits of the model that are finite, and one that may be chosen after the adjustments. */
     private static boolean drawable(float[] logits, float[] adjusted) {
         boolean some = false;
         for (int i = 0; i < logits.length; i++) {
-            if (Float.isNaN(adjusted[i])
-                    || adjusted[i] == Float.POSITIVE_INFINITY
-                    || logits[i] == Float.POSITIVE_INFINITY) {
+            if (!Float.isFinite(logits[i]) || !(adjusted[i] < Float.POSITIVE_INFINITY)) {
                 return false;
             }
             some |= adjusted[i] > Float.NEGATIVE_INFINITY;

@@ -188,6 +188,33 @@ class OtherStrategiesTest {
         assertThat(scene.draft(policy)).isEqualTo("[r0] admit r1 admit r2 admit r3 admit r4 admit r5 admit r6");
     }
 
+    /** A host sequence of 50 tokens, four of them since it came to the host at 0, the last at {@code last}. */
+    private static void decoded(Scene scene, long last) {
+        Sequence sequence = scene.host(46);
+        for (int i = 0; i < 4; i++) {
+            sequence.advance(1);
+            sequence.append(0, last);
+        }
+        scene.state.kv().grow(sequence, sequence.length());
+    }
+
+    @Test
+    void asyncOverlapAdmitsInOrderOfArrivalButForThoseThatHaveWaitedTooLong() {
+        Scene scene = new Scene(3, 200, BUDGET).limit(100);
+        scene.gpu(9);
+        for (int i = 0; i < 6; i++) {
+            decoded(scene, 400);
+        }
+        decoded(scene, 250);
+        decoded(scene, 100);
+        scene.state.now(400);
+        Policy policy = policy(Strategy.ASYNC_OVERLAP);
+        policy.completed(policy.draft(scene.state, new Decision()), 1); // from here on 100 per token
+        assertThat(scene.draft(policy))
+                .as("six are admitted; r8 has waited 300, r7 150, the others nothing")
+                .isEqualTo("[r0] admit r8 admit r1 admit r2 admit r3 admit r4 admit r5");
+    }
+
     @Test
     void asyncOverlapCountsInFlightTokens() {
         Scene scene = new Scene(3, 200, BUDGET).limit(100);

@@ -103,7 +103,15 @@ final class ChatHandler {
         int n = SamplingFields.choices(fields);
         Generation.checkCount(model.engine(), 1, n);
         int[] prompt = prompts.read(fields);
-        SamplingParams sampling = SamplingFields.read(fields, model.defaults(), maxTokens(fields), logprobs(fields));
+        OptionalInt older = fields.integer("max_tokens");
+        OptionalInt newer = fields.integer("max_completion_tokens");
+        boolean isNewer = newer.isPresent();
+        SamplingParams sampling = SamplingFields.read(
+                fields,
+                model.defaults(),
+                isNewer ? newer : older,
+                isNewer ? "max_completion_tokens" : "max_tokens",
+                logprobs(fields));
         return new Prepared(
                 prompt,
                 n,
@@ -112,12 +120,6 @@ final class ChatHandler {
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
                 SamplingFields.targets(fields));
-    }
-
-    private static OptionalInt maxTokens(RequestFields fields) {
-        OptionalInt older = fields.integer("max_tokens");
-        OptionalInt newer = fields.integer("max_completion_tokens");
-        return newer.isPresent() ? newer : older;
     }
 
     private static int logprobs(RequestFields fields) {

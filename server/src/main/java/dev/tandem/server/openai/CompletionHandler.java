@@ -15,6 +15,7 @@ import tools.jackson.databind.node.ObjectNode;
 /** {@code POST /v1/completions}. */
 final class CompletionHandler {
     private static final int DEFAULT_MAX_TOKENS = 16;
+    private static final String MAX_TOKENS = "max_tokens";
 
     private static final AnswerWriter.Shape SHAPE = new AnswerWriter.Shape() {
         @Override
@@ -110,7 +111,7 @@ final class CompletionHandler {
         boolean echo = fields.flag("echo", false);
         List<Prompt> prompts = prompts(fields, n, echo);
         SamplingParams sampling =
-                SamplingFields.read(fields, model.defaults(), maxTokens(fields, prompts), logprobs(fields));
+                SamplingFields.read(fields, model.defaults(), maxTokens(fields, prompts), MAX_TOKENS, logprobs(fields));
         AnswerWriter.Wishes wishes = StreamFields.read(fields, sampling.logprobs() >= 0);
         if (echo && wishes.logprobs()) {
             throw RequestException.bad("echo", "echo together with logprobs is not supported; leave one of them out");
@@ -128,7 +129,7 @@ final class CompletionHandler {
 
     /** Only the client's own number may be too large for the context. */
     private OptionalInt maxTokens(RequestFields fields, List<Prompt> prompts) {
-        OptionalInt wanted = fields.integer("max_tokens");
+        OptionalInt wanted = fields.integer(MAX_TOKENS);
         if (wanted.isPresent()) {
             return wanted;
         }

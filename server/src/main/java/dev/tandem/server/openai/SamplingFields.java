@@ -19,9 +19,16 @@ final class SamplingFields {
 
     private SamplingFields() {}
 
-    /** @param maxTokens already decided, like logprobs: the two endpoints name and default them differently */
+    /**
+     * @param maxTokens already decided, like logprobs: the two endpoints name and default them differently
+     * @param maxTokensField the field that gave it
+     */
     static SamplingParams read(
-            RequestFields fields, ServedModel.SamplingDefaults defaults, OptionalInt maxTokens, int logprobs) {
+            RequestFields fields,
+            ServedModel.SamplingDefaults defaults,
+            OptionalInt maxTokens,
+            String maxTokensField,
+            int logprobs) {
         SamplingParams.Builder sampling = SamplingParams.builder()
                 .temperature(fields.number("temperature", defaults.temperature()))
                 .topP(fields.number("top_p", defaults.topP()))
@@ -32,6 +39,7 @@ final class SamplingFields {
                 .frequencyPenalty(fields.number("frequency_penalty", 0))
                 .logitBias(logitBias(fields))
                 .maxTokens(maxTokens)
+                .maxTokensField(maxTokensField)
                 .minTokens(fields.integer("min_tokens", 0))
                 .stop(stop(fields))
                 .includeStop(fields.flag("include_stop_str_in_output", false))

@@ -8,7 +8,7 @@ class PrintableTest {
     @Test
     void escapesWhatATerminalOrALogObeys() {
         assertThat(Printable.of("a\nb\r\u001b[31mc\u0085d\u2028e\u202ef\u007f"))
-                .isEqualTo("a\\u000ab\\u000d\\u001b[31mc\\u0085d\\u2028e\\u202ef\\u007f");
+                .isEqualTo("a\\nb\\r\\u001b[31mc\\u0085d\\u2028e\\u202ef\\u007f");
     }
 
     @Test
@@ -21,5 +21,11 @@ class PrintableTest {
         assertThat(Printable.of("🙂".repeat(60))).isEqualTo("🙂".repeat(60));
         assertThat(Printable.of("🙂".repeat(61))).isEqualTo("🙂".repeat(60) + "…");
         assertThat(Printable.of("x".repeat(10_000_000))).hasSize(61);
+    }
+
+    @Test
+    void oneLineJoinsLinesAndCutsNothing() {
+        assertThat(Printable.oneLine(" a \n\r\n  b\tc\u202e\n")).isEqualTo("a b\\tc\\u202e");
+        assertThat(Printable.escape("x".repeat(100) + "\n")).isEqualTo("x".repeat(100) + "\\n");
     }
 }

@@ -5,7 +5,6 @@ import dev.tandem.text.ChatTemplate;
 import java.io.ByteArrayInputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Optional;
-import java.util.OptionalInt;
 
 /** What the handlers do with a body before the engine sees it, for the fuzz target. */
 public final class RequestReading {
@@ -36,9 +35,9 @@ public final class RequestReading {
         switch (endpoint) {
             case CHAT -> {
                 new ChatPrompt(model, site, parser).read(fields);
-                sampling(fields, fields.integer("max_completion_tokens"));
+                sampling(fields, "max_completion_tokens");
             }
-            case COMPLETIONS -> sampling(fields, fields.integer("max_tokens"));
+            case COMPLETIONS -> sampling(fields, "max_tokens");
             case TOKENIZE -> {
                 if (fields.field("messages").isPresent()) {
                     new ChatPrompt(model, site, parser).read(fields);
@@ -51,11 +50,11 @@ public final class RequestReading {
         }
     }
 
-    private static void sampling(RequestFields fields, OptionalInt maxTokens) {
+    private static void sampling(RequestFields fields, String maxTokens) {
         SamplingFields.choices(fields);
         SamplingFields.targets(fields);
         StreamFields.read(fields, false);
-        SamplingFields.read(fields, ServedModel.SamplingDefaults.NEUTRAL, maxTokens, -1);
+        SamplingFields.read(fields, ServedModel.SamplingDefaults.NEUTRAL, fields.integer(maxTokens), maxTokens, -1);
     }
 
     /** An error as the client gets it. */
