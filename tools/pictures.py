@@ -10,6 +10,7 @@ Standard library only. Each function draws one picture and is named for its file
 import argparse
 import html
 import json
+import math
 import pathlib
 import sys
 
@@ -98,7 +99,8 @@ def throughput():
 def latency_under_load():
     """Mean time to first token against the arrival rate, 1000/200 with 26,400 KV tokens."""
     series = {
-        "vLLM 0.33": ("v-tight", "other"), "Tandem, gpu-only": ("t-gpuonly", "gpu"),
+        "vLLM 0.33": ("v-tight", "other"),
+        "Tandem, gpu-only": ("t-gpuonly", "gpu"),
         "Tandem, default": ("t-auto", "cpu"),
     }
     rows = [r for r in lines("peers/vllm-0.33-h200-online.jsonl") if r["workload"] == "synthetic:1000/200"]
@@ -106,8 +108,6 @@ def latency_under_load():
     svg = Svg(760, 380, "Mean time to first token under Poisson load")
     svg.text(16, 24, "Mean time to first token under Poisson load, one H200, 1000/200, 26,400 KV tokens", "title")
     left, top, width, height, fastest, slowest = 80, 48, 600, 270, 30, 10000
-
-    import math
 
     def at(rate, ms):
         x = left + width * (rate - 4) / 14
@@ -132,11 +132,55 @@ def latency_under_load():
     return svg
 
 
+def throughput_by_kv():
+    """Simulated output throughput against the GPU's KV capacity, GPU-only and hybrid at equal GPU memory."""
+    rows = lines("kv-capacity.jsonl")
+    svg = Svg(760, 400, "Simulated throughput against KV capacity")
+    svg.text(16, 24, "Simulated output throughput against GPU KV capacity, Llama-3.1-8B, 1000/400", "title")
+    svg.text(16, 42, "Profile of one H200 and 16 cores of its host; equal GPU memory, staging included", "small")
+    left, top, width, height, highest = 80, 60, 640, 270, 10000
+    fewest, most_tokens = 800 * 16, 24000 * 16
+
+    def at(tokens, rate):
+        x = left + width * math.log(tokens / fewest) / math.log(most_tokens / fewest)
+        return x, top + height * (1 - rate / highest)
+
+    for rate in range(0, highest + 1, 2000):
+        _, y = at(fewest, rate)
+        svg.line(left, y, left + width, y, "grid")
+        svg.text(left - 8, y + 4, f"{rate:,}", "small", "end")
+    by_tokens = {}
+    for row in rows:
+        by_tokens.setdefault(16 * row["gpu_blocks_and_staging"], {})[row["strategy"]] = row["output_tokens_per_second"]
+    for i, (strategy, name, css) in enumerate((("gpu-only", "GPU-only", "gpu"), ("apex", "apex, guarded", "cpu"))):
+        points = sorted((tokens, rates[strategy]) for tokens, rates in by_tokens.items())
+        svg.path([at(*point) for point in points], css + "-line")
+        for point in points:
+            svg.dot(*at(*point), css)
+        svg.box(left + 16, top + 8 + 20 * i, 12, 12, css)
+        svg.text(left + 34, top + 18 + 20 * i, name)
+    for tokens, rates in sorted(by_tokens.items()):
+        x, y = at(tokens, max(rates.values()))
+        svg.text(x, top + height + 18, f"{tokens / 1000:,.0f}k", "small", "middle")
+        svg.text(x, y - 10, f"{rates['apex'] / rates['gpu-only']:.2f}x", "small", "middle")
+    svg.text(
+        left + width / 2,
+        top + height + 40,
+        "tokens of KV that the GPU's memory holds; output tokens/s",
+        "small",
+        "middle",
+    )
+    return svg
+
+
 def peak_by_kernel():
     """Share of the measured peak that each part of a decode step reaches."""
     rows = [
-        ("GEMMs, 1 token", 4.1 / 4.59), ("GEMMs, 64 tokens", 3.9 / 4.59), ("attention, 24 tokens", 3.8 / 4.59),
-        ("attention, 64 tokens", 4.1 / 4.59), ("attention, 256 tokens", 4.4 / 4.59),
+        ("GEMMs, 1 token", 4.1 / 4.59),
+        ("GEMMs, 64 tokens", 3.9 / 4.59),
+        ("attention, 24 tokens", 3.8 / 4.59),
+        ("attention, 64 tokens", 4.1 / 4.59),
+        ("attention, 256 tokens", 4.4 / 4.59),
         ("host attention, AMX, 16 threads", 0.90),
         ("host attention, AVX-512, 16 threads", 0.85),
     ]
@@ -196,9 +240,11 @@ def asymmetric_step():
         x = 220 * layer
         gpu += [(x, 120, f"linear 0, L{layer}", "gpu"), (x + 120, 100, f"linear 1, L{layer}", "link")]
         cpu += [(x, 116, "attention 1", "cpu"), (x + 120, 96, "attention 0", "cpu")]
-    return timeline("Asymmetric pipelining: two sub-batches take turns", [("GPU", gpu), ("CPU", cpu)],
-                    "While the GPU runs the linear layers of one sub-batch, the CPU attends for the host tokens of the"
-                    " other (0, 1).")
+    return timeline(
+        "Asymmetric pipelining: two sub-batches take turns",
+        [("GPU", gpu), ("CPU", cpu)],
+        "While the GPU runs the linear layers of one sub-batch (0, 1), the CPU attends for host tokens of the other.",
+    )
 
 
 def async_overlap_step():
@@ -207,28 +253,41 @@ def async_overlap_step():
         x = 165 * layer
         gpu += [(x, 62, f"QKV, L{layer}", "gpu"), (x + 62, 42, "attn", "gpu"), (x + 104, 61, "out, MLP", "gpu")]
         cpu += [(x + 62, 104, f"host, L{layer}", "cpu")]
-    return timeline("Async overlap: host tokens leave at attention and rejoin later", [("GPU", gpu), ("CPU", cpu[:4])],
-                    "The GPU never waits. A host token rejoins at its layer once its attention is there, usually one"
-                    " step later.")
+    return timeline(
+        "Async overlap: host tokens leave at attention and rejoin later",
+        [("GPU", gpu), ("CPU", cpu[:4])],
+        "The GPU never waits. A host token rejoins at its layer once its attention is there, usually one step later.",
+    )
 
 
 def selector():
-    svg = Svg(760, 250, "What starts and ends offloading")
-    svg.text(16, 24, "The guard: what starts and ends offloading", "title")
-    svg.box(20, 60, 200, 60, "gpu", "GPU-only\nmeasured over a window")
-    svg.box(290, 60, 180, 60, "cpu", "warm-up\nthe host tier fills")
-    svg.box(540, 60, 200, 60, "cpu", "offloading\nmeasured over windows")
-    svg.box(290, 170, 180, 60, "box", "pause\nhost tokens drain")
-    svg.line(222, 90, 286, 90, "arrow")
-    svg.text(254, 52, "predicted gain", "small", "middle")
-    svg.line(472, 90, 536, 90, "arrow")
-    svg.text(504, 52, "tier full", "small", "middle")
-    svg.line(640, 122, 474, 190, "arrow")
-    svg.text(640, 170, "less than GPU-only", "small", "middle")
-    svg.line(380, 122, 380, 166, "arrow")
-    svg.text(388, 148, "hopeless", "small")
-    svg.line(288, 200, 120, 124, "arrow")
-    svg.text(130, 180, "pause over (4x longer each loss)", "small", "middle")
+    """The phases of the strategy selector."""
+    svg = Svg(760, 330, "The phases of the strategy selector")
+    svg.text(16, 24, "The strategy selector: what starts and stops offloading", "title")
+    svg.box(20, 70, 180, 70, "gpu", "MEASURE\nGPU-only's goodput")
+    svg.box(290, 70, 180, 70, "cpu", "WARM_UP\nthe host tier fills")
+    svg.box(560, 70, 180, 70, "cpu", "RUN\ncompared with GPU-only")
+    svg.box(560, 220, 180, 70, "link", "DRAIN\nhost tokens leave")
+    svg.box(20, 220, 180, 70, "gpu", "PAUSE\nGPU-only")
+    svg.line(202, 105, 286, 105, "arrow")
+    svg.text(244, 97, "a gain is", "small", "middle")
+    svg.text(244, 121, "predicted", "small", "middle")
+    svg.line(472, 105, 556, 105, "arrow")
+    svg.text(514, 95, "host is full", "small", "middle")
+    svg.line(650, 142, 650, 216, "arrow")
+    svg.text(642, 184, "goodput below GPU-only's", "small", "end")
+    svg.line(380, 142, 556, 240, "arrow")
+    svg.text(384, 214, "hopeless while it fills", "small", "middle")
+    svg.line(558, 262, 204, 262, "arrow")
+    svg.text(380, 280, "host is empty", "small", "middle")
+    svg.line(110, 218, 110, 144, "arrow")
+    svg.text(120, 184, "pause over; longer after each clear loss", "small")
+    svg.text(
+        16,
+        316,
+        "New requests start on the GPU in MEASURE, DRAIN and PAUSE. A changed load leads back to MEASURE.",
+        "small",
+    )
     return svg
 
 
@@ -236,7 +295,7 @@ def threads():
     svg = Svg(760, 300, "Threads and what they own")
     svg.text(16, 24, "Threads and what they own", "title")
     svg.box(20, 50, 150, 60, "box", "event loops\nconnections")
-    svg.box(20, 200, 150, 60, "box", "text threads\none text each")
+    svg.box(20, 200, 150, 60, "box", "tokenizer pool\none prompt each")
     svg.box(280, 50, 200, 210, "gpu", "engine thread\n\nsequences, queues,\nblock tables, KV pools,\nstrategy, plans")
     svg.box(590, 50, 150, 60, "link", "GPU\nkernels, graphs")
     svg.box(590, 200, 150, 60, "cpu", "attention workers\nno shared state")
@@ -254,25 +313,53 @@ def threads():
 
 
 def packages():
-    svg = Svg(760, 280, "Modules: an arrow points to what a module depends on")
-    svg.text(16, 24, "Modules: each depends only on those below it", "title")
-    svg.box(300, 44, 160, 34, "box", "app")
-    for i, name in enumerate(("server", "cuda", "bench")):
-        svg.box(60 + 230 * i, 108, 180, 34, "box", name)
-    for i, name in enumerate(("text", "cpu", "fetch")):
-        svg.box(60 + 230 * i, 168, 180, 34, "box", name)
-    svg.box(60, 228, 180, 34, "box", "engine (JDK only)")
-    svg.box(290, 228, 180, 34, "box", "model")
-    for x1, y1, x2, y2 in ((340, 80, 180, 104), (380, 80, 380, 104), (420, 80, 580, 104), (150, 144, 150, 164),
-                           (380, 144, 380, 164), (440, 144, 560, 164), (380, 204, 380, 224), (288, 245, 244, 245)):
-        svg.line(x1, y1, x2, y2, "arrow")
+    """Modules and what each may use; ArchitectureTest enforces it."""
+    svg = Svg(760, 350, "Modules: an arrow points to what a module uses")
+    svg.text(16, 24, "Modules: an arrow points to what a module uses; app uses all", "title")
+    boxes = {
+        "app": (300, 44),
+        "server": (40, 124),
+        "bench": (220, 124),
+        "cuda": (540, 124),
+        "cpu": (400, 204),
+        "fetch": (580, 204),
+        "text": (40, 284),
+        "engine": (220, 284),
+        "model": (400, 284),
+    }
+    uses = {
+        "app": ("server", "bench", "cuda"),
+        "server": ("text", "engine"),
+        "bench": ("engine",),
+        "cuda": ("cpu", "fetch"),
+        "cpu": ("model",),
+        "model": ("engine",),
+    }
+    for name, (x, y) in boxes.items():
+        label = {"engine": "engine (JDK only)"}.get(name, name)
+        svg.box(x, y, 140, 36, "gpu" if name == "engine" else "box", label)
+    for name, targets in uses.items():
+        x1, y1 = boxes[name]
+        for target in targets:
+            x2, y2 = boxes[target]
+            if y1 == y2:
+                svg.line(x1 - 2, y1 + 18, x2 + 144, y2 + 18, "arrow")
+            else:
+                svg.line(x1 + 70, y1 + 38, x2 + 70, y2 - 4, "arrow")
     return svg
 
 
 PICTURES = {
-    "throughput": throughput, "latency-under-load": latency_under_load, "peak-by-kernel": peak_by_kernel,
-    "kv-tiers": kv_tiers, "asymmetric-step": asymmetric_step, "async-overlap-step": async_overlap_step,
-    "selector": selector, "threads": threads, "packages": packages,
+    "throughput": throughput,
+    "latency-under-load": latency_under_load,
+    "throughput-by-kv": throughput_by_kv,
+    "peak-by-kernel": peak_by_kernel,
+    "kv-tiers": kv_tiers,
+    "asymmetric-step": asymmetric_step,
+    "async-overlap-step": async_overlap_step,
+    "selector": selector,
+    "threads": threads,
+    "packages": packages,
 }
 
 

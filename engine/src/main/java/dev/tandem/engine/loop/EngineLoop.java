@@ -82,7 +82,7 @@ public final class EngineLoop {
         if (!computes) {
             output.process();
             countEmptyPlan();
-        } else if (!submitted || !pipeline.runsAhead()) {
+        } else if (!submitted || !pipeline.plansAhead()) {
             emit(commit());
         }
         stats = snapshot();

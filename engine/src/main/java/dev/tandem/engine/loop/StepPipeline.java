@@ -119,7 +119,7 @@ final class StepPipeline {
     }
 
     /** True when the next thing to do is to plan: one step runs, and the next is planned before its result. */
-    boolean runsAhead() {
+    boolean plansAhead() {
         return submitted.size() == 1 && submitted.getLast().async();
     }
 
