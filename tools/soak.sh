@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Random load with faults injected; the exit status says whether all was well, the last line of output is the summary.
+# Runs random load with injected faults. The exit status is 0 if nothing went wrong.
 #
-#   tools/soak.sh cpu SECONDS SEED [ROUND]
-#                                      the engine on the CPU executor, in one process, with sinks and decoders that
-#                                      throw, damaged KV, hung steps and more; a request without a fault must get the
-#                                      answer that it gets alone; with ROUND, that round alone, again and again
-#   tools/soak.sh http SECONDS SEED    random and malformed requests to a server with a small model on the CPU
+# usage: tools/soak.sh cpu SECONDS SEED [ROUND]
+#          Runs the real engine on the CPU executor, in one process, with throwing sinks and decoders, damaged KV, hung
+#          steps and more. A request without a fault must get the answer that it gets alone. With ROUND it runs only
+#          that round, again and again.
+#        tools/soak.sh http SECONDS SEED
+#          Starts a server with a small model on the CPU and sends random and malformed requests to it.
 #
-# The summary is appended to docs/results/soak.jsonl as well, or to the file that SOAK_RESULT names.
+# The summary is printed, and appended to docs/results/soak.jsonl or the file that SOAK_RESULT names.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 what=${1:?cpu or http} seconds=${2:?seconds} seed=${3:?seed}
@@ -18,11 +19,11 @@ export JAVA_HOME
 
 case "$what" in
   cpu)
-    # with the phase, so that the modules are those compiled just now
+    # together with test-compile, so that the class path has the modules that this build compiles
     mvn -q -B test-compile dependency:build-classpath -pl cpu -am -Dmdep.outputFile=target/soak.classpath
     cd cpu
-    exec "$JAVA_HOME/bin/java" "@$root/tools/java.options" -ea \
-      -cp "target/test-classes:target/classes:$(cat target/soak.classpath)" \
+    classpath=target/test-classes:target/classes:$(cat target/soak.classpath)
+    exec "$JAVA_HOME/bin/java" "@$root/tools/java.options" -ea -cp "$classpath" \
       dev.tandem.cpu.FaultSoak "$seconds" "$seed" "$result" ${4:+"$4"}
     ;;
   http)
@@ -33,17 +34,20 @@ case "$what" in
       --num-gpu-blocks-override 40 --max-queued-requests 256 >"$folder/out" 2>"$folder/err" &
     server=$!
     trap 'kill "$server" 2>/dev/null; wait "$server" || true; rm -rf "$folder"' EXIT
-    until grep -q '^address ' "$folder/out"; do
+    until grep -q 'on http' "$folder/out"; do
       kill -0 "$server" || { cat "$folder/err" >&2; exit 1; }
       sleep 0.2
     done
-    address=$(awk '$1 == "address" {print $2}' "$folder/out")
+    address=$(sed -n 's/.* on \(http[^;]*\);.*/\1/p' "$folder/out")
     code=0
-    python3 tools/soak.py "$address" "$seconds" 48 120 60 --malformed 0.3 --exact --seed "$seed" \
-      --result "$result" || code=$?
-    grep -E ' (ERROR|SEVERE) |Exception' "$folder/err" >&2 && { echo "the server's log has errors" >&2; code=1; }
+    python3 tools/soak.py "$address" "$seconds" 48 120 60 --malformed 0.3 --exact --seed "$seed" --result "$result" ||
+      code=$?
+    if grep -E ' (ERROR|SEVERE) |Exception' "$folder/err" >&2; then
+      echo "soak.sh: the server's log has the errors above" >&2
+      code=1
+    fi
     kill "$server"
-    wait "$server" || { echo "the server ended with $?" >&2; code=1; }
+    wait "$server" || { echo "soak.sh: the server ended with status $?" >&2; code=1; }
     exit "$code"
     ;;
   *)

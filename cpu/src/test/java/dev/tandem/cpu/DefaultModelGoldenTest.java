@@ -3,11 +3,7 @@ package dev.tandem.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cpu.TestModels.Golden;
-import dev.tandem.cpu.attention.KvStore;
-import dev.tandem.cpu.simd.MatrixPacker;
-import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.step.AttentionSite;
@@ -19,17 +15,13 @@ import dev.tandem.fetch.WheelSource;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import dev.tandem.model.config.DataType;
-import dev.tandem.model.config.ModelConfig;
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.lang.foreign.Arena;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
-import java.util.EnumMap;
 import java.util.List;
 import java.util.Optional;
-import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -57,37 +49,15 @@ class DefaultModelGoldenTest {
     @ParameterizedTest
     @EnumSource(value = DataType.class)
     void logitsMatchTransformers(DataType type) {
-        try (Checkpoint checkpoint = open();
-                WorkerPool workers = new WorkerPool(2, false);
-                Arena arena = Arena.ofShared()) {
-            ModelConfig config = checkpoint.config();
-            EnumMap<KvTier, KvStore> stores = new EnumMap<>(KvTier.class);
-            stores.put(
-                    KvTier.HOST,
-                    new KvStore(KvTier.HOST, 8, config.layers(), config.kvHeads(), config.headDim(), type, arena));
-            MatrixPacker packer = new MatrixPacker(
-                    arena, (count, body) -> IntStream.range(0, count).forEach(body));
-            LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
-            LlamaForward forward = new LlamaForward(config, weights, stores, workers, workers.size(), arena);
-            Activations a = new Activations(config);
+        try (ForwardPass model = new ForwardPass(open(), type, 8, 2)) {
+            int vocabulary = model.config.vocabulary();
             double bound = type == DataType.FLOAT32 ? 1e-4 : 2e-2;
             for (Golden golden : goldens()) {
                 int[] blocks = {4, 2, 7, 1, 0};
-                a.load(
-                        new SubBatch(List.of(new Chunk(
-                                1, 0, golden.prompt(), blocks, AttentionSite.CPU_FROM_HOST, Optional.empty()))),
-                        forward.tileTokens(),
-                        0);
-                forward.embed(a);
-                for (int layer = 0; layer < config.layers(); layer++) {
-                    forward.preProjection(a, layer);
-                    forward.attention(a, layer, Activations.AttentionKind.PREFILL);
-                    forward.postProjection(a, layer);
-                }
-                float[] logits = new float[a.rows * forward.logitsWidth()];
-                forward.logits(a, logits);
-                double error = TestModels.relativeError(
-                        logits, (a.rows - 1) * forward.logitsWidth(), golden.logits(), 0, config.vocabulary());
+                Chunk prompt = new Chunk(1, 0, golden.prompt(), blocks, AttentionSite.CPU_FROM_HOST, Optional.empty());
+                float[] logits = model.logits(new SubBatch(List.of(prompt)));
+                double error =
+                        TestModels.relativeError(logits, logits.length - vocabulary, golden.logits(), 0, vocabulary);
                 assertThat(error)
                         .as("%s, prompt of %d tokens", type, golden.prompt().length)
                         .isLessThan(bound);

@@ -3,25 +3,16 @@ package dev.tandem.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cpu.TestModels.Golden;
-import dev.tandem.cpu.attention.KvStore;
-import dev.tandem.cpu.simd.MatrixPacker;
-import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.SubBatch;
-import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
-import dev.tandem.model.config.ModelConfig;
-import java.lang.foreign.Arena;
 import java.util.Arrays;
-import java.util.EnumMap;
 import java.util.List;
 import java.util.Optional;
-import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -42,40 +33,11 @@ class FamilyGoldenTest {
     @MethodSource("familiesAndTypes")
     void logitsMatchTransformers(String family, DataType type) {
         Golden golden = Golden.of(TestModels.directory(family));
-        try (Checkpoint checkpoint = TestModels.open(family);
-                WorkerPool workers = new WorkerPool(2, false);
-                Arena arena = Arena.ofShared()) {
-            ModelConfig config = checkpoint.config();
-            EnumMap<KvTier, KvStore> stores = new EnumMap<>(KvTier.class);
-            stores.put(
-                    KvTier.GPU,
-                    new KvStore(KvTier.GPU, 8, config.layers(), config.kvHeads(), config.headDim(), type, arena));
-            MatrixPacker packer = new MatrixPacker(
-                    arena, (count, body) -> IntStream.range(0, count).forEach(body));
-            LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
-            LlamaForward forward = new LlamaForward(config, weights, stores, workers, workers.size(), arena);
-            Activations a = new Activations(config);
+        try (ForwardPass model = new ForwardPass(TestModels.open(family), type, 8, 2)) {
             int[] blocks = {5, 0, 3};
-            a.load(
-                    new SubBatch(List.of(
-                            new Chunk(1, 0, golden.prompt(), blocks, AttentionSite.GPU_FROM_GPU, Optional.empty()))),
-                    forward.tileTokens(),
-                    0);
-            forward.embed(a);
-            for (int layer = 0; layer < config.layers(); layer++) {
-                forward.preProjection(a, layer);
-                forward.attention(a, layer, Activations.AttentionKind.PREFILL);
-                forward.postProjection(a, layer);
-            }
-            int rows = golden.prompt().length;
-            float[] logits = new float[rows * forward.logitsWidth()];
-            forward.logits(a, logits);
-            float[] dense = new float[rows * config.vocabulary()];
-            for (int row = 0; row < rows; row++) {
-                System.arraycopy(
-                        logits, row * forward.logitsWidth(), dense, row * config.vocabulary(), config.vocabulary());
-            }
-            double error = TestModels.relativeError(dense, 0, golden.logits(), 0, dense.length);
+            Chunk prompt = new Chunk(1, 0, golden.prompt(), blocks, AttentionSite.GPU_FROM_GPU, Optional.empty());
+            float[] logits = model.logits(new SubBatch(List.of(prompt)));
+            double error = TestModels.relativeError(logits, 0, golden.logits(), 0, logits.length);
             // fp16 keeps three more bits than bf16
             double bound = switch (type) {
                 case FLOAT32 -> 1e-4;

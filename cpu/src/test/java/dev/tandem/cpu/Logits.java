@@ -1,21 +1,13 @@
 package dev.tandem.cpu;
 
-import dev.tandem.cpu.attention.KvStore;
-import dev.tandem.cpu.simd.MatrixPacker;
-import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.EngineHarness;
-import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.SubBatch;
-import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
-import dev.tandem.model.config.ModelConfig;
-import java.lang.foreign.Arena;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.EnumMap;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
@@ -61,44 +53,14 @@ record Logits(String family, DataType type, int threads, int chunk, AttentionSit
 
     /** Returns the logits: [positions, vocabulary]. */
     float[] compute() {
-        try (Checkpoint checkpoint = TestModels.open(family);
-                WorkerPool workers = new WorkerPool(threads, false);
-                Arena arena = Arena.ofShared()) {
-            ModelConfig config = checkpoint.config();
-            EnumMap<KvTier, KvStore> stores = new EnumMap<>(KvTier.class);
-            for (KvTier tier : KvTier.values()) {
-                stores.put(
-                        tier,
-                        new KvStore(tier, BLOCKS, config.layers(), config.kvHeads(), config.headDim(), type, arena));
-            }
-            MatrixPacker packer = new MatrixPacker(
-                    arena, (count, body) -> IntStream.range(0, count).forEach(body));
-            LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
-            LlamaForward forward = new LlamaForward(config, weights, stores, workers, threads, arena);
-            Activations a = new Activations(config);
+        try (ForwardPass model = new ForwardPass(TestModels.open(family), type, BLOCKS, threads)) {
+            int vocabulary = model.config.vocabulary();
             int[] prompt = tokens(7, PROMPT);
-            float[] all = new float[PROMPT * config.vocabulary()];
+            float[] all = new float[PROMPT * vocabulary];
             for (int start = 0; start < PROMPT; start += chunk) {
                 int end = Math.min(PROMPT, start + chunk);
-                a.load(batch(prompt, start, end), forward.tileTokens(), 0);
-                forward.embed(a);
-                for (int layer = 0; layer < config.layers(); layer++) {
-                    forward.preProjection(a, layer);
-                    for (Activations.AttentionKind kind : Activations.AttentionKind.values()) {
-                        forward.attention(a, layer, kind);
-                    }
-                    forward.postProjection(a, layer);
-                }
-                float[] logits = new float[a.rows * forward.logitsWidth()];
-                forward.logits(a, logits);
-                for (int row = 0; row < end - start; row++) {
-                    System.arraycopy(
-                            logits,
-                            (neighbours + row) * forward.logitsWidth(),
-                            all,
-                            (start + row) * config.vocabulary(),
-                            config.vocabulary());
-                }
+                float[] logits = model.logits(batch(prompt, start, end));
+                System.arraycopy(logits, neighbours * vocabulary, all, start * vocabulary, (end - start) * vocabulary);
             }
             return all;
         }

@@ -1,5 +1,6 @@
 package dev.tandem.cpu.decode;
 
+import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.PowerOfTwo;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
@@ -49,8 +50,6 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
     private static final long K = offset("k");
     private static final long V = offset("v");
     private static final long OUT = offset("out");
-    private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
-
     private final AmxLibrary library;
     private final BlockFormat format;
     private final int heads;
@@ -174,7 +173,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
         }
         long bytes = (long) format.headDim() * Short.BYTES;
         for (int head = 0; head < heads; head++) {
-            MemorySegment.copy(MEMORY, q + head * bytes, w.q(), (long) head * keyDims * Short.BYTES, bytes);
+            MemorySegment.copy(Lanes.MEMORY, q + head * bytes, w.q(), (long) head * keyDims * Short.BYTES, bytes);
         }
         return w.q().address();
     }

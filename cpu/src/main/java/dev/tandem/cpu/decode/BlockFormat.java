@@ -1,10 +1,9 @@
 package dev.tandem.cpu.decode;
 
+import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.Unpack;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.config.DataType;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
@@ -32,8 +31,6 @@ import java.lang.foreign.ValueLayout;
 public record BlockFormat(int kvHeads, int headDim, DataType type) {
     /** Tokens per block. */
     public static final int TOKENS = 64;
-
-    private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
 
     public BlockFormat {
         if (kvHeads < 1 || headDim < 16 || headDim % 16 != 0 || headDim > 256) {
@@ -90,7 +87,8 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
     public void clear(long block) {
         long keys = (long) headDim / pack() * TOKENS * Float.BYTES;
         for (int head = 0; head < kvHeads; head++) {
-            MEMORY.asSlice(block + head * headBytes() + keys, headBytes() - keys)
+            Lanes.MEMORY
+                    .asSlice(block + head * headBytes() + keys, headBytes() - keys)
                     .fill((byte) 0);
         }
     }
@@ -118,10 +116,10 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
         long from = k + (long) head * headDim * type.bytes();
         long to = block + key(head, token, 0);
         for (int lane = 0; lane < headDim / pack(); lane++) {
-            MEMORY.set(
+            Lanes.MEMORY.set(
                     ValueLayout.JAVA_INT,
                     to + 4L * TOKENS * lane,
-                    MEMORY.get(ValueLayout.JAVA_INT_UNALIGNED, from + 4L * lane));
+                    Lanes.MEMORY.get(ValueLayout.JAVA_INT_UNALIGNED, from + 4L * lane));
         }
     }
 
@@ -131,9 +129,13 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
         long to = block + value(head, token, 0);
         for (int dim = 0; dim < headDim; dim++) {
             if (type == DataType.FLOAT32) {
-                MEMORY.set(ValueLayout.JAVA_INT, to + 4L * dim, MEMORY.get(ValueLayout.JAVA_INT, from + 4L * dim));
+                Lanes.MEMORY.set(
+                        ValueLayout.JAVA_INT, to + 4L * dim, Lanes.MEMORY.get(ValueLayout.JAVA_INT, from + 4L * dim));
             } else {
-                MEMORY.set(ValueLayout.JAVA_SHORT, to + 4L * dim, MEMORY.get(ValueLayout.JAVA_SHORT, from + 2L * dim));
+                Lanes.MEMORY.set(
+                        ValueLayout.JAVA_SHORT,
+                        to + 4L * dim,
+                        Lanes.MEMORY.get(ValueLayout.JAVA_SHORT, from + 2L * dim));
             }
         }
     }
@@ -171,27 +173,27 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
 
     private void copy(long from, long to) {
         if (type == DataType.FLOAT32) {
-            MEMORY.set(ValueLayout.JAVA_INT, to, MEMORY.get(ValueLayout.JAVA_INT, from));
+            Lanes.MEMORY.set(ValueLayout.JAVA_INT, to, Lanes.MEMORY.get(ValueLayout.JAVA_INT, from));
         } else {
-            MEMORY.set(ValueLayout.JAVA_SHORT, to, MEMORY.get(ValueLayout.JAVA_SHORT, from));
+            Lanes.MEMORY.set(ValueLayout.JAVA_SHORT, to, Lanes.MEMORY.get(ValueLayout.JAVA_SHORT, from));
         }
     }
 
     /** Reads a stored value as fp32. */
     public float load(long address) {
         return switch (type) {
-            case FLOAT32 -> MEMORY.get(ValueLayout.JAVA_FLOAT, address);
-            case BFLOAT16 -> Float.intBitsToFloat(MEMORY.get(ValueLayout.JAVA_SHORT, address) << 16);
-            case FLOAT16 -> Float.float16ToFloat(MEMORY.get(ValueLayout.JAVA_SHORT, address));
+            case FLOAT32 -> Lanes.MEMORY.get(ValueLayout.JAVA_FLOAT, address);
+            case BFLOAT16 -> Float.intBitsToFloat(Lanes.MEMORY.get(ValueLayout.JAVA_SHORT, address) << 16);
+            case FLOAT16 -> Float.float16ToFloat(Lanes.MEMORY.get(ValueLayout.JAVA_SHORT, address));
         };
     }
 
     /** Stores a value, rounded to the type. */
     public void store(long address, float value) {
         switch (type) {
-            case FLOAT32 -> MEMORY.set(ValueLayout.JAVA_FLOAT, address, value);
-            case BFLOAT16 -> MEMORY.set(ValueLayout.JAVA_SHORT, address, Unpack.toBf16(value));
-            case FLOAT16 -> MEMORY.set(ValueLayout.JAVA_SHORT, address, Float.floatToFloat16(value));
+            case FLOAT32 -> Lanes.MEMORY.set(ValueLayout.JAVA_FLOAT, address, value);
+            case BFLOAT16 -> Lanes.MEMORY.set(ValueLayout.JAVA_SHORT, address, Unpack.toBf16(value));
+            case FLOAT16 -> Lanes.MEMORY.set(ValueLayout.JAVA_SHORT, address, Float.floatToFloat16(value));
         }
     }
 }

@@ -1,8 +1,7 @@
 package dev.tandem.cpu.decode;
 
+import dev.tandem.cpu.simd.Lanes;
 import dev.tandem.cpu.simd.Unpack;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
@@ -13,8 +12,6 @@ import java.lang.foreign.ValueLayout;
  * to a worker; then that worker, until the task is done.
  */
 public final class DecodeTask {
-    private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
-
     /** Address of [heads, headDim] of the format's type. */
     long q;
     /** Address of [kvHeads, headDim] of the format's type; 0 if the blocks hold the token's K and V already. */
@@ -85,7 +82,7 @@ public final class DecodeTask {
     /** Sets the whole result to NaN. */
     void setResultToNaN(BlockFormat format, int heads) {
         for (int i = 0; i < heads * format.headDim(); i++) {
-            MEMORY.set(ValueLayout.JAVA_FLOAT, out + 4L * i, Float.NaN);
+            Lanes.MEMORY.set(ValueLayout.JAVA_FLOAT, out + 4L * i, Float.NaN);
         }
     }
 

@@ -47,7 +47,7 @@ public final class Lanes {
 
     static final ByteOrder LE = ByteOrder.LITTLE_ENDIAN;
     /** The whole address space as one segment that never closes, so bounds and lifetime checks become constants. */
-    static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
+    public static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
 
     private Lanes() {}
 
