@@ -4,7 +4,7 @@ import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.step.Admission;
 import dev.tandem.engine.step.StepPlan;
-import dev.tandem.engine.step.StepResult.RowProgress;
+import dev.tandem.engine.step.StepResult.LayerProgress;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -26,7 +26,7 @@ final class InFlightTokens {
     /** Rows that ride with the last sub-batch, in the order of its rows. */
     private final List<InFlightToken> piggybacked = new ArrayList<>();
 
-    private List<RowProgress> trace = new ArrayList<>();
+    private List<LayerProgress> trace = new ArrayList<>();
 
     InFlightTokens(LlamaForward forward, Readiness readiness, StepClock clock) {
         this.forward = forward;
@@ -98,7 +98,7 @@ final class InFlightTokens {
         for (InFlightToken row : piggybacked) {
             standing.remove(row.sequence());
             a.rejoin(row);
-            trace.add(new RowProgress(layer, row.sequence()));
+            trace.add(new LayerProgress(layer, row.sequence()));
         }
     }
 
@@ -106,9 +106,9 @@ final class InFlightTokens {
      * What {@link #rejoin} did since the last call. Rows that ride after the last layer have been sampled: they are
      * gone.
      */
-    List<RowProgress> takeTrace() {
+    List<LayerProgress> takeTrace() {
         piggybacked.clear();
-        List<RowProgress> taken = trace;
+        List<LayerProgress> taken = trace;
         trace = new ArrayList<>();
         return taken;
     }
