@@ -100,7 +100,7 @@ public final class SimulatedExecutor implements Executor {
     public void submit(StepPlan plan) {
         double start = clock.nanos() / 1e9;
         List<Long> parked = new ArrayList<>();
-        for (long key : plan.park()) {
+        for (long key : plan.pause()) {
             if (hostTokens.remove(key) != null) {
                 parked.add(key);
             }

@@ -146,7 +146,7 @@ public final class CpuExecutor implements Executor {
         workers.beginStep();
         try {
             clock.measure(Component.TRANSFER, () -> plan.swaps().forEach(this::swap));
-            List<Long> parked = inFlightTokens.park(plan.park());
+            List<Long> parked = inFlightTokens.park(plan.pause());
             int batches = runLayers(plan);
             List<StepResult.Sampled> sampled = new ArrayList<>();
             List<StepResult.Lost> lost = new ArrayList<>();

@@ -4,7 +4,7 @@ import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.step.Admission;
 import dev.tandem.engine.step.StepPlan;
-import dev.tandem.engine.step.StepResult.RowProgress;
+import dev.tandem.engine.step.StepResult.LayerProgress;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -32,7 +32,7 @@ final class InFlightTokens {
     /** Tokens that are rows of the last sub-batch, in the order of these rows. */
     private final List<InFlightToken> inBatch = new ArrayList<>();
 
-    private List<RowProgress> trace = new ArrayList<>();
+    private List<LayerProgress> trace = new ArrayList<>();
 
     InFlightTokens(LlamaForward forward, Readiness readiness, StepClock clock) {
         this.forward = forward;
@@ -103,7 +103,7 @@ final class InFlightTokens {
         for (InFlightToken token : inBatch) {
             waiting.remove(token.sequence());
             a.rejoin(token);
-            trace.add(new RowProgress(layer, token.sequence()));
+            trace.add(new LayerProgress(layer, token.sequence()));
         }
     }
 
@@ -111,9 +111,9 @@ final class InFlightTokens {
      * Returns what {@link #rejoin} did since the last call, and forgets the tokens that are still in the batch: after
      * the last layer they have been sampled and are done.
      */
-    List<RowProgress> takeTrace() {
+    List<LayerProgress> takeTrace() {
         inBatch.clear();
-        List<RowProgress> taken = trace;
+        List<LayerProgress> taken = trace;
         trace = new ArrayList<>();
         return taken;
     }

@@ -126,7 +126,7 @@ final class FaultyExecutor implements Executor {
         if (!inFlight.isEmpty()) {
             seen.accept(Seen.IN_FLIGHT_ACROSS_STEPS);
         }
-        if (!plan.park().isEmpty()) {
+        if (!plan.pause().isEmpty()) {
             seen.accept(Seen.PARK);
         }
         if (!plan.resume().isEmpty()) {
@@ -215,7 +215,7 @@ final class FaultyExecutor implements Executor {
             }
         }
         result.lost().forEach(each -> inFlight.remove(each.sequence()));
-        List<Long> parked = new ArrayList<>(result.parked());
+        List<Long> parked = new ArrayList<>(result.paused());
         inFlight.removeAll(parked);
         parked.removeAll(stalled);
         if (fault == Fault.HOST_TOKEN_STALLS && due && !done && !inFlight.isEmpty()) {

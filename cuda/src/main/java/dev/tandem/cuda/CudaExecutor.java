@@ -505,7 +505,7 @@ public final class CudaExecutor implements Executor {
             poisonNow(plan, batches);
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
-            hostTokens.ifPresent(rows -> plan.park().forEach(rows.queues()::park));
+            hostTokens.ifPresent(rows -> plan.pause().forEach(rows.queues()::park));
             StepLauncher.Report report =
                     new StepLauncher.Report(chosen.of(slot).address(), trace.stamps(slot), chosen.logprobs(slot));
             Launched launched = launcher.launch(plan, batches, way, report);

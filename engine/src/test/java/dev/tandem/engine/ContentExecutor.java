@@ -12,7 +12,7 @@ import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
-import dev.tandem.engine.step.StepResult.RowProgress;
+import dev.tandem.engine.step.StepResult.LayerProgress;
 import dev.tandem.engine.step.StepResult.Sampled;
 import dev.tandem.engine.step.StepTimes;
 import dev.tandem.engine.step.SubBatch;
@@ -138,12 +138,12 @@ public final class ContentExecutor implements Executor {
         check(plan);
         plan.swaps().forEach(this::swap);
         List<Long> parked = new ArrayList<>();
-        for (long key : plan.park()) {
+        for (long key : plan.pause()) {
             if (inFlightTokens.remove(key) != null) {
                 parked.add(key);
             }
         }
-        List<RowProgress> trace = new ArrayList<>();
+        List<LayerProgress> trace = new ArrayList<>();
         List<Sampled> sampled = new ArrayList<>();
         plan.admissions().forEach(admission -> enter(plan.step(), new InFlightToken(admission)));
         for (int layer = 0; layer < limits.layers(); layer++) {
@@ -198,7 +198,7 @@ public final class ContentExecutor implements Executor {
         readiness.issued(step, inFlightToken.layer, a.sequence());
     }
 
-    private void advance(StepPlan plan, int layer, List<RowProgress> trace, List<Sampled> sampled) {
+    private void advance(StepPlan plan, int layer, List<LayerProgress> trace, List<Sampled> sampled) {
         List<InFlightToken> going = new ArrayList<>();
         List<Long> standing = new ArrayList<>();
         for (InFlightToken inFlightToken : inFlightTokens.values()) {
@@ -218,7 +218,7 @@ public final class ContentExecutor implements Executor {
         }
         for (InFlightToken inFlightToken : going) {
             long key = inFlightToken.admission.sequence();
-            trace.add(new RowProgress(layer, key));
+            trace.add(new LayerProgress(layer, key));
             inFlightTokens.remove(key);
             // the attention's result is taken here: what it was computed from must still be there
             read(KvTier.HOST, layer, inFlightToken.admission.blocks(), key, inFlightToken.admission.position());

@@ -86,7 +86,7 @@ class GpuOnlyTest {
     }
 
     @Test
-    void aPromptWaitsWhereAllWouldOutgrowThePool() {
+    void aPromptWaitsIfTheForecastExceedsThePool() {
         for (int i = 0; i < 16; i++) {
             Sequence ended = add(1, 0);
             IntStream.range(0, 12).forEach(token -> ended.append(0, 0));
@@ -105,7 +105,7 @@ class GpuOnlyTest {
     }
 
     @Test
-    void theYoungestIsSwappedOutAndComesBack() {
+    void theYoungestIsSwappedOutAndIn() {
         PolicyScheduler scheduler = scheduler(Preemption.SWAP, 16, 4, 16);
         add(8, 0);
         add(8, 0);
@@ -168,7 +168,7 @@ class GpuOnlyTest {
     }
 
     @Test
-    void noRequestBypassesAMoreUrgentOne() {
+    void noRequestBypassesOneOfHigherPriority() {
         PolicyScheduler scheduler = bypassing(2);
         add(12, 0);
         add(12, 0);

@@ -1,7 +1,7 @@
 package dev.tandem.engine.executor;
 
 import dev.tandem.engine.step.StepResult;
-import dev.tandem.engine.step.StepResult.RowProgress;
+import dev.tandem.engine.step.StepResult.LayerProgress;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -48,11 +48,11 @@ public interface Readiness {
 
     /** Repeats the order of recorded steps. */
     static Readiness recorded(List<StepResult> results) {
-        Map<Long, List<RowProgress>> bySteps = new HashMap<>();
+        Map<Long, List<LayerProgress>> bySteps = new HashMap<>();
         results.forEach(result -> bySteps.put(result.step(), result.trace()));
         return (step, layer, standing) -> bySteps.getOrDefault(step, List.of()).stream()
                 .filter(progress -> progress.layer() == layer && standing.contains(progress.sequence()))
-                .map(RowProgress::sequence)
+                .map(LayerProgress::sequence)
                 .toList();
     }
 

@@ -167,7 +167,7 @@ final class StepPipeline {
 
     /** Takes back in-flight tokens that were sampled or paused. */
     private void returnInFlight(StepPlan plan, StepResult result) {
-        for (long key : result.parked()) {
+        for (long key : result.paused()) {
             committer.endInFlight(key);
         }
         for (StepResult.Sampled sampled : result.sampled()) {

@@ -16,8 +16,8 @@ import java.util.TreeSet;
 public final class WaitingQueue implements WaitingView {
     /**
      * The order in which sequences run: by arrival, shifted by {@link SequenceTimings#NANOS_PER_PRIORITY} per unit of
-     * priority. A request of low priority overtakes later arrivals once it has waited long enough, so it cannot starve.
-     * The order of two requests never changes.
+     * priority. Once a request of low priority has waited long enough, it runs before later arrivals, so it cannot
+     * starve. The order of two requests never changes.
      */
     public static final Comparator<Sequence> ORDER = Comparator.comparingLong(
                     (Sequence s) -> s.timings().shiftedByPriority(s.timings().arrivedNanos()))

@@ -14,7 +14,7 @@ import java.util.List;
  * @param subBatches at most two, which alternate when there are two
  * @param admissions host tokens that enter layer 0
  * @param slotsPerLayer max in-flight tokens that continue at each layer
- * @param park in-flight tokens to pause; the engine owns their blocks again once {@link StepResult#parked} names them
+ * @param pause in-flight tokens to pause; the engine owns their blocks again once {@link StepResult#paused} names them
  * @param resume in-flight tokens that finish in this step: each joins the last sub-batch at the layer where it stands
  *     (APEX §3.4, partial progress)
  */
@@ -24,14 +24,14 @@ public record StepPlan(
         List<SubBatch> subBatches,
         List<Admission> admissions,
         int slotsPerLayer,
-        List<Long> park,
+        List<Long> pause,
         List<Long> resume) {
     /** Copies the lists. */
     public StepPlan {
         swaps = List.copyOf(swaps);
         subBatches = List.copyOf(subBatches);
         admissions = List.copyOf(admissions);
-        park = List.copyOf(park);
+        pause = List.copyOf(pause);
         resume = List.copyOf(resume);
         if (subBatches.size() > 2) {
             throw new IllegalArgumentException("the step has " + subBatches.size() + " sub-batches; the max is 2");
@@ -50,7 +50,7 @@ public record StepPlan(
                 && subBatches.isEmpty()
                 && admissions.isEmpty()
                 && slotsPerLayer == 0
-                && park.isEmpty()
+                && pause.isEmpty()
                 && resume.isEmpty();
     }
 

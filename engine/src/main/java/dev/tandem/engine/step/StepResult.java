@@ -9,15 +9,15 @@ import java.util.List;
  * @param step number of the plan
  * @param sampled next tokens: of chunks with a sampler, and of in-flight tokens that passed the last layer
  * @param trace which in-flight token continued at which layer, in order; replaying it repeats the step
- * @param parked paused in-flight tokens, whose blocks the executor no longer uses
+ * @param paused paused in-flight tokens, whose blocks the executor no longer uses
  * @param lost sequences that cannot go on; their requests end with the message, other requests go on
  * @param times where the step's time went
  */
 public record StepResult(
         long step,
         List<Sampled> sampled,
-        List<RowProgress> trace,
-        List<Long> parked,
+        List<LayerProgress> trace,
+        List<Long> paused,
         List<Lost> lost,
         StepTimes times) {
     /**
@@ -35,7 +35,7 @@ public record StepResult(
     }
 
     /** An in-flight token that continued at a layer. */
-    public record RowProgress(int layer, long sequence) {}
+    public record LayerProgress(int layer, long sequence) {}
 
     /** Why a sequence cannot go on. */
     public enum Cause {
@@ -57,15 +57,15 @@ public record StepResult(
     public record Lost(long sequence, Cause cause, String message, boolean stillInUse) {}
 
     /** A step that lost no sequence. */
-    public StepResult(long step, List<Sampled> sampled, List<RowProgress> trace, List<Long> parked, StepTimes times) {
-        this(step, sampled, trace, parked, List.of(), times);
+    public StepResult(long step, List<Sampled> sampled, List<LayerProgress> trace, List<Long> paused, StepTimes times) {
+        this(step, sampled, trace, paused, List.of(), times);
     }
 
     /** Copies the lists. */
     public StepResult {
         sampled = List.copyOf(sampled);
         trace = List.copyOf(trace);
-        parked = List.copyOf(parked);
+        paused = List.copyOf(paused);
         lost = List.copyOf(lost);
     }
 }

@@ -66,7 +66,8 @@ class AdmissionTest {
         "64, 1, prompt, 65",
         "64, , prompt, 64"
     })
-    void whatIsBeyondTheContextIsRefusedInVllmsWords(int prompt, Integer maxTokens, String parameter, long requested) {
+    void requestsBeyondTheContextAreRefusedWithVllmsMessage(
+            int prompt, Integer maxTokens, String parameter, long requested) {
         try (Engine engine = engine(SchedulingPolicy.FCFS)) {
             OptionalInt completion = maxTokens == null ? OptionalInt.empty() : OptionalInt.of(maxTokens);
             assertThatThrownBy(() -> engine.submit(request(prompt, completion, 0)))
@@ -83,7 +84,7 @@ class AdmissionTest {
 
     @ParameterizedTest
     @CsvSource({"2147483647", "61", "''"})
-    void theOutputIsWhatThePromptLeavesOfTheContext(String maxTokens) {
+    void outputIsBoundedByWhatThePromptLeavesOfTheContext(String maxTokens) {
         List<TokenEvent> events = new ArrayList<>();
         OptionalInt max = maxTokens.isEmpty() ? OptionalInt.empty() : OptionalInt.of(Integer.parseInt(maxTokens));
         Request request = request(3, max, 0);
@@ -104,7 +105,7 @@ class AdmissionTest {
     }
 
     @Test
-    void prioritiesNeedThePolicyThatHonoursThem() {
+    void prioritiesNeedThePriorityPolicy() {
         try (Engine fcfs = engine(SchedulingPolicy.FCFS);
                 Engine priority = engine(SchedulingPolicy.PRIORITY)) {
             assertThatThrownBy(() -> fcfs.submit(request(3, OptionalInt.empty(), 5)))
@@ -119,7 +120,7 @@ class AdmissionTest {
     }
 
     @Test
-    void someTokenMustBePossibleWhileTheEndsAreNot() {
+    void minTokensNeedsATokenThatDoesNotEnd() {
         try (Engine engine = engine(SchedulingPolicy.FCFS)) {
             Set<Integer> allButTheEnd = IntStream.range(1, 100).boxed().collect(Collectors.toSet());
             SamplingParams.Builder sampling = SamplingParams.builder().stopTokenIds(allButTheEnd);
@@ -142,7 +143,7 @@ class AdmissionTest {
     }
 
     @Test
-    void aLowPriorityWaitsForThoseThatComeSoonAfterItButNotForEver() {
+    void aLowPriorityWaitsForABoundedTime() {
         TreeSet<Sequence> order = new TreeSet<>(WaitingQueue.ORDER);
         Sequence low = sequence(0, 100, 3);
         Sequence urgent = sequence(1, 115, -1);
@@ -155,7 +156,7 @@ class AdmissionTest {
     }
 
     @Test
-    void theEnginesOwnRequestsTakeNoPlaceInTheQueue() {
+    void internalRequestsTakeNoPlaceInTheQueue() {
         queue.offer(List.of(request(1, OptionalInt.empty(), 0), request(1, OptionalInt.empty(), 0)));
         Request own = request(2, OptionalInt.empty(), 0);
         queue.offerInternal(own);

@@ -104,7 +104,7 @@ class ContainmentTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void aDecoderThatThrowsEndsItsRequestAlone(boolean allowsAsyncScheduling) {
+    void aDecoderThatThrowsEndsOnlyItsRequest(boolean allowsAsyncScheduling) {
         executor.allowsAsyncScheduling = allowsAsyncScheduling;
         EngineLoop loop = loop(EngineListener.NONE);
         queue.offer(List.of(plain("a", 5), request("b", 5, BROKEN_DECODER, event -> {}), plain("c", 5)));
@@ -116,7 +116,7 @@ class ContainmentTest {
     }
 
     @Test
-    void anErrorOfADecodersEndIsContainedToo() {
+    void aDecoderThatThrowsInFinishEndsOnlyItsRequest() {
         EngineLoop loop = loop(EngineListener.NONE);
         TextDecoder overflow = TextDecoder.of(token -> "", () -> {
             throw new StackOverflowError();
@@ -129,7 +129,7 @@ class ContainmentTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void aSinkThatThrowsEndsItsRequestAlone(boolean allowsAsyncScheduling) {
+    void aSinkThatThrowsEndsOnlyItsRequest(boolean allowsAsyncScheduling) {
         executor.allowsAsyncScheduling = allowsAsyncScheduling;
         EngineLoop loop = loop(EngineListener.NONE);
         TokenSink broken = event -> {
@@ -146,7 +146,7 @@ class ContainmentTest {
     }
 
     @Test
-    void aListenerThatThrowsCostsNoRequest() {
+    void aListenerThatThrowsEndsNoRequest() {
         EngineLoop loop = loop(new EngineListener() {
             @Override
             public void step(StepRecord record) {
@@ -181,7 +181,7 @@ class ContainmentTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void aSequenceThatCannotBeSampledEndsItsRequestAlone(boolean allowsAsyncScheduling) {
+    void aSequenceThatCannotBeSampledEndsOnlyItsRequest(boolean allowsAsyncScheduling) {
         executor.allowsAsyncScheduling = allowsAsyncScheduling;
         EngineLoop loop = loop(EngineListener.NONE);
         queue.offer(List.of(plain("a", 6), plain("b", 6), plain("c", 6)));
@@ -209,7 +209,7 @@ class ContainmentTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void whoWasCancelledBeforeMayBeLostAndHearsOneEnd(boolean allowsAsyncScheduling) {
+    void aCancelledSequenceThatIsLostReceivesOneEnd(boolean allowsAsyncScheduling) {
         executor.allowsAsyncScheduling = allowsAsyncScheduling;
         EngineLoop loop = loop(EngineListener.NONE);
         queue.offer(List.of(plain("a", 9), plain("b", 3)));
@@ -259,7 +259,7 @@ class ContainmentTest {
     }
 
     @Test
-    void everyClientIsToldOfTheEnginesEndThoughOthersThrow() throws Exception {
+    void everyClientReceivesAFailureEvenIfOthersThrow() throws Exception {
         executor.broken = true;
         executor.onClose = new IllegalStateException("the device does not close");
         Engine engine = engine();
@@ -298,7 +298,7 @@ class ContainmentTest {
     }
 
     @Test
-    void closingAnEngineThatNeverStartedTellsItsClients() {
+    void closingAnEngineThatNeverStartedFailsItsRequests() {
         Engine engine = engine();
         engine.submit(plain("a", 3));
         engine.close();
@@ -307,7 +307,7 @@ class ContainmentTest {
     }
 
     @Test
-    void whoWaitsForTheEnginesEndIsToldAfterTheClientsAndBeforeTheExecutorIsClosed() throws Exception {
+    void whenEndedCompletesAfterTheClientsAndBeforeTheExecutorIsClosed() throws Exception {
         executor.broken = true;
         CountDownLatch told = new CountDownLatch(1);
         executor.beforeClose = () -> await(told);
@@ -354,7 +354,7 @@ class ContainmentTest {
     }
 
     @Test
-    void aSinkThatSubmitsWheneverItFailsDoesNotHoldUpTheOthers() {
+    void aSinkThatResubmitsOnFailureDoesNotBlockOthers() {
         EngineLoop loop = loop(EngineListener.NONE);
         int[] submitted = {0};
         TokenSink[] stubborn = new TokenSink[1];

@@ -48,7 +48,7 @@ class EngineRaceTest {
 
     @ParameterizedTest
     @EnumSource(End.class)
-    void everyAcceptedRequestHearsOfOneEndAndNoBlockIsLost(End end) throws InterruptedException {
+    void everyAcceptedRequestReceivesOneEndAndNoBlockIsLost(End end) throws InterruptedException {
         for (int round = 0; round < ROUNDS; round++) {
             round(end, SEED + round);
         }

@@ -63,7 +63,7 @@ class ShadowVerificationTest {
     }
 
     @Test
-    void aTokenFromTheHostIsAskedForAgainAfterTheTextBeforeIt() {
+    void aHostTokenIsRecomputedFromTheTokensBeforeIt() {
         Request request = watched(1, -1);
         generate(request, true);
         assertThat(again).hasSize(1);
@@ -78,14 +78,14 @@ class ShadowVerificationTest {
     }
 
     @Test
-    void aTokenThatTheGpuWouldNeverGiveIsFarApart() {
+    void aTokenImpossibleOnTheGpuHasTheMaxDifference() {
         generate(watched(1, -1), true);
         again.getFirst().sink().on(token(99, 0, false));
         assertThat(differences).containsExactly(100.0);
     }
 
     @Test
-    void theClientSeesWhatItAskedFor() {
+    void clientsReceiveLogprobsOnlyOnRequest() {
         generate(watched(1, -1), true);
         assertThat(seen).hasSize(4);
         assertThat(seen.subList(0, 3))
@@ -101,13 +101,13 @@ class ShadowVerificationTest {
     }
 
     @Test
-    void withoutTokensFromTheHostThereIsNothingToCompare() {
+    void requestsWithoutHostTokensAreNotVerified() {
         generate(watched(1, -1), false);
         assertThat(again).isEmpty();
     }
 
     @Test
-    void requestsOutsideTheShareAreLeftAlone() {
+    void requestsOutsideTheShareAreUnchanged() {
         assertThat(watched(0, -1).sampling().logprobs()).isEqualTo(-1);
         SamplingParams sampling = SamplingParams.builder().build();
         List<Request> requests = new ArrayList<>();
@@ -123,7 +123,7 @@ class ShadowVerificationTest {
     }
 
     @Test
-    void aFullQueueCostsTheComparisonAlone() {
+    void aFullQueueDropsOnlyTheComparison() {
         Request request =
                 new Request("r", new int[] {5}, SamplingParams.builder().build(), 0, TextDecoder.none(), seen::add);
         ShadowVerification shadowVerification = new ShadowVerification(
@@ -143,7 +143,7 @@ class ShadowVerificationTest {
     }
 
     @Test
-    void fewComparisonsAreUnderWayAtATimeAndOthersAreDropped() {
+    void verificationsBeyondTheMaxAreDropped() {
         Request request =
                 new Request("r", new int[] {5}, SamplingParams.builder().build(), 0, TextDecoder.none(), seen::add);
         ShadowVerification shadowVerification = new ShadowVerification(1, 1, again::add, listener);
@@ -162,7 +162,7 @@ class ShadowVerificationTest {
     }
 
     @Test
-    void itsOwnRequestsAreNotCounted() {
+    void verificationRequestsAreNotReported() {
         generate(watched(1, -1), true);
         List<String> counted = new ArrayList<>();
         EngineListener others = ShadowVerification.withoutVerifications(new EngineListener() {

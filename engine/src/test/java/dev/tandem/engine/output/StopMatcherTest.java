@@ -30,14 +30,14 @@ class StopMatcherTest {
     }
 
     @Test
-    void releasesTheRestWhenNothingMatched() {
+    void releasesHeldTextAtTheEnd() {
         StopMatcher matcher = new StopMatcher(List.of("abc"), false);
         assertThat(matcher.append("xab")).isEqualTo("x");
         assertThat(matcher.finish()).isEqualTo("ab");
     }
 
     @Test
-    void textBeforeTheMinimumDoesNotStopButMayBeginAStop() {
+    void textBeforeMinTokensDoesNotStopButMayBeginAStop() {
         StopMatcher matcher = new StopMatcher(List.of("ab", "bc"), false);
         assertThat(matcher.append("xab", false)).isEqualTo("xa");
         assertThat(matcher.matched()).isEmpty();
@@ -49,7 +49,7 @@ class StopMatcherTest {
     }
 
     @Test
-    void ofStringsThatEndTogetherTheLongestCounts() {
+    void theLongestOfMatchesThatEndTogetherCounts() {
         StopMatcher matcher = new StopMatcher(List.of("c", "abc", "bc"), false);
         assertThat(matcher.append("xabcd")).isEqualTo("x");
         assertThat(matcher.matched()).isEqualTo("abc");

@@ -119,7 +119,7 @@ class SamplingPropertyTest {
     }
 
     @Test
-    void aSeededAnswerDoesNotDependOnWhatIsReported() {
+    void seededOutputDoesNotDependOnLogprobs() {
         for (long seed = SEED; seed < SEED + 200; seed++) {
             RandomSampling random = new RandomSampling(seed);
             SamplingParams params = random.drawn();

@@ -41,7 +41,7 @@ class KvDemandForecastTest {
     }
 
     @Test
-    void nothingIsForeseenBeforeSomeHaveEnded() {
+    void thereIsNoForecastBeforeSequencesHaveEnded() {
         ended(15, 1_000);
         assertThat(lengths.remaining(3)).isZero();
         ended(1, 1_000);
@@ -49,7 +49,7 @@ class KvDemandForecastTest {
     }
 
     @Test
-    void onlyLongerOutputsSayHowMuchIsToCome() {
+    void expectedTokensComeFromLongerOutputsOnly() {
         ended(10, 20);
         ended(10, 100);
         assertThat(lengths.remaining(0)).isEqualTo(60);
@@ -59,20 +59,20 @@ class KvDemandForecastTest {
     }
 
     @Test
-    void theOldestAreForgotten() {
+    void theOldestLengthsAreForgotten() {
         ended(16, 5_000);
         ended(512, 10);
         assertThat(lengths.remaining(0)).isEqualTo(10);
     }
 
     @Test
-    void twoThatGrowTogetherHoldMostAtTheEnd() {
+    void twoEqualSequencesPeakAtTheirEnd() {
         ended(16, 100);
         assertThat(max(List.of(sequence(50, 0, 1_000)), sequence(50, 0, 1_000))).isEqualTo(300 - 50);
     }
 
     @Test
-    void whoEndsSoonLeavesRoom() {
+    void aSequenceThatEndsSoonLeavesRoom() {
         ended(16, 100);
         // when the first ends, 150 + 52 tokens are held; the second ends with 150 alone
         assertThat(max(List.of(sequence(50, 98, 1_000)), sequence(50, 0, 1_000)))
@@ -80,14 +80,14 @@ class KvDemandForecastTest {
     }
 
     @Test
-    void aLimitBoundsWhatIsToCome() {
+    void theLimitBoundsTheForecast() {
         ended(16, 100);
         assertThat(max(List.of(), sequence(50, 0, 60))).isEqualTo(60);
     }
 
     /** Against sequences that are let run: each token a step, everything back at the end. */
     @RepeatedTest(20)
-    void theMostIsThatOfARun(RepetitionInfo repetition) {
+    void theForecastEqualsTheMaxOfASimulatedRun(RepetitionInfo repetition) {
         SplittableRandom random = new SplittableRandom(repetition.getCurrentRepetition());
         int length = random.nextInt(20, 200);
         ended(16, length); // all alike: nothing but whole tokens to come

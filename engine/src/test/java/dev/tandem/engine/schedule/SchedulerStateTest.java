@@ -17,7 +17,7 @@ class SchedulerStateTest {
     }
 
     @Test
-    void outputsThatEndedByThemselvesAreExpectedOfOthers() {
+    void completedOutputsSetTheExpectedLength() {
         double before = scene.state.meanOutput();
         for (int i = 0; i < 100; i++) {
             end(i % 2 == 0 ? FinishReason.STOP : FinishReason.LENGTH);
@@ -27,7 +27,7 @@ class SchedulerStateTest {
     }
 
     @Test
-    void abortedOutputsAreNot() {
+    void abortedOutputsDoNot() {
         double before = scene.state.meanOutput();
         for (int i = 0; i < 100; i++) {
             end(FinishReason.ABORT);

@@ -81,7 +81,7 @@ final class Coverage {
         }
         for (; results < executor.history.size(); results++) {
             StepResult result = executor.history.get(results);
-            note(Seen.PARKED, !result.parked().isEmpty());
+            note(Seen.PARKED, !result.paused().isEmpty());
             note(Seen.LOST, !result.lost().isEmpty());
         }
         for (Decision decision : log.last(1)) {

@@ -119,7 +119,7 @@ class StrategyPropertyTest {
             text.append(']');
         });
         plan.admissions().forEach(admission -> text.append(" admit r").append(admission.sequence()));
-        return text + " " + plan.slotsPerLayer() + " slots, park " + plan.park() + ", resume " + plan.resume();
+        return text + " " + plan.slotsPerLayer() + " slots, pause " + plan.pause() + ", resume " + plan.resume();
     }
 
     @ParameterizedTest(name = "{0}, seed {1}")

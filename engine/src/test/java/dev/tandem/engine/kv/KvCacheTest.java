@@ -1,10 +1,8 @@
-package dev.tandem.engine;
+package dev.tandem.engine.kv;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.engine.kv.KvCache;
-import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.Sequence;
@@ -61,7 +59,7 @@ class KvCacheTest {
 
     /** Neighbours are copied over the link at once: what lies side by side is to stay so. */
     @Test
-    void whoComesNextTakesBlocksInTheirOrder() {
+    void freedBlocksAreGrantedInAscendingOrder() {
         KvCache cache = new KvCache(16, 8, 8);
         Sequence first = sequence(1);
         cache.grow(first, 70);

@@ -1,4 +1,4 @@
-package dev.tandem.engine;
+package dev.tandem.engine.loop;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -6,9 +6,6 @@ import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.executor.ExecutorLimits;
-import dev.tandem.engine.loop.Engine;
-import dev.tandem.engine.loop.EngineConfig;
-import dev.tandem.engine.loop.EngineLoop;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.queue.AdmissionQueue;
 import dev.tandem.engine.request.Request;
@@ -166,7 +163,7 @@ class EngineLoopTest {
     }
 
     @Test
-    void whatComesAfterAnEndThatNobodyForesawIsDropped() {
+    void tokensAfterAnUnexpectedEndAreDropped() {
         allowsAsyncScheduling = true;
         submit("a", greedy(9).stopTokenIds(Set.of(7)).build());
         run();
@@ -176,7 +173,7 @@ class EngineLoopTest {
     }
 
     @Test
-    void blocksThatAStepMayTouchBesideTheGpuAreFreeAfterIt() {
+    void hostBlocksOfARunningStepAreFreedAfterIt() {
         allowsAsyncScheduling = true;
         lastAhead = 0;
         submit("a", greedy(9).stopTokenIds(Set.of(7)).build());
@@ -193,7 +190,7 @@ class EngineLoopTest {
     }
 
     @Test
-    void whoIsCancelledHearsNothingOfStepsUnderWay() {
+    void aCancelledClientReceivesNoTokensOfRunningSteps() {
         allowsAsyncScheduling = true;
         submit("a", greedy(9).build());
         loop.step();
@@ -203,7 +200,7 @@ class EngineLoopTest {
     }
 
     @Test
-    void blocksOfARowThatEndsForSureAreFreeWhileItsStepRuns() {
+    void blocksOfASequenceAtItsLimitAreFreeWhileItsStepRuns() {
         allowsAsyncScheduling = true;
         submit("a", greedy(1).build());
         loop.step();
@@ -215,7 +212,7 @@ class EngineLoopTest {
     }
 
     @Test
-    void aStepThatTakesTooLongIsSeenInTheHealth() {
+    void aStepThatTakesTooLongDegradesTheHealth() {
         Engine engine = new Engine(
                 new EngineConfig(budget, Set.of(), 64, 8, 1),
                 PolicyScheduler.of(new GpuOnly(budget, Preemption.SWAP)),
@@ -231,7 +228,7 @@ class EngineLoopTest {
     }
 
     @Test
-    void everybodyHearsWhenTheDeviceIsGone() throws InterruptedException {
+    void everyClientReceivesAFailureWhenTheDeviceIsGone() throws InterruptedException {
         allowsAsyncScheduling = true;
         broken = true;
         Engine engine = new Engine(
@@ -270,7 +267,7 @@ class EngineLoopTest {
     }
 
     @Test
-    void stopStringsCountAfterTheMinimumOfTokensAlone() {
+    void stopStringsCountOnlyAfterMinTokens() {
         StringBuilder text = new StringBuilder();
         Request request = new Request(
                 "a",
@@ -292,7 +289,7 @@ class EngineLoopTest {
     }
 
     @Test
-    void theStopTokensTextIsIncludedWhereThatIsAskedFor() {
+    void theStopTokensTextIsIncludedOnRequest() {
         for (boolean include : new boolean[] {false, true}) {
             StringBuilder text = new StringBuilder();
             SamplingParams sampling =
@@ -313,7 +310,7 @@ class EngineLoopTest {
     }
 
     @Test
-    void blocksAreFreeBeforeTheClientHears() {
+    void blocksAreFreedBeforeTheClientReceivesItsEnd() {
         submit("a", greedy(1).build());
         loop.step();
         assertThat(events).containsExactly("submit 0", "poll 0");

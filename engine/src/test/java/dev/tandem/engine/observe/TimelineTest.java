@@ -1,8 +1,7 @@
-package dev.tandem.engine;
+package dev.tandem.engine.observe;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.observe.Timeline.Kind;
 import java.io.IOException;
 import org.junit.jupiter.api.Test;
@@ -32,7 +31,7 @@ class TimelineTest {
     }
 
     @Test
-    void anEventWhoseSlotTheNextOneTakesIsLeftOut() throws IOException {
+    void anEventWhoseSlotIsBeingOverwrittenIsDropped() throws IOException {
         Timeline timeline = new Timeline(7); // eight slots
         Timeline.Lane lane = timeline.lane("GPU");
         for (int step = 0; step < 7; step++) {
@@ -66,7 +65,7 @@ class TimelineTest {
     }
 
     @Test
-    void whatIsOffKeepsNothing() throws IOException {
+    void aTimelineWithoutCapacityKeepsNothing() throws IOException {
         Timeline.OFF.lane("GPU").add(Kind.PLAN, 1, 2, 3);
         StringBuilder text = new StringBuilder();
         Timeline.OFF.write(text);

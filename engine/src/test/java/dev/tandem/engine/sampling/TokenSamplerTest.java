@@ -1,4 +1,4 @@
-package dev.tandem.engine;
+package dev.tandem.engine.sampling;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
@@ -6,10 +6,6 @@ import static org.assertj.core.data.Offset.offset;
 
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
-import dev.tandem.engine.sampling.Choice;
-import dev.tandem.engine.sampling.SamplingException;
-import dev.tandem.engine.sampling.SamplingScratch;
-import dev.tandem.engine.sampling.TokenSampler;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
@@ -65,7 +61,7 @@ class TokenSamplerTest {
     }
 
     @Test
-    void narrowingKeepsTheBest() {
+    void topKTopPAndMinPKeepTheBest() {
         int[] two = histogram(SamplingParams.builder().temperature(2).topK(2), 500);
         assertThat(two[1] + two[2]).isEqualTo(500);
         assertThat(two[2]).isPositive();
