@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds what a machine without JDK, Maven or network needs to run Tandem and its GPU tests: a jlink runtime, the jars, the
-# test classes and a launcher, packed into one file. Of the tokenizer library (18 MB) only what this kind of machine needs. Needs zip.
+# Builds what a machine without JDK, Maven or network needs to run Tandem and its GPU tests: a jlink runtime, the
+# jars, the test classes and a launcher, packed into one file. Of the tokenizer library (18 MB) it packs only the part
+# for this kind of machine. Needs zip.
 # usage: tools/bundle.sh FOLDER        writes FOLDER/tandem.tar.xz
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -9,16 +10,19 @@ out=$(mkdir -p "$1" && cd "$1" && pwd)
 "$root/tandem" console
 java_home=$("$root/tandem" java-home)
 if ! "$java_home/bin/jar" tf "$root"/app/target/lib/tandem-cpu-*.jar | grep -q native/libtandem-amx.so; then
-  echo "the build has no AMX kernel, see $root/cpu/target/classes/native/amx.log: a bundle needs GCC 11 or newer on x86-64 Linux." >&2
+  echo "The build has no AMX kernel; $root/cpu/target/classes/native/amx.log has the reason." >&2
+  echo "A bundle needs GCC 11 or newer on x86-64 Linux." >&2
   echo "Install it (apt-get install gcc), then: touch $root/cpu/pom.xml; $0 $1" >&2
   exit 1
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/tandem/lib"
+modules=java.base,java.logging,java.management,java.naming,java.net.http,java.xml
+modules+=,jdk.incubator.vector,jdk.management,jdk.unsupported
 "$java_home/bin/jlink" --output "$work/tandem/runtime" --strip-debug --no-header-files --no-man-pages \
-  --add-modules java.base,java.logging,java.management,java.naming,java.net.http,java.xml,jdk.incubator.vector,jdk.management,jdk.unsupported
-cp "$root"/app/target/tandem-app-*.jar "$root"/app/target/lib/*.jar "$work/tandem/lib/"
+  --add-modules "$modules"
+cp "$root"/app/target/tandem-app.jar "$root"/app/target/lib/*.jar "$work/tandem/lib/"
 cp "$root/tools/java.options" "$work/tandem/"
 mkdir -p "$work/tandem/test"
 cp -r "$root"/cuda/target/test-classes "$work/tandem/test/classes"
@@ -38,9 +42,9 @@ cat > "$work/tandem/test-gpu" <<'L'
 #!/bin/sh
 # JUnit's console over the tests that need a GPU; arguments go to it
 here=$(cd "$(dirname "$0")" && pwd)
-exec "$here/runtime/bin/java" --add-modules jdk.incubator.vector --enable-native-access=ALL-UNNAMED ${TANDEM_JAVA_OPTIONS:-} \
-  -cp "$here/test/classes:$here/test/*:$here/lib/*" org.junit.platform.console.ConsoleLauncher execute \
-  --include-tag gpu --disable-banner --details=tree "$@"
+exec "$here/runtime/bin/java" --add-modules jdk.incubator.vector --enable-native-access=ALL-UNNAMED \
+  ${TANDEM_JAVA_OPTIONS:-} -cp "$here/test/classes:$here/test/*:$here/lib/*" \
+  org.junit.platform.console.ConsoleLauncher execute --include-tag gpu --disable-banner --details=tree "$@"
 L
 chmod +x "$work/tandem/tandem" "$work/tandem/test-gpu"
 tar -C "$work" -cf - tandem | xz -T0 -6 > "$out/tandem.tar.xz"

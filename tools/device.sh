@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU: unpacks the bundle, then runs what is asked for.
-# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER [test] [steps] [start] [presets] [steady] [hybrid] [soak] [faults] [sanitizer]
+# usage: tools/device.sh BUNDLE_FOLDER RESULT_FOLDER PART ...
+# Parts:
 #   test       every kernel against its scalar twin, small models against transformers
-#   steps      decode and prefill steps, one in which a prompt rides, and time to first token, of Llama-3.1-8B
+#   steps      decode and prefill steps, one with piggybacked prefill, and time to first token, of Llama-3.1-8B
 #   start      seconds to a model that is ready, with and without compiled kernels
 #   presets    whole runs of the presets
 #   steady     steady windows of two of them
-#   hybrid     gpu-only beside others in steady windows (PAIRS="preset:workload ...", STRATEGIES, STEADY and WARM_UP seconds, HYBRID_OPTIONS,
-#              GUARD=--guard), steps with slots, and traces
-#   soak       a server with in-flight tokens, shadow verifications and checksums under random load with clients that leave (SOAK seconds, SOAK_OPTIONS,
-#              SOAK_LOAD: clients, words and tokens at most)
-#   faults     rows of NaN, steps that hang, workers that die, kernels that sleep at random (DELAYS seeds), then the soak of the tests for SOAK seconds
-#              with seed SOAK_SEED
-#   sanitizer  compute-sanitizer (SANITIZERS) over attention, a small model, sampling and host rows (SANITIZED); each run takes SANITIZER_LIMIT seconds at
-#              most, and none begins after SANITIZER_BUDGET
+#   hybrid     gpu-only against other strategies in steady windows (PAIRS="preset:workload ...", STRATEGIES, STEADY and
+#              WARM_UP seconds, HYBRID_OPTIONS, GUARD=--guard), steps with slots, and traces
+#   soak       a server with in-flight tokens, shadow verification and checksums under random load with clients that
+#              leave (SOAK seconds, SOAK_OPTIONS, SOAK_LOAD: max clients, words and tokens)
+#   faults     tokens of NaN, steps that hang, workers that die, kernels that sleep at random (DELAYS seeds), then the
+#              soak of the tests for SOAK seconds with seed SOAK_SEED
+#   sanitizer  compute-sanitizer (SANITIZERS) over attention, a small model, sampling and host tokens (SANITIZED); a run
+#              takes at most SANITIZER_LIMIT seconds, and none begins after SANITIZER_BUDGET
 # Run it in the repository: the small models are read from there. JSON lines go to RESULT_FOLDER/cuda.jsonl.
 set -uo pipefail
 result=$2
@@ -39,14 +40,17 @@ latency() { # batch, prompt, output, iterations, more
 
 # a run that hangs ends: SIGTERM may not reach a process whose GPU never answers
 throughput() {
-  timeout -k 10 $((${WARM_UP:-30} + ${STEADY:-20} + 600)) "$tandem" bench throughput --result-file "$lines" "$@" 2>>"$result/log" |
-    grep -E "^(preset|workload|strategy|window|duration|requests_per|output_tokens_per|total_tokens_per|gpu_idle|host_token|prefill_balance|prediction)" | tr -s ' ' | tr '\n' ' ' || printf 'no result, see the log: %s' "$*"
+  local limit=$((${WARM_UP:-30} + ${STEADY:-20} + 600)) keys="preset|workload|strategy|window|duration|requests_per"
+  keys+="|output_tokens_per|total_tokens_per|gpu_idle|host_token|prefill_balance|prediction"
+  timeout -k 10 "$limit" "$tandem" bench throughput --result-file "$lines" "$@" 2>>"$result/log" |
+    grep -E "^($keys)" | tr -s ' ' | tr '\n' ' ' || printf 'no result, see the log: %s' "$*"
   echo
 }
 
 steps() {
   "$tandem" bench steps --preset h200 --result-file "$lines" "$@" 2>>"$result/log" |
-    grep -E "^(window|batch_size|step_ms|gemm_ms|attention_ms|row_wise_ms)" | awk '{printf "%s %s  ", $1, $2} /row_wise_ms/ {print ""}'
+    grep -E "^(window|batch_size|step_ms|gemm_ms|attention_ms|row_wise_ms)" |
+    awk '{printf "%s %s  ", $1, $2} /row_wise_ms/ {print ""}'
 }
 
 for what in "$@"; do
@@ -65,7 +69,8 @@ for what in "$@"; do
       # seconds from process start to the end of a benchmark of one step; the first time kernels are compiled
       for cache in cold warm; do
         begin=$(date +%s%N)
-        TANDEM_CACHE=/tmp/tandem-start "$tandem" bench steps --preset h200 --batch 1 --rounds 1 >/dev/null 2>>"$result/log"
+        TANDEM_CACHE=/tmp/tandem-start "$tandem" bench steps --preset h200 --batch 1 --rounds 1 \
+          >/dev/null 2>>"$result/log"
         echo "start, $cache cache: $((($(date +%s%N) - begin) / 1000000)) ms"
       done
       ;;
@@ -91,8 +96,9 @@ for what in "$@"; do
         workload=${pair#*:}
         alone=$(throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}")
         for strategy in ${STRATEGIES:-async-overlap}; do
-          both=$(throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}" --warm-up "${WARM_UP:-30}" \
-            --strategy "$strategy" "${GUARD:---no-guard}" --trace "$result/$preset.$strategy.trace.json" --explain ${HYBRID_OPTIONS:-})
+          both=$(throughput --preset "$preset" --workload "$workload" --steady "${STEADY:-20}" \
+            --warm-up "${WARM_UP:-30}" --strategy "$strategy" "${GUARD:---no-guard}" \
+            --trace "$result/$preset.$strategy.trace.json" --explain ${HYBRID_OPTIONS:-})
           printf '%s\n%s\n' "$alone" "$both" | awk -v strategy="$strategy" '{
               for (i = 1; i < NF; i++) if ($i == "output_tokens_per_second") rate[NR] = $(i + 1)
               print
@@ -100,16 +106,20 @@ for what in "$@"; do
           grep -E "^step" "$result/log" | tail -3
           echo "the last 400 steps, by what they were: $(grep -E "^step" "$result/log" | tail -400 |
             sed -E 's/^step [0-9]+: ([a-z-]+), predicted ([0-9.]+) ms, took ([0-9.]+) ms.*/\1 \2 \3/' |
-            awk '{n[$1]++; p[$1] += $2; t[$1] += $3} END {for (s in n) printf "%d %s, predicted %.2f ms, took %.2f; ", n[s], s, p[s] / n[s], t[s] / n[s]}')"
+            awk '{n[$1]++; p[$1] += $2; t[$1] += $3} END {
+              for (s in n) printf "%d %s, predicted %.2f ms, took %.2f; ", n[s], s, p[s] / n[s], t[s] / n[s]
+            }')"
         done
       done
       cp "${TANDEM_CACHE:-$HOME/.cache/tandem}"/profiles/*.txt "$result/" 2>/dev/null
       xz -f "$result"/*.trace.json 2>/dev/null
       ;;
     soak)
-      python3 tools/make_dummy_model.py app/src/main/resources/dev/tandem/app/presets/Llama-3.1-8B.json "$work/Llama-3.1-8B"
-      "$tandem" serve "$work/Llama-3.1-8B" --load-format dummy --port 8123 --num-gpu-blocks-override 1650 --host-kv 24GiB \
-        --max-num-seqs 512 --shadow-verification-rate 0.02 --kv-checksums ${SOAK_OPTIONS:---strategy apex --no-guard} >>"$result/log" 2>&1 &
+      python3 tools/make_dummy_model.py \
+        app/src/main/resources/dev/tandem/app/presets/Llama-3.1-8B.json "$work/Llama-3.1-8B"
+      "$tandem" serve "$work/Llama-3.1-8B" --load-format dummy --port 8123 --num-gpu-blocks-override 1650 \
+        --host-kv 24GiB --max-num-seqs 512 --shadow-verification-rate 0.02 --kv-checksums \
+        ${SOAK_OPTIONS:---strategy apex --no-guard} >>"$result/log" 2>&1 &
       server=$!
       for _ in $(seq 240); do
         curl -s http://127.0.0.1:8123/health >/dev/null && break
@@ -118,13 +128,16 @@ for what in "$@"; do
       done
       kill -0 "$server" 2>/dev/null || continue
       # shellcheck disable=SC2086
-      timeout $((${SOAK:-600} + 120)) python3 tools/soak.py http://127.0.0.1:8123 "${SOAK:-600}" ${SOAK_LOAD:-384 500 500}
-      curl -s http://127.0.0.1:8123/metrics | grep -E '^tandem:shadow_verification_logprob_difference_bucket' | sed 's/.*le=/le=/' | tr '\n' ' '
+      timeout $((${SOAK:-600} + 120)) \
+        python3 tools/soak.py http://127.0.0.1:8123 "${SOAK:-600}" ${SOAK_LOAD:-384 500 500}
+      curl -s http://127.0.0.1:8123/metrics |
+        grep -E '^tandem:shadow_verification_logprob_difference_bucket' | sed 's/.*le=/le=/' | tr '\n' ' '
       echo
       kill "$server"; wait "$server"; echo "server ended with $?"
       ;;
     faults)
-      TANDEM_JAVA_OPTIONS="$TANDEM_JAVA_OPTIONS -Dtandem.delays.seeds=${DELAYS:-2} -Dtandem.soak.seconds=${SOAK:-60} -Dtandem.soak.seed=${SOAK_SEED:-11}" \
+      faults="-Dtandem.delays.seeds=${DELAYS:-2} -Dtandem.soak.seconds=${SOAK:-60}"
+      TANDEM_JAVA_OPTIONS="$TANDEM_JAVA_OPTIONS $faults -Dtandem.soak.seed=${SOAK_SEED:-11}" \
         timeout -k 10 $((${SOAK:-60} + 900)) "$work/tandem/test-gpu" --select-class dev.tandem.cuda.CudaFaultTest \
         --select-class dev.tandem.cuda.HybridFaultTest --select-class dev.tandem.cuda.DelayedKernelTest \
         --select-class dev.tandem.cuda.HybridSoakTest >"$result/faults.log" 2>&1
@@ -144,8 +157,8 @@ for what in "$@"; do
             continue
           fi
           echo "$tool, $method"
-          timeout -k 10 "${SANITIZER_LIMIT:-300}" compute-sanitizer --tool "$tool" --target-processes all "$work/tandem/test-gpu" \
-            --select-method "dev.tandem.cuda.$method" 2>&1 |
+          timeout -k 10 "${SANITIZER_LIMIT:-300}" compute-sanitizer --tool "$tool" --target-processes all \
+            "$work/tandem/test-gpu" --select-method "dev.tandem.cuda.$method" 2>&1 |
             grep -E "ERROR SUMMARY|RACECHECK SUMMARY|=========.*(at |by )|tests (successful|failed)" | head -20
         done
       done

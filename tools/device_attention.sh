@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# On a large machine: unpacks the bundle and measures decode attention over its threads.
+# Measures the CPU's decode attention with several numbers of threads, from an unpacked bundle.
 # usage: tools/device_attention.sh BUNDLE_FOLDER RESULT_FOLDER
+#   BUNDLE_FOLDER   has tandem.tar.xz, made by tools/bundle.sh
+#   RESULT_FOLDER   gets attention.jsonl; results are appended
 set -uo pipefail
 result=$2
 work=$(mktemp -d)

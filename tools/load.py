@@ -1,16 +1,18 @@
-"""Many streams at once, beside slow readers and prompts that are too long, while /health is asked all the time.
+"""Loads a server with many concurrent streams, slow readers and prompts that are too long, and watches /health.
 
     python tools/load.py URL [--streams 1000] [--slow 500] [--tokens 64] [--huge 2] [--timeout 600]
 
-All connections are opened, then: each of STREAMS clients streams TOKENS tokens and must get all of them; each of SLOW
-clients asks for a stream and reads nothing until the end; HUGE clients send prompts of 8 MB, which must be refused, again
-and again. A process of its own asks /health every 20 ms. The server needs room for them:
+Three kinds of clients run at the same time:
+  STREAMS clients   each streams TOKENS tokens and must get all of them
+  SLOW clients      each requests a stream and reads nothing until the end
+  HUGE clients      send prompts of 8 MB one after another; the server must reject each with 400 or 413
+A process of its own requests /health every 20 ms. The server must have room for all of them, for example:
 
     tools/make_dummy_model.py cpu/src/test/resources/families/deep/config.json /tmp/dummy
     ./tandem serve /tmp/dummy --load-format dummy --device cpu --max-queued-requests 2048 --max-body-size 9MiB
 
-Prints a line of JSON; the exit status says whether no stream was lost or starved and /health took at most 50 ms in
-99 of 100 cases. Standard library alone.
+Prints one line of JSON. The exit status is 0 if all streams were complete, /health never failed and its 99th percentile
+was at most 50 ms. Needs the standard library only.
 """
 
 import argparse
@@ -30,12 +32,12 @@ PROMPT_MB = 8
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url")
-    parser.add_argument("--streams", type=int, default=1000)
-    parser.add_argument("--slow", type=int, default=500)
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--huge", type=int, default=2)
-    parser.add_argument("--timeout", type=float, default=600)
+    parser.add_argument("url", help="the server's address, such as http://localhost:8000")
+    parser.add_argument("--streams", type=int, default=1000, help="clients that stream (%(default)s)")
+    parser.add_argument("--slow", type=int, default=500, help="clients that read nothing (%(default)s)")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens per stream (%(default)s)")
+    parser.add_argument("--huge", type=int, default=2, help="clients that send prompts of 8 MB (%(default)s)")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds until streams count as starved (%(default)s)")
     return parser.parse_args()
 
 
@@ -44,8 +46,8 @@ def percentile(values, share):
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 2) if ordered else None
 
 
-def ask_health(host, port, end, results):
-    """Asks on one connection, each time with its own clock; a connection that breaks counts as a failure."""
+def time_health(host, port, end, results):
+    """Requests /health on one connection until `end` and times each request; a broken connection counts as a failure."""
     times, failures = [], 0
     connection = None
     while not end.is_set():
@@ -57,10 +59,10 @@ def ask_health(host, port, end, results):
             connection.sendall(f"GET /health HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
             answer = b""
             while b"\r\n\r\n" not in answer:
-                part = connection.recv(4096)
-                if not part:
+                data = connection.recv(4096)
+                if not data:
                     raise ConnectionError("closed")
-                answer += part
+                answer += data
             if not answer.startswith(b"HTTP/1.1 200"):
                 raise ConnectionError(answer[:40])
         except OSError:
@@ -77,7 +79,7 @@ def request(url, payload):
 
 
 async def stream(url, body, counts, gaps):
-    """Reads a whole stream; the gaps between its tokens say whether it was starved."""
+    """Reads a whole stream and records the gaps between its tokens, in seconds, which show whether it was starved."""
     reader, writer = await asyncio.open_connection(url.hostname, url.port)
     started = last = time.monotonic()
     seen, done = 0, False
@@ -92,7 +94,7 @@ async def stream(url, body, counts, gaps):
                 now = time.monotonic()
                 gaps.append(now - last)
                 last, seen = now, seen + 1
-        counts["complete" if status == 200 and done and seen >= 1 else f"status {status}, {seen} pieces"] += 1
+        counts["complete" if status == 200 and done and seen >= 1 else f"status {status}, {seen} tokens"] += 1
         return seen, time.monotonic() - started
     except OSError as e:
         counts[f"lost: {type(e).__name__}"] += 1
@@ -101,8 +103,8 @@ async def stream(url, body, counts, gaps):
         writer.close()
 
 
-async def hang_on(url, body, end):
-    """Asks for a stream and reads nothing of it."""
+async def read_nothing(url, body, end):
+    """Requests a stream and reads nothing of it."""
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.setblocking(False)
@@ -113,8 +115,8 @@ async def hang_on(url, body, end):
     connection.close()
 
 
-async def too_long(url, model, end, counts, times):
-    """Sends prompts which do not fit, one after another."""
+async def send_huge_prompts(url, model, end, counts, times):
+    """Sends prompts that are longer than the context, one after another."""
     payload = json.dumps({"model": model, "prompt": "w5 " * (PROMPT_MB * 1_000_000 // 3), "max_tokens": 1}).encode()
     while not end.is_set():
         started = time.monotonic()
@@ -131,13 +133,14 @@ async def too_long(url, model, end, counts, times):
 
 
 async def load(arguments, url, model):
-    body = {"model": model, "prompt": "w5 w6 w7", "max_tokens": arguments.tokens, "ignore_eos": True, "stream": True, "temperature": 0}
+    body = {"model": model, "prompt": "w5 w6 w7", "max_tokens": arguments.tokens, "ignore_eos": True, "stream": True,
+            "temperature": 0}
     slow_body = dict(body, logprobs=5)
     counts, refused = collections.Counter(), collections.Counter()
     gaps, refusals = [], []
     end = asyncio.Event()
-    hanging = [asyncio.create_task(hang_on(url, slow_body, end)) for _ in range(arguments.slow)]
-    huge = [asyncio.create_task(too_long(url, model, end, refused, refusals)) for _ in range(arguments.huge)]
+    hanging = [asyncio.create_task(read_nothing(url, slow_body, end)) for _ in range(arguments.slow)]
+    huge = [asyncio.create_task(send_huge_prompts(url, model, end, refused, refusals)) for _ in range(arguments.huge)]
     started = time.monotonic()
     streams = [asyncio.create_task(stream(url, body, counts, gaps)) for _ in range(arguments.streams)]
     done, late = await asyncio.wait(streams, timeout=arguments.timeout)
@@ -164,7 +167,7 @@ def main():
         model = json.load(answer)["data"][0]["id"]
     context = multiprocessing.get_context("spawn")
     end, results = context.Event(), context.Queue()
-    prober = context.Process(target=ask_health, args=(url.hostname, url.port, end, results))
+    prober = context.Process(target=time_health, args=(url.hostname, url.port, end, results))
     prober.start()
     try:
         summary = asyncio.run(load(arguments, url, model))

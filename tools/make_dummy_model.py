@@ -1,17 +1,19 @@
-"""A model directory to serve with --load-format dummy where no checkpoint can be had: a configuration and a tokenizer
-whose every token is a word, so that answers show their tokens.
+"""Makes a model directory without weights, to be served with --load-format dummy: a configuration and a tokenizer.
 
-    python tools/make_dummy_model.py CONFIG.json OUT
-
-Needs nothing. Words are w0, w1, ... up to the configuration's vocabulary; a text is its words, parted by spaces.
+Each token of the tokenizer is one word, w0, w1, ... up to the vocabulary's size, so that answers show their tokens. Words
+are separated by spaces. Needs the standard library only.
 """
 
+import argparse
 import json
 import os
-import sys
 
-config = json.load(open(sys.argv[1]))
-out = sys.argv[2]
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("config", help="config.json of a model")
+parser.add_argument("out", help="the directory to write")
+arguments = parser.parse_args()
+config = json.load(open(arguments.config))
+out = arguments.out
 os.makedirs(out, exist_ok=True)
 json.dump(config, open(os.path.join(out, "config.json"), "w"), indent=1)
 vocabulary = {f"w{i}": i for i in range(config["vocab_size"])}

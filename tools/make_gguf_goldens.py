@@ -1,21 +1,23 @@
-"""Blocks of every GGUF type with the values the gguf package unpacks them to.
+"""Makes random blocks of every GGUF type, and the values to which the gguf package unpacks them.
 
-    python tools/make_gguf_goldens.py OUT
-
-Writes OUT/TYPE.blocks (the bytes) and OUT/TYPE.values (fp32, little-endian), four random blocks a type. Needs gguf.
+Writes OUT/TYPE.blocks (the bytes) and OUT/TYPE.values (fp32, little-endian), four random blocks per type. Needs gguf.
 """
 
+import argparse
 import os
-import sys
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
+# offsets of the fp16 scales and minimums in a block of each type; None: the type has no blocks
 HALVES = {"F16": None, "BF16": None, "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0],
           "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
 
-os.makedirs(sys.argv[1], exist_ok=True)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("out", help="the directory to write")
+out = parser.parse_args().out
+os.makedirs(out, exist_ok=True)
 random = np.random.default_rng(7)
 for name, halves in HALVES.items():
     kind = GGMLQuantizationType[name]
@@ -33,6 +35,6 @@ for name, halves in HALVES.items():
                 scale = np.array([random.normal() * 0.05], dtype=np.float16).view(np.uint8)
                 data[block * size + at:block * size + at + 2] = scale
     unpacked = dequantize(data.reshape(1, -1), kind).astype("<f4").reshape(-1)
-    data.tofile(os.path.join(sys.argv[1], name + ".blocks"))
-    unpacked.tofile(os.path.join(sys.argv[1], name + ".values"))
+    data.tofile(os.path.join(out, name + ".blocks"))
+    unpacked.tofile(os.path.join(out, name + ".values"))
     print(name, data.size, unpacked.size)

@@ -1,17 +1,17 @@
-"""Reference values for the tests, from Hugging Face transformers in fp32 on the CPU.
+"""Makes reference values for the tests with Hugging Face transformers, in fp32 on the CPU.
 
-    python tools/make_goldens.py families OUT            small random models of every family, with logits and greedy tokens
-    python tools/make_goldens.py default MODEL.gguf OUT  the default model on a dozen prompts
+    python tools/make_goldens.py families OUT            small random models of every family: logits, greedy tokens
+    python tools/make_goldens.py default MODEL.gguf OUT  the default model, for a dozen prompts
 
-Needs torch and transformers; `default` also the gguf package. Files written:
+Needs torch and transformers; `default` needs the gguf package as well. Files written:
   OUT/NAME/{config.json, *.safetensors, ...}   a model directory (families only)
-  OUT/NAME/golden.json                         prompt, greedy continuation
+  OUT/NAME/golden.json                         the prompt and its greedy continuation
   OUT/NAME/logits.bin                          fp32, little-endian: [positions, vocabulary]
 """
 
+import argparse
 import json
 import os
-import sys
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -46,7 +46,7 @@ def families():
 
 
 def randomise(model, seed):
-    """Larger than usual, so that greedy tokens are no matter of rounding; biases and norms too."""
+    """Sets larger weights than usual, also of biases and norms, so that rounding does not change greedy tokens."""
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
@@ -118,7 +118,14 @@ def make_default(path, out):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "families":
-        make_families(sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("families").add_argument("out")
+    default = commands.add_parser("default")
+    default.add_argument("model")
+    default.add_argument("out")
+    arguments = parser.parse_args()
+    if arguments.command == "families":
+        make_families(arguments.out)
     else:
-        make_default(sys.argv[2], sys.argv[3])
+        make_default(arguments.model, arguments.out)

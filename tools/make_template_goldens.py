@@ -1,15 +1,13 @@
-"""Renders chat templates with Python's jinja2, set up as transformers does: the reference for our own Jinja.
+"""Renders chat templates with Python's jinja2, set up as in transformers: the reference for Tandem's own Jinja.
 
-    python tools/make_template_goldens.py DIRECTORY
-
-Reads DIRECTORY/*.jinja, writes DIRECTORY/goldens.json: [{template, variables, output | error}]. Time stands still at
-2026-01-02 03:04:05. Needs jinja2.
+Reads DIRECTORY/*.jinja and writes DIRECTORY/goldens.json: [{template, variables, output | error}]. The templates' clock
+is fixed at 2026-01-02 03:04:05. Needs jinja2.
 """
 
+import argparse
 import datetime
 import json
 import pathlib
-import sys
 
 from jinja2 import nodes
 from jinja2.exceptions import TemplateError
@@ -30,7 +28,8 @@ BASE = {"bos_token": "<s>", "eos_token": "</s>", "tools": None, "documents": Non
 CONVERSATIONS = [
     {"messages": [{"role": "user", "content": "What is 2 + 2?"}]},
     {"messages": [{"role": "system", "content": " You are terse. "}, {"role": "user", "content": "Hi\n"}]},
-    {"messages": [{"role": "user", "content": "Grüße, 世界 🙂 <|im_end|>"}, {"role": "assistant", "content": " Hello! "},
+    {"messages": [{"role": "user", "content": "Grüße, 世界 🙂 <|im_end|>"},
+                  {"role": "assistant", "content": " Hello! "},
                   {"role": "user", "content": "And again?"}], "add_generation_prompt": False},
     {"messages": [{"role": "system", "content": "Use tools."}, {"role": "user", "content": "Weather in Zürich?"},
                   {"role": "assistant", "content": "", "tool_calls": CALL},
@@ -39,7 +38,8 @@ CONVERSATIONS = [
      "tools": TOOLS},
     {"messages": [{"role": "user", "content": "Weather in Zürich?"}], "tools": TOOLS},
     {"messages": [{"role": "user", "content": "Think."},
-                  {"role": "assistant", "content": "<think>\nhm\n</think>\n\nDone."}, {"role": "user", "content": "More?"},
+                  {"role": "assistant", "content": "<think>\nhm\n</think>\n\nDone."},
+                  {"role": "user", "content": "More?"},
                   {"role": "assistant", "content": "<think>a</think>b"}], "add_generation_prompt": False,
      "enable_thinking": True},
     {"messages": [{"role": "user", "content": "Quick."}], "enable_thinking": False},
@@ -83,4 +83,6 @@ def main(folder):
     print(len(goldens), "renderings,", sum("error" in g for g in goldens), "errors")
 
 
-main(sys.argv[1])
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("directory", help="the directory with *.jinja")
+main(parser.parse_args().directory)

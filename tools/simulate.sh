@@ -1,24 +1,28 @@
 #!/usr/bin/env bash
-# Every preset and workload, simulated over the profiles of docs/results/profiles: the tables of docs/performance.
-# usage: tools/simulate.sh RESULT_FILE [strategies|hosts]
-#   strategies   every strategy, alone and, where it pays, guarded
-#   hosts        the guarded default with a host tier that may not be used: a pool of two blocks, targets per token of 60 and 20 ms,
-#                a host that is lost; ends with 1 where it has less than 0.99 of gpu-only
-# Both when neither is named. JSON lines go to RESULT_FILE; ratios to gpu-only are printed last. JOBS: cells at a time (all cores).
+# Simulates every preset with its workloads, over the profiles of docs/results/profiles.
+# usage: [JOBS=N] tools/simulate.sh RESULT_FILE [strategies|hosts]
+#   strategies   simulate every strategy, and some of them with the guard
+#   hosts        simulate the guarded default with a host tier that hardly helps: a pool of two blocks, targets of 60
+#                and 20 ms per token, a host that is lost; fails if any has less than 0.99 of gpu-only's throughput
+# Without a second argument it does both. It writes JSON lines to RESULT_FILE and prints the ratios to gpu-only.
+# JOBS is how many cells run at a time; the default is the number of cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=$1
 part=${2:-all}
 jobs=${JOBS:-$(nproc)}
-case $part in all | strategies | hosts) ;; *) echo "simulate.sh: '$part' is neither strategies nor hosts" >&2 && exit 2 ;; esac
+case $part in
+  all | strategies | hosts) ;;
+  *) echo "simulate.sh: '$part' is not known; use strategies or hosts" >&2 && exit 2 ;;
+esac
 rm -f "$file" "$file".*
 ./tandem --version >/dev/null
 
 run() { # number, profile, preset, workload, steady seconds, strategy and options
   local number=$1 profile=$2 preset=$3 workload=$4 steady=$5
   shift 5
-  ./tandem bench simulate --profile "docs/results/profiles/$profile.txt" --preset "$preset" --workload "$workload" --strategy "$@" \
-    --warm-up 600 --steady "$steady" --result-file "$file.$number" >/dev/null 2>"$file.$number.log" ||
+  ./tandem bench simulate --profile "docs/results/profiles/$profile.txt" --preset "$preset" --workload "$workload" \
+    --strategy "$@" --warm-up 600 --steady "$steady" --result-file "$file.$number" >/dev/null 2>"$file.$number.log" ||
     { cat "$file.$number.log" >&2; return 1; }
 }
 
@@ -26,12 +30,14 @@ cell() { # number, profile, preset, workload, steady seconds
   local strategy
   run "$@" gpu-only
   if [ "$part" != hosts ]; then
-    for strategy in simple-offload symmetric fastdecode-plus asymmetric async-overlap neo apex; do run "$@" "$strategy"; done
+    for strategy in simple-offload symmetric fastdecode-plus asymmetric async-overlap neo apex; do
+      run "$@" "$strategy"
+    done
     for strategy in async-overlap neo apex; do run "$@" "$strategy" --guard; done
   fi
   if [ "$part" != strategies ]; then
     local pool=16MiB # two blocks of 64 tokens
-    case $3 in *-2req) pool=64MiB ;; esac
+    case $3 in h200-8sm-2req | h200-2req) pool=64MiB ;; esac
     run "$@" apex --guard --host-kv "$pool"
     run "$@" apex --guard --tpot-target 60
     run "$@" apex --guard --tpot-target 20
@@ -39,7 +45,7 @@ cell() { # number, profile, preset, workload, steady seconds
   fi
 }
 
-# prompts come in waves of minutes where they are what a machine is short of
+# profile:preset:workload:steady seconds; where prefill is the bottleneck, prompts come in waves that take minutes
 cells="h200-8sm-2req:h200-8sm-2req:osc:400
 h200-2req:h200-2req:osc:400
 h200-16sm-26k:h200-16sm-26k:synthetic:1000/200:2000
@@ -53,7 +59,7 @@ h200:h200-26k:osc:400
 h200-16sm-26k:h200-16sm-26k:osc:2000"
 number=0
 running=()
-# a cell that fails ends the script: a table with holes is none
+# waits for the cells under way; a cell that fails ends the script, because an incomplete table is of no use
 await() {
   for pid in "${running[@]}"; do wait "$pid"; done
   running=()
@@ -75,7 +81,8 @@ import json
 import sys
 
 LIMIT = 0.99
-HOSTS = {"--host-kv": "pool of two blocks", "--tpot-target 60": "60 ms per token", "--tpot-target 20": "20 ms per token", "--lose-host-at": "host lost"}
+HOSTS = {"--host-kv": "pool of two blocks", "--tpot-target 60": "60 ms per token", "--tpot-target 20": "20 ms per token",
+         "--lose-host-at": "host lost"}
 cells, hosts = {}, {}
 for line in open(sys.argv[1]):
     run = json.loads(line)

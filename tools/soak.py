@@ -5,10 +5,11 @@
 CLIENTS at a time (64) send prompts of up to WORDS words (600) of a model of tools/make_dummy_model.py and ask for up to
 TOKENS tokens (200); a tenth leaves in the middle, a tenth asks for log-probabilities, some draw with a seed. After
 that the server must be idle, with both KV pools empty.
---malformed: this share of requests is wrong, in a field or in its bytes; each must be refused with a 4xx or by closing the
-connection, never with a 5xx. --exact: a quarter of the requests repeat one of 24 that were asked alone at the start, and must get the same
-text; right where the executor promises that, as the CPU's does. /health must say 200 all the time.
-Prints what it counted; the exit status says whether all was well. --result appends a line of JSON. Standard library alone.
+--malformed: this share of requests is wrong, in a field or in its bytes; each must be refused with a 4xx or by closing
+the connection, never with a 5xx. --exact: a quarter of the requests repeat one of 24 that were asked alone at the
+start, and must get the same text; use it where the executor promises that, as the CPU's does. /health must say 200 all
+the time. Prints what it counted; the exit status says whether all was well. --result appends a line of JSON. Standard
+library alone.
 """
 
 import argparse
@@ -84,31 +85,41 @@ async def ask(body, leave_after):
 
 
 WRONG_FIELDS = [
-    {"prompt": ""}, {"prompt": 5}, {"prompt": []}, {"prompt": [[]]}, {"prompt": [-1]}, {"prompt": [10**9]}, {"prompt": None},
-    {"prompt": "w5 " * 20000}, {"max_tokens": 0}, {"max_tokens": -1}, {"max_tokens": 1.5}, {"max_tokens": "x"}, {"max_tokens": 10**12},
-    {"temperature": -1}, {"temperature": 1e300}, {"temperature": "hot"}, {"top_p": 0}, {"top_p": 1.0001}, {"top_k": -2}, {"min_p": 2},
-    {"repetition_penalty": 0}, {"repetition_penalty": -1}, {"presence_penalty": 3}, {"frequency_penalty": -3}, {"n": 0}, {"n": 10**6},
-    {"n": "1"}, {"seed": 1.5}, {"seed": "x"}, {"stop": [1]}, {"stop": ["x"] * 100000}, {"stop": {"a": 1}}, {"stop_token_ids": [10**9]},
-    {"stop_token_ids": "x"}, {"logit_bias": {"x": 1}}, {"logit_bias": {"-1": 1}}, {"logit_bias": []}, {"logprobs": -5}, {"logprobs": 10**6},
-    {"min_tokens": -1}, {"stream": "yes"}, {"stream_options": 5}, {"model": "another"}, {"model": 5}, {"guided_json": {"type": "object"}},
-    {"suffix": "x"}, {"best_of": 5}, {"priority": "x"},
+    {"prompt": ""}, {"prompt": 5}, {"prompt": []}, {"prompt": [[]]}, {"prompt": [-1]}, {"prompt": [10**9]},
+    {"prompt": None}, {"prompt": "w5 " * 20000}, {"max_tokens": 0}, {"max_tokens": -1}, {"max_tokens": 1.5},
+    {"max_tokens": "x"}, {"max_tokens": 10**12}, {"temperature": -1}, {"temperature": 1e300},
+    {"temperature": "hot"}, {"top_p": 0}, {"top_p": 1.0001}, {"top_k": -2}, {"min_p": 2}, {"repetition_penalty": 0},
+    {"repetition_penalty": -1}, {"presence_penalty": 3}, {"frequency_penalty": -3}, {"n": 0}, {"n": 10**6},
+    {"n": "1"}, {"seed": 1.5}, {"seed": "x"}, {"stop": [1]}, {"stop": ["x"] * 100000}, {"stop": {"a": 1}},
+    {"stop_token_ids": [10**9]}, {"stop_token_ids": "x"}, {"logit_bias": {"x": 1}}, {"logit_bias": {"-1": 1}},
+    {"logit_bias": []}, {"logprobs": -5}, {"logprobs": 10**6}, {"min_tokens": -1}, {"stream": "yes"},
+    {"stream_options": 5}, {"model": "another"}, {"model": 5}, {"guided_json": {"type": "object"}}, {"suffix": "x"},
+    {"best_of": 5}, {"priority": "x"},
 ]
 # extreme, and right: answered as every other
 EXTREME_FIELDS = [
-    {"temperature": 1e-300, "top_p": 0.9}, {"temperature": 2e-39, "top_p": 0.5}, {"temperature": 2, "top_p": 1e-9}, {"min_p": 1},
-    {"top_k": 1}, {"top_k": 2**31 - 1}, {"frequency_penalty": 2, "presence_penalty": 2}, {"frequency_penalty": -2, "presence_penalty": -2},
-    {"logit_bias": {"5": 100, "6": -100}}, {"seed": 2**63 - 1}, {"seed": -(2**63)}, {"stop": ["w1 ", "w2 ", "w3 ", "w4 "]},
+    {"temperature": 1e-300, "top_p": 0.9}, {"temperature": 2e-39, "top_p": 0.5}, {"temperature": 2, "top_p": 1e-9},
+    {"min_p": 1}, {"top_k": 1}, {"top_k": 2**31 - 1}, {"frequency_penalty": 2, "presence_penalty": 2},
+    {"frequency_penalty": -2, "presence_penalty": -2}, {"logit_bias": {"5": 100, "6": -100}}, {"seed": 2**63 - 1},
+    {"seed": -(2**63)}, {"stop": ["w1 ", "w2 ", "w3 ", "w4 "]},
     {"min_tokens": 3, "stop_token_ids": list(range(100))}, {"repetition_penalty": 2},
 ]
 WRONG_BYTES = [
-    b"\x00" * 50, b"GARBAGE\r\n\r\n", b"POST /v1/completions HTTP/9.9\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+    b"\x00" * 50, b"GARBAGE\r\n\r\n", b"POST /v1/completions HTTP/9.9\r\n\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
     b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
-    b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 100000 + b"\r\n\r\n",
-    b"GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"DELETE /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-    b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{\"prompt\"",
+    b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 100000 + b"\r\n\r\n",
+    b"GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    b"DELETE /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 100000\r\n\r\n{\"prompt\"",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
 ]
-WRONG_JSON = [b"", b"{", b"[1]", b"null", b"\xff\xfe", b'{"prompt": "w5", "temperature": NaN}', b'{"prompt": ' + b"[" * 5000 + b"]" * 5000 + b"}", b'"x"', b'{"prompt": "\ud800"', b"{}"]
+WRONG_JSON = [
+    b"", b"{", b"[1]", b"null", b"\xff\xfe", b'{"prompt": "w5", "temperature": NaN}',
+    b'{"prompt": ' + b"[" * 5000 + b"]" * 5000 + b"}", b'"x"', b'{"prompt": "\ud800"', b"{}",
+]
 
 
 async def send(data, wait):
@@ -132,14 +143,22 @@ def post(payload):
             f"Content-Length: {len(payload)}\r\nConnection: close\r\n\r\n").encode() + payload
 
 
+def with_fields(fields):
+    return post(json.dumps({"model": model, "prompt": "w5 w6", "max_tokens": 4} | fields).encode())
+
+
+def prompt(count):
+    return " ".join(f"w{dice.randint(3, 299)}" for _ in range(count))
+
+
 async def malformed():
     kind = dice.randrange(4)
     if kind == 0:
         fields = dice.choice(WRONG_FIELDS)
-        name, data, right = str(fields)[:80], post(json.dumps({"model": model, "prompt": "w5 w6", "max_tokens": 4} | fields).encode()), False
+        name, data, right = str(fields)[:80], with_fields(fields), False
     elif kind == 1:
         fields = dice.choice(EXTREME_FIELDS)
-        name, data, right = str(fields)[:80], post(json.dumps({"model": model, "prompt": "w5 w6", "max_tokens": 4} | fields).encode()), True
+        name, data, right = str(fields)[:80], with_fields(fields), True
     elif kind == 2:
         json_bytes = dice.choice(WRONG_JSON)
         name, data, right = f"body {json_bytes[:60]}", post(json_bytes), False
@@ -164,9 +183,10 @@ async def ask_again():
 
 async def ask_alone():
     for i in range(24):
-        body = {"model": model, "prompt": " ".join(f"w{dice.randint(3, 299)}" for _ in range(dice.randint(1, words // 4 + 1))),
-                "max_tokens": dice.randint(1, tokens), "ignore_eos": True, "stream": True, "temperature": 0 if i % 2 else 0.9,
-                "seed": dice.randint(0, 1 << 30), "stream_options": {"include_usage": True}}
+        body = {"model": model, "prompt": prompt(dice.randint(1, words // 4 + 1)),
+                "max_tokens": dice.randint(1, tokens), "ignore_eos": True, "stream": True,
+                "temperature": 0 if i % 2 else 0.9, "seed": dice.randint(0, 1 << 30),
+                "stream_options": {"include_usage": True}}
         status, text, end, _ = await ask(body, 0)
         alone.append((body, (status, text, end)))
 
@@ -194,8 +214,8 @@ async def client(until):
         count = dice.randint(1, dice.choice([20, words]))
         wanted = dice.randint(1, dice.choice([16, tokens]))
         greedy = dice.random() < 0.7
-        body = {"model": model, "prompt": " ".join(f"w{dice.randint(3, 299)}" for _ in range(count)), "max_tokens": wanted,
-                "ignore_eos": True, "stream": True, "temperature": 0 if greedy else 0.8, "stream_options": {"include_usage": True}}
+        body = {"model": model, "prompt": prompt(count), "max_tokens": wanted, "ignore_eos": True, "stream": True,
+                "temperature": 0 if greedy else 0.8, "stream_options": {"include_usage": True}}
         if not greedy:
             body["seed"] = dice.randint(0, 1 << 30)
         if dice.random() < 0.1:
@@ -231,13 +251,16 @@ for _ in range(60):
     if left["vllm:num_requests_running"] + left["vllm:num_requests_waiting"] == 0:
         break
     time.sleep(0.5)
-for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "tandem:host_kv_cache_usage_perc", "tandem:in_flight_tokens"):
+for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
+             "tandem:host_kv_cache_usage_perc", "tandem:in_flight_tokens"):
     if name not in left:
         problems.append(f"{name} is not among the metrics")
     elif left[name] != 0:
         problems.append(f"afterwards {name} is {left[name]}")
 health = urllib.request.urlopen(f"http://{url.netloc}/health", timeout=20).read().decode()
-shown = {name: left[name] for name in left if re.match(r"tandem:(shadow_verification.*_(sum|count)|host_decode_tokens|offloading|guard_losses|host_lost)|vllm:num_preempt", name)}
+SHOWN = (r"tandem:(shadow_verification.*_(sum|count)|host_decode_tokens|offloading|guard_losses|host_lost)"
+         r"|vllm:num_preempt")
+shown = {name: left[name] for name in left if re.match(SHOWN, name)}
 print(f"seed {seed}; {dict(counts)}; {shown}; health {health.strip()}")
 health_seconds.sort()
 p99 = round(1e3 * health_seconds[len(health_seconds) * 99 // 100], 1) if health_seconds else None
@@ -245,9 +268,11 @@ print(f"malformed by status (0: closed without an answer): {dict(refused)}; /hea
 print(f"{len(problems)} problems")
 if options.result:
     with open(options.result, "a") as file:
-        file.write(json.dumps({"soak": "http", "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "seed": seed, "seconds": seconds,
-                               "clients": clients, "counts": {str(k): v for k, v in counts.items()},
-                               "malformed": {str(k): v for k, v in refused.items()}, "health_p99_ms": p99, "problems": len(problems)}) + "\n")
+        file.write(json.dumps({"soak": "http", "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "seed": seed,
+                               "seconds": seconds, "clients": clients,
+                               "counts": {str(k): v for k, v in counts.items()},
+                               "malformed": {str(k): v for k, v in refused.items()}, "health_p99_ms": p99,
+                               "problems": len(problems)}) + "\n")
 for problem in problems[:20]:
     print(" ", problem)
 sys.exit(1 if problems else 0)

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Draws a step of a trace (--trace of serve and bench throughput) as SVG: the GPU's lane and the attention threads'.
 
-usage: tools/timeline.py TRACE.json STEP OUT.svg [FIRST_MS LAST_MS]    milliseconds within the step, all of it by default
+usage: tools/timeline.py TRACE.json STEP OUT.svg [FIRST_MS LAST_MS]
+
+FIRST_MS and LAST_MS are milliseconds within the step; without them the whole step is drawn.
 """
 import json
 import sys
@@ -47,15 +49,19 @@ def draw(items, first, last, title):
     scale = (WIDTH - LEFT - 10) / (last - first)
     height = TOP + len(lanes) * (ROW + GAP) + 30
     svg = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif"'
+        ' font-size="12">',
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="10" y="18" font-size="14">{title}</text>',
     ]
     turns = any(kind == "wait" for *_, kind in items)
     gpu = ("sub-batch 0", "sub-batch 1") if turns else ("GPU, even layers", "odd layers")
-    legend = [("gpu 0", gpu[0]), ("gpu 1", gpu[1])] + [("wait", "GPU waits")] * turns + [("cpu 0", "attention, even layers"), ("cpu 1", "odd layers")]
+    legend = [("gpu 0", gpu[0]), ("gpu 1", gpu[1])] + [("wait", "GPU waits")] * turns
+    legend += [("cpu 0", "attention, even layers"), ("cpu 1", "odd layers")]
     for i, (kind, text) in enumerate(legend):
-        svg.append(f'<rect x="{LEFT + i * 180}" y="24" width="12" height="12" fill="{COLOURS[kind]}"/><text x="{LEFT + 18 + i * 180}" y="34">{text}</text>')
+        x = LEFT + i * 180
+        svg.append(f'<rect x="{x}" y="24" width="12" height="12" fill="{COLOURS[kind]}"/>'
+                   f'<text x="{x + 18}" y="34">{text}</text>')
     for i, lane in enumerate(lanes):
         svg.append(f'<text x="10" y="{TOP + i * (ROW + GAP) + 12}">{lane}</text>')
     for lane, start, end, kind in items:
@@ -66,7 +72,8 @@ def draw(items, first, last, title):
             svg.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{ROW}" fill="{COLOURS[kind]}"/>')
     for i in range(11):
         x = LEFT + i * (WIDTH - LEFT - 10) / 10
-        svg.append(f'<text x="{x:.0f}" y="{height - 8}" text-anchor="middle">{(first + (last - first) * i / 10) / 1e3:.1f} ms</text>')
+        at = (first + (last - first) * i / 10) / 1e3
+        svg.append(f'<text x="{x:.0f}" y="{height - 8}" text-anchor="middle">{at:.1f} ms</text>')
     return "\n".join(svg + ["</svg>"])
 
 
@@ -78,7 +85,9 @@ def main():
     waited = sum(end - start for *_, start, end, kind in items if kind == "wait")
     busy = sum(end - start for lane, start, end, _ in items if lane != "GPU")
     threads = len({lane for lane, *_ in items} - {"GPU"})
-    title = f"step {step}: {length / 1e3:.1f} ms; the GPU waits {100 * waited / length:.0f} % of it, attention threads work {100 * busy / max(1, threads) / length:.0f} %"
+    work = 100 * busy / max(1, threads) / length
+    title = (f"step {step}: {length / 1e3:.1f} ms; the GPU waits {100 * waited / length:.0f} % of it,"
+             f" attention threads work {work:.0f} %")
     open(out, "w").write(draw(items, first, last, title))
     print(title)
 

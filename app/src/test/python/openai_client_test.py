@@ -71,14 +71,17 @@ expect(openai.BadRequestError, messages=[])
 expect(openai.BadRequestError, messages=[{"role": "user", "content": "word " * 20000}])
 expect(openai.BadRequestError, top_p=0)
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
-for name, value in {"some_unknown_field": 1, "guided_json": {}, "guided_choice": ["a"], "structured_outputs": {"regex": "a"},
-                    "bad_words": ["a"], "allowed_token_ids": [1], "prompt_logprobs": 1, "truncate_prompt_tokens": 5,
+for name, value in {"some_unknown_field": 1, "guided_json": {}, "guided_choice": ["a"],
+                    "structured_outputs": {"regex": "a"}, "bad_words": ["a"], "allowed_token_ids": [1],
+                    "prompt_logprobs": 1, "truncate_prompt_tokens": 5,
                     "chat_template": "x", "continue_final_message": True, "documents": [{"text": "x"}]}.items():
     e = expect(openai.BadRequestError, extra_body={name: value})
     assert e.body["param"] == name and name in e.body["message"], e.body
 for name, arguments in {"tools": {"tools": [TOOL]}, "functions": {"functions": [TOOL["function"]]},
-                        "tool_choice": {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "weather"}}},
-                        "modalities": {"modalities": ["text", "audio"]}, "reasoning_effort": {"reasoning_effort": "high"},
+                        "tool_choice": {"tools": [TOOL],
+                                        "tool_choice": {"type": "function", "function": {"name": "weather"}}},
+                        "modalities": {"modalities": ["text", "audio"]},
+                        "reasoning_effort": {"reasoning_effort": "high"},
                         "response_format": {"response_format": {"type": "json_object"}}}.items():
     e = expect(openai.BadRequestError, **arguments)
     assert e.body["param"] == name, e.body

@@ -1,10 +1,16 @@
 /*
- * Decode attention over host KV blocks with AMX tiles, bf16. The layout is that of BlockFormat: rows of 64 lanes are 256
- * bytes, and 16 of them, 64 bytes wide, are a tile. One call computes a row's blocks [first, last) of one layer into a
- * partial result. Tiles are released before it returns.
+ * Decode attention over host KV blocks with AMX tiles, in bf16.
  *
- * p (the weights) is split into two bf16 parts, p = high + low, each multiplied by V: sums as exact as with fp32 weights
- * to 2^-16, for twice the tile products, which wait for memory anyway.
+ * Computes: for one host token in one layer, the partial attention over its KV blocks [first, last):
+ *     scores[head][token] = q[head] . K[token]            (AMX tile products)
+ *     p[head][token]      = 2^(scores * scale - max)      (online softmax, AVX-512)
+ *     weighted[head]     += p[head] . V                   (AMX tile products)
+ * BlockFormat.java describes the layout of a block. A row of 64 32-bit lanes is 256 bytes. An AMX tile is 16 rows of
+ * 64 bytes.
+ * The tile registers are released before the call returns. The caller runs it on one thread; nothing is shared.
+ *
+ * Each softmax weight p is split into two bf16 values, p = high + low, and each is multiplied by V. The sums are then
+ * within 2^-16 of sums with fp32 weights. That takes twice the tile products, but the kernel waits for memory anyway.
  */
 #include <immintrin.h>
 #include <stddef.h>
@@ -17,19 +23,19 @@ enum { TOKENS = 64, ROW = 256, MAX_GROUP = 16, PAGE = 4096, AHEAD = 4 * PAGE };
 static const float MIN = -1e30f;
 
 struct task {
-    const uint16_t *q;       /* [kv_heads * group][key_dims], zeros beyond head_dim */
-    const char *const *blocks;
+    const uint16_t *q;         /* bf16 [kv_heads * group][key_dims], zeros beyond head_dim */
+    const char *const *blocks; /* [last] addresses */
     int32_t first, last, context;
     int32_t kv_heads, group, head_dim, key_dims;
-    float scale;             /* log2(e) / sqrt(head_dim) */
-    float *max, *sum;        /* [kv_heads * group] */
-    float *weighted;         /* [kv_heads * group][head_dim] */
-    const char *next;        /* the block that will probably be read after these; 0 when nobody knows */
-    const uint16_t *k, *v;   /* [kv_heads][head_dim] of the last token, which are yet to be written to the last block; or 0 */
-    float *out;              /* [kv_heads * group][head_dim], of a row whose blocks these all are; or 0 */
+    float scale;               /* log2(e) / sqrt(head_dim) */
+    float *max, *sum;          /* [kv_heads * group] */
+    float *weighted;           /* [kv_heads * group][head_dim] */
+    const char *next;          /* the block that this thread will probably read next; 0 if unknown */
+    const uint16_t *k, *v;     /* bf16 [kv_heads][head_dim] of the last token, to be appended to the last block; or 0 */
+    float *out;                /* [kv_heads * group][head_dim] final result, if these are all blocks; or 0 */
 };
 
-/* AmxDecodeAttention.TASK says the same. */
+/* AmxDecodeAttention.TASK has the same offsets; AmxTaskTest compares the two. */
 _Static_assert(offsetof(struct task, q) == 0, "q");
 _Static_assert(offsetof(struct task, blocks) == 8, "blocks");
 _Static_assert(offsetof(struct task, first) == 16, "first");
@@ -62,36 +68,42 @@ struct __attribute__((aligned(64))) working {
 };
 
 /*
- * What is prefetched while a block is computed: the 16 KiB after those in use, four pages side by side. The memory's own
- * prefetchers follow one stream a page; four of them bring a third more than one. A block with few tokens has fewer products
- * for as many bytes, so each earns more. Of its K all is brought: of rows of 256 bytes, some lines take longer than all.
+ * Software prefetch while a block is computed. It runs 16 KiB ahead of the tiles in use, on four pages side by side.
+ * The hardware prefetchers follow one stream per page; four streams give a third more bandwidth than one.
+ *
+ * The prefetch is spread evenly over the compute: each tile product and each softmax makes some 1024ths of a tile due,
+ * so that memory is never idle. A block with few tokens has fewer products for the same bytes, so each makes more due.
+ * All of such a block's K is prefetched: its rows are 256 bytes, and fetching some lines of a row takes longer than
+ * fetching all of them.
  */
-struct stream {
+struct prefetch {
     const char *begin, *end, *next;
-    long done;  /* bytes of the block that have been prefetched for, by tiles */
-    int credit; /* 1024ths of a tile that are due */
-    int key, value, row; /* credit that a tile product of K earns, one of V, and a row's softmax, so that the memory never rests */
-    int pages;  /* of V, of 16 tokens each, that are wanted; for heads of 128, whose K and V are 16 KiB each */
+    long done; /* bytes of the block whose successors have been prefetched, in whole tiles */
+    int due;   /* 1024ths of a tile that are to be prefetched */
+    int per_key_tile, per_value_tile, per_softmax; /* 1024ths that one such piece of work makes due */
+    int value_pages; /* pages of V with tokens, 16 tokens each; below 4 only for heads of 128, whose V is 16 KiB */
 };
 
-/* 0 when the kernel lets this process use tiles. */
+/* Asks Linux to let this process use AMX tile data; returns 0 if it does. */
 int tandem_amx_request(void) {
     const long permission = 0x1023, tile_data = 18;
     return (int)syscall(SYS_arch_prctl, permission, tile_data);
 }
 
+/* Sets the shape of the eight tile registers; `rows` is the number of query heads per KV head. */
 static void configure(int rows) {
     struct config c;
     memset(&c, 0, sizeof c);
     c.palette = 1;
     for (int i = 0; i < 8; i++) {
         c.bytes[i] = 64;
-        c.rows[i] = i < 6 ? rows : 16; /* 0-3 sums, 4-5 q or p, 6-7 K or V */
+        c.rows[i] = i < 6 ? rows : 16; /* tiles 0-3: sums, 4-5: q or p, 6-7: K or V */
     }
     _tile_loadconfig(&c);
 }
 
-static inline void ahead(struct stream *s, int whole) {
+/* Prefetches for one tile: 16 lines, four on each page. `whole`: the block has tokens in all four pages of V. */
+static inline void prefetch_tile(struct prefetch *s, int whole) {
     long at = s->done / AHEAD * AHEAD + AHEAD;
     const char *from = s->begin + at;
     long line = s->done % AHEAD / 1024 * 4;
@@ -102,20 +114,20 @@ static inline void ahead(struct stream *s, int whole) {
             return;
         from = s->next + (from - s->end);
     } else if (!whole && at / AHEAD % 2) {
-        pages = s->pages;
+        pages = s->value_pages;
     }
     for (int i = 0; i < 4; i++)
         for (int page = 0; page < pages; page++)
             _mm_prefetch(from + page * PAGE + (line + i) * 64, _MM_HINT_T0);
 }
 
-static inline void earn(struct stream *s, int credit, int whole) {
-    for (s->credit += credit; s->credit >= 1024; s->credit -= 1024)
-        ahead(s, whole);
+static inline void prefetch_some(struct prefetch *s, int due, int whole) {
+    for (s->due += due; s->due >= 1024; s->due -= 1024)
+        prefetch_tile(s, whole);
 }
 
-/* 2^x by a polynomial of degree 5, relative error below 3e-7. */
-static inline __m512 power(__m512 x) {
+/* 2^x by a polynomial of degree 5; relative error below 3e-7. */
+static inline __m512 exp2_16(__m512 x) {
     x = _mm512_max_ps(x, _mm512_set1_ps(-80));
     __m512 whole = _mm512_roundscale_ps(x, 8);
     __m512 f = _mm512_sub_ps(x, whole);
@@ -128,8 +140,9 @@ static inline __m512 power(__m512 x) {
     return _mm512_scalef_ps(p, whole);
 }
 
-/* Scores of a block for one KV head, of as many groups of 16 tokens as there are: [group][64]. */
-static inline void scores(const uint16_t *q, const char *k, int key_dims, int groups, float *out, struct stream *s, int whole) {
+/* Scores of one KV head's query heads with a block's tokens: out [group][64]. `groups`: groups of 16 tokens in use. */
+static inline void scores(
+        const uint16_t *q, const char *k, int key_dims, int groups, float *out, struct prefetch *s, int whole) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -139,21 +152,21 @@ static inline void scores(const uint16_t *q, const char *k, int key_dims, int gr
         _tile_loadd(4, q + dim, key_dims * 2);
         _tile_loadd(6, rows, ROW);
         _tile_dpbf16ps(0, 4, 6);
-        earn(s, s->key, whole);
+        prefetch_some(s, s->per_key_tile, whole);
         if (groups > 1) {
             _tile_loadd(7, rows + 64, ROW);
             _tile_dpbf16ps(1, 4, 7);
-            earn(s, s->key, whole);
+            prefetch_some(s, s->per_key_tile, whole);
         }
         if (groups > 2) {
             _tile_loadd(6, rows + 128, ROW);
             _tile_dpbf16ps(2, 4, 6);
-            earn(s, s->key, whole);
+            prefetch_some(s, s->per_key_tile, whole);
         }
         if (groups > 3) {
             _tile_loadd(7, rows + 192, ROW);
             _tile_dpbf16ps(3, 4, 7);
-            earn(s, s->key, whole);
+            prefetch_some(s, s->per_key_tile, whole);
         }
     }
     _tile_stored(0, out, TOKENS * 4);
@@ -162,29 +175,36 @@ static inline void scores(const uint16_t *q, const char *k, int key_dims, int gr
     _tile_stored(3, out + 48, TOKENS * 4);
 }
 
+/* 16 bf16 values as fp32. */
+static inline __m512 widen(__m256i bf16) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16));
+}
+
+/* Splits 32 fp32 weights into two bf16 values each, weight = high + low. */
 static inline void split(__m512 a, __m512 b, uint16_t *high, uint16_t *low) {
     __m512i h = (__m512i)_mm512_cvtne2ps_pbh(b, a);
-    __m512 a_high = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(h)), 16));
-    __m512 b_high = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(h, 1)), 16));
+    __m512 a_high = widen(_mm512_castsi512_si256(h));
+    __m512 b_high = widen(_mm512_extracti64x4_epi64(h, 1));
     _mm512_store_si512(high, h);
     _mm512_store_si512(low, (__m512i)_mm512_cvtne2ps_pbh(_mm512_sub_ps(b, b_high), _mm512_sub_ps(a, a_high)));
 }
 
-/* Scores to weights, and the running maximum and sum of one head. */
-static inline void soften(
-        float *s, int tokens, float scale, float *max, float *sum, float *weighted, int head_dim, uint16_t *high, uint16_t *low) {
+/* Online softmax of one query head over a block: turns scores s [64] into weights, updates the head's max and sum. */
+static inline void online_softmax(
+        float *s, int tokens, float scale, float *max, float *sum, float *weighted, int head_dim,
+        uint16_t *high, uint16_t *low) {
     __m512 x[4];
-    __mmask16 there[4];
-    __m512 max = _mm512_set1_ps(MIN);
+    __mmask16 valid[4];
+    __m512 maxima = _mm512_set1_ps(MIN);
     for (int i = 0; i < 4; i++) {
         int left = tokens - 16 * i;
-        there[i] = left >= 16 ? 0xFFFF : left <= 0 ? 0 : (1 << left) - 1;
-        x[i] = _mm512_mask_mul_ps(_mm512_set1_ps(MIN), there[i], _mm512_load_ps(s + 16 * i), _mm512_set1_ps(scale));
-        max = _mm512_max_ps(max, x[i]);
+        valid[i] = left >= 16 ? 0xFFFF : left <= 0 ? 0 : (1 << left) - 1;
+        x[i] = _mm512_mask_mul_ps(_mm512_set1_ps(MIN), valid[i], _mm512_load_ps(s + 16 * i), _mm512_set1_ps(scale));
+        maxima = _mm512_max_ps(maxima, x[i]);
     }
-    float top = _mm512_reduce_max_ps(max);
+    float top = _mm512_reduce_max_ps(maxima);
     if (top > *max) {
-        float shrink = *max <= MIN ? 0 : _mm512_cvtss_f32(power(_mm512_set1_ps(*max - top)));
+        float shrink = *max <= MIN ? 0 : _mm512_cvtss_f32(exp2_16(_mm512_set1_ps(*max - top)));
         if (*max - top < -80)
             shrink = 0;
         *max = top;
@@ -193,15 +213,16 @@ static inline void soften(
             _mm512_storeu_ps(weighted + i, _mm512_mul_ps(_mm512_loadu_ps(weighted + i), _mm512_set1_ps(shrink)));
     }
     for (int i = 0; i < 4; i++)
-        x[i] = _mm512_maskz_mov_ps(there[i], power(_mm512_sub_ps(x[i], _mm512_set1_ps(*max))));
+        x[i] = _mm512_maskz_mov_ps(valid[i], exp2_16(_mm512_sub_ps(x[i], _mm512_set1_ps(*max))));
     *sum += _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(x[0], x[1]), _mm512_add_ps(x[2], x[3])));
     split(x[0], x[1], high, low);
     split(x[2], x[3], high + 32, low + 32);
 }
 
-/* Four tiles of dims at once; fewer at the end of a head size that is no multiple of 64. */
-static inline void weigh(
-        const struct working *w, const char *v, int tokens, int width, float *weighted, int head_dim, struct stream *s, int whole) {
+/* weighted [group][width] += p . V. Four tiles of 16 dims at a time; fewer for the last dims of a head of 80 or 96. */
+static inline void add_values(
+        const struct working *w, const char *v, int tokens, int width, float *weighted, int head_dim,
+        struct prefetch *s, int whole) {
     long stride = (long)head_dim * 4;
     int row = head_dim * 4;
     _tile_loadd(0, weighted, stride);
@@ -215,24 +236,24 @@ static inline void weigh(
         _tile_loadd(6, rows, row);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(0, 5, 6);
-        earn(s, s->value, whole);
+        prefetch_some(s, s->per_value_tile, whole);
         if (width > 16) {
             _tile_loadd(7, rows + 64, row);
             _tile_dpbf16ps(1, 4, 7);
             _tile_dpbf16ps(1, 5, 7);
-            earn(s, s->value, whole);
+            prefetch_some(s, s->per_value_tile, whole);
         }
         if (width > 32) {
             _tile_loadd(6, rows + 128, row);
             _tile_dpbf16ps(2, 4, 6);
             _tile_dpbf16ps(2, 5, 6);
-            earn(s, s->value, whole);
+            prefetch_some(s, s->per_value_tile, whole);
         }
         if (width > 48) {
             _tile_loadd(7, rows + 192, row);
             _tile_dpbf16ps(3, 4, 7);
             _tile_dpbf16ps(3, 5, 7);
-            earn(s, s->value, whole);
+            prefetch_some(s, s->per_value_tile, whole);
         }
     }
     _tile_stored(0, weighted, stride);
@@ -241,7 +262,7 @@ static inline void weigh(
     if (width > 48) _tile_stored(3, weighted + 48, stride);
 }
 
-/* One head's K or V of a token into its tiles, whose lines are near by now. */
+/* Write one KV head's K or V of the new token into its tiles. By then the tiles' cache lines have been read. */
 static inline void append_key(char *k, const uint16_t *from, int head_dim, int token) {
     for (int i = 0; i < head_dim / 2; i++)
         memcpy(k + i * ROW + token * 4, from + 2 * i, 4);
@@ -253,9 +274,10 @@ static inline void append_value(char *v, const uint16_t *from, int head_dim, int
         memcpy(to + 4 * i, from + i, 2);
 }
 
-/* All heads of a block. whole: the stream's pages are four, which makes the loops shorter */
+/* All heads of a block. `whole` is a constant in both callers; 1 means value_pages is 4, which shortens the loops. */
 static inline void attend(
-        const struct task *t, struct working *w, const char *block, int tokens, int appends, struct stream *s, int whole) {
+        const struct task *t, struct working *w, const char *block, int tokens, int appends, struct prefetch *s,
+        int whole) {
     long key_bytes = (long)t->key_dims * TOKENS * 2;
     long head_bytes = key_bytes + (long)t->head_dim * TOKENS * 2;
     for (int kv = 0; kv < t->kv_heads; kv++) {
@@ -266,35 +288,36 @@ static inline void attend(
             append_key((char *)k, t->k + (long)kv * t->head_dim, t->head_dim, tokens - 1);
         scores(t->q + (long)head * t->key_dims, k, t->key_dims, (tokens + 15) / 16, w->scores, s, whole);
         for (int r = 0; r < t->group; r++) {
-            earn(s, s->row, whole);
-            soften(w->scores + r * TOKENS, tokens, t->scale, t->max + head + r, t->sum + head + r,
+            prefetch_some(s, s->per_softmax, whole);
+            online_softmax(w->scores + r * TOKENS, tokens, t->scale, t->max + head + r, t->sum + head + r,
                    weighted + (long)r * t->head_dim, t->head_dim, w->high + r * TOKENS, w->low + r * TOKENS);
         }
         if (appends)
             append_value((char *)k + key_bytes, t->v + (long)kv * t->head_dim, t->head_dim, tokens - 1);
         for (int dim = 0; dim < t->head_dim; dim += 64) {
             int width = t->head_dim - dim < 64 ? t->head_dim - dim : 64;
-            weigh(w, k + key_bytes + dim * 4, tokens, width, weighted + dim, t->head_dim, s, whole);
+            add_values(w, k + key_bytes + dim * 4, tokens, width, weighted + dim, t->head_dim, s, whole);
         }
     }
 }
 
-/* A block in which some product has nothing to do. Apart from the others, whose loops it would make longer. */
-static __attribute__((noinline)) void attend_few(
-        const struct task *t, struct working *w, const char *block, int tokens, int appends, struct stream *s) {
+/* A block with at most 48 tokens: some tile products are left out. A function of its own keeps attend's loops short. */
+static __attribute__((noinline)) void attend_short(
+        const struct task *t, struct working *w, const char *block, int tokens, int appends, struct prefetch *s) {
     int halves = (tokens + 31) / 32;
-    s->key = s->key * 4 / ((tokens + 15) / 16);
-    s->value = s->value * 2 / halves;
-    s->pages = t->head_dim == 128 ? 2 * halves : 4;
+    s->per_key_tile = s->per_key_tile * 4 / ((tokens + 15) / 16);
+    s->per_value_tile = s->per_value_tile * 2 / halves;
+    s->value_pages = t->head_dim == 128 ? 2 * halves : 4;
     attend(t, w, block, tokens, appends, s, 0);
 }
 
-/* Head sizes are multiples of 16. */
-static inline void finish(const float *weighted, float inverse, int head_dim, float *out) {
+/* Divides one head's weighted sum by its sum of weights. head_dim is a multiple of 16. */
+static inline void normalise(const float *weighted, float inverse, int head_dim, float *out) {
     for (int i = 0; i < head_dim; i += 16)
         _mm512_storeu_ps(out + i, _mm512_mul_ps(_mm512_loadu_ps(weighted + i), _mm512_set1_ps(inverse)));
 }
 
+/* The entry point that AmxDecodeAttention.java calls. */
 void tandem_amx_partial(const struct task *t) {
     struct working w;
     int heads = t->kv_heads * t->group;
@@ -305,25 +328,30 @@ void tandem_amx_partial(const struct task *t) {
     }
     memset(t->weighted, 0, sizeof(float) * heads * t->head_dim);
     int tiles = (int)(head_bytes / 1024);
-    int soft = t->group + 1 < tiles / 4 ? t->group + 1 : tiles / 4; /* measured: a softmax takes as long as a tile's lines */
-    int tile = (1024 * (tiles - soft) + tiles - 1) / tiles, row = 1024 * soft / t->group;
+    /* Measured: one head's softmax takes as long as fetching one tile's lines. */
+    int softmax_tiles = t->group + 1 < tiles / 4 ? t->group + 1 : tiles / 4;
+    int per_tile = (1024 * (tiles - softmax_tiles) + tiles - 1) / tiles;
+    int per_softmax = 1024 * softmax_tiles / t->group;
     configure(t->group);
     for (int b = t->first; b < t->last; b++) {
         const char *block = t->blocks[b];
-        int tokens = t->context - b * TOKENS < TOKENS ? t->context - b * TOKENS : TOKENS, appends = t->k && b + 1 == t->last;
-        struct stream s = {block, block + t->kv_heads * head_bytes, b + 1 < t->last ? t->blocks[b + 1] : t->next, 0, 0, tile, tile, row, 4};
+        int tokens = t->context - b * TOKENS < TOKENS ? t->context - b * TOKENS : TOKENS;
+        int appends = t->k && b + 1 == t->last;
+        struct prefetch s = {
+            block, block + t->kv_heads * head_bytes, b + 1 < t->last ? t->blocks[b + 1] : t->next,
+            0, 0, per_tile, per_tile, per_softmax, 4};
         if (tokens > TOKENS - 16)
             attend(t, &w, block, tokens, appends, &s, 1);
         else
-            attend_few(t, &w, block, tokens, appends, &s);
+            attend_short(t, &w, block, tokens, appends, &s);
     }
     _tile_release();
     if (t->out)
         for (int i = 0; i < heads; i++)
-            finish(t->weighted + (long)i * t->head_dim, 1 / t->sum[i], t->head_dim, t->out + (long)i * t->head_dim);
+            normalise(t->weighted + (long)i * t->head_dim, 1 / t->sum[i], t->head_dim, t->out + (long)i * t->head_dim);
 }
 
-/* Reads bytes, a multiple of 256, with prefetching: what plain reading can do at best. */
+/* Reads `bytes`, a multiple of 256, with software prefetch: the bandwidth probe. The result depends on every byte. */
 int64_t tandem_read(const char *from, int64_t bytes) {
     __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
     for (int64_t i = 0; i < bytes; i += 256) {

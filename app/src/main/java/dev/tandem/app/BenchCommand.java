@@ -16,9 +16,9 @@ import picocli.CommandLine.Command;
             BenchSimulateCommand.class,
             CommandLine.HelpCommand.class
         },
-        description = {
-            "Measures this machine, without HTTP.",
-            "",
+        description = "Measures this machine without HTTP, or predicts another one.",
+        footerHeading = "%nExamples:%n",
+        footer = {
             "  tandem bench throughput --workload synthetic:128/128 --requests 32 --json",
             "  tandem bench latency --batch-size 8",
             "  tandem bench attention --threads 8",

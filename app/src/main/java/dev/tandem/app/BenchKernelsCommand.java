@@ -6,7 +6,6 @@ import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.model.config.DataType;
 import java.util.LinkedHashSet;
 import java.util.Locale;
-import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.stream.Stream;
@@ -17,16 +16,18 @@ import picocli.CommandLine.Option;
 @Command(
         name = "kernels",
         mixinStandardHelpOptions = true,
-        description = {
-            "Registers and spills of every CUDA kernel, compiled for every GPU generation and the shapes of representative models;",
-            "needs no GPU."
-        })
+        description = "Compiles every CUDA kernel for every GPU generation and for the shapes of representative models,"
+                + " and lists registers and spilled bytes. It needs no GPU.",
+        footerHeading = "%nExample:%n",
+        footer = "  tandem bench kernels")
 final class BenchKernelsCommand implements Callable<Integer> {
     @Option(
             names = "--cuda-libraries",
             defaultValue = "auto",
-            description = "Where NVRTC comes from, as in serve (${DEFAULT-VALUE}).")
-    String libraries;
+            paramLabel = "SOURCE",
+            description = "Where NVRTC comes from: system, fetch, a folder, or auto, which takes the installed one and"
+                    + " else fetches it. Default: ${DEFAULT-VALUE}.")
+    String libraries = "auto";
 
     private record Row(int capability, DataType type, String model, String kernel, int registers, int spilledBytes) {}
 
@@ -64,35 +65,35 @@ final class BenchKernelsCommand implements Callable<Integer> {
         for (KernelCatalogue.Unit unit :
                 KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability))) {
             boolean attention = unit.source().equals("decode") || unit.source().startsWith("prefill");
-            // other kernels depend on no head size: the first model's stand for all
+            // other kernels do not depend on the head size: the first model stands for all
             if (attention || first) {
-                String rowsOfX =
-                        rowsOf(unit).map(count -> " " + count + " rows").orElse("");
+                String tokens = tokens(unit);
                 compiler.compile(unit.source(), capability, unit.defines())
                         .usage()
                         .forEach(usage -> rows.add(new Row(
                                 capability,
                                 shape.type(),
                                 attention ? model : "any",
-                                usage.kernel() + rowsOfX,
+                                usage.kernel() + tokens,
                                 usage.registers(),
                                 usage.spilledBytes())));
             }
         }
     }
 
-    /** Rows of x that a product's kernel is made for. */
-    private static Optional<Integer> rowsOf(KernelCatalogue.Unit unit) {
+    /** Tokens that a GEMM's kernel is compiled for; empty for other kernels. */
+    private static String tokens(KernelCatalogue.Unit unit) {
         return Stream.of(new Define("-DTILES=", 8), new Define("-DTOKENS=", 1))
                 .flatMap(define -> unit.defines().stream()
                         .filter(text -> text.startsWith(define.name()))
-                        .map(define::rows))
-                .findFirst();
+                        .map(define::tokens))
+                .findFirst()
+                .orElse("");
     }
 
-    private record Define(String name, int rowsEach) {
-        int rows(String text) {
-            return rowsEach * Integer.parseInt(text.substring(name.length()));
+    private record Define(String name, int tokensEach) {
+        String tokens(String text) {
+            return " " + tokensEach * Integer.parseInt(text.substring(name.length())) + " tokens";
         }
     }
 }

@@ -2,6 +2,7 @@ package dev.tandem.app;
 
 import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.observe.EngineListener;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -16,14 +17,16 @@ import java.util.Optional;
 import picocli.CommandLine.Option;
 import tools.jackson.databind.ObjectMapper;
 
-/** Where a measurement goes: a table for people, one JSON object for programs, a line in a results file. */
+/** Where a result goes: a table for people, one JSON object for programs, a line in a results file. */
+@Section(Section.Heading.COMMAND)
 final class BenchReport {
-    @Option(names = "--json", description = "Print the result as one JSON object.")
+    @Option(names = "--json", description = "Print the result as one JSON object. Default: a table.")
     boolean json;
 
     @Option(
             names = "--result-file",
-            description = "Append the result as a line to this file, e.g. docs/results/cpu.jsonl.")
+            paramLabel = "FILE",
+            description = "Append the result as a line of JSON to this file. Default: none.")
     Optional<Path> resultFile = Optional.empty();
 
     /** @throws ConfigurationException when there is a file and it cannot be written */
@@ -31,7 +34,15 @@ final class BenchReport {
         resultFile.ifPresent(file -> OutputFile.check("--result-file", file));
     }
 
-    /** What every result says of its circumstances. */
+    /** An engine to measure, without the guard unless the options ask for it; its summary is on standard error. */
+    static EngineAssembly start(ModelOptions options, EngineListener listener) {
+        StartLog log = new StartLog(System.err, true);
+        EngineAssembly assembly = EngineAssembly.start(options, false, false, listener, log);
+        log.printSummary();
+        return assembly;
+    }
+
+    /** The commit, machine, model and options that every result names. */
     static Map<String, Object> circumstances(ModelOptions options, String model, List<String> flags) {
         Map<String, Object> result = new LinkedHashMap<>();
         result.put("commit", commit());
@@ -41,7 +52,7 @@ final class BenchReport {
         result.put("machine", gpu + MachineProbe.machine());
         result.put("flags", String.join(" ", flags));
         result.put("time", now());
-        result.put("preset", options.preset.map(Preset::flag).orElse(options.gpu.chosen() ? "gpu" : "cpu"));
+        result.put("preset", options.advanced.preset.map(Preset::flag).orElse(options.gpu.chosen() ? "gpu" : "cpu"));
         result.put("model", model);
         result.put("dtype", options.dtype);
         return result;

@@ -5,96 +5,65 @@ import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.StepTimer;
 import dev.tandem.engine.config.ConfigurationException;
 import java.io.IOException;
-import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
-import picocli.CommandLine.Option;
 
 /** {@code bench steps}. */
 @Command(
         name = "steps",
         mixinStandardHelpOptions = true,
-        description = {
-            "GPU time of decode steps, measured by the GPU's own clock: the whole step, and products, attention and row-wise",
-            "kernels replayed apart. Bytes are the weights and the KV of the rows, each read once."
+        description = "Measures decode steps by the GPU's own clock: whole steps, and GEMMs, attention and the other"
+                + " kernels replayed apart. Bytes are the weights and the KV of the tokens, each read once.",
+        footerHeading = "%nExamples:%n",
+        footer = {
+            "  tandem bench steps --batch 1,64 --context 2000",
+            "  tandem bench steps my-model/ --prefill 512,2048 --json"
         })
 final class BenchStepsCommand implements Callable<Integer> {
     @Mixin
-    ModelOptions options;
+    ModelOptions options = new ModelOptions();
 
     @Mixin
-    BenchReport report;
+    BenchReport report = new BenchReport();
 
     @CommandLine.Spec
     CommandLine.Model.CommandSpec spec;
 
-    @Option(names = "--batch", split = ",", defaultValue = "1,24,64,256", description = "Rows (${DEFAULT-VALUE}).")
-    List<Integer> batches;
-
-    @Option(names = "--context", defaultValue = "1000", description = "Tokens of each row (${DEFAULT-VALUE}).")
-    int context;
-
-    @Option(names = "--prefill", split = ",", description = "Prompts of so many tokens, each in a step of its own.")
-    List<Integer> prompts = List.of();
-
-    @Option(
-            names = "--slots",
-            defaultValue = "0",
-            description =
-                    "Empty slots for in-flight tokens beside the rows, with a strategy that has them (${DEFAULT-VALUE}).")
-    int slots;
-
-    @Option(
-            names = "--piggybacked",
-            defaultValue = "0",
-            description = "Tokens of a prompt's end that each decode step computes beside its rows (${DEFAULT-VALUE}).")
-    int piggybacked;
-
-    @Option(
-            names = "--rounds",
-            defaultValue = "21",
-            description = "Replays, of which the median counts (${DEFAULT-VALUE}).")
-    int rounds;
+    @Mixin
+    StepOptions steps = new StepOptions();
 
     @Override
     public Integer call() throws IOException {
         report.check();
         options.check();
-        if (rounds < 1
-                || batches.stream().anyMatch(rows -> rows < 1)
-                || prompts.stream().anyMatch(tokens -> tokens < 1)
-                || context < 1) {
-            throw new ConfigurationException("--batch " + batches + ", --context " + context + ", --prefill " + prompts
-                    + " and --rounds "
-                    + rounds + ": each number must be at least 1");
-        }
+        steps.check();
         if (!options.gpu.chosen()) {
             throw new ConfigurationException("bench steps needs an NVIDIA GPU and --device is " + options.gpu.device
                     + "; tandem doctor says what was found");
         }
-        Backend backend = EngineAssembly.backend(options, System.err);
+        StartLog log = new StartLog(System.err, true);
+        Backend backend = EngineAssembly.backend(options, log);
+        log.printSummary();
+        int slots = steps.slots;
+        int context = steps.context;
+        int rounds = steps.rounds;
         try (CudaExecutor executor = (CudaExecutor) backend.executor()) {
-            if (slots < 0 || slots > executor.limits().slotsPerLayer() || piggybacked < 0) {
-                throw new ConfigurationException("--slots " + slots + " and --piggybacked " + piggybacked
-                        + " must be 0 or more, and slots at most "
-                        + executor.limits().slotsPerLayer() + " under --strategy "
-                        + options.strategy.chosen().flag());
-            }
-            for (int prompt : prompts) {
+            steps.check(executor.limits(), options.strategy.chosen());
+            for (int prompt : steps.prompts) {
                 write(
                         executor.timings().timePrefill(prompt, rounds),
                         "prefill",
-                        backend.weightBytes(),
+                        (double) backend.weightBytes(),
                         backend.model());
             }
-            for (int batch : batches) {
+            for (int batch : steps.batches) {
                 double kv = (double) batch * context * executor.limits().kvBytesPerToken();
-                StepTimer.StepTime time = piggybacked == 0
+                StepTimer.StepTime time = steps.piggybacked == 0
                         ? executor.timings().timeDecode(batch, context, slots, rounds)
-                        : executor.timings().timePiggybacked(batch, piggybacked, context, slots, rounds);
+                        : executor.timings().timePiggybacked(batch, steps.piggybacked, context, slots, rounds);
                 write(
                         time,
                         slots == 0 ? "step" : "step with " + slots + " slots",

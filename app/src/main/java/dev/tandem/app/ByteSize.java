@@ -21,6 +21,14 @@ record ByteSize(long bytes) {
         return new ByteSize((long) (Double.parseDouble(form.group(1)) * Math.pow(1024, power)));
     }
 
+    /** For options. */
+    static final class Converter implements CommandLine.ITypeConverter<ByteSize> {
+        @Override
+        public ByteSize convert(String value) {
+            return parse(value);
+        }
+    }
+
     @Override
     public String toString() {
         return bytes >= 1L << 30

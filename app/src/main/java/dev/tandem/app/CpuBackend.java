@@ -15,19 +15,17 @@ import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.gguf.GgufWeights;
 import dev.tandem.model.weights.ElementType;
-import java.io.PrintStream;
 import java.lang.management.ManagementFactory;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Collectors;
 
-/** The CPU executor from the options: chooses what they leave open and says so. */
+/** Makes the CPU executor from the options: chooses what they leave open, and reports it. */
 final class CpuBackend {
     private static final long MAX_KV = 4L << 30;
 
     private final ModelOptions options;
-    private final ModelConfig config;
     private final CpuTopology topology;
     private final CpuOptions cpu;
     private final int contextTokens;
@@ -35,24 +33,23 @@ final class CpuBackend {
 
     private CpuBackend(ModelOptions options, ModelConfig config) {
         this.options = options;
-        this.config = config;
         DataType type = options.dtype.equals("auto") ? config.fileType() : DataType.of(options.dtype);
         this.blockBytes = config.kvBytesPerToken(type) * KvStore.BLOCK_TOKENS;
-        long budget = options.kvCacheMemory.map(ByteSize::bytes).orElse(defaultKv());
-        int gpuBlocks = options.gpuBlocks.orElse(blocks(budget));
-        int hostBlocks = blocks(options.hostKv.map(ByteSize::bytes).orElse(budget));
+        long budget = options.memory.kvCacheMemory.map(ByteSize::bytes).orElse(defaultKv());
+        int gpuBlocks = options.memory.gpuBlocks.orElse(blocks(budget));
+        int hostBlocks = blocks(options.memory.hostKv.map(ByteSize::bytes).orElse(budget));
         this.contextTokens = (int) Math.min(options.contextTokens(config), (long) gpuBlocks * KvStore.BLOCK_TOKENS);
         if (gpuBlocks == 0) {
             throw new ConfigurationException("--kv-cache-memory " + new ByteSize(budget) + " holds no KV block of "
                     + new ByteSize(blockBytes) + "; raise it or set --num-gpu-blocks-override");
         }
         checkMemory(gpuBlocks, hostBlocks);
-        int threads = options.threads.orElse(Runtime.getRuntime().availableProcessors());
+        int threads = options.advanced.threads.orElse(Runtime.getRuntime().availableProcessors());
         this.topology = CpuTopology.find();
         this.cpu = new CpuOptions(
                 threads,
-                options.attentionThreads.orElse(threads),
-                options.pinThreads && topology.canPin(threads),
+                options.strategy.attentionThreads.orElse(threads),
+                options.advanced.pinThreads && topology.canPin(threads),
                 type,
                 type,
                 gpuBlocks,
@@ -88,17 +85,22 @@ final class CpuBackend {
     }
 
     /** Takes ownership of the checkpoint unless it throws. */
-    static Backend start(ModelOptions options, Checkpoint checkpoint, PrintStream log) {
+    static Backend start(ModelOptions options, Checkpoint checkpoint, StartLog log) {
         CpuBackend chosen = new CpuBackend(options, checkpoint.config());
         chosen.report(log);
         if (checkpoint.weights() instanceof GgufWeights gguf) {
             chosen.reportUnpacked(gguf.matrixTypes(), log);
         }
         if (options.gpu.kvChecksums) {
-            log.println("given up: --kv-checksums, the CPU executor moves nothing over a link");
+            log.notice(
+                    "--kv-checksums has no effect: the CPU executor moves no KV between GPU and host. Leave it out.");
         }
         CpuExecutor executor = new CpuExecutor(checkpoint, chosen.cpu);
-        NumaInterleaving.system().report().ifPresent(log::println);
+        StartSummary.weights(chosen.cpu.weightType(), executor.weightBytes(), options.dtype, log);
+        StartSummary.memory(executor.limits(), log);
+        StartSummary.tiers(
+                options.strategy.chosen(), chosen.cpu.attentionThreads(), Optional.empty(), executor.limits(), log);
+        NumaInterleaving.system().report().ifPresent(log::detail);
         String profile = Profiles.name(
                 checkpoint.name(), chosen.cpu.weightType().flag(), chosen.cpu.threads(), chosen.cpu.attentionThreads());
         return new Backend(
@@ -112,41 +114,34 @@ final class CpuBackend {
                 Optional.empty());
     }
 
-    private void reportUnpacked(Set<ElementType> types, PrintStream log) {
+    private void reportUnpacked(Set<ElementType> types, StartLog log) {
         String unpacked = types.stream()
                 .filter(type -> type.quantised() && !MatrixPacker.keepsBlocks(type))
                 .map(ElementType::name)
                 .collect(Collectors.joining(", "));
         if (!unpacked.isEmpty()) {
-            log.println("given up: blocks of " + unpacked + " are unpacked to "
-                    + cpu.weightType().flag() + ", " + cpu.weightType().bytes()
-                    + " bytes per weight; Q4_0, Q4_1 and Q8_0 stay as they are in the file");
+            log.notice("Blocks of " + unpacked + " take " + cpu.weightType().bytes()
+                    + " bytes per weight: the CPU computes with Q4_0, Q4_1 and Q8_0 blocks only, and unpacks others to "
+                    + cpu.weightType().flag() + ". A file of those types needs less memory.");
         }
     }
 
-    private void report(PrintStream log) {
-        log.printf(
-                Locale.ROOT,
-                "executor: CPU, %d threads%s, %d-bit vectors, weights and KV %s (--dtype %s)%n",
-                cpu.threads(),
-                cpu.pinThreads() ? " pinned" : "",
-                Lanes.bits(),
-                cpu.weightType().flag(),
-                options.dtype);
-        log.printf(
-                Locale.ROOT,
-                "KV: GPU pool %,d blocks (%s), host pool %,d blocks (%s); context %,d tokens%n",
-                cpu.gpuBlocks(),
-                new ByteSize(cpu.gpuBlocks() * blockBytes),
-                cpu.hostBlocks(),
-                new ByteSize(cpu.hostBlocks() * blockBytes),
-                contextTokens);
-        if (options.pinThreads && !cpu.pinThreads()) {
-            log.println("given up: threads are not pinned, " + topology.pinObstacle(cpu.threads()));
+    private void report(StartLog log) {
+        log.row(
+                "device",
+                String.format(
+                        Locale.ROOT,
+                        "CPU, %d threads%s, %d-bit vectors",
+                        cpu.threads(),
+                        cpu.pinThreads() ? " bound to cores" : "",
+                        Lanes.bits()));
+        if (options.advanced.pinThreads && !cpu.pinThreads()) {
+            log.notice("Threads are not bound to cores: " + topology.pinObstacle(cpu.threads())
+                    + ". Steps may take longer and vary more.");
         }
         if (options.gpu.device.equals("auto")) {
-            log.println(
-                    "given up: this machine has no NVIDIA GPU that can be used, the CPU computes (tandem doctor says why)");
+            log.notice("The CPU runs the model: no NVIDIA GPU can be used here. tandem doctor says why;"
+                    + " --device cpu says that this is meant.");
         }
     }
 }

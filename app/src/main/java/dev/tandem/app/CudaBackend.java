@@ -13,7 +13,7 @@ import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.fetch.IndexLocation;
 import dev.tandem.fetch.WheelSource;
 import dev.tandem.model.Checkpoint;
@@ -21,7 +21,6 @@ import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.gguf.GgufWeights;
 import dev.tandem.model.weights.ElementType;
-import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.Locale;
 import java.util.Optional;
@@ -34,7 +33,7 @@ final class CudaBackend {
     private CudaBackend() {}
 
     /** Takes ownership of the checkpoint unless it throws. */
-    static Backend start(ModelOptions options, Checkpoint checkpoint, Timeline timeline, PrintStream log) {
+    static Backend start(ModelOptions options, Checkpoint checkpoint, Timeline timeline, StartLog log) {
         ModelConfig config = checkpoint.config();
         if (options.strategy.chosen() != Strategy.GPU_ONLY) {
             hostObstacle(options, config).ifPresent(why -> {
@@ -49,41 +48,27 @@ final class CudaBackend {
         CudaExecutor executor =
                 new CudaExecutor(checkpoint, options(options, config), libraries, compiler, Clock.system(), timeline);
         ExecutorLimits limits = executor.limits();
-        log.printf(
-                Locale.ROOT,
-                "executor: CUDA, %s, %d multiprocessors, compute capability %d.%d, driver for CUDA %d.%d, weights and KV %s (--dtype %s)%n",
-                executor.device().name(),
-                executor.device().multiprocessors(),
-                executor.device().capability() / 10,
-                executor.device().capability() % 10,
-                executor.device().driverVersion() / 1000,
-                executor.device().driverVersion() % 1000 / 10,
-                type(options, config).flag(),
-                options.dtype);
-        libraries.found().forEach(found -> log.println("library: " + found));
-        log.println("kernels: "
+        ModelShape shape = new ModelShape(config, type(options, config));
+        report(executor, shape, options.dtype, log);
+        libraries.found().forEach(found -> log.detail("library: " + found));
+        log.detail("kernels: "
                 + (compiler.compiled() == 0
                         ? "all from the cache"
                         : compiler.compiled() + " compiled for this GPU and model")
                 + "; decode steps "
-                + (options.gpu.eager ? "kernel by kernel (--enforce-eager)" : "replayed from graphs"));
-        log.println(executor.gemms() + "; prompts ride in steps of up to " + limits.piggybackedTokens() + " rows");
-        log.println(executor.ledger());
-        reportLosses(new ModelShape(config, type(options, config)), quantised, executor.device(), log);
+                + (options.gpu.eager ? "launched kernel by kernel (--enforce-eager)" : "replayed from CUDA graphs"));
+        log.detail(
+                executor.gemms() + "; piggybacked prefill in steps of up to " + limits.piggybackedTokens() + " tokens");
+        log.detail(executor.ledger());
+        reportLosses(shape, quantised, executor.device(), log);
         int context =
                 (int) Math.min(options.contextTokens(config), (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
-        log.printf(
-                Locale.ROOT,
-                "KV: GPU pool %,d blocks of %d tokens, host pool %,d blocks of %d; context %,d tokens%n",
-                limits.gpuBlocks(),
-                limits.blockTokens(),
-                limits.hostBlocks(),
-                limits.hostBlockTokens(),
-                context);
-        executor.hostAttention().ifPresent(log::println);
-        NumaInterleaving.system().report().ifPresent(log::println);
+        StartSummary.memory(limits, log);
+        StartSummary.tiers(options.strategy.chosen(), attentionThreads(options), executor.hostAttention(), limits, log);
+        NumaInterleaving.system().report().ifPresent(log::detail);
         if (options.gpu.kvChecksums && limits.hostBlocks() == 0) {
-            log.println("given up: --kv-checksums, without host KV (--host-kv) nothing moves");
+            log.notice("--kv-checksums has no effect: no KV moves between GPU and host without a host pool. Give one"
+                    + " with --host-kv, or leave --kv-checksums out.");
         }
         String profile = executor.device().name() + "; " + checkpoint.name() + "; "
                 + type(options, config).flag()
@@ -103,32 +88,49 @@ final class CudaBackend {
                 }));
     }
 
-    /** Why the CPU cannot attend for this model with these options; empty when it can. */
+    /** Why the CPU cannot compute attention for this model with these options; empty when it can. */
     static Optional<String> hostObstacle(ModelOptions options, ModelConfig config) {
         int max = CudaExecutor.maxHostTokens();
         return options.maxNumSeqs() > max
                 ? Optional.of("--max-num-seqs " + options.maxNumSeqs() + " is more than the " + max
-                        + " rows that the CPU can have at a time; lower it")
+                        + " tokens that the CPU computes attention for at a time; lower it")
                 : CudaExecutor.hostObstacle(config);
     }
 
-    /** Bytes of the host pool where nobody says: a quarter of the machine's memory, with a host tier up to 32 GiB. */
+    private static void report(CudaExecutor executor, ModelShape shape, String dtype, StartLog log) {
+        Device device = executor.device();
+        log.row(
+                "device",
+                String.format(
+                        Locale.ROOT,
+                        "%s, %d SMs, compute capability %d.%d, driver for CUDA %d.%d",
+                        device.name(),
+                        device.multiprocessors(),
+                        device.capability() / 10,
+                        device.capability() % 10,
+                        device.driverVersion() / 1000,
+                        device.driverVersion() % 1000 / 10));
+        StartSummary.weights(shape.type(), executor.weightBytes(), dtype, log);
+    }
+
+    /** Bytes of the host pool without --host-kv: a quarter of the machine's memory, with a host tier up to 32 GiB. */
     private static long defaultHostKv(ModelOptions options) {
         return attentionThreads(options) == 0 ? CpuBackend.defaultKv() : Math.min(MAX_HOST_KV, CpuBackend.memory() / 4);
     }
 
-    private static void reportLosses(ModelShape shape, boolean quantised, Device device, PrintStream log) {
+    private static void reportLosses(ModelShape shape, boolean quantised, Device device, StartLog log) {
         ModelConfig config = shape.config();
         if (quantised || config.fileType() == DataType.FLOAT32) {
-            log.println("given up: float32 or quantised weights are kept in "
-                    + shape.type().flag() + " on the GPU");
+            log.notice("The GPU keeps the float32 or quantised weights of the file in "
+                    + shape.type().flag()
+                    + ", which rounds them and may take more memory. Use --device cpu for the file's own precision.");
         }
         if (shape.headWidth() != config.headDim()) {
-            log.printf(
-                    "given up: heads of %d are stored %d wide, KV takes that much more%n",
-                    config.headDim(), shape.headWidth());
+            log.notice("KV takes " + shape.headWidth() + "/" + config.headDim()
+                    + " of the usual memory: the kernels need heads of " + shape.headWidth() + " values.");
         }
-        KernelCatalogue.givenUp(device.capability(), device.slice()).forEach(loss -> log.println("given up: " + loss));
+        KernelCatalogue.givenUp(device.capability(), device.slice())
+                .forEach(loss -> log.notice("This GPU runs without " + loss + "."));
     }
 
     static DataType type(ModelOptions options, ModelConfig config) {
@@ -139,27 +141,28 @@ final class CudaBackend {
     private static CudaOptions options(ModelOptions options, ModelConfig config) {
         ModelShape shape = new ModelShape(config, type(options, config));
         long blockBytes = shape.blockBytes() * config.layers();
-        OptionalInt blocks = options.gpuBlocks
+        OptionalInt blocks = options.memory
+                .gpuBlocks
                 .map(OptionalInt::of)
-                .or(() -> options.kvCacheMemory.map(size -> OptionalInt.of(blocks(size, blockBytes))))
+                .or(() -> options.memory.kvCacheMemory.map(size -> OptionalInt.of(blocks(size, blockBytes))))
                 .orElse(OptionalInt.empty());
         return new CudaOptions(
                 options.gpu.number(),
                 options.gpu.multiprocessorLimit,
                 shape.type(),
-                options.gpu.memoryUtilization,
+                options.memory.gpuUtilization,
                 blocks,
-                options.hostKv.map(ByteSize::bytes).orElse(defaultHostKv(options)),
+                options.memory.hostKv.map(ByteSize::bytes).orElse(defaultHostKv(options)),
                 options.budget().maxBatchTokens(),
                 options.maxNumSeqs(),
                 !options.gpu.eager,
                 attentionThreads(options),
-                options.pinThreads,
-                (long) (options.hostWatchdog * 1e9),
+                options.advanced.pinThreads,
+                (long) (options.strategy.hostWatchdog * 1e9),
                 options.gpu.kvChecksums);
     }
 
-    /** Whatever does not fit into the GPU is refused where its memory is known. */
+    /** A pool that does not fit into the GPU is refused where the GPU's memory is known. */
     private static int blocks(ByteSize size, long blockBytes) {
         long blocks = size.bytes() / blockBytes;
         if (blocks < 1) {
@@ -173,7 +176,7 @@ final class CudaBackend {
     private static int attentionThreads(ModelOptions options) {
         return options.strategy.chosen() == Strategy.GPU_ONLY
                 ? 0
-                : options.attentionThreads.orElse(defaultAttentionThreads());
+                : options.strategy.attentionThreads.orElse(defaultAttentionThreads());
     }
 
     static int defaultAttentionThreads() {

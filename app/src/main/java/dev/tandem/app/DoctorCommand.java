@@ -24,7 +24,9 @@ import picocli.CommandLine.Command;
 @Command(
         name = "doctor",
         mixinStandardHelpOptions = true,
-        description = "Says what was found on this machine, what it measures, and what is missing.")
+        description = "Lists what was found on this machine, how fast it reads and computes, and what is missing.",
+        footerHeading = "%nExample:%n",
+        footer = "  tandem doctor")
 final class DoctorCommand implements Callable<Integer> {
     private static final List<String> FEATURES = List.of(
             "avx2",
@@ -98,19 +100,19 @@ final class DoctorCommand implements Callable<Integer> {
         }
         Set<String> known = new TreeSet<>(all);
         known.retainAll(FEATURES);
-        return known.isEmpty() ? "none that matter" : String.join(" ", known);
+        return known.isEmpty() ? "none that Tandem uses" : String.join(" ", known);
     }
 
-    /** How host KV is read, and what is lost without AMX. */
+    /** Which implementations of host attention run here, and what the machine lacks. */
     private static String attention() {
         String vectors = "Vector API, " + Lanes.bits() + " bits"
                 + (Prefetch.missing().isEmpty()
                         ? ""
-                        : "; it cannot prefetch (" + Prefetch.missing() + "), so it runs slower");
+                        : ". They cannot prefetch (" + Prefetch.missing() + "), so attention runs slower.");
         return AmxLibrary.find().isPresent()
                 ? "AMX for bf16, " + vectors + " for other types"
-                : vectors + "; AMX is not available (" + AmxLibrary.reason()
-                        + "), attention over bf16 runs about 1.5x slower without it";
+                : vectors + ". AMX is not available on this CPU (" + AmxLibrary.reason()
+                        + "); attention over bf16 runs about 1.5x slower without it.";
     }
 
     private static String memory() throws IOException {

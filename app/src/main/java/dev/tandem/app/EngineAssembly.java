@@ -8,8 +8,8 @@ import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.schedule.DecisionLog;
-import dev.tandem.engine.strategy.Guard;
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.select.Strategy;
+import dev.tandem.engine.strategy.select.StrategySelector;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.TokenizerSource;
 import dev.tandem.model.config.ModelConfig;
@@ -18,7 +18,6 @@ import dev.tandem.text.ChatTemplate;
 import dev.tandem.text.HuggingFaceTokenizer;
 import dev.tandem.text.Tokenizer;
 import dev.tandem.text.TokenizerDescription;
-import java.io.PrintStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Locale;
@@ -26,7 +25,7 @@ import java.util.Optional;
 import java.util.function.Supplier;
 
 /**
- * Options to a running engine: finds the model, chooses sizes, says what was chosen and what was given up.
+ * Makes a running engine from the options: finds the model, chooses sizes, and reports what was chosen.
  *
  * <p>Closing it closes the engine, the model and the tokenizer.
  */
@@ -38,7 +37,7 @@ final class EngineAssembly implements AutoCloseable {
     private final Scheduling scheduling;
     private final Backend backend;
     private final Optional<Trace> trace;
-    private final PrintStream log;
+    private final StartLog log;
 
     private EngineAssembly(
             Checkpoint checkpoint,
@@ -48,7 +47,7 @@ final class EngineAssembly implements AutoCloseable {
             Scheduling scheduling,
             Backend backend,
             Optional<Trace> trace,
-            PrintStream log) {
+            StartLog log) {
         this.checkpoint = checkpoint;
         this.tokenizer = tokenizer;
         this.template = template;
@@ -62,10 +61,10 @@ final class EngineAssembly implements AutoCloseable {
     /**
      * @param needText whether a tokenizer is indispensable
      * @param guarded whether offloading must prove its gain, where the options do not say
-     * @param log told what was found, chosen and given up
+     * @param log gets the rows of the summary, and notices
      */
     static EngineAssembly start(
-            ModelOptions options, boolean needText, boolean guarded, EngineListener listener, PrintStream log) {
+            ModelOptions options, boolean needText, boolean guarded, EngineListener listener, StartLog log) {
         options.check();
         options.gpu.requireDriver();
         Checkpoint checkpoint = open(options);
@@ -75,14 +74,14 @@ final class EngineAssembly implements AutoCloseable {
             if (guarded && options.gpu.chosen()) {
                 options.strategy.settle(
                         Runtime.getRuntime().availableProcessors(),
-                        options.hostKv,
+                        options.memory.hostKv,
                         CudaBackend.hostObstacle(options, checkpoint.config()),
                         log);
             }
             Strategy strategy = options.strategy.chosen();
             tokenizer = tokenizer(checkpoint, needText);
             Optional<ChatTemplate> template = template(checkpoint);
-            Optional<Trace> trace = options.trace.map(Trace::new);
+            Optional<Trace> trace = options.advanced.trace.map(Trace::new);
             Backend backend =
                     backend(options, checkpoint, trace.map(Trace::timeline).orElse(Timeline.OFF), log);
             owner = backend.executor()::close; // of the model from here on, until the engine takes it
@@ -90,10 +89,10 @@ final class EngineAssembly implements AutoCloseable {
                     options.budget(),
                     checkpoint.config().endTokens(),
                     backend.contextTokens(),
-                    options.maxQueuedRequests,
+                    options.scheduling.maxQueuedRequests,
                     options.seed,
                     options.strategy.shadowVerificationRate(strategy, log),
-                    options.schedulingPolicy);
+                    options.scheduling.policy);
             strategy.check(backend.executor().limits(), config.contextTokens());
             Scheduling scheduling = Scheduling.of(
                     options,
@@ -124,18 +123,18 @@ final class EngineAssembly implements AutoCloseable {
     }
 
     static Checkpoint open(ModelOptions options) {
-        options.preset.ifPresent(preset -> preset.apply(options));
+        options.advanced.preset.ifPresent(preset -> preset.apply(options));
         Path path = options.model.orElseGet(() -> DefaultModel.fetch(
                 System.getenv(), Path.of(System.getProperty("user.home")), Terminal.standardError()));
         return Checkpoint.open(path, options.loadFormat, options.seed);
     }
 
     /** Measures a profile, and keeps it. */
-    static Profile profile(ModelOptions options, PrintStream log) {
+    static Profile profile(ModelOptions options, StartLog log) {
         options.check();
         if (options.gpu.chosen() && options.strategy.chosen() == Strategy.GPU_ONLY) {
             options.strategy.strategy = Strategy.APEX.flag();
-            log.println("profile: for --strategy apex, which decides by one; gpu-only needs none");
+            log.notice("The profile is measured for --strategy apex: gpu-only needs none.");
         }
         Backend backend = backend(options, log);
         try {
@@ -146,7 +145,7 @@ final class EngineAssembly implements AutoCloseable {
     }
 
     /** An executor without an engine; closing it closes the model. */
-    static Backend backend(ModelOptions options, PrintStream log) {
+    static Backend backend(ModelOptions options, StartLog log) {
         options.check();
         options.gpu.requireDriver();
         Checkpoint checkpoint = open(options);
@@ -158,7 +157,7 @@ final class EngineAssembly implements AutoCloseable {
         }
     }
 
-    private static Backend backend(ModelOptions options, Checkpoint checkpoint, Timeline timeline, PrintStream log) {
+    private static Backend backend(ModelOptions options, Checkpoint checkpoint, Timeline timeline, StartLog log) {
         report(checkpoint, log);
         Backend backend = options.gpu.chosen()
                 ? CudaBackend.start(options, checkpoint, timeline, log)
@@ -167,7 +166,7 @@ final class EngineAssembly implements AutoCloseable {
         return backend;
     }
 
-    private static Profiles profiles(PrintStream log) {
+    private static Profiles profiles(StartLog log) {
         Path cache = DefaultModel.cache(System.getenv(), Path.of(System.getProperty("user.home")));
         return new Profiles(cache.resolve("profiles"), log);
     }
@@ -214,32 +213,35 @@ final class EngineAssembly implements AutoCloseable {
         return id >= 0 && id < vocabulary.tokens().size() ? vocabulary.tokens().get(id) : "";
     }
 
-    private static void report(Checkpoint checkpoint, PrintStream log) {
+    private static void report(Checkpoint checkpoint, StartLog log) {
         ModelConfig config = checkpoint.config();
-        log.printf(
-                Locale.ROOT,
-                "model %s: %s, %d layers, %d wide, %d/%d heads of %d, vocabulary %,d%n",
-                checkpoint.name(),
-                config.family(),
-                config.layers(),
-                config.hidden(),
-                config.heads(),
-                config.kvHeads(),
-                config.headDim(),
-                config.vocabulary());
+        log.progress("loading " + checkpoint.name() + " ...");
+        log.row(
+                "model",
+                String.format(
+                        Locale.ROOT,
+                        "%s (%s, %d layers, hidden size %,d, %d heads, %d KV heads of %d, vocabulary %,d)",
+                        checkpoint.name(),
+                        config.family(),
+                        config.layers(),
+                        config.hidden(),
+                        config.heads(),
+                        config.kvHeads(),
+                        config.headDim(),
+                        config.vocabulary()));
         if (config.slidingWindow() > 0 && config.slidingWindow() < config.contextTokens()) {
-            log.printf(
-                    "given up: the context is limited to the model's sliding window of %d tokens, of %d%n",
-                    config.slidingWindow(), config.contextTokens());
+            log.notice("Requests are limited to " + config.slidingWindow() + " tokens, the model's sliding window: "
+                    + "attention over a longer context, up to the model's " + config.contextTokens()
+                    + " tokens, is not implemented.");
         }
     }
 
-    private static void reportContext(ModelOptions options, ModelConfig config, int contextTokens, PrintStream log) {
+    private static void reportContext(ModelOptions options, ModelConfig config, int contextTokens, StartLog log) {
         int allowed = options.contextTokens(config);
+        log.row("context", String.format(Locale.ROOT, "%,d tokens per request, prompt and output", contextTokens));
         if (contextTokens < allowed) {
-            log.printf(
-                    "given up: the KV pool holds %d tokens, so sequences are limited to that instead of %d%n",
-                    contextTokens, allowed);
+            log.notice("Requests are limited to " + contextTokens + " tokens instead of " + allowed
+                    + ": the GPU KV pool holds no more. Raise --kv-cache-memory or --gpu-memory-utilization.");
         }
     }
 
@@ -253,7 +255,7 @@ final class EngineAssembly implements AutoCloseable {
 
     /** The decisions of the last steps. */
     DecisionLog decisions() {
-        return scheduling.log();
+        return scheduling.decisions();
     }
 
     /** What the strategy predicts by; empty where it does not predict. */
@@ -262,7 +264,7 @@ final class EngineAssembly implements AutoCloseable {
     }
 
     /** Empty where offloading need not prove its gain. */
-    Optional<Guard> guard() {
+    Optional<StrategySelector> guard() {
         return scheduling.guard();
     }
 

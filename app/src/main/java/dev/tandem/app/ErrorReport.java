@@ -21,6 +21,8 @@ import java.nio.file.NotDirectoryException;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
 
@@ -46,15 +48,19 @@ final class ErrorReport {
             case ListenException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case CudaException wrong -> line(out, wrong.getMessage(), ExitCode.CANNOT_START);
             case ExecutorException failed -> line(out, failed.getMessage(), ExitCode.FAILED);
-            case UncheckedIOException wrong -> line(out, file(wrong.getCause()), ExitCode.CANNOT_START);
+            case UncheckedIOException wrong ->
+                line(
+                        out,
+                        file(Objects.requireNonNullElse(wrong.getCause(), new IOException(wrong))),
+                        ExitCode.CANNOT_START);
             case IOException wrong -> line(out, file(wrong), ExitCode.CANNOT_START);
             case OutOfMemoryError full -> line(out, memory(full), ExitCode.CANNOT_START);
             default -> bug(error, out);
         };
     }
 
-    private static int line(PrintStream out, String message, int code) {
-        out.println("tandem: " + Printable.oneLine(message));
+    private static int line(PrintStream out, @Nullable String message, int code) {
+        out.println("tandem: " + Printable.oneLine(String.valueOf(message)));
         return code;
     }
 
@@ -69,7 +75,7 @@ final class ErrorReport {
 
     /** One line instead of the whole usage. */
     private static String usage(ParameterException wrong) {
-        String problem = Printable.oneLine(wrong.getMessage());
+        String problem = Printable.oneLine(String.valueOf(wrong.getMessage()));
         if (wrong.getArgSpec() != null && wrong.getArgSpec().typeInfo().isEnum() && wrong.getValue() != null) {
             List<String> known = wrong.getArgSpec().typeInfo().getEnumConstantNames().stream()
                     .map(name -> name.toLowerCase(Locale.ROOT).replace('_', '-'))

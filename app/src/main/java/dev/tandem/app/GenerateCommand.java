@@ -22,12 +22,13 @@ import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 
 /** One prompt, streamed to the terminal. */
+@Section(Section.Heading.COMMAND)
 @Command(
         name = "generate",
         mixinStandardHelpOptions = true,
-        description = {
-            "Answers one prompt, streaming the text to the terminal.",
-            "",
+        description = "Answers one prompt and streams the text to the terminal.",
+        footerHeading = "%nExamples:%n",
+        footer = {
             "  tandem generate --prompt 'What is the capital of France?'",
             "  tandem generate my-model/ --raw --prompt 'Once upon a time' --temperature 0.8"
         })
@@ -35,33 +36,45 @@ final class GenerateCommand implements Callable<Integer> {
     private static final int DEFAULT_TOKENS = 256;
 
     @Mixin
-    ModelOptions options;
+    ModelOptions options = new ModelOptions();
 
     @Option(
             names = {"-p", "--prompt"},
             required = true,
-            description = "The text to answer.")
-    String prompt;
+            paramLabel = "TEXT",
+            description = "The text to answer. Required.")
+    String prompt = "";
 
-    @Option(names = "--raw", description = "Continue the text as it stands, without the chat template.")
+    @Option(names = "--raw", description = "Continue the text as it is, without the chat template. Default: off.")
     boolean raw;
 
     @Option(
             names = "--max-tokens",
+            paramLabel = "TOKENS",
             description =
-                    "Tokens to generate at most. Default: 256, or what the prompt leaves of the context where that is less.")
+                    "Max tokens of the answer. Default: 256, or fewer where the prompt leaves less of the context.")
     Optional<Integer> maxTokens = Optional.empty();
 
-    @Option(names = "--temperature", defaultValue = "0", description = "0 is greedy (${DEFAULT-VALUE}).")
+    @Option(
+            names = "--temperature",
+            paramLabel = "NUMBER",
+            defaultValue = "0",
+            description = "Temperature of sampling; 0 takes the most likely token. Default: ${DEFAULT-VALUE}.")
     double temperature;
 
-    @Option(names = "--top-p", defaultValue = "1", description = "Mass of the tokens drawn from (${DEFAULT-VALUE}).")
+    @Option(
+            names = "--top-p",
+            paramLabel = "SHARE",
+            defaultValue = "1",
+            description = "Sample from the most likely tokens that have this share of the probability."
+                    + " Default: ${DEFAULT-VALUE}.")
     double topP;
 
     @Option(
             names = "--top-k",
+            paramLabel = "NUMBER",
             defaultValue = "0",
-            description = "Number of tokens drawn from, 0 for all (${DEFAULT-VALUE}).")
+            description = "Sample from this many most likely tokens; 0 for all. Default: ${DEFAULT-VALUE}.")
     int topK;
 
     private SamplingParams sampling(int tokens) {
@@ -76,7 +89,9 @@ final class GenerateCommand implements Callable<Integer> {
     @Override
     public Integer call() throws InterruptedException {
         sampling(maxTokens.orElse(DEFAULT_TOKENS)); // a bad value is known before anything loads
-        try (EngineAssembly assembly = EngineAssembly.start(options, true, true, EngineListener.NONE, System.err)) {
+        StartLog log = new StartLog(System.err, false);
+        try (EngineAssembly assembly = EngineAssembly.start(options, true, true, EngineListener.NONE, log)) {
+            log.printSummary();
             Tokenizer tokenizer = assembly.tokenizer().orElseThrow();
             int[] tokens = promptTokens(tokenizer, assembly.template());
             BlockingQueue<TokenEvent> events = new LinkedBlockingQueue<>();
@@ -118,7 +133,7 @@ final class GenerateCommand implements Callable<Integer> {
                     double decode = (usage.total() - usage.timeToFirstToken()) / 1e9;
                     System.err.printf(
                             Locale.ROOT,
-                            "%d prompt tokens, first token after %.0f ms, %d tokens at %.1f a second%n",
+                            "%d prompt tokens, first token after %.0f ms, %d tokens at %.1f per second%n",
                             usage.promptTokens(),
                             usage.timeToFirstToken() / 1e6,
                             usage.completionTokens(),

@@ -9,61 +9,57 @@ import java.nio.file.Path;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import picocli.CommandLine.Option;
 
-/** Which device computes, and how much of it. */
+/** Which device computes, and how. */
+@Section(Section.Heading.ADVANCED)
 final class GpuOptions {
     private static final String AUTO = "auto";
     private static final String CPU = "cpu";
+    private static final Pattern CUDA = Pattern.compile("cuda(?::([0-9]{1,3}))?", Pattern.CASE_INSENSITIVE);
 
     @Option(
             names = "--device",
-            defaultValue = "auto",
-            description =
-                    "auto, cuda, cuda:NUMBER or cpu (${DEFAULT-VALUE}). auto takes the first NVIDIA GPU, else the CPU.")
-    String device = "auto";
-
-    @Option(
-            names = "--gpu-memory-utilization",
-            defaultValue = "0.92",
-            description = "Share of the GPU's memory that may be used, weights included (${DEFAULT-VALUE}).")
-    double memoryUtilization = 0.92;
+            paramLabel = "DEVICE",
+            defaultValue = AUTO,
+            description = "Where the model runs: auto, cuda, cuda:NUMBER or cpu. auto takes the first NVIDIA GPU that"
+                    + " can be used, else the CPU. Default: ${DEFAULT-VALUE}.")
+    String device = AUTO;
 
     @Option(
             names = "--gpu-sm-limit",
+            paramLabel = "SMS",
             defaultValue = "0",
-            description =
-                    "Run on so many of the GPU's multiprocessors, the rest stays free for others; 0 for all (${DEFAULT-VALUE}).")
+            description = "SMs of the GPU to run on; the others stay free. 0 for all. Default: ${DEFAULT-VALUE}.")
     int multiprocessorLimit;
 
     @Option(
             names = "--cuda-libraries",
-            defaultValue = "auto",
-            description =
-                    "Where NVIDIA's NVRTC and cublasLt come from: auto (installed, else fetched), system, fetch, or a folder"
-                            + " (${DEFAULT-VALUE}).")
-    String libraries = "auto";
+            paramLabel = "SOURCE",
+            defaultValue = AUTO,
+            description = "Where NVRTC and cuBLASLt come from: system, fetch, a folder, or auto, which takes the"
+                    + " installed ones and fetches what is missing. Default: ${DEFAULT-VALUE}.")
+    String libraries = AUTO;
+
+    @Option(
+            names = "--enforce-eager",
+            description = "Launch decode steps kernel by kernel, without CUDA graphs. Default: off.")
+    boolean eager;
 
     @Option(
             names = "--kv-checksums",
-            description =
-                    "Sum all KV that moves between GPU and host on both sides; a difference ends all requests with an error. For"
-                            + " tests and machines in doubt: the host's sums take the engine's time.")
+            description = "Compare checksums of all KV that moves between GPU and host; a difference ends all requests"
+                    + " with an error. For tests and doubtful machines: it takes the engine's time. Default: off.")
     boolean kvChecksums;
 
-    @Option(names = "--enforce-eager", description = "Never replay decode steps from CUDA graphs.")
-    boolean eager;
-
-    private Boolean chosen;
+    private Optional<Boolean> chosen = Optional.empty();
 
     /** @throws ConfigurationException that names the option, its value and the remedy */
     void check() {
         if (!device.equalsIgnoreCase(CPU)) {
             number();
-        }
-        if (!(memoryUtilization > 0 && memoryUtilization <= 1)) {
-            throw new ConfigurationException("--gpu-memory-utilization " + memoryUtilization
-                    + " is a share of the GPU's memory; it must lie in (0, 1]");
         }
         if (multiprocessorLimit < 0) {
             throw new ConfigurationException(
@@ -86,21 +82,20 @@ final class GpuOptions {
 
     /** Whether a GPU computes; looked up once. */
     boolean chosen() {
-        if (chosen == null) {
-            chosen = switch (device.toLowerCase(Locale.ROOT)) {
-                case CPU -> false;
-                case AUTO -> usable();
-                default -> {
-                    number();
-                    yield true;
-                }
-            };
-        }
-        return chosen;
+        boolean known = chosen.orElseGet(this::usesGpu);
+        chosen = Optional.of(known);
+        return known;
     }
 
-    private static boolean usable() {
-        return name(0).isPresent();
+    private boolean usesGpu() {
+        return switch (device.toLowerCase(Locale.ROOT)) {
+            case CPU -> false;
+            case AUTO -> name(0).isPresent();
+            default -> {
+                number();
+                yield true;
+            }
+        };
     }
 
     /** The GPU's name; empty when there is none that can be used. */
@@ -116,13 +111,11 @@ final class GpuOptions {
 
     /** Which GPU. */
     int number() {
-        String[] parts = device.split(":");
-        boolean valid = parts[0].equalsIgnoreCase("cuda")
-                && (parts.length == 1 || parts.length == 2 && parts[1].matches("\\d{1,3}"));
-        if (!valid && !device.equalsIgnoreCase(AUTO)) {
+        Matcher cuda = CUDA.matcher(device);
+        if (!cuda.matches() && !device.equalsIgnoreCase(AUTO)) {
             throw new ConfigurationException(
                     "--device " + device + " is not known; use auto, cuda, cuda:NUMBER or cpu");
         }
-        return parts.length == 2 ? Integer.parseInt(parts[1]) : 0;
+        return cuda.matches() && cuda.group(1) != null ? Integer.parseInt(cuda.group(1)) : 0;
     }
 }

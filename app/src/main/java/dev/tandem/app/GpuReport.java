@@ -11,7 +11,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.function.Consumer;
 
-/** What doctor says of the GPU. */
+/** The lines of doctor about the GPU and its libraries. */
 final class GpuReport {
     private GpuReport() {}
 
@@ -20,11 +20,11 @@ final class GpuReport {
             CudaLibraries.driver()
                     .ifPresentOrElse(
                             driver -> device(driver, out),
-                            () -> out.println(
-                                    "GPU       none: NVIDIA's driver library libcuda.so.1 was not found, so models run"
-                                            + " on the CPU; with an NVIDIA GPU, install its driver (for CUDA 12.4 or later)"));
+                            () -> out.println("GPU       none: NVIDIA's driver library libcuda.so.1 was not found, so"
+                                    + " models run on the CPU. With an NVIDIA GPU, install its driver (CUDA 12.4 or"
+                                    + " later)."));
         } catch (CudaException e) {
-            out.println("GPU       cannot be used: " + Printable.oneLine(e.getMessage()));
+            out.println("GPU       cannot be used: " + Printable.oneLine(String.valueOf(e.getMessage())));
         }
         library(out, "NVRTC", CudaLibraries::nvrtc);
         library(out, "cublasLt", CudaLibraries::cublasLt);
@@ -35,7 +35,7 @@ final class GpuReport {
             Device.Memory memory = device.memory();
             out.printf(
                     Locale.ROOT,
-                    "GPU       %s, compute capability %d.%d, %d multiprocessors, %s of %s free, driver for CUDA %d.%d%n",
+                    "GPU       %s, compute capability %d.%d, %d SMs, %s of %s free, driver for CUDA %d.%d%n",
                     device.name(),
                     device.capability() / 10,
                     device.capability() % 10,
@@ -45,10 +45,10 @@ final class GpuReport {
                     device.driverVersion() / 1000,
                     device.driverVersion() % 1000 / 10);
             if (device.capability() < 80) {
-                out.println("          given up: bfloat16, which this GPU does not have; use --dtype float16");
+                out.println("          bfloat16 is not available on this GPU; use --dtype float16");
             }
             KernelCatalogue.givenUp(device.capability(), device.slice())
-                    .forEach(loss -> out.println("          given up: " + loss));
+                    .forEach(loss -> out.println("          runs without " + loss));
         }
     }
 
@@ -60,8 +60,8 @@ final class GpuReport {
             out.println("Library   " + found.getLast());
         } catch (CudaException e) {
             out.println(
-                    "Library   " + name
-                            + " is not installed for this driver; with a GPU, Tandem fetches it once from NVIDIA's Python packages");
+                    "Library   " + name + " is not installed for this driver; with a GPU, Tandem fetches it once from"
+                            + " NVIDIA's Python packages");
         }
     }
 }

@@ -8,68 +8,72 @@ import java.util.List;
 import picocli.CommandLine.Option;
 
 /** What one client may take of the server, and which web pages may use it. */
+@Section(Section.Heading.SERVER)
 final class HttpOptions {
     /** Proxies in front of servers commonly allow 8 KiB to 64 KiB. */
     private static final int MAX_HEADER_BYTES = 64 << 10;
-    /** Of the heap, for the bodies of all requests under way; what they are parsed into takes several times as much. */
+    /** Share of the heap for the bodies of all running requests: parsed, they take several times as much. */
     private static final int HEAP_SHARE_OF_BODIES = 8;
 
     @Option(
             names = "--max-body-size",
+            paramLabel = "SIZE",
             defaultValue = "8MiB",
-            converter = ModelOptions.ByteSizeConverter.class,
-            description = "Larger request bodies are refused with 413 (${DEFAULT-VALUE}).")
-    ByteSize maxBodySize;
+            converter = ByteSize.Converter.class,
+            description = "Max size of a request's body; larger ones are refused with 413. Default: ${DEFAULT-VALUE}.")
+    ByteSize maxBodySize = ByteSize.parse("8MiB");
 
     @Option(
             names = "--max-connections",
+            paramLabel = "NUMBER",
             defaultValue = "4096",
-            description = "Open connections; further ones are refused with 503 (${DEFAULT-VALUE}).")
-    int maxConnections;
+            description = "Max open connections; more are refused with 503. Default: ${DEFAULT-VALUE}.")
+    int maxConnections = 4096;
 
     @Option(
             names = "--header-timeout",
+            paramLabel = "SECONDS",
             defaultValue = "10",
-            description = "Seconds that a client has to send a request's headers (${DEFAULT-VALUE}).")
-    int headerTimeout;
+            description = "Seconds that a client has to send a request's headers. Default: ${DEFAULT-VALUE}.")
+    int headerTimeout = 10;
 
     @Option(
             names = "--body-timeout",
+            paramLabel = "SECONDS",
             defaultValue = "60",
-            description = "Seconds that a client has to send a request's body (${DEFAULT-VALUE}).")
-    int bodyTimeout;
+            description = "Seconds that a client has to send a request's body. Default: ${DEFAULT-VALUE}.")
+    int bodyTimeout = 60;
 
     @Option(
             names = "--idle-timeout",
+            paramLabel = "SECONDS",
             defaultValue = "75",
-            description = "Seconds that a connection stays open between requests (${DEFAULT-VALUE}).")
-    int idleTimeout;
+            description = "Seconds that a connection stays open between requests. Default: ${DEFAULT-VALUE}.")
+    int idleTimeout = 75;
 
     @Option(
             names = "--write-timeout",
+            paramLabel = "SECONDS",
             defaultValue = "60",
-            description =
-                    "Seconds after which a client that reads nothing of its answer is cut off (${DEFAULT-VALUE}).")
-    int writeTimeout;
+            description = "Seconds after which the server closes the connection of a client that reads nothing of its"
+                    + " answer. Default: ${DEFAULT-VALUE}.")
+    int writeTimeout = 60;
 
     @Option(
             names = "--allowed-hosts",
             split = ",",
             paramLabel = "NAME",
-            description = {
-                "Host names by which clients may reach the server, besides localhost and addresses; * allows all. On a",
-                "loopback address others are refused, against DNS rebinding; elsewhere only where this option is given."
-            })
+            description = "Host names under which clients may reach the server, besides localhost and IP addresses; *"
+                    + " allows all. A server on a loopback address refuses other names, against DNS rebinding; other"
+                    + " servers refuse them only with this option. Default: none.")
     List<String> allowedHosts = List.of();
 
     @Option(
             names = "--allowed-origins",
             split = ",",
             paramLabel = "ORIGIN",
-            description = {
-                "Web pages that may use the server, such as https://chat.example.org; * allows all. Default: none,",
-                "requests with an Origin header are refused."
-            })
+            description = "Origins of web pages that may use the server; * allows all."
+                    + " For example https://chat.example.org. Requests of other pages are refused. Default: none.")
     List<String> allowedOrigins = List.of();
 
     void check() {

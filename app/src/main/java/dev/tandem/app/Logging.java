@@ -1,5 +1,7 @@
 package dev.tandem.app;
 
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.Printable;
 import java.time.Instant;
 import java.time.ZoneId;
@@ -19,8 +21,10 @@ import java.util.logging.Logger;
 final class Logging {
     private static final DateTimeFormatter TIME =
             DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss.SSS").withZone(ZoneId.systemDefault());
-    /** The tokenizer library's. Held here: a logger that nobody holds is collected, and its level with it. */
+    // Held here: a logger without a reference is collected, and its level with it.
     private static final Logger TOKENIZERS = Logger.getLogger("ai.djl");
+    private static final Logger TANDEM = Logger.getLogger("dev.tandem");
+    private static final Logger ACCESS = Logger.getLogger("dev.tandem.access");
 
     private Logging() {}
 
@@ -35,14 +39,26 @@ final class Logging {
         TOKENIZERS.setLevel(Level.WARNING);
     }
 
-    /** What clients and files say is escaped, so that no text can pass for a record of its own. */
+    /** {@code --log-level}. Libraries never write more than info: their debug lines hide Tandem's. */
+    static void level(LogLevel level) {
+        TANDEM.setLevel(level.level);
+        Logger.getLogger("").setLevel(level == LogLevel.DEBUG ? Level.INFO : level.level);
+    }
+
+    /** {@code --log-requests}, whatever the level of other lines. */
+    static AccessLog accessLog() {
+        ACCESS.setLevel(Level.INFO);
+        return AccessLog.to(Clock.system(), line -> ACCESS.log(Level.INFO, line));
+    }
+
+    /** Escapes text of clients and files, so that it cannot pass for a record of its own. */
     static final class Lines extends Formatter {
         @Override
         public String format(LogRecord record) {
             StringBuilder out = new StringBuilder();
             out.append(TIME.format(Instant.ofEpochMilli(record.getMillis())))
                     .append(' ')
-                    .append(record.getLevel().getName())
+                    .append(name(record.getLevel()))
                     .append(' ')
                     .append(Printable.escape(formatMessage(record)))
                     .append('\n');
@@ -50,6 +66,15 @@ final class Logging {
                 append(out, "", record.getThrown(), Collections.newSetFromMap(new IdentityHashMap<>()));
             }
             return out.toString();
+        }
+
+        /** As {@code --log-level} has it. */
+        private static String name(Level level) {
+            return switch (level.getName()) {
+                case "SEVERE" -> "ERROR";
+                case "FINE" -> "DEBUG";
+                default -> level.getName();
+            };
         }
 
         private static void append(StringBuilder out, String label, Throwable thrown, Set<Throwable> shown) {

@@ -1,6 +1,8 @@
 package dev.tandem.app;
 
 import dev.tandem.cpu.KernelWarmUp;
+import dev.tandem.server.Version;
+import java.util.Arrays;
 import java.util.Set;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -9,7 +11,7 @@ import picocli.CommandLine.Command;
 @Command(
         name = "tandem",
         mixinStandardHelpOptions = true,
-        version = "tandem 0.1.0",
+        versionProvider = Main.TandemVersion.class,
         subcommands = {
             ServeCommand.class,
             GenerateCommand.class,
@@ -18,32 +20,43 @@ import picocli.CommandLine.Command;
             DoctorCommand.class,
             CommandLine.HelpCommand.class
         },
-        description = {
-            "Serves large language models, letting the host CPU share the attention.",
-            "",
+        description = "Serves large language models on a GPU, with part of the KV cache and its attention on the CPU.",
+        footerHeading = "%nExamples:%n",
+        footer = {
             "  tandem serve                      the default model on 127.0.0.1:8000, OpenAI-compatible",
             "  tandem generate --prompt 'Hi'     one answer in the terminal",
             "  tandem bench throughput           how fast this machine is",
-            "  tandem profile                    what the strategies decide by, measured again",
+            "  tandem profile                    the measurements that predictions use, taken again",
             "  tandem doctor                     what was found on this machine, and what is missing"
         },
         exitCodeListHeading = "%nExit status:%n",
         exitCodeList = {
-            "0:done; a server ended in order",
-            "1:a run or the engine failed after the start; standard error says why",
-            "2:an option, a file or this machine does not allow the start; one line says why and what to do",
-            "70:a mistake in Tandem; please report it"
+            "0:The command has done its work; a server has ended in order.",
+            "1:A run or the engine failed after the start; standard error says why.",
+            "2:An option, a file or this machine does not allow the start; one line says why and what to do.",
+            "70:Tandem has made a mistake; please report it."
         })
 public final class Main implements Runnable {
+    private static final Set<String> HELP = Set.of("-h", "--help", "help", "-V", "--version");
     private static final Set<String> MODEL_COMMANDS = Set.of("serve", "generate", "bench", "profile");
 
     @CommandLine.Spec
     CommandLine.Model.CommandSpec spec;
 
+    /** What {@code --version} prints. */
+    static final class TandemVersion implements CommandLine.IVersionProvider {
+        @Override
+        public String[] getVersion() {
+            return new String[] {"tandem " + Version.text()};
+        }
+    }
+
     private Main() {}
 
     public static void main(String[] args) {
-        if (args.length > 0 && MODEL_COMMANDS.contains(args[0])) {
+        if (args.length > 0
+                && MODEL_COMMANDS.contains(args[0])
+                && Arrays.stream(args).noneMatch(HELP::contains)) {
             // before anything else: reading the command line leaves a core idle for a third of a second
             KernelWarmUp.start();
         }
@@ -54,7 +67,7 @@ public final class Main implements Runnable {
     /** Runs a command and returns the exit status; errors are on standard error. */
     static int execute(String... args) {
         try {
-            return new CommandLine(new Main())
+            return command()
                     .setCaseInsensitiveEnumValuesAllowed(true)
                     .setParameterExceptionHandler((error, given) -> ErrorReport.of(error, System.err))
                     .setExecutionExceptionHandler((error, command, parsed) -> ErrorReport.of(error, System.err))
@@ -62,6 +75,13 @@ public final class Main implements Runnable {
         } catch (RuntimeException | Error e) { // an Error passes the handlers
             return ErrorReport.of(e, System.err);
         }
+    }
+
+    /** The command line with its help. */
+    static CommandLine command() {
+        CommandLine command = new CommandLine(new Main());
+        SectionedHelp.install(command);
+        return command;
     }
 
     @Override

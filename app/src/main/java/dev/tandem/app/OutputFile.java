@@ -4,9 +4,7 @@ import dev.tandem.engine.config.ConfigurationException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/**
- * Files that a command writes at its end, checked at its start: nobody measures for minutes and then loses the result.
- */
+/** Files that a command writes at its end, checked at its start, so that no measurement of minutes is lost. */
 final class OutputFile {
     private OutputFile() {}
 

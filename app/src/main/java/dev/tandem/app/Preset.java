@@ -1,7 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.fetch.CacheFile;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import java.io.IOException;
@@ -13,15 +13,15 @@ import java.util.Locale;
 import java.util.Optional;
 
 /**
- * The machines and models on which results are compared, on one H200: a green context of few multiprocessors stands for
- * a smaller GPU, and the KV pools are those of NEO's artifact. Weights are dummies of the models' true shapes.
+ * The machines and models on which results are compared, on one H200: a green context of few SMs stands for a smaller
+ * GPU, and the KV pools are those of NEO's artifact. Weights are dummies of the models' true shapes.
  */
 enum Preset {
     H200("Llama-3.1-8B", 0, Optional.empty(), 20_480, 512, 0, "16GiB"),
-    H200_TIGHT("Llama-3.1-8B", 0, Optional.of(1650), 20_480, 256, 256, "36GiB"),
-    A10G_CLASS("Llama-3.1-8B", 16, Optional.of(1650), 20_480, 256, 512, "72GiB"),
-    T4_CLASS("Llama-2-7B", 8, Optional.of(54), 832, 64, 256, "60GiB"),
-    T4_TIGHT("Llama-2-7B", 0, Optional.of(54), 832, 64, 192, "44GiB");
+    H200_26K("Llama-3.1-8B", 0, Optional.of(1650), 20_480, 256, 256, "36GiB"),
+    H200_16SM_26K("Llama-3.1-8B", 16, Optional.of(1650), 20_480, 256, 512, "72GiB"),
+    H200_8SM_2REQ("Llama-2-7B", 8, Optional.of(54), 832, 64, 256, "60GiB"),
+    H200_2REQ("Llama-2-7B", 0, Optional.of(54), 832, 64, 192, "44GiB");
 
     private final String model;
     private final int multiprocessors;
@@ -72,11 +72,14 @@ enum Preset {
         if (options.gpu.multiprocessorLimit == 0) {
             options.gpu.multiprocessorLimit = multiprocessors;
         }
-        options.gpuBlocks = options.gpuBlocks.or(() -> gpuBlocks);
-        options.maxNumBatchedTokens = options.maxNumBatchedTokens.or(() -> Optional.of(batchTokens));
+        MemoryOptions memory = options.memory;
+        memory.gpuBlocks = memory.gpuBlocks.or(() -> gpuBlocks);
+        SchedulingOptions scheduling = options.scheduling;
+        scheduling.maxNumBatchedTokens = scheduling.maxNumBatchedTokens.or(() -> Optional.of(batchTokens));
         boolean host = options.strategy.chosen() != Strategy.GPU_ONLY;
-        options.maxNumSeqs = options.maxNumSeqs.or(() -> Optional.of(host ? sequences + hostSequences : sequences));
-        options.hostKv = options.hostKv.or(() -> host ? Optional.of(hostKv) : Optional.empty());
+        scheduling.maxNumSeqs =
+                scheduling.maxNumSeqs.or(() -> Optional.of(host ? sequences + hostSequences : sequences));
+        memory.hostKv = memory.hostKv.or(() -> host ? Optional.of(hostKv) : Optional.empty());
     }
 
     /** A model directory that holds the configuration alone. Other processes may be making, or reading, the same. */

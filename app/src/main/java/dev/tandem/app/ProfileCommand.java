@@ -10,32 +10,29 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 
-/** Measures what the strategies decide by. */
+/** Measures the profile that strategies predict from. */
 @Command(
         name = "profile",
         mixinStandardHelpOptions = true,
-        description = {
-            "Measures how long this machine takes for the parts of a step with this model, in seconds, and keeps the",
-            "result in the cache, where serve and bench find it. They measure by themselves what is missing; run this",
-            "when the machine has changed.",
-            "",
-            "  tandem profile",
-            "  tandem profile my-model/ --dtype bfloat16 --output my-profile.txt"
-        })
+        description = "Measures how long this machine takes for each part of a step with this model, and keeps the"
+                + " result in the cache for serve and bench. They measure by themselves when there is none; run this"
+                + " when the machine has changed.",
+        footerHeading = "%nExamples:%n",
+        footer = {"  tandem profile", "  tandem profile my-model/ --dtype bfloat16 --output my-profile.txt"})
 final class ProfileCommand implements Callable<Integer> {
     @Mixin
-    ModelOptions options;
+    ModelOptions options = new ModelOptions();
 
     @Option(
             names = {"-o", "--output"},
             paramLabel = "FILE",
-            description = "Write the profile here too.")
+            description = "Also write the profile to this file. Default: none.")
     Optional<Path> output = Optional.empty();
 
     @Override
     public Integer call() throws IOException {
         output.ifPresent(file -> OutputFile.check("--output", file));
-        Profile profile = EngineAssembly.profile(options, System.err);
+        Profile profile = EngineAssembly.profile(options, new StartLog(System.err, true));
         System.out.print(profile.format());
         if (output.isPresent()) {
             Files.writeString(output.get(), profile.format());

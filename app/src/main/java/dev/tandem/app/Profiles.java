@@ -7,7 +7,6 @@ import dev.tandem.engine.cost.ProfileException;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.fetch.CacheFile;
 import java.io.IOException;
-import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -21,30 +20,30 @@ import java.util.concurrent.ExecutionException;
 /** Measured profiles, kept by what they were measured on. */
 final class Profiles {
     private final Path folder;
-    private final PrintStream log;
+    private final StartLog log;
 
     /** @param folder created when missing */
-    Profiles(Path folder, PrintStream log) {
+    Profiles(Path folder, StartLog log) {
         this.folder = folder;
         this.log = log;
     }
 
-    /** What a profile is good for. */
+    /** The machine, model and options that a profile holds for. */
     static String name(String model, String dtype, int threads, int attentionThreads) {
         return MachineProbe.machine() + "; " + model + "; " + dtype + "; CPU executor, " + threads + " threads, "
                 + attentionThreads + " for attention";
     }
 
-    /** The given file's, else the cached one of this name, else one measured now. */
+    /** The profile of this file, else the cached one of this name, else one measured now. */
     Profile find(Optional<Path> file, Backend backend) {
         String name = backend.profileName();
         Executor executor = backend.executor();
         if (file.isPresent()) {
             Profile profile = read(file.get());
             if (!profile.name().equals(name)) {
-                log.println("given up: the profile " + file.get() + " is of '" + profile.name() + "', this is '" + name
-                        + "'; its predictions may be wrong here, and on a GPU only CPU attention is corrected as the"
-                        + " server runs. Leave --profile out to measure this machine");
+                log.notice("The profile " + file.get() + " is of '" + profile.name() + "' and this is '" + name
+                        + "', so predictions may be wrong; on a GPU, only those of CPU attention are corrected while"
+                        + " the server runs. Leave --profile out to measure this machine.");
             }
             check(profile, executor, file.get().toString());
             return profile;
@@ -55,13 +54,12 @@ final class Profiles {
                 Profile profile = read(cached);
                 check(profile, executor, cached.toString());
                 if (reaches(profile, executor)) {
-                    log.println("profile: " + cached);
+                    log.detail("profile: " + cached);
                     return profile;
                 }
-                log.println("given up: the profile " + cached
-                        + " was measured with a far smaller pool and is measured again");
+                log.notice("The profile is measured again: " + cached + " was measured with a far smaller KV pool.");
             } catch (ProfileException e) {
-                log.println("given up: the cached profile is broken (" + e.getMessage() + ") and is measured again");
+                log.notice("The profile is measured again: the one in the cache cannot be used: " + e.getMessage());
             }
         }
         return measure(backend);
@@ -90,7 +88,7 @@ final class Profiles {
 
     /** Measures, and keeps the result. */
     Profile measure(Backend backend) {
-        // the executor pins whoever drives it, and threads started later inherit that: a thread of its own
+        // the executor pins the thread that drives it, and threads started later inherit that: it needs its own thread
         CompletableFuture<Profile> measured = new CompletableFuture<>();
         Thread.ofPlatform().name("tandem-profile").start(() -> {
             try {
@@ -115,9 +113,10 @@ final class Profiles {
     private void keep(Profile profile, Path target) {
         try {
             CacheFile.write(target, profile.format().getBytes(StandardCharsets.UTF_8));
-            log.println("profile: measured, kept in " + target);
+            log.detail("profile: measured, kept in " + target);
         } catch (IOException e) {
-            log.println("given up: the profile could not be kept in " + target + ": " + e.getMessage());
+            log.notice("The profile cannot be kept in " + target + ", so the next start measures again: "
+                    + e.getMessage() + ". Set TANDEM_CACHE to a folder that can be written.");
         }
     }
 

@@ -10,25 +10,26 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.Calibrator;
 import dev.tandem.engine.strategy.GpuOnly;
-import dev.tandem.engine.strategy.Guard;
+import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.OffloadAdvice;
 import dev.tandem.engine.strategy.StepPredictor;
-import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.UntilHostLost;
-import java.io.PrintStream;
+import dev.tandem.engine.strategy.select.Strategy;
+import dev.tandem.engine.strategy.select.StrategySelector;
 import java.util.Optional;
 import java.util.function.Supplier;
 
-/** A strategy with what it decides by, its guard and its log. */
-record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost, Optional<Guard> guard) {
-    /** Tokens a sequence that the advice at the start is for. */
+/** The chosen strategy as a scheduler, with its cost model, its guard and its decisions. */
+record Scheduling(
+        Scheduler scheduler, DecisionLog decisions, Optional<CostModel> cost, Optional<StrategySelector> guard) {
+    /** Tokens per request that the advice at the start is for. */
     private static final int ADVICE_CONTEXT = 1000;
-    /** Enough for a bench run to be explained; a few megabytes. */
+    /** Decisions that are kept, so that bench can explain a run; a few megabytes. */
     private static final int LOGGED = 10_000;
 
     /**
      * @param guarded whether offloading must prove its gain
-     * @param profile asked for only when something predicts
+     * @param profile asked for only where the strategy predicts
      */
     static Scheduling of(
             ModelOptions options,
@@ -36,39 +37,45 @@ record Scheduling(Scheduler scheduler, DecisionLog log, Optional<CostModel> cost
             boolean guarded,
             ExecutorLimits limits,
             Supplier<Profile> profile,
-            PrintStream out) {
+            StartLog log) {
         Strategy strategy = options.strategy.chosen();
-        DecisionLog log = new DecisionLog(LOGGED);
+        DecisionLog decisions = new DecisionLog(LOGGED);
         Strategy.Options decided = options.strategy.decide(
-                budget, options.preemption, Strategy.InFlight.of(limits), limits.piggybackedTokens());
+                budget, options.scheduling, InFlightLimits.of(limits), limits.piggybackedTokens());
         if (strategy == Strategy.GPU_ONLY) {
-            out.println("strategy: gpu-only");
+            log.row("strategy", "gpu-only");
             Policy policy = strategy.policy(decided, null);
             return new Scheduling(
-                    new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, log),
-                    log,
+                    new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, decisions),
+                    decisions,
                     Optional.empty(),
                     Optional.empty());
         }
         CostModel cost = new CostModel(options.strategy.decidedBy(profile.get()));
         StepPredictor predictor = new StepPredictor(cost, limits.overlaps(), limits.kvBytesPerToken());
-        Policy policy = strategy.policy(decided, cost);
-        out.println("strategy: " + strategy.flag()
-                + (guarded ? ", guarded: gpu-only unless offloading gains" : ", without guard"));
+        log.row(
+                "strategy",
+                strategy.flag()
+                        + (guarded
+                                ? ", offloads only while that gains throughput (--guard)"
+                                : ", offloads whether or not that gains throughput (--no-guard)"));
         if (limits.overlaps()) {
             int context = Math.min(ADVICE_CONTEXT, limits.gpuBlocks() * limits.blockTokens() / 2);
-            out.println(OffloadAdvice.of(cost, limits, context));
+            log.row("advice", OffloadAdvice.of(cost, limits, context).toString().replaceFirst("^advice: ", ""));
         } else {
-            out.println("given up: on this executor both tiers share the same cores, so offloading cannot gain");
+            log.notice("Offloading cannot raise throughput here: on the CPU executor both tiers share the same cores."
+                    + " Use it for tests, or leave --strategy out.");
         }
-        GpuOnly gpuOnly = new GpuOnly(budget, options.preemption, decided.queueBypasses(), decided.piggybackedTokens());
-        Optional<Guard> guard = guarded
-                ? Optional.of(new Guard(
-                        policy, strategy, gpuOnly, Strategy.drain(decided, cost), predictor, Guard.Limits.DEFAULT))
-                : Optional.empty();
-        policy = new UntilHostLost(guard.map(Policy.class::cast).orElse(policy), gpuOnly);
-        Scheduler scheduler =
-                new PolicyScheduler(policy, predictor::of, new Calibrator(cost, limits.kvBytesPerToken()), log);
-        return new Scheduling(scheduler, log, Optional.of(cost), guard);
+        GpuOnly gpuOnly = new GpuOnly(
+                budget, options.scheduling.preemption, decided.queueBypasses(), decided.piggybackedTokens());
+        Optional<StrategySelector> guard =
+                guarded ? Optional.of(strategy.guarded(decided, predictor)) : Optional.empty();
+        Policy policy = guard.isPresent() ? guard.get() : strategy.policy(decided, cost);
+        Scheduler scheduler = new PolicyScheduler(
+                new UntilHostLost(policy, gpuOnly),
+                predictor::of,
+                new Calibrator(cost, limits.kvBytesPerToken()),
+                decisions);
+        return new Scheduling(scheduler, decisions, Optional.of(cost), guard);
     }
 }

@@ -16,20 +16,20 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * <table>
  * <caption>Ends</caption>
  * <tr><th>what happens</th><th>what the process does</th><th>exit status</th></tr>
- * <tr><td>SIGTERM or Ctrl-C</td><td>refuses new requests, finishes those under way, closes</td><td>0</td></tr>
+ * <tr><td>SIGTERM or Ctrl-C</td><td>refuses new requests, finishes running ones, closes</td><td>0</td></tr>
  * <tr><td>a second one meanwhile</td><td>the system ends it at once</td><td>130, 143</td></tr>
- * <tr><td>the engine dies</td><td>says why, lets the error answers out, closes; 5 s at most</td><td>1</td></tr>
+ * <tr><td>the engine dies</td><td>says why, sends the error answers, closes; 5 s at most</td><td>1</td></tr>
  * </table>
  *
  * <p>Owned by: the first of the main thread and the shutdown hook that sets {@link #ending}; a watchdog halts the
  * process where closing hangs.
  */
 final class ServerLifetime {
-    /** From the engine's death to the end of the process: what depends on it is to be restarted soon. */
+    /** From the engine's death to the end of the process, so that a supervisor restarts it soon. */
     private static final Duration DEATH_LIMIT = Duration.ofSeconds(5);
-    /** Of it, for the answers: they are errors of a line each. */
+    /** The part of it for the answers, which are errors of one line each. */
     private static final Duration ANSWER_LIMIT = Duration.ofSeconds(2);
-    /** For closing connections, executor and model after the last answer; a GPU with a hung kernel takes for ever. */
+    /** For closing connections, executor and model after the last answer: a GPU with a hung kernel never closes. */
     private static final Duration CLOSE_LIMIT = Duration.ofSeconds(10);
 
     private final TandemServer server;
@@ -66,9 +66,9 @@ final class ServerLifetime {
             new CountDownLatch(1).await(); // the shutdown hook ends the process
         }
         haltAfter(DEATH_LIMIT, "closing takes longer than " + DEATH_LIMIT.toSeconds() + " s and is broken off");
-        log.println(
-                "tandem: the engine has stopped: " + Printable.oneLine(dead.reason())
-                        + "; the requests under way were told so, and the server ends. Start it again; the log above has the details");
+        log.println("tandem: the engine has stopped: " + Printable.oneLine(dead.reason())
+                + ". Running requests got an error, and the server ends. Start it again; the log above has the"
+                + " details.");
         server.awaitAnswers(ANSWER_LIMIT);
         close();
         halt(ExitCode.FAILED);
@@ -79,14 +79,15 @@ final class ServerLifetime {
             return; // the engine has died; the main thread ends the process
         }
         ProcessSignals.endAtOnce();
-        log.println("shutting down: finishing the requests under way, at most " + drainLimit.toSeconds()
-                + " s; another Ctrl-C or SIGTERM ends at once");
+        log.println("shutting down: the server ends once its requests have finished, at most " + drainLimit.toSeconds()
+                + " s from now; another Ctrl-C or SIGTERM ends at once");
         haltAfter(
                 drainLimit.plus(CLOSE_LIMIT),
                 "closing takes longer than " + CLOSE_LIMIT.toSeconds() + " s and is broken off");
         try {
             if (!engine.drain(drainLimit)) {
-                log.println("given up: some requests were still running after " + drainLimit.toSeconds() + " s");
+                log.println("Some requests were still running after " + drainLimit.toSeconds()
+                        + " s and got an error. Raise --shutdown-timeout to give them longer.");
             }
             server.awaitAnswers(ANSWER_LIMIT);
         } catch (InterruptedException e) {

@@ -4,14 +4,13 @@ import dev.tandem.engine.observe.EngineListener;
 import dev.tandem.engine.observe.StepRecord;
 import dev.tandem.engine.observe.Timeline;
 import java.io.IOException;
-import java.io.PrintStream;
 import java.io.Writer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
 /** {@code --trace}: the engine's lane of the timeline, and the file that all lanes go to at the end. */
 final class Trace implements EngineListener {
-    /** Events a lane keeps: some minutes of steps, some seconds of layers and of a worker's tasks; 2 MiB. */
+    /** Events per lane: some minutes of steps, some seconds of layers and of a worker's tasks; 2 MiB. */
     private static final int EVENTS = 60_000;
 
     private final Path file;
@@ -33,13 +32,14 @@ final class Trace implements EngineListener {
         engine.add(Timeline.Kind.EXECUTE, planned, planned + record.executeNanos(), record.step());
     }
 
-    /** When nothing records any more. */
-    void write(PrintStream log) {
+    /** Called when nothing records any more. */
+    void write(StartLog log) {
         try (Writer out = Files.newBufferedWriter(file)) {
             timeline.write(out);
-            log.println("trace: " + file + ", to be opened in Perfetto");
+            log.notice("The timeline is in " + file + "; open it in Perfetto.");
         } catch (IOException e) {
-            log.println("given up: the trace could not be written to " + file + ": " + e.getMessage());
+            log.notice("The timeline cannot be written to " + file + ": " + e.getMessage()
+                    + ". Name another file with --trace.");
         }
     }
 }

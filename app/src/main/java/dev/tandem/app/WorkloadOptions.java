@@ -6,7 +6,8 @@ import dev.tandem.engine.schedule.DecisionLog;
 import java.io.PrintStream;
 import picocli.CommandLine.Option;
 
-/** What a benchmark of the engine runs, and whether it says why. */
+/** The requests of a benchmark, and whether it explains the steps. */
+@Section(Section.Heading.COMMAND)
 final class WorkloadOptions {
     private static final int MAX_EXPLAINED = 10_000;
 
@@ -14,20 +15,21 @@ final class WorkloadOptions {
             names = "--workload",
             paramLabel = "WORKLOAD",
             defaultValue = "synthetic:128/128",
-            description =
-                    "synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or reasoning (${DEFAULT-VALUE}).")
-    String name;
+            description = "Lengths of the requests: synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or"
+                    + " reasoning. Default: ${DEFAULT-VALUE}.")
+    String name = "synthetic:128/128";
 
     @Option(
             names = "--explain",
-            description = "Say why each of the last steps was as it was, and what else was considered.")
+            description = "Print the decision behind each of the last 10,000 steps, with the alternatives."
+                    + " Default: off.")
     boolean explain;
 
     Workload workload(long seed) {
         return Workload.parse(name, seed);
     }
 
-    /** The last decisions, where that was asked for. */
+    /** Prints the last decisions, where the option asks for them. */
     void explain(DecisionLog decisions, PrintStream out) {
         if (explain) {
             decisions.last(MAX_EXPLAINED).forEach(decision -> explain(decision, out));

@@ -4,4 +4,7 @@
  *
  * <p>Owned by: the main thread.
  */
+@NullMarked
 package dev.tandem.app;
+
+import org.jspecify.annotations.NullMarked;

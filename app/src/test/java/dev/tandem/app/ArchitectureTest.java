@@ -13,7 +13,10 @@ import com.tngtech.archunit.lang.ConditionEvents;
 import com.tngtech.archunit.lang.SimpleConditionEvent;
 import dev.tandem.engine.clock.Clock;
 import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Random;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 /** Which module may know which, and what no code may reach for by itself. */
@@ -31,7 +34,8 @@ class ArchitectureTest {
                 .resideInAPackage("dev.tandem." + module + "..")
                 .should()
                 .onlyDependOnClassesThat()
-                .resideInAnyPackage(packages)
+                .resideInAnyPackage(Stream.concat(Stream.of(packages), Stream.of("org.jspecify.annotations"))
+                        .toArray(String[]::new))
                 .check(CLASSES);
     }
 
@@ -58,6 +62,108 @@ class ArchitectureTest {
                 "io.prometheus..",
                 "dev.tandem.engine..",
                 "dev.tandem.text..");
+    }
+
+    /**
+     * Packages of the engine by floor, the lowest first; packages of one floor may know each other. A sequence owns its
+     * block table and its sampler, so request, kv and sampling share a floor.
+     */
+    private static final List<List<String>> ENGINE_FLOORS = List.of(
+            List.of("clock", "config"),
+            List.of("request", "kv", "sampling"),
+            List.of("step"),
+            List.of("queue", "executor"),
+            List.of("schedule"),
+            List.of("cost"),
+            List.of("strategy"),
+            List.of("observe"),
+            List.of("output"),
+            List.of("loop"));
+
+    @Test
+    void engineFloorsKnowOnlyThoseBelow() {
+        List<String> below = new ArrayList<>();
+        for (List<String> floor : ENGINE_FLOORS) {
+            floor.forEach(name -> below.add("dev.tandem.engine." + name + ".."));
+            below.add("java..");
+            classes()
+                    .that()
+                    .resideInAnyPackage(floor.stream()
+                            .map(name -> "dev.tandem.engine." + name + "..")
+                            .toArray(String[]::new))
+                    .should()
+                    .onlyDependOnClassesThat()
+                    .resideInAnyPackage(below.toArray(String[]::new))
+                    .check(CLASSES);
+        }
+    }
+
+    @Test
+    void everyEnginePackageHasAFloor() {
+        String[] known = ENGINE_FLOORS.stream()
+                .flatMap(List::stream)
+                .map(name -> "dev.tandem.engine." + name + "..")
+                .toArray(String[]::new);
+        classes()
+                .that()
+                .resideInAPackage("dev.tandem.engine..")
+                .should()
+                .resideInAnyPackage(known)
+                .check(CLASSES);
+    }
+
+    /** A call with more positional values than that cannot be read. */
+    private static final int MAX_COMPONENTS = 7;
+
+    @Test
+    void largeRecordsAreBuiltInOnePlace() {
+        noClasses()
+                .should(new ArchCondition<>("construct a record of more than " + MAX_COMPONENTS + " components") {
+                    @Override
+                    public void check(JavaClass type, ConditionEvents events) {
+                        type.getConstructorCallsFromSelf().stream()
+                                .filter(call -> call.getTargetOwner().isRecord()
+                                        && call.getTarget()
+                                                        .getRawParameterTypes()
+                                                        .size()
+                                                > MAX_COMPONENTS
+                                        && !outermost(type).equals(outermost(call.getTargetOwner()))
+                                        && isChecked(call.getTargetOwner()))
+                                .forEach(call ->
+                                        events.add(SimpleConditionEvent.satisfied(call, call.getDescription())));
+                    }
+                })
+                .check(CLASSES);
+    }
+
+    /** Records of the engine, but for measured profiles and the options of strategies. */
+    private static boolean isChecked(JavaClass type) {
+        String name = type.getPackageName();
+        return name.startsWith("dev.tandem.engine")
+                && !name.equals("dev.tandem.engine.cost")
+                && !name.startsWith("dev.tandem.engine.strategy");
+    }
+
+    private static JavaClass outermost(JavaClass type) {
+        return type.getEnclosingClass().map(ArchitectureTest::outermost).orElse(type);
+    }
+
+    /** Only the committer changes the scheduler's state, and only it and the cache change blocks. */
+    @Test
+    void strategiesReadTheStateOnly() {
+        noClasses()
+                .that()
+                .resideInAPackage("dev.tandem.engine.strategy..")
+                .should()
+                .dependOnClassesThat()
+                .haveSimpleName("PlanCommitter")
+                .orShould()
+                .dependOnClassesThat()
+                .haveSimpleName("KvCache")
+                .orShould()
+                .dependOnClassesThat()
+                .haveSimpleName("WaitingQueue")
+                .check(CLASSES);
     }
 
     @Test
@@ -123,6 +229,35 @@ class ArchitectureTest {
                                         events.add(SimpleConditionEvent.satisfied(field, field.getFullName())));
                     }
                 })
+                .check(CLASSES);
+    }
+
+    /** What a step can look like, then the papers' systems, then the choice between them. */
+    @Test
+    void theFloorsOfTheStrategiesPointOneWay() {
+        String steps = "dev.tandem.engine.strategy";
+        String papers = "dev.tandem.engine.strategy.paper..";
+        String select = "dev.tandem.engine.strategy.select..";
+        mayNotKnow(steps, papers, select);
+        mayNotKnow(papers, select);
+        noClasses()
+                .that()
+                .resideInAPackage("dev.tandem.engine..")
+                .and()
+                .resideOutsideOfPackage("dev.tandem.engine.strategy..")
+                .should()
+                .dependOnClassesThat()
+                .resideInAPackage("dev.tandem.engine.strategy..")
+                .check(CLASSES);
+    }
+
+    private static void mayNotKnow(String floor, String... above) {
+        noClasses()
+                .that()
+                .resideInAPackage(floor)
+                .should()
+                .dependOnClassesThat()
+                .resideInAnyPackage(above)
                 .check(CLASSES);
     }
 }

@@ -98,7 +98,14 @@ final class FailingServer {
 
         @Override
         public ExecutorLimits limits() {
-            return new ExecutorLimits(320, DummyModel.CONTEXT, 16, 16, 64, 0, 64, 1, 256, false, 0, 0, false, 0);
+            return ExecutorLimits.builder()
+                    .vocabulary(320)
+                    .contextTokens(DummyModel.CONTEXT)
+                    .blockTokens(16)
+                    .gpuBlocks(64)
+                    .maxBatchTokens(64)
+                    .kvBytesPerToken(256)
+                    .build();
         }
 
         @Override
@@ -118,7 +125,8 @@ final class FailingServer {
             List<StepResult.Sampled> sampled = plan.subBatches().stream()
                     .flatMap(batch -> batch.chunks().stream())
                     .filter(chunk -> chunk.sampler().isPresent())
-                    .map(chunk -> new StepResult.Sampled(chunk.sequence(), new Choice(5, Optional.empty())))
+                    .map(chunk ->
+                            new StepResult.Sampled(chunk.sequence(), new Choice(5, Optional.empty()), chunk.site()))
                     .toList();
             return new StepResult(plan.step(), sampled, List.of(), List.of(), StepTimes.NONE);
         }

@@ -18,6 +18,36 @@ class LoggingTest {
     }
 
     @Test
+    void levelsHaveTheNamesOfTheOption() {
+        assertThat(lines.format(new LogRecord(Level.SEVERE, "x"))).endsWith(" ERROR x\n");
+        assertThat(lines.format(new LogRecord(Level.FINE, "x"))).endsWith(" DEBUG x\n");
+    }
+
+    @Test
+    void aLevelHidesWhatIsLessSevereButNotTheAccessLog() {
+        Level root = Logger.getLogger("").getLevel();
+        try {
+            Logging.level(LogLevel.WARNING);
+            Logging.accessLog();
+            assertThat(Logger.getLogger("dev.tandem.engine").isLoggable(Level.INFO))
+                    .isFalse();
+            assertThat(Logger.getLogger("dev.tandem.engine").isLoggable(Level.WARNING))
+                    .isTrue();
+            assertThat(Logger.getLogger("io.netty").isLoggable(Level.INFO)).isFalse();
+            assertThat(Logger.getLogger("dev.tandem.access").isLoggable(Level.INFO))
+                    .isTrue();
+            Logging.level(LogLevel.DEBUG);
+            assertThat(Logger.getLogger("dev.tandem.engine").isLoggable(Level.FINE))
+                    .isTrue();
+            assertThat(Logger.getLogger("io.netty").isLoggable(Level.FINE)).isFalse();
+        } finally {
+            Logger.getLogger("").setLevel(root);
+            Logger.getLogger("dev.tandem").setLevel(null);
+            Logger.getLogger("dev.tandem.access").setLevel(null);
+        }
+    }
+
+    @Test
     void whatOthersSayCannotForgeARecord() {
         LogRecord record =
                 new LogRecord(Level.WARNING, "unknown field x\n2026-11-24 10:00:00.000 INFO paid\r\u001b[2K\u2028");

@@ -20,6 +20,13 @@ class PresetTest {
     private static final int TIMES = 200;
 
     @Test
+    void thePresetsOfTheHelpExist() {
+        assertThat(Stream.of("h200", "h200-26k", "h200-16sm-26k", "h200-8sm-2req", "h200-2req")
+                        .map(Preset::of))
+                .containsExactly(Preset.values());
+    }
+
+    @Test
     void manyMayPrepareTheSamePresetAtATime(@TempDir Path cache) throws Exception {
         byte[] expected;
         try (InputStream resource = Preset.class.getResourceAsStream("presets/Llama-2-7B.json")) {
@@ -43,7 +50,7 @@ class PresetTest {
 
     private static Void prepare(Path cache, byte[] expected) throws IOException {
         for (int i = 0; i < TIMES; i++) {
-            Path folder = Preset.T4_TIGHT.configuration(cache);
+            Path folder = Preset.H200_2REQ.configuration(cache);
             assertThat(Files.readAllBytes(folder.resolve("config.json"))).isEqualTo(expected);
         }
         return null;

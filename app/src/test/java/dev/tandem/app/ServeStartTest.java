@@ -26,6 +26,13 @@ class ServeStartTest {
         String model = DummyModel.write(folder.resolve("dummy's model")).toString();
         try (TestServer server = new TestServer(model, "--load-format", "dummy", "--device", "cpu", "--api-key", KEY)) {
             assertThat(server.curl).doesNotContain("ecret");
+            assertThat(server.summary.stream().map(line -> line.split(" ")[0]))
+                    .startsWith("model", "device", "weights", "memory", "tiers", "context", "strategy", "address");
+            assertThat(server.summary.subList(0, 8))
+                    .allMatch(line -> line.matches("[a-z]{5,8} +\\S.*")
+                            && line.indexOf(' ', line.indexOf("  ")) > 0
+                            && line.charAt(9) == ' '
+                            && line.charAt(10) != ' ');
             ProcessBuilder shell = new ProcessBuilder("bash", "-c", server.curl + " -s -w '%{http_code}'");
             shell.environment().put("TANDEM_API_KEY", KEY);
             Process curl = shell.start();

@@ -2,6 +2,7 @@ package dev.tandem.app;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.server.Version;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -140,7 +141,7 @@ class ServeTest {
         String back = server.post("/detokenize", "{\"tokens\": " + tokens.path("tokens") + "}")
                 .body();
         assertThat(JSON.readTree(back).path("prompt").asString()).isEqualTo(text);
-        assertThat(server.get("/version").body()).contains("0.1.0");
+        assertThat(server.get("/version").body()).contains("\"" + Version.text() + "\"");
     }
 
     @Test
@@ -175,10 +176,10 @@ class ServeTest {
         Socket socket = new Socket(address.getHost(), address.getPort());
         OutputStream out = socket.getOutputStream();
         byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
-        out.write(
-                ("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
-                                + bytes.length + "\r\n\r\n")
-                        .getBytes(StandardCharsets.UTF_8));
+        out.write(("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                        + "application/json\r\nContent-Length: "
+                        + bytes.length + "\r\n\r\n")
+                .getBytes(StandardCharsets.UTF_8));
         out.write(bytes);
         out.flush();
         return socket;
@@ -228,15 +229,15 @@ class ServeTest {
     @Test
     void sigtermFinishesWhatIsUnderWayAndExitsZero() throws Exception {
         try (TestServer draining = new TestServer()) {
-            String body =
-                    "{\"prompt\": \"Once upon a time\", \"max_tokens\": 120, \"temperature\": 0, \"ignore_eos\": true, \"stream\": true}";
+            String body = "{\"prompt\": \"Once upon a time\", \"max_tokens\": 120, \"temperature\": 0, \"ignore_eos\": "
+                    + "true, \"stream\": true}";
             URI address = URI.create(draining.address);
             try (Socket socket = new Socket(address.getHost(), address.getPort())) {
                 socket.getOutputStream()
-                        .write(
-                                ("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: "
-                                                + body.length() + "\r\n\r\n" + body)
-                                        .getBytes(StandardCharsets.UTF_8));
+                        .write(("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                                        + "application/json\r\nConnection: close\r\nContent-Length: "
+                                        + body.length() + "\r\n\r\n" + body)
+                                .getBytes(StandardCharsets.UTF_8));
                 InputStream in = socket.getInputStream();
                 byte[] first = in.readNBytes(400);
                 CompletableFuture<Integer> exit = CompletableFuture.supplyAsync(() -> {

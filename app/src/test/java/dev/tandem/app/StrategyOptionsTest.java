@@ -3,7 +3,7 @@ package dev.tandem.app;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -16,25 +16,26 @@ class StrategyOptionsTest {
 
     private final StrategyOptions options = new StrategyOptions();
     private final ByteArrayOutputStream said = new ByteArrayOutputStream();
+    private final StartLog log = new StartLog(new PrintStream(said, true, StandardCharsets.UTF_8), false);
 
     private Strategy settled(int cores, Optional<ByteSize> hostKv, Optional<String> obstacle) {
-        options.settle(cores, hostKv, obstacle, new PrintStream(said, true, StandardCharsets.UTF_8));
+        options.settle(cores, hostKv, obstacle, log);
         return options.chosen();
     }
 
     @Test
-    void nobodyHasAHostTierWhoIsNotServedByAGpu() {
+    void autoIsGpuOnlyUntilItIsSettled() {
         assertThat(options.chosen()).isEqualTo(Strategy.GPU_ONLY);
     }
 
     @Test
-    void besideEnoughCoresItIsApex() {
+    void autoIsApexWithEnoughCores() {
         assertThat(settled(4, UNSAID, Optional.empty())).isEqualTo(Strategy.APEX);
         assertThat(said.toString(StandardCharsets.UTF_8)).isEmpty();
     }
 
     @Test
-    void whatIsGivenUpIsSaid() {
+    void autoSaysWhyItDoesNotOffload() {
         assertThat(settled(3, UNSAID, Optional.empty())).isEqualTo(Strategy.GPU_ONLY);
         assertThat(settled(16, Optional.of(ByteSize.parse("0")), Optional.empty()))
                 .isEqualTo(Strategy.GPU_ONLY);
@@ -43,7 +44,7 @@ class StrategyOptionsTest {
         assertThat(settled(16, UNSAID, Optional.empty())).isEqualTo(Strategy.GPU_ONLY);
         assertThat(said.toString(StandardCharsets.UTF_8).lines())
                 .hasSize(4)
-                .allMatch(line -> line.startsWith("given up: offloading (--strategy auto), for "))
+                .allMatch(line -> line.startsWith("note: The GPU works alone: ") && line.contains("--strategy"))
                 .anyMatch(line -> line.contains("3 cores"))
                 .anyMatch(line -> line.contains("--host-kv is 0"))
                 .anyMatch(line -> line.contains("its heads are odd"))
@@ -51,7 +52,7 @@ class StrategyOptionsTest {
     }
 
     @Test
-    void aNameThatIsNotKnownIsAnsweredWithAllThatAre() {
+    void anUnknownNameIsAnsweredWithTheKnownOnes() {
         options.strategy = "neoo";
         assertThatThrownBy(options::chosen)
                 .hasMessageContaining("--strategy neoo is not known; known are gpu-only")
@@ -59,7 +60,7 @@ class StrategyOptionsTest {
     }
 
     @Test
-    void whoNamesAStrategyHasIt() {
+    void aNamedStrategyIsTaken() {
         options.strategy = "neo";
         assertThat(settled(1, UNSAID, Optional.of("its heads are odd"))).isEqualTo(Strategy.NEO);
         options.strategy = "gpu-only";

@@ -102,7 +102,8 @@ class StrategyServeTest {
     void shadowVerificationsCompareTheHostWithTheGpuAndCountForNobody() throws Exception {
         try (TestServer server = server("simple-offload", "--no-guard", "--shadow-verification-rate", "1")) {
             String body =
-                    "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": true}";
+                    "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": "
+                            + "true}";
             JsonNode choice =
                     JSON.readTree(server.post("/v1/completions", body).body()).at("/choices/0");
             assertThat(choice.get("logprobs").isNull()).isTrue();
@@ -173,12 +174,14 @@ class StrategyServeTest {
             value = {
                 "--strategy neoo | --strategy neoo is not known; known are gpu-only, simple-offload",
                 "--strategy symmetric --host-kv 1MiB | --strategy symmetric keeps all KV on the host",
-                "--strategy neo --host-kv 1kB | --strategy neo needs host KV and the host pool has no block; raise --host-kv",
+                "--strategy neo --host-kv 1kB | --strategy neo needs host KV and the host pool has no block; raise "
+                        + "--host-kv",
                 "--num-gpu-blocks-override 0 | --num-gpu-blocks-override 0 is too small; it must be at least 1",
                 "--threads 0 | --threads 0 is too small; it must be at least 1",
                 "--attention-threads 0 | --attention-threads 0 is too small; it must be at least 1",
                 "--ttft-target NaN | --ttft-target NaN must be a number of milliseconds",
-                "--shadow-verification-rate 1.5 --strategy neo | --shadow-verification-rate 1.5 is a share of requests; it must lie in [0, 1]",
+                "--shadow-verification-rate 1.5 --strategy neo | --shadow-verification-rate 1.5 is a share of "
+                        + "requests; it must lie in [0, 1]",
                 "--rotate-after -2 --strategy neo | --rotate-after -2",
                 "--apex-min-cpu-ratio -1 --strategy apex | --apex-min-cpu-ratio -1",
                 "--strategy neo --profile no-such-file | no-such-file cannot be read",

@@ -17,10 +17,13 @@ import java.util.regex.Pattern;
 
 /** {@code tandem serve} as a process of its own, with the default model on a free port. */
 final class TestServer implements AutoCloseable {
-    private static final Pattern ADDRESS = Pattern.compile("on (http://127\\.0\\.0\\.1:\\d+);");
+    private static final Pattern ADDRESS = Pattern.compile("^address +(http://127\\.0\\.0\\.1:\\d+) ");
 
     final String address;
     final String curl;
+    /** The lines of standard output before the curl line. */
+    final List<String> summary = new ArrayList<>();
+
     private final Process process;
     final HttpClient http = HttpClient.newHttpClient();
 
@@ -54,6 +57,7 @@ final class TestServer implements AutoCloseable {
                 printed = line;
                 break;
             }
+            summary.add(line);
         }
         if (found.isEmpty()) {
             throw new IllegalStateException("the server ended with " + process.exitValue());

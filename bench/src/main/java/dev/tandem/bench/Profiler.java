@@ -26,8 +26,8 @@ import java.util.function.ToLongFunction;
 import java.util.stream.IntStream;
 
 /**
- * Measures a {@link Profile} of an executor by running plans on it, in seconds. KV blocks are filled with computed
- * values first: memory that was never written reads faster than any other.
+ * Measures a {@link Profile} by running step plans on an executor and timing them, which takes seconds. It first fills
+ * KV blocks with computed values, because memory that was never written reads faster than other memory.
  *
  * <p>Owned by: the thread that drives the executor.
  */
@@ -35,11 +35,11 @@ public final class Profiler {
     private static final int[] ROWS = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
     private static final int[] CONTEXTS = {16, 128, 512, 2048, 8192};
     private static final int[] CPU_ROWS = {1, 4, 16, 64};
-    /** KV that profiles reach to; larger pools are extrapolated to. */
+    /** The maximum of KV tokens that are measured; the cost model extrapolates to larger pools. */
     public static final int MAX_TOKENS = 16_384;
 
     private static final int REPEATS = 5;
-    /** A plan that takes this long is not repeated as often, and larger ones of its kind are left out. */
+    /** A plan that takes longer is repeated once only; after one of twice this time, longer prefills are left out. */
     private static final long LONG_NANOS = 400_000_000;
 
     private final Executor executor;
@@ -59,14 +59,18 @@ public final class Profiler {
     private long step;
     private int done;
 
-    /** What one plan took, the median of its repetitions. */
+    /** The times of one plan: of the repetition whose wall time is the median. */
     private record Sample(StepTimes times, long wall) {
         long nanos(ToLongFunction<StepTimes> component) {
             return component.applyAsLong(times);
         }
     }
 
-    /** @param executor nothing else may use it meanwhile; its KV blocks are overwritten */
+    /**
+     * A profiler of one executor.
+     *
+     * @param executor must not be used by anything else meanwhile; its KV blocks are overwritten
+     */
     public Profiler(Executor executor, Clock clock, long seed, ThroughputRun.Progress progress) {
         this.executor = executor;
         this.limits = executor.limits();
@@ -76,11 +80,16 @@ public final class Profiler {
         this.sampler = new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
     }
 
-    /** @param name of machine, model, dtype and threads: what the profile is good for */
+    /**
+     * Runs all measurements.
+     *
+     * @param name what the profile applies to: machine, model, dtype and threads
+     * @throws ProfileException if there is no host KV, or steps or contexts are too short
+     */
     public Profile measure(String name) {
         int min = Math.min(CONTEXTS[0], limits.blockTokens());
         if (limits.hostBlocks() == 0 || Math.min(limits.maxBatchTokens(), limits.contextTokens()) < min) {
-            throw new ProfileException("profiling needs a block of host KV and steps and contexts of " + min
+            throw new ProfileException("profiling needs at least one block of host KV, and steps and contexts of " + min
                     + " tokens; raise --host-kv, --max-num-batched-tokens or --max-model-len");
         }
         int gpuTokens = fillGpu();
@@ -120,7 +129,7 @@ public final class Profiler {
         return curves;
     }
 
-    /** Real KV in the first GPU blocks. */
+    /** Fills the first GPU blocks with computed KV; returns how many tokens they hold. */
     private int fillGpu() {
         int max = Math.min(MAX_TOKENS, limits.gpuBlocks() * limits.blockTokens());
         int first = Math.min(Math.min(limits.maxBatchTokens(), limits.contextTokens()), Math.min(max, 256));
@@ -137,7 +146,7 @@ public final class Profiler {
         return filled;
     }
 
-    /** The same in the first host blocks. */
+    /** Copies the KV of the first GPU blocks to the first host blocks; returns how many tokens these hold. */
     private int fillHost(int gpuTokens) {
         int max = Math.min(Math.min(MAX_TOKENS, limits.hostBlocks() * limits.blockTokens()), gpuTokens);
         int blocks = max / limits.blockTokens();
@@ -217,7 +226,7 @@ public final class Profiler {
         }
     }
 
-    /** What alternating costs beyond the parts: two sub-batches of a row each. */
+    /** The overhead of alternating, in seconds per stage, measured with two sub-batches of one token each. */
     private double stageOverhead() {
         if (limits.maxBatchTokens() < 2 || limits.gpuBlocks() < 2) {
             return 0;
@@ -244,7 +253,7 @@ public final class Profiler {
         return plan(List.of(), List.of(new SubBatch(chunks(rows, context, site))));
     }
 
-    /** Rows over blocks of their own. */
+    /** Decode chunks, each over blocks of its own. */
     private List<Chunk> chunks(int rows, int context, AttentionSite site) {
         List<Chunk> chunks = new ArrayList<>(rows);
         int each = (context + limits.blockTokens() - 1) / limits.blockTokens() * limits.blockTokens();

@@ -8,12 +8,25 @@ import dev.tandem.engine.request.Usage;
 import java.util.Arrays;
 
 /**
- * Counts tokens and keeps latencies, from the moment it is opened.
+ * Counts tokens and records latencies from the moment it is opened. Latencies are in milliseconds.
  *
- * <p>Owned by: the engine thread counts; {@link #open} and {@link #snapshot} may be called from any.
+ * <p>Owned by: engine thread, which counts; {@link #open} and {@link #snapshot} may be called from any thread.
  */
 public final class Recorder implements EngineListener {
-    /** What was counted since {@link #open}. */
+    /**
+     * What was counted since {@link #open}.
+     *
+     * @param finished requests that have finished
+     * @param promptTokens prompt tokens of the finished requests
+     * @param outputTokens tokens that requests received
+     * @param hostTokens decoded tokens whose KV was read from host blocks
+     * @param prefillTokens prompt tokens that steps computed, recomputation included
+     * @param decodeTokens tokens that steps decoded
+     * @param firstToken time to first token of each request, in ms
+     * @param interToken time between two tokens, in ms
+     * @param perToken mean time per output token after the first, of each finished request, in ms
+     * @param endToEnd time from arrival to end, of each finished request, in ms
+     */
     public record Counts(
             int finished,
             long promptTokens,
@@ -54,7 +67,7 @@ public final class Recorder implements EngineListener {
         }
     }
 
-    /** Forgets what came before. */
+    /** Sets all counts to zero and forgets all latencies. */
     public synchronized void open() {
         finished = 0;
         steps = 0;
@@ -74,6 +87,7 @@ public final class Recorder implements EngineListener {
         return steps;
     }
 
+    /** Returns a copy of what was counted since {@link #open}. */
     public synchronized Counts snapshot() {
         return new Counts(
                 finished,
@@ -91,9 +105,9 @@ public final class Recorder implements EngineListener {
     @Override
     public synchronized void step(StepRecord record) {
         steps++;
-        prefillTokens += record.prefillTokens();
-        decodeTokens += record.decodeTokens();
-        hostTokens += record.hostTokens();
+        prefillTokens += record.tokens().prefill();
+        decodeTokens += record.tokens().decode();
+        hostTokens += record.tokens().host();
     }
 
     @Override

@@ -24,29 +24,31 @@ import java.util.Optional;
 import java.util.Queue;
 
 /**
- * Runs step plans in no time: a virtual clock moves by what a profile says that they take. The GPU's time is the sum of
- * its parts, with rows filled up as graphs have them; the CPU's attention is one queue, served at its full bandwidth;
- * in-flight tokens board a layer when their result is there, as on hardware. Swaps that the step does not hide, and
- * copies' share of the GPU, are left out.
+ * Simulates step plans: instead of computing, it advances a virtual clock by the time that a profile predicts.
+ *
+ * <p>The GPU's time is the sum of its components, with tokens padded to the size of a CUDA graph. CPU attention is one
+ * queue, served at the CPU's full bandwidth. An in-flight token rejoins at a layer once its attention is back, as on
+ * hardware. Not simulated: swaps beyond what delays the first layers, and the copies' share of the GPU.
  *
  * <p>Owned by: the thread that simulates.
  */
 public final class SimulatedExecutor implements Executor {
-    /** Rows of graphs of decode steps; beyond the last, multiples of it. */
+    /** The numbers of tokens for which decode graphs exist; larger steps are padded to multiples of the last. */
     private static final int[] BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64};
 
     private static final int BUCKET_STEP = 64;
-    /** Workers that share the CPU's bandwidth: rows from which it is all used. */
-    private static final int FULL = 14;
+    /** Host tokens that together use the CPU's full bandwidth: as many as there are attention workers. */
+    private static final int FULL_BANDWIDTH_TOKENS = 14;
 
-    private static final int SOME_TOKEN = 5;
+    /** The token that every simulated sampler chooses. */
+    private static final int SAMPLED_TOKEN = 5;
 
     private final ExecutorLimits limits;
     private final CostModel machine;
     private final VirtualClock clock;
     private final Map<Long, HostToken> hostTokens = new LinkedHashMap<>();
     private final Queue<StepResult> results = new ArrayDeque<>();
-    /** Seconds at which the CPU has done all that it was asked for so far. */
+    /** The virtual time in seconds at which the CPU has finished all attention requested so far. */
     private double cpuFree;
 
     private double cpuBusy;
@@ -63,7 +65,11 @@ public final class SimulatedExecutor implements Executor {
         }
     }
 
-    /** @param machine what steps take; nobody may correct it */
+    /**
+     * A simulated executor.
+     *
+     * @param machine predicts how long steps take; must not be the cost model that the engine calibrates
+     */
     public SimulatedExecutor(ExecutorLimits limits, CostModel machine, VirtualClock clock) {
         this.limits = limits;
         this.machine = machine;
@@ -75,12 +81,12 @@ public final class SimulatedExecutor implements Executor {
         return limits;
     }
 
-    /** From so many virtual seconds on, every token whose attention the CPU computes is lost. */
+    /** Makes the host fail: from this virtual time on, every token whose attention the CPU computes is lost. */
     public void loseHostAt(double seconds) {
         hostLostAt = seconds;
     }
 
-    /** Seconds for which the CPU attended. */
+    /** Seconds of CPU attention so far. */
     public double cpuBusySeconds() {
         return cpuBusy;
     }
@@ -100,25 +106,25 @@ public final class SimulatedExecutor implements Executor {
             }
         }
         int slots = plan.slotsPerLayer() == 0 && plan.admissions().isEmpty() ? 0 : slots(plan);
-        Parts parts = parts(plan, slots);
-        double seconds = parts.ends() + limits.layers() * parts.layer();
+        StepSeconds stepSeconds = stepSeconds(plan, slots);
+        double seconds = stepSeconds.ends() + limits.layers() * stepSeconds.layer();
         double layer = seconds / limits.layers();
         for (Admission admission : plan.admissions()) {
             HostToken hostToken = new HostToken(admission);
             hostTokens.put(admission.sequence(), hostToken);
-            ask(hostToken, start);
+            requestAttention(hostToken, start);
         }
         List<StepResult.Lost> lost = start >= hostLostAt ? lost(plan) : List.of();
         List<StepResult.Sampled> sampled = new ArrayList<>();
         for (int at = 0; at < limits.layers() && !hostTokens.isEmpty(); at++) {
-            board(at, start + at * layer, layer, slots, sampled);
+            rejoin(at, start + at * layer, layer, slots, sampled);
         }
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
                 if (lost.isEmpty() || chunk.site() != AttentionSite.CPU_FROM_HOST) {
                     chunk.sampler()
                             .ifPresent(sampler -> sampled.add(new StepResult.Sampled(
-                                    chunk.sequence(), sampler.chosen(SOME_TOKEN, Optional.empty()))));
+                                    chunk.sequence(), sampler.chosen(SAMPLED_TOKEN, Optional.empty()), chunk.site())));
                 }
             }
         }
@@ -128,7 +134,7 @@ public final class SimulatedExecutor implements Executor {
         results.add(new StepResult(plan.step(), sampled, List.of(), parked, lost, times));
     }
 
-    /** Every token that needs the CPU's attention, those in flight included. */
+    /** All tokens that need CPU attention, in-flight tokens included, as lost; no in-flight token remains. */
     private List<StepResult.Lost> lost(StepPlan plan) {
         List<StepResult.Lost> lost = new ArrayList<>();
         hostTokens.keySet().forEach(key -> lost.add(lost(key)));
@@ -154,37 +160,47 @@ public final class SimulatedExecutor implements Executor {
         return Math.max(8, Integer.highestOneBit(2 * wanted - 1));
     }
 
-    /** Those whose attention of the layer is there take the slots, in the order in which it came. */
-    private void board(int at, double now, double layerSeconds, int slots, List<StepResult.Sampled> sampled) {
-        List<HostToken> boarding = hostTokens.values().stream()
+    /** Lets tokens whose attention of the layer is back rejoin, in the order of completion, up to the slots. */
+    private void rejoin(int at, double now, double layerSeconds, int slots, List<StepResult.Sampled> sampled) {
+        List<HostToken> rejoining = hostTokens.values().stream()
                 .filter(hostToken -> hostToken.layer == at && hostToken.ready <= now)
                 .sorted(Comparator.comparingDouble(hostToken -> hostToken.ready))
                 .limit(slots)
                 .toList();
-        for (HostToken hostToken : boarding) {
+        for (HostToken hostToken : rejoining) {
             if (at + 1 == limits.layers()) {
                 hostTokens.remove(hostToken.admission.sequence());
                 sampled.add(new StepResult.Sampled(
                         hostToken.admission.sequence(),
-                        hostToken.admission.sampler().chosen(SOME_TOKEN, Optional.empty())));
+                        hostToken.admission.sampler().chosen(SAMPLED_TOKEN, Optional.empty()),
+                        AttentionSite.CPU_FROM_HOST));
             } else {
                 hostToken.layer++;
-                ask(hostToken, now + layerSeconds);
+                requestAttention(hostToken, now + layerSeconds);
             }
         }
     }
 
-    private void ask(HostToken hostToken, double now) {
+    /** Adds a token's attention to the CPU's queue. */
+    private void requestAttention(HostToken hostToken, double now) {
         int context = hostToken.admission.position() + 1;
-        double share = machine.cpuAttention(FULL, (long) FULL * context) / FULL;
+        double share = machine.cpuAttention(FULL_BANDWIDTH_TOKENS, (long) FULL_BANDWIDTH_TOKENS * context)
+                / FULL_BANDWIDTH_TOKENS;
         cpuFree = Math.max(cpuFree, now) + share;
         cpuBusy += share;
-        hostToken.ready = cpuFree + machine.cpuAttention(FULL, (long) FULL * context) - share;
+        hostToken.ready =
+                cpuFree + machine.cpuAttention(FULL_BANDWIDTH_TOKENS, (long) FULL_BANDWIDTH_TOKENS * context) - share;
     }
 
-    private record Parts(double ends, double layer) {}
+    /**
+     * A step's time in seconds.
+     *
+     * @param ends what is spent once per step
+     * @param layer what is spent per layer
+     */
+    private record StepSeconds(double ends, double layer) {}
 
-    private Parts parts(StepPlan plan, int slots) {
+    private StepSeconds stepSeconds(StepPlan plan, int slots) {
         int batches = Math.max(1, plan.subBatches().size());
         double[] linear = new double[batches];
         double[] gpu = new double[batches];
@@ -214,7 +230,7 @@ public final class SimulatedExecutor implements Executor {
                 }
             }
             allRows += rows;
-            linear[b] = machine.linear(filled(rows));
+            linear[b] = machine.linear(padded(rows));
             gpu[b] = (gpuTokens > 0 ? machine.gpuAttention(gpuTokens) : 0)
                     + (pairs > 0 ? machine.prefillAttention(pairs) : 0);
             cpu[b] = machine.cpuAttention(cpuRows, cpuTokens);
@@ -234,16 +250,17 @@ public final class SimulatedExecutor implements Executor {
                 + (outputs > 0 ? machine.postLayer(outputs) : 0)
                 + machine.stepOverhead()
                 + exposed(plan);
-        return new Parts(ends, layer * load);
+        return new StepSeconds(ends, layer * load);
     }
 
-    /** Swaps run beside the step; the first layers wait for theirs. */
+    /** The exposed time of swaps: they overlap with the step, but the first two layers wait for theirs. */
     private double exposed(StepPlan plan) {
         long tokens = plan.swaps().stream().mapToLong(Swap::tokens).sum();
         return tokens == 0 ? 0 : machine.transfer(tokens * limits.kvBytesPerToken()) / limits.layers() * 2;
     }
 
-    private static int filled(int rows) {
+    /** Pads a number of tokens to the size of a graph. */
+    private static int padded(int rows) {
         for (int bucket : BUCKETS) {
             if (rows <= bucket) {
                 return bucket;

@@ -15,7 +15,7 @@ import java.util.Map;
 import java.util.SplittableRandom;
 
 /**
- * Runs of the real engine over a {@link SimulatedExecutor}: minutes pass in seconds.
+ * Runs the real engine loop and scheduler on a {@link SimulatedExecutor}, so that minutes take seconds.
  *
  * <p>Owned by: the thread that simulates.
  */
@@ -30,9 +30,10 @@ public final class SimulatedRun {
     private final SplittableRandom random;
     private int issued;
     private int failed;
-    /** Whether a request that ends is followed by another. */
-    private boolean forEver;
+    /** Whether each request that ends is replaced by another. */
+    private boolean replacing;
 
+    /** An engine loop that has not run yet; {@code executor} and the engine share {@code clock}. */
     public SimulatedRun(
             EngineConfig config,
             Scheduler scheduler,
@@ -68,7 +69,7 @@ public final class SimulatedRun {
 
     /** As {@link ThroughputRun#steady}, in virtual seconds. */
     public Map<String, Object> steady(int concurrency, int warmUpSeconds, int seconds) {
-        forEver = true;
+        replacing = true;
         for (int i = 0; i < concurrency; i++) {
             Lengths full = workload.request(issued++);
             int done = (int) (random.nextDouble() * full.output());
@@ -110,17 +111,17 @@ public final class SimulatedRun {
                 "sim-" + issued + "-" + random.nextLong(), new int[prompt], sampling, 0, TextDecoder.none(), event -> {
                     switch (event) {
                         case TokenEvent.Token token -> {}
-                        case TokenEvent.Finished finished -> follow();
+                        case TokenEvent.Finished finished -> replace();
                         case TokenEvent.Failed reason -> {
                             failed++;
-                            follow();
+                            replace();
                         }
                     }
                 })));
     }
 
-    private void follow() {
-        if (forEver) {
+    private void replace() {
+        if (replacing) {
             submit(workload.request(issued++));
         }
     }

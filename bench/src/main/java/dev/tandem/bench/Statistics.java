@@ -23,7 +23,7 @@ public final class Statistics {
         result.put("p99_" + name + "_ms", rounded(percentile(sorted, 99)));
     }
 
-    /** Of sorted values, by linear interpolation. */
+    /** A percentile of sorted values, by linear interpolation; 0 without values. */
     public static double percentile(double[] sorted, double percent) {
         if (sorted.length == 0) {
             return 0;
@@ -34,13 +34,14 @@ public final class Statistics {
         return sorted[below] + (at - below) * (sorted[above] - sorted[below]);
     }
 
+    /** The median of values in any order; 0 without values. */
     public static double median(double[] values) {
         double[] sorted = values.clone();
         Arrays.sort(sorted);
         return percentile(sorted, 50);
     }
 
-    /** Three decimals: more would claim what was not measured. */
+    /** Rounds to three decimals; more would suggest a precision that measurements do not have. */
     public static double rounded(double value) {
         return Math.round(value * 1000) / 1000.0;
     }

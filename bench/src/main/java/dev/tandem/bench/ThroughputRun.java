@@ -16,16 +16,17 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * Measures an engine offline, without HTTP: a whole run of a number of requests that all arrive at time 0, or a steady
- * window in which each request that finishes is replaced.
+ * Measures an engine offline, without HTTP. {@link #whole} runs a number of requests that all arrive at time 0.
+ * {@link #steady} measures a window in which each request that finishes is replaced.
  *
  * <p>Owned by: the thread that measures.
  */
 public final class ThroughputRun {
     private static final int FIRST_TOKEN_ID = 3;
 
-    /** Told how far a run is. */
+    /** Receives the progress of a run. */
     public interface Progress {
+        /** {@code done} of {@code total} of the phase {@code what} are done; called from any thread. */
         void at(String what, long done, long total);
     }
 
@@ -36,14 +37,18 @@ public final class ThroughputRun {
     private final SplittableRandom random;
     private final Progress progress;
     private final AtomicInteger issued = new AtomicInteger();
-    /** Requests that were shortened to the context. */
+    /** Requests that were shortened to fit the context. */
     private final AtomicInteger cut = new AtomicInteger();
 
     private final AtomicInteger ids = new AtomicInteger();
     private final AtomicReference<String> failure = new AtomicReference<>("");
     private volatile boolean stopping;
 
-    /** @param recorder already listening to the engine */
+    /**
+     * A run of an engine that has started.
+     *
+     * @param recorder must be a listener of the engine
+     */
     public ThroughputRun(
             Engine engine, Recorder recorder, Clock clock, Workload workload, long seed, Progress progress) {
         this.engine = engine;
@@ -54,7 +59,7 @@ public final class ThroughputRun {
         this.progress = progress;
     }
 
-    /** A few short requests, so that neither compilation nor page faults are measured. */
+    /** Runs a few short requests, so that JIT compilation and page faults are not measured. */
     public void warmUp(int requests, int prompt, int output) throws InterruptedException {
         CountDownLatch done = new CountDownLatch(requests);
         for (int i = 0; i < requests; i++) {
@@ -63,7 +68,7 @@ public final class ThroughputRun {
         done.await();
     }
 
-    /** Everything at time 0, until the last has finished. */
+    /** Submits all requests at time 0 and waits until the last has finished; returns the result's fields. */
     public Map<String, Object> whole(int requests) throws InterruptedException {
         recorder.open();
         long start = clock.nanos();
@@ -86,13 +91,13 @@ public final class ThroughputRun {
 
     /**
      * Fills the engine with {@code concurrency} requests at seeded uniform progress, keeps it full, and counts for
-     * {@code seconds} after {@code warmUpSeconds}.
+     * {@code seconds} after {@code warmUpSeconds}. Returns the result's fields.
      */
     public Map<String, Object> steady(int concurrency, int warmUpSeconds, int seconds) throws InterruptedException {
         for (int i = 0; i < concurrency; i++) {
             Lengths full = workload.request(issued.getAndIncrement());
             int done = (int) (random.nextDouble() * full.output());
-            replaceForEver(new Lengths(full.prompt() + done, full.output() - done));
+            submitAndReplace(new Lengths(full.prompt() + done, full.output() - done));
         }
         sleep("warming up", warmUpSeconds);
         recorder.open();
@@ -112,9 +117,9 @@ public final class ThroughputRun {
     }
 
     /**
-     * What a steady window brought.
+     * Returns the result's fields for a steady window.
      *
-     * @param firstRate tokens a second of its first half
+     * @param firstRate output tokens per second in the first half
      */
     static Map<String, Object> steadyWindow(
             Recorder.Counts counts, double seconds, double firstRate, Workload workload) {
@@ -127,10 +132,10 @@ public final class ThroughputRun {
         return result;
     }
 
-    private void replaceForEver(Lengths lengths) {
+    private void submitAndReplace(Lengths lengths) {
         submit(lengths, () -> {
             if (!stopping) {
-                replaceForEver(workload.request(issued.getAndIncrement()));
+                submitAndReplace(workload.request(issued.getAndIncrement()));
             }
         });
     }
@@ -166,7 +171,7 @@ public final class ThroughputRun {
                 case TokenEvent.Finished finished -> end.run();
                 case TokenEvent.Failed failed -> {
                     failure.compareAndSet("", failed.message());
-                    stopping = true; // a replacement would fail likewise, again and again
+                    stopping = true; // replacements would fail as well, without end
                     end.run();
                 }
             }
@@ -180,8 +185,8 @@ public final class ThroughputRun {
     }
 
     /**
-     * Totals under vLLM's names, which count each prompt once, when its request has finished. What steps computed of
-     * prompts is a figure of its own: it also has prompts that were computed again after a preemption.
+     * Returns the totals under vLLM's names. These count each prompt once, when its request has finished. The field
+     * {@code computed_prefill_tokens} also counts prompts that were computed again after a preemption.
      */
     static Map<String, Object> describe(Recorder.Counts counts, double seconds) {
         Map<String, Object> result = new LinkedHashMap<>();

@@ -13,24 +13,26 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A stream of requests of given lengths; prompts are random token ids.
+ * A repeating list of requests' prompt and output lengths.
  *
- * @param name as on the command line and in results
+ * @param name the name on the command line and in results
  */
 public record Workload(String name, List<Lengths> lengths) {
-    /** Tokens in and out of one request. */
+    /** Prompt and output tokens of one request. */
     public record Lengths(int prompt, int output) {}
 
     private static final int SAMPLES = 4096;
     private static final Pattern SYNTHETIC = Pattern.compile("synthetic:(\\d{1,7})/(\\d{1,7})");
     private static final Pattern OSC = Pattern.compile("osc(?::(\\d{1,7}))?");
+    /** Synthetic lengths are within this share of their mean. */
     private static final double SPREAD = 0.1;
 
     /**
-     * {@code synthetic:IN/OUT} (uniform within 10 %), {@code osc} or {@code osc:MEAN_OUT}, {@code azure-code},
-     * {@code azure-conv}, {@code reasoning}.
+     * Makes the workload of a name: {@code synthetic:IN/OUT} (uniform within 10 %), {@code osc} or
+     * {@code osc:MEAN_OUT}, {@code azure-code}, {@code azure-conv} or {@code reasoning}.
      *
-     * @throws ConfigurationException that lists the names
+     * @param seed of the random lengths
+     * @throws ConfigurationException if the name is not known; the message lists all names
      */
     public static Workload parse(String name, long seed) {
         SplittableRandom random = new SplittableRandom(seed);
@@ -50,13 +52,13 @@ public record Workload(String name, List<Lengths> lengths) {
             case "azure-conv" -> new Workload(name, read("AzureLLMInferenceTrace_conv.csv", 1));
             case "reasoning" -> new Workload(name, reasoning(random));
             default ->
-                throw new ConfigurationException(
-                        "--workload " + name
-                                + " is not known; use synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv or reasoning");
+                throw new ConfigurationException("--workload " + name
+                        + " is not known; use synthetic:IN/OUT, osc, osc:MEAN_OUT, azure-code, azure-conv"
+                        + " or reasoning");
         };
     }
 
-    /** The i-th request's lengths; the list repeats. */
+    /** The lengths of the request at {@code index}; the list repeats. */
     public Lengths request(int index) {
         return lengths.get(index % lengths.size());
     }
@@ -107,11 +109,15 @@ public record Workload(String name, List<Lengths> lengths) {
                 .toList();
     }
 
-    /** @param column of the prompt's length; the output's follows it */
+    /**
+     * Reads lengths from a CSV resource with a header line.
+     *
+     * @param column the index of the prompt's length; the output's follows it
+     */
     private static List<Lengths> read(String file, int column) {
-        try (BufferedReader site = new BufferedReader(
+        try (BufferedReader reader = new BufferedReader(
                 new InputStreamReader(Workload.class.getResourceAsStream(file), StandardCharsets.UTF_8))) {
-            return site.lines()
+            return reader.lines()
                     .skip(1)
                     .filter(line -> !line.isBlank())
                     .map(line -> line.split(","))

@@ -1,5 +1,6 @@
 /**
- * Workloads and measurements. Entry points: {@link dev.tandem.bench.Workload}, {@link dev.tandem.bench.ThroughputRun}.
+ * Workloads, measurements of an engine, and its simulation. Entry points: {@link dev.tandem.bench.Workload},
+ * {@link dev.tandem.bench.ThroughputRun}.
  *
  * <p>Owned by: the thread that measures; recorders are called on the engine thread.
  */

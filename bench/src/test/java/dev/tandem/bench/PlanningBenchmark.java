@@ -8,8 +8,8 @@ import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
-import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.openjdk.jmh.annotations.Benchmark;
@@ -70,7 +70,7 @@ public class PlanningBenchmark {
     /** Completed, as the engine's steps are: plans that are under way are remembered. */
     @Benchmark
     public StepPlan plan() {
-        StepPlan plan = scheduler.plan(scene.state);
+        StepPlan plan = scheduler.plan(scene.state, scene.committer);
         scheduler.completed(new StepResult(plan.step(), List.of(), List.of(), List.of(), StepTimes.NONE), STEP_NANOS);
         return plan;
     }

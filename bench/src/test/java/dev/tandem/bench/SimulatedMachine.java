@@ -13,14 +13,15 @@ import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.Calibrator;
 import dev.tandem.engine.strategy.GpuOnly;
-import dev.tandem.engine.strategy.Guard;
+import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.PiggybackedPrefill;
 import dev.tandem.engine.strategy.StepPredictor;
-import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TierRules;
 import dev.tandem.engine.strategy.UntilHostLost;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -154,45 +155,49 @@ enum SimulatedMachine {
         return new Budget(batchTokens, sequences + (strategy == Strategy.GPU_ONLY ? 0 : hostSequences), batchTokens);
     }
 
+    /** What a simulated engine is made of. */
+    record Simulation(EngineConfig config, Scheduler scheduler, SimulatedExecutor executor, VirtualClock clock) {}
+
     private SimulatedRun run(Strategy strategy, Workload work, boolean guarded, double slower, Host host) {
+        LatencyTargets targets = new LatencyTargets(0, host == Host.STRICT_TARGET ? STRICT_NANOS : 0);
+        Simulation parts = simulation(strategy, guarded, slower, host, targets);
+        return new SimulatedRun(parts.config(), parts.scheduler(), parts.executor(), parts.clock(), work);
+    }
+
+    Simulation simulation(Strategy strategy, boolean guarded, double slower, Host host, LatencyTargets targets) {
         boolean hybrid = strategy != Strategy.GPU_ONLY;
         CostModel cost = new CostModel(profile);
         int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
-        ExecutorLimits limits = new ExecutorLimits(
-                32_000,
-                131_072,
-                16,
-                64,
-                gpuBlocks,
-                hostBlocks(strategy, host),
-                batchTokens,
-                profile.layers(),
-                tokenBytes,
-                hybrid,
-                hybrid ? 64 : 0,
-                hybrid ? 1024 : 0,
-                false,
-                piggybacked);
+        ExecutorLimits limits = ExecutorLimits.builder()
+                .vocabulary(32_000)
+                .contextTokens(131_072)
+                .blockTokens(16)
+                .hostBlockTokens(64)
+                .gpuBlocks(gpuBlocks)
+                .hostBlocks(hostBlocks(strategy, host))
+                .maxBatchTokens(batchTokens)
+                .layers(profile.layers())
+                .kvBytesPerToken(tokenBytes)
+                .overlaps(hybrid)
+                .inFlight(hybrid ? 64 : 0, hybrid ? 1024 : 0, false)
+                .piggybackedTokens(piggybacked)
+                .build();
         Budget budget = budget(strategy);
-        TierRules rules = new TierRules(new LatencyTargets(0, host == Host.STRICT_TARGET ? STRICT_NANOS : 0), 256, 0);
-        var options = new Strategy.Options(
-                budget,
-                Preemption.RECOMPUTE,
-                rules,
-                true,
-                false,
-                0,
-                false,
-                8,
-                Strategy.InFlight.of(limits),
-                piggybacked);
-        Policy policy = strategy.policy(options, cost);
+        TierRules rules = new TierRules(targets, 256, 0);
+        var options = Strategy.Options.builder(budget)
+                .preemption(Preemption.RECOMPUTE)
+                .rules(rules)
+                .chunkedPrefill(true)
+                .hidesAll(false)
+                .apexCohort(false)
+                .queueBypasses(8)
+                .inFlight(InFlightLimits.of(limits))
+                .piggybackedTokens(piggybacked)
+                .build();
         StepPredictor predictor = new StepPredictor(cost, true, tokenBytes);
+        Policy policy = guarded ? strategy.guarded(options, predictor) : strategy.policy(options, cost);
         GpuOnly gpuOnly = new GpuOnly(budget, Preemption.RECOMPUTE, 8, piggybacked);
-        Policy decider = guarded
-                ? new Guard(policy, strategy, gpuOnly, Strategy.drain(options, cost), predictor, Guard.Limits.DEFAULT)
-                : policy;
-        Policy untilLost = new UntilHostLost(decider, gpuOnly);
+        Policy untilLost = new UntilHostLost(policy, gpuOnly);
         PolicyScheduler scheduler =
                 new PolicyScheduler(untilLost, predictor::of, new Calibrator(cost, tokenBytes), new DecisionLog(1));
         VirtualClock clock = new VirtualClock();
@@ -202,6 +207,6 @@ enum SimulatedMachine {
             executor.loseHostAt(0);
         }
         EngineConfig config = new EngineConfig(budget, Set.of(), 16 * gpuBlocks, Integer.MAX_VALUE, 0);
-        return new SimulatedRun(config, scheduler, executor, clock, work);
+        return new Simulation(config, scheduler, executor, clock);
     }
 }

@@ -2,7 +2,7 @@ package dev.tandem.bench;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.util.EnumMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;

@@ -31,7 +31,13 @@ class ThroughputRunTest {
 
         @Override
         public ExecutorLimits limits() {
-            return new ExecutorLimits(100, 64, 16, 16, 64, 0, 64, 1, 1, false, 0, 0, false, 0);
+            return ExecutorLimits.builder()
+                    .vocabulary(100)
+                    .contextTokens(64)
+                    .blockTokens(16)
+                    .gpuBlocks(64)
+                    .maxBatchTokens(64)
+                    .build();
         }
 
         @Override

@@ -3,7 +3,7 @@ package dev.tandem.bench;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.bench.SimulatedMachine.Host;
-import dev.tandem.engine.strategy.Strategy;
+import dev.tandem.engine.strategy.select.Strategy;
 import org.junit.jupiter.api.parallel.Execution;
 import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.ParameterizedTest;

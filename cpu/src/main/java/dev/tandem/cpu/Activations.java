@@ -9,8 +9,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A sub-batch's rows on their way through the layers: fp32, one row after another, {@link Lanes#stride} apart. Buffers
- * grow to the largest batch seen and stay.
+ * A sub-batch's activations in fp32: one row per token, rows {@link Lanes#stride} apart. The buffers grow to the
+ * largest batch so far and never shrink.
  *
  * <p>Owned by: engine thread; workers write disjoint rows or columns.
  */
@@ -21,13 +21,15 @@ final class Activations {
     final int gateUpWidth;
     final int half;
 
-    /** Who reads the KV of a run of tiles; runs are timed apart. */
-    enum Reading {
+    /**
+     * Which cost component a tile's attention counts towards; the tiles of each kind are computed and timed together.
+     */
+    enum AttentionKind {
         PREFILL,
         GPU,
         CPU;
 
-        static Reading of(Chunk chunk) {
+        static AttentionKind of(Chunk chunk) {
             if (!chunk.decodes()) {
                 return PREFILL;
             }
@@ -35,34 +37,34 @@ final class Activations {
         }
     }
 
-    /** Of the sub-batch, then those of in-flight tokens that ride along. */
+    /** The sub-batch's chunks, then one for each in-flight token that has rejoined the batch. */
     final List<Chunk> chunks = new ArrayList<>();
 
     int rows;
-    /** Rows of the sub-batch itself; the others are in flight. */
+    /** Rows of the sub-batch itself; the rows after them are in-flight tokens. */
     int ownRows;
-    /** [rows] index into {@link #chunks}. */
+    /** [rows] indices into {@link #chunks}. */
     int[] chunkOfRow = new int[0];
     /** [rows] token positions. */
     int[] positions = new int[0];
     /** [rows, hidden]: the residual stream. */
     float[] residual = new float[0];
-    /** [rows, hidden]: its norm, the input of the next product. */
+    /** [rows, hidden]: the normalised residual stream, the input of the next GEMM. */
     float[] normed = new float[0];
     /** [rows, q | k | v]. */
     float[] qkv = new float[0];
-    /** [rows, heads * headDim]. */
+    /** [rows, heads * headDim]: the attention output. */
     float[] attended = new float[0];
-    /** [rows, gate | up]; the activation overwrites gate. */
+    /** [rows, gate | up]; SwiGLU overwrites gate with its result. */
     float[] gateUp = new float[0];
-    /** [rows, headDim / 2] rotation angles' cosines and sines. */
+    /** [rows, headDim / 2]: cosines of the RoPE angles; {@link #sin} has the sines. */
     float[] cos = new float[0];
 
     float[] sin = new float[0];
-    /** Attention tiles: (chunk, first row, tokens) triples, for each of the KV heads. */
+    /** Attention tiles as triples (chunk, first row, tokens). Each tile is computed once per KV head. */
     int[] tiles = new int[0];
-    /** Tiles of each {@link Reading} end here; they begin where the one before ends. */
-    final int[] tilesEnd = new int[Reading.values().length];
+    /** [kinds]: where the tiles of each {@link AttentionKind} end; they begin where those of the kind before end. */
+    final int[] tilesEnd = new int[AttentionKind.values().length];
 
     Activations(ModelConfig config) {
         this.hiddenWidth = Lanes.stride(config.hidden());
@@ -73,16 +75,16 @@ final class Activations {
     }
 
     /**
-     * Lays out a sub-batch's rows.
+     * Lays out a sub-batch's rows and attention tiles.
      *
-     * @param piggybacked the most in-flight tokens that may ride along
+     * @param maxInFlight how many in-flight tokens may rejoin this batch at most
      */
-    void load(SubBatch batch, int tileTokens, int piggybacked) {
+    void load(SubBatch batch, int tileTokens, int maxInFlight) {
         chunks.clear();
         chunks.addAll(batch.chunks());
         rows = batch.rows();
         ownRows = rows;
-        reserve(rows + piggybacked);
+        reserve(rows + maxInFlight);
         int row = 0;
         for (int c = 0; c < chunks.size(); c++) {
             Chunk chunk = chunks.get(c);
@@ -93,18 +95,18 @@ final class Activations {
             row += chunk.rows();
         }
         int count = 0;
-        for (Reading reading : Reading.values()) {
-            count = tiles(reading, count, tileTokens);
-            tilesEnd[reading.ordinal()] = count;
+        for (AttentionKind kind : AttentionKind.values()) {
+            count = tiles(kind, count, tileTokens);
+            tilesEnd[kind.ordinal()] = count;
         }
     }
 
-    private int tiles(Reading reading, int first, int tileTokens) {
+    private int tiles(AttentionKind kind, int first, int tileTokens) {
         int count = first;
         int row = 0;
         for (int c = 0; c < chunks.size(); c++) {
             Chunk chunk = chunks.get(c);
-            for (int i = 0; Reading.of(chunk) == reading && i < chunk.rows(); i += tileTokens) {
+            for (int i = 0; AttentionKind.of(chunk) == kind && i < chunk.rows(); i += tileTokens) {
                 tiles[3 * count] = c;
                 tiles[3 * count + 1] = row + i;
                 tiles[3 * count + 2] = Math.min(tileTokens, chunk.rows() - i);
@@ -115,7 +117,7 @@ final class Activations {
         return count;
     }
 
-    /** A in-flight token takes part in the linear stages from here; what it carries is copied in. */
+    /** Appends an in-flight token's state as a row; from here on the linear stages include it. */
     void rejoin(InFlightToken inFlight) {
         chunkOfRow[rows] = chunks.size();
         positions[rows] = inFlight.position();
@@ -127,7 +129,7 @@ final class Activations {
         rows++;
     }
 
-    /** What a riding row has become. */
+    /** Copies an in-flight token's row back into its state. */
     void copyOut(int row, InFlightToken inFlight) {
         System.arraycopy(residual, row * hiddenWidth, inFlight.residual, 0, hiddenWidth);
         System.arraycopy(qkv, row * qkvWidth, inFlight.qkv, 0, qkvWidth);
@@ -136,8 +138,8 @@ final class Activations {
     }
 
     /**
-     * After the last attention only sampled rows go on, the last of their chunks: they close up. The others have stored
-     * their K and V.
+     * Keeps only the rows that will be sampled, moved together: the last row of each chunk with a sampler. Called after
+     * the last attention; all other rows have stored their K and V and are done.
      */
     void keepSampled() {
         int row = -1;
@@ -153,19 +155,19 @@ final class Activations {
         rows = kept;
     }
 
-    /** Only the sub-batch's own rows remain. */
-    void unload() {
+    /** Removes the rows of in-flight tokens. */
+    void removeInFlight() {
         while (rows > ownRows) {
             rows--;
             chunks.removeLast();
         }
     }
 
-    private void reserve(int wanted) {
-        if (positions.length >= wanted) {
+    private void reserve(int needed) {
+        if (positions.length >= needed) {
             return;
         }
-        int size = Math.max(wanted, positions.length + positions.length / 2);
+        int size = Math.max(needed, positions.length + positions.length / 2);
         chunkOfRow = new int[size];
         positions = new int[size];
         tiles = new int[3 * size];

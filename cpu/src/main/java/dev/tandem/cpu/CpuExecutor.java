@@ -12,6 +12,7 @@ import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.engine.sampling.SamplingScratch;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.Chunk;
@@ -30,14 +31,15 @@ import java.util.List;
 import java.util.Queue;
 
 /**
- * Runs step plans on the host's cores; two pools of host memory play the two places. A plan is computed when it is
- * submitted, one stage after another: two sub-batches alternate layer by layer, and in-flight tokens ride with the last
- * of them where their {@link Readiness} lets them.
+ * Runs step plans on the host's cores. Two KV pools in host memory stand for the GPU tier and the host tier.
  *
- * <p>Owned by: engine thread, which is also the workers' first.
+ * <p>{@link #submit} computes the whole plan, one stage after another. Two sub-batches alternate layer by layer.
+ * In-flight tokens join the last sub-batch at the layers where {@link Readiness} says that their attention is back.
+ *
+ * <p>Owned by: engine thread, which is also worker 0 of the pool.
  */
 public final class CpuExecutor implements Executor {
-    /** In-flight tokens that a layer picks up at most: they are rows of the step's products like others. */
+    /** The maximum of in-flight tokens that rejoin at a layer; each is one more row of the layer's GEMMs. */
     private static final int MAX_SLOTS = 256;
 
     private final ExecutorLimits limits;
@@ -55,32 +57,32 @@ public final class CpuExecutor implements Executor {
     private float[] logits = new float[0];
     private Thread pinnedCaller;
 
-    /** In-flight tokens never wait: their attention is computed at once. */
+    /** An executor in which the attention of in-flight tokens is always back at once. */
     public CpuExecutor(Checkpoint checkpoint, CpuOptions options) {
         this(checkpoint, options, Readiness.allEarly());
     }
 
-    /** Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's. */
+    /**
+     * An executor with a given readiness of in-flight tokens.
+     *
+     * @param checkpoint the executor closes it; if this constructor throws, the caller still has to close it
+     */
     public CpuExecutor(Checkpoint checkpoint, CpuOptions options, Readiness readiness) {
         this.checkpoint = checkpoint;
         ModelConfig config = checkpoint.config();
         this.workers = new WorkerPool(options.threads(), options.pinThreads());
         try {
-            this.limits = new ExecutorLimits(
-                    config.vocabulary(),
-                    config.usableContext(),
-                    KvStore.BLOCK_TOKENS,
-                    KvStore.BLOCK_TOKENS,
-                    options.gpuBlocks(),
-                    options.hostBlocks(),
-                    options.maxBatchTokens(),
-                    config.layers(),
-                    config.kvBytesPerToken(options.kvType()),
-                    false,
-                    MAX_SLOTS,
-                    Integer.MAX_VALUE,
-                    true,
-                    0);
+            this.limits = ExecutorLimits.builder()
+                    .vocabulary(config.vocabulary())
+                    .contextTokens(config.usableContext())
+                    .blockTokens(KvStore.BLOCK_TOKENS)
+                    .gpuBlocks(options.gpuBlocks())
+                    .hostBlocks(options.hostBlocks())
+                    .maxBatchTokens(options.maxBatchTokens())
+                    .layers(config.layers())
+                    .kvBytesPerToken(config.kvBytesPerToken(options.kvType()))
+                    .inFlight(MAX_SLOTS, Integer.MAX_VALUE, true)
+                    .build();
             stores.put(KvTier.GPU, store(KvTier.GPU, options.gpuBlocks(), config, options.kvType()));
             stores.put(KvTier.HOST, store(KvTier.HOST, options.hostBlocks(), config, options.kvType()));
             LlamaWeights weights = loadWeights(config, options.weightType());
@@ -117,17 +119,17 @@ public final class CpuExecutor implements Executor {
         return limits;
     }
 
-    /** For tests: both pools hold NaN everywhere; no sequence is in them. */
+    /** Fills both KV pools with NaN, for tests; no sequence may be in them. */
     void poisonPools() {
         stores.values().forEach(KvStore::poison);
     }
 
-    /** Bytes of weights that a decoding step reads. */
+    /** Bytes of weights that one decode step reads. */
     public long weightBytes() {
         return weightBytes;
     }
 
-    /** One place's KV; for tests that damage it. */
+    /** The KV pool of a tier, for tests that damage it. */
     KvStore store(KvTier tier) {
         return stores.get(tier);
     }
@@ -135,7 +137,7 @@ public final class CpuExecutor implements Executor {
     @Override
     public void submit(StepPlan plan) {
         if (results.size() == MAX_OUTSTANDING) {
-            throw new ExecutorException("more than " + MAX_OUTSTANDING + " plans are outstanding");
+            throw new ExecutorException("more than " + MAX_OUTSTANDING + " plans are outstanding; poll a result first");
         }
         if (pinnedCaller != Thread.currentThread()) {
             pinnedCaller = Thread.currentThread();
@@ -169,19 +171,20 @@ public final class CpuExecutor implements Executor {
     }
 
     /**
-     * The sub-batches alternate, as NEO's Figure 5 has it: while one is in its attention stage, the other's turn is the
-     * linear stage, post-projection and the next layer's pre-projection. In-flight tokens ride with the last.
+     * Runs all layers; two sub-batches alternate as in NEO's Figure 5. Each turn is one sub-batch's attention followed
+     * by its linear stage: the post-projection and the next layer's pre-projection. In-flight tokens join the last one.
      *
-     * @return sub-batches, one without rows of its own included when in-flight tokens alone go on
+     * @return the number of sub-batches; 1 with an empty sub-batch if the plan has none, since in-flight tokens may go
+     *     on
      */
     private int runLayers(StepPlan plan) {
         List<SubBatch> batches = plan.subBatches().isEmpty() ? List.of(new SubBatch(List.of())) : plan.subBatches();
         int last = batches.size() - 1;
         clock.measure(Component.PRE_LAYER, () -> {
             for (int i = 0; i <= last; i++) {
-                int piggybacked =
+                int maxInFlight =
                         i == last ? inFlightTokens.count() + plan.admissions().size() : 0;
-                activations[i].load(batches.get(i), forward.tileTokens(), piggybacked);
+                activations[i].load(batches.get(i), forward.tileTokens(), maxInFlight);
                 if (i == last) {
                     inFlightTokens.admit(plan.admissions(), activations[i]);
                 }
@@ -220,9 +223,10 @@ public final class CpuExecutor implements Executor {
     }
 
     private void attention(Activations a, int layer) {
-        clock.measure(Component.PREFILL_ATTENTION, () -> forward.attention(a, layer, Activations.Reading.PREFILL));
-        clock.measure(Component.GPU_ATTENTION, () -> forward.attention(a, layer, Activations.Reading.GPU));
-        clock.measure(Component.CPU_ATTENTION, () -> forward.attention(a, layer, Activations.Reading.CPU));
+        clock.measure(
+                Component.PREFILL_ATTENTION, () -> forward.attention(a, layer, Activations.AttentionKind.PREFILL));
+        clock.measure(Component.GPU_ATTENTION, () -> forward.attention(a, layer, Activations.AttentionKind.GPU));
+        clock.measure(Component.CPU_ATTENTION, () -> forward.attention(a, layer, Activations.AttentionKind.CPU));
     }
 
     private void sample(Activations a, List<StepResult.Sampled> sampled, List<StepResult.Lost> lost) {
@@ -242,14 +246,15 @@ public final class CpuExecutor implements Executor {
             TokenSampler sampler = ending.get(index).sampler().orElseThrow();
             try {
                 choices[index] = sampler.choose(logits, index * width, limits.vocabulary(), samplingScratch[worker]);
-            } catch (RuntimeException | Error e) { // the row's own logits or sampler: the other rows go on
+            } catch (RuntimeException | Error e) { // caused by this row's logits or sampler: the other rows go on
                 failures[index] = e;
             }
         });
         for (int i = 0; i < choices.length; i++) {
             long sequence = ending.get(i).sequence();
             if (failures[i] == null) {
-                sampled.add(new StepResult.Sampled(sequence, choices[i]));
+                sampled.add(new StepResult.Sampled(
+                        sequence, choices[i], ending.get(i).site()));
             } else {
                 String message = "the next token cannot be chosen: " + reason(failures[i]);
                 lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, message, false));
@@ -257,9 +262,9 @@ public final class CpuExecutor implements Executor {
         }
     }
 
-    /** For a client: what the executor says itself, and of all else the kind. */
+    /** The cause for the client: the message of an executor's exception; of any other exception its type as well. */
     private static String reason(Throwable failure) {
-        return failure instanceof ExecutorException ? failure.getMessage() : failure.toString();
+        return failure instanceof SamplingException ? failure.getMessage() : failure.toString();
     }
 
     @Override

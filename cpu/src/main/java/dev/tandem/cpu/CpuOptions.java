@@ -4,11 +4,16 @@ import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.config.DataType;
 
 /**
+ * Options of the CPU executor.
+ *
  * @param threads workers, the engine thread included
- * @param attentionThreads of them, those that compute the attention that a plan gives to the CPU
- * @param pinThreads bind each to a core where there are enough
- * @param weightType storage of weights, but for GGUF blocks that are kept as they are
- * @param gpuBlocks blocks of the pool that plays the GPU
+ * @param attentionThreads how many of them compute the attention that a plan gives to the CPU
+ * @param pinThreads whether to bind each worker to a core of its own, where {@code CpuTopology.canPin} allows it
+ * @param weightType storage type of weights, except GGUF blocks that {@code MatrixPacker} keeps as they are
+ * @param kvType storage type of K and V
+ * @param gpuBlocks blocks of the pool that stands for the GPU tier
+ * @param hostBlocks blocks of the host tier's pool
+ * @param maxBatchTokens how many tokens a step may compute at most
  */
 public record CpuOptions(
         int threads,
@@ -19,15 +24,14 @@ public record CpuOptions(
         int gpuBlocks,
         int hostBlocks,
         int maxBatchTokens) {
-    /** @throws ConfigurationException that names the flag */
+    /** @throws ConfigurationException if a number of threads is out of range; the message names the flag */
     public CpuOptions {
         if (threads < 1) {
-            throw new ConfigurationException(
-                    "--threads " + threads + " leaves nobody to compute; it must be at least 1");
+            throw new ConfigurationException("--threads " + threads + " is too small; at least 1 thread must compute");
         }
         if (attentionThreads < 1 || attentionThreads > threads) {
-            throw new ConfigurationException("--attention-threads " + attentionThreads + " must lie in [1, " + threads
-                    + "]: they are some of the --threads");
+            throw new ConfigurationException("--attention-threads " + attentionThreads + " is out of range; use 1 to "
+                    + threads + ", since these threads are some of the --threads");
         }
     }
 }

@@ -6,21 +6,21 @@ import dev.tandem.engine.step.Chunk;
 import java.util.Optional;
 
 /**
- * A in-flight token: what it carries from layer to layer.
+ * One in-flight token and its state between two layers, all fp32.
  *
- * <p>Owned by: engine thread; workers write its attention output.
+ * <p>Owned by: engine thread; workers write {@link #attended}, disjoint heads each.
  */
 final class InFlightToken {
     final Chunk chunk;
     /** The layer whose attention it waits for. */
     int layer;
-    /** [hidden] */
+    /** [hidden]: the residual stream. */
     final float[] residual;
-    /** [q | k | v] of its layer. */
+    /** [q | k | v] of {@link #layer}. */
     final float[] qkv;
-    /** [heads * headDim] of its layer. */
+    /** [heads * headDim]: the attention output of {@link #layer}. */
     final float[] attended;
-    /** [headDim / 2] */
+    /** [headDim / 2]: cosines of the RoPE angles; {@link #sin} has the sines. */
     final float[] cos;
 
     final float[] sin;

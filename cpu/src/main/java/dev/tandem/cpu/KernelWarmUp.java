@@ -15,10 +15,10 @@ import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 
 /**
- * Runs the kernels on small data while the model is read, so that they are compiled when the first request comes: until
- * then their vectors are objects, and a first prompt takes seconds.
+ * Runs the kernels on small data while the model is being loaded, so that the JIT compiler has compiled them when the
+ * first request arrives. Without this the first prompt takes seconds: interpreted kernels allocate every vector.
  *
- * <p>Owned by: a thread of its own, which ends by itself.
+ * <p>Owned by: a thread of its own, which ends when the rounds are done.
  */
 public final class KernelWarmUp {
     private static final int DEPTH = 64;
@@ -26,7 +26,7 @@ public final class KernelWarmUp {
 
     private KernelWarmUp() {}
 
-    /** Starts in the background. */
+    /** Starts the warm-up on a daemon thread and returns at once. */
     public static void start() {
         Thread.ofPlatform().daemon().name("tandem-warm-up").start(KernelWarmUp::run);
     }

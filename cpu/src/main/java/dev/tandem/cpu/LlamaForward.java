@@ -20,23 +20,25 @@ import java.util.EnumMap;
 import java.util.List;
 
 /**
- * A decoder of the Llama family, one stage after another: embed, then for each layer pre-projection (norm, qkv,
- * rotation, append to KV), attention, post-projection (output, norm, feed-forward), then logits.
+ * The forward pass of a Llama-family decoder, one method per stage: {@link #embed}, then for each layer
+ * {@link #preProjection} (norm, QKV, RoPE, append to KV), attention and {@link #postProjection} (output, norm, MLP),
+ * then {@link #logits}.
  *
- * <p>Every value depends on its own row alone and is summed in one order, so batch and chunking change no bits.
+ * <p>Each value depends on its own row alone and is summed in a fixed order. Batching and chunking therefore never
+ * change a bit of the result.
  *
  * <p>Owned by: engine thread.
  */
 final class LlamaForward {
-    /** Rows of a product handled together: inputs of 128 x 1536 x 4 = 768 KiB stay in the second-level cache. */
+    /** Rows of one GEMM task: inputs of 128 rows x 1536 x 4 bytes = 768 KiB stay in the second-level cache. */
     private static final int ROW_BLOCK = 128;
     /**
-     * Tasks of a product a worker. Panels side by side share cache lines of the output: handed out one by one, two
-     * workers wrote the same lines in turn and were no faster than one.
+     * GEMM tasks per worker and block of rows. A task computes adjacent panels, because these share cache lines of the
+     * output. With one panel per task two workers wrote the same lines in turn and were no faster than one worker.
      */
-    private static final int RUNS_PER_WORKER = 4;
-    /** Below this many rows a row-wise operation costs less than handing it to the workers. */
-    private static final int FEW_ROWS = 4;
+    private static final int TASKS_PER_WORKER = 4;
+    /** Up to this many rows, computing a row-wise operation here costs less than handing it to the workers. */
+    private static final int MAX_SERIAL_ROWS = 4;
 
     private final ModelConfig config;
     private final LlamaWeights weights;
@@ -47,12 +49,12 @@ final class LlamaForward {
     private final float epsilon;
     private final AttentionScratch[] attentionScratch;
     private final MemorySegment[] gemmScratch;
-    /** Inputs of a product in groups of eight rows. */
+    /** A GEMM's input rows, rearranged for {@link GroupKernel} in groups of eight; grows as needed. */
     private float[] groups = new float[0];
 
     /**
-     * @param attentionThreads workers that compute the CPU's attention
-     * @param arena owns scratch memory
+     * @param attentionThreads how many workers compute the attention that a plan gives to the CPU
+     * @param arena owns the scratch memory
      */
     LlamaForward(
             ModelConfig config,
@@ -76,11 +78,12 @@ final class LlamaForward {
         }
     }
 
+    /** Query tokens per attention tile. */
     int tileTokens() {
         return PagedAttention.tileTokens(config.group());
     }
 
-    /** Looks up the tokens of the sub-batch and of riding rows, and their rotation angles. */
+    /** Looks up the embedding and the RoPE angles of every token of the batch. */
     void embed(Activations a) {
         int row = 0;
         for (Chunk chunk : a.chunks) {
@@ -96,7 +99,7 @@ final class LlamaForward {
         }
     }
 
-    /** Norm, q, k and v, rotation, and the new tokens' K and V into their blocks. */
+    /** Computes norm, q, k, v and RoPE, and appends the new tokens' K and V to their KV blocks. */
     void preProjection(Activations a, int layer) {
         LlamaWeights.Layer w = weights.layers().get(layer);
         forEachRow(a.rows, row -> {
@@ -115,7 +118,7 @@ final class LlamaForward {
                 Arrays.fill(a.qkv, row * a.qkvWidth, (row + 1) * a.qkvWidth, 0);
             }
         });
-        product(w.qkv(), a.rows, a.normed, a.hiddenWidth, a.qkv, a.qkvWidth);
+        gemm(w.qkv(), a.rows, a.normed, a.hiddenWidth, a.qkv, a.qkvWidth);
         forEachRow(a.rows, row -> rotateAndAppend(a, layer, w, row));
     }
 
@@ -140,14 +143,14 @@ final class LlamaForward {
         }
     }
 
-    /** Rows of one kind, each over its own sequence's KV, wherever that is. */
-    void attention(Activations a, int layer, Activations.Reading reading) {
+    /** Computes the attention of the batch's tiles of one kind, each over its own sequence's KV in either tier. */
+    void attention(Activations a, int layer, Activations.AttentionKind kind) {
         int kvHeads = config.kvHeads();
         int groupWidth = config.group() * config.headDim();
-        int end = a.tilesEnd[reading.ordinal()];
-        int begin = reading.ordinal() == 0 ? 0 : a.tilesEnd[reading.ordinal() - 1];
-        int threads = reading == Activations.Reading.CPU ? attentionThreads : workers.size();
-        // the last tiles of a prompt see the longest context: begin with them
+        int end = a.tilesEnd[kind.ordinal()];
+        int begin = kind.ordinal() == 0 ? 0 : a.tilesEnd[kind.ordinal() - 1];
+        int threads = kind == Activations.AttentionKind.CPU ? attentionThreads : workers.size();
+        // start with the last tiles of a prompt: they have the longest context
         workers.run((end - begin) * kvHeads, threads, (index, worker) -> {
             int tile = 3 * (end - 1 - index / kvHeads);
             int kvHead = index % kvHeads;
@@ -171,35 +174,35 @@ final class LlamaForward {
         });
     }
 
-    /** In-flight tokens, each at the layer where it stands. */
+    /** Computes the attention of in-flight tokens, each at the layer where it waits. */
     void attention(List<InFlightToken> inFlight) {
         int kvHeads = config.kvHeads();
         int groupWidth = config.group() * config.headDim();
         workers.run(inFlight.size() * kvHeads, attentionThreads, (index, worker) -> {
-            InFlightToken row = inFlight.get(index / kvHeads);
+            InFlightToken token = inFlight.get(index / kvHeads);
             int kvHead = index % kvHeads;
             PagedAttention.tile(
-                    stores.get(row.chunk.site().tier()),
-                    row.layer,
+                    stores.get(token.chunk.site().tier()),
+                    token.layer,
                     kvHead,
-                    row.chunk.blocks(),
-                    row.position(),
+                    token.chunk.blocks(),
+                    token.position(),
                     1,
                     config.group(),
-                    row.qkv,
+                    token.qkv,
                     kvHead * groupWidth,
-                    row.qkv.length,
-                    row.attended,
+                    token.qkv.length,
+                    token.attended,
                     kvHead * groupWidth,
-                    row.attended.length,
+                    token.attended.length,
                     attentionScratch[worker]);
         });
     }
 
-    /** Output projection and feed-forward, each added to the residual stream. */
+    /** Computes the output projection and the MLP, and adds each to the residual stream. */
     void postProjection(Activations a, int layer) {
         LlamaWeights.Layer w = weights.layers().get(layer);
-        product(w.output(), a.rows, a.attended, a.attendedWidth, a.residual, a.hiddenWidth);
+        gemm(w.output(), a.rows, a.attended, a.attendedWidth, a.residual, a.hiddenWidth);
         forEachRow(a.rows, row -> {
             RowOps.rmsNorm(
                     a.residual,
@@ -211,21 +214,22 @@ final class LlamaForward {
                     row * a.hiddenWidth);
             Arrays.fill(a.gateUp, row * a.gateUpWidth, (row + 1) * a.gateUpWidth, 0);
         });
-        product(w.gateUp(), a.rows, a.normed, a.hiddenWidth, a.gateUp, a.gateUpWidth);
+        gemm(w.gateUp(), a.rows, a.normed, a.hiddenWidth, a.gateUp, a.gateUpWidth);
         int intermediate = config.intermediate();
         forEachRow(a.rows, row -> {
             int gate = row * a.gateUpWidth;
             RowOps.swiGlu(a.gateUp, gate, a.gateUp, gate + intermediate, intermediate, a.gateUp, gate);
         });
-        product(w.down(), a.rows, a.gateUp, a.gateUpWidth, a.residual, a.hiddenWidth);
+        gemm(w.down(), a.rows, a.gateUp, a.gateUpWidth, a.residual, a.hiddenWidth);
     }
 
+    /** Floats per row of logits: the vocabulary, padded to whole panels. */
     int logitsWidth() {
         return Lanes.padded(config.vocabulary());
     }
 
     /**
-     * Logits of all rows.
+     * Computes the logits of all rows.
      *
      * @param out [rows, {@link #logitsWidth()}]
      */
@@ -241,11 +245,11 @@ final class LlamaForward {
                         a.normed,
                         row * a.hiddenWidth));
         Arrays.fill(out, 0, a.rows * logitsWidth(), 0);
-        product(weights.head(), a.rows, a.normed, a.hiddenWidth, out, logitsWidth());
+        gemm(weights.head(), a.rows, a.normed, a.hiddenWidth, out, logitsWidth());
     }
 
-    /** {@code out += x · matrix}: one task a run of panels and block of rows. */
-    private void product(PackedMatrix matrix, int rows, float[] x, int xs, float[] out, int os) {
+    /** Computes {@code out += x · matrix}; one task per run of adjacent panels and block of rows. */
+    private void gemm(PackedMatrix matrix, int rows, float[] x, int xs, float[] out, int os) {
         int depth = matrix.depth();
         int groupCount = GroupKernel.grouped(rows) / GroupKernel.ROWS;
         if (groups.length < groupCount * GroupKernel.ROWS * depth) {
@@ -257,13 +261,13 @@ final class LlamaForward {
                 (group, worker) -> GroupKernel.gather(
                         x, group * GroupKernel.ROWS * xs, xs, depth, gathered, group * GroupKernel.ROWS * depth));
         int panels = matrix.panels();
-        int run = Math.max(1, panels / (workers.size() * RUNS_PER_WORKER));
-        int runs = (panels + run - 1) / run;
+        int panelsPerTask = Math.max(1, panels / (workers.size() * TASKS_PER_WORKER));
+        int runs = (panels + panelsPerTask - 1) / panelsPerTask;
         int rowBlocks = (rows + ROW_BLOCK - 1) / ROW_BLOCK;
         workers.run(runs * rowBlocks, (index, worker) -> {
             int from = index / runs * ROW_BLOCK;
-            int first = index % runs * run;
-            for (int panel = first; panel < Math.min(first + run, panels); panel++) {
+            int first = index % runs * panelsPerTask;
+            for (int panel = first; panel < Math.min(first + panelsPerTask, panels); panel++) {
                 PanelGemm.multiply(
                         matrix,
                         panel,
@@ -286,7 +290,7 @@ final class LlamaForward {
     }
 
     private void forEachRow(int rows, RowBody body) {
-        if (rows <= FEW_ROWS) {
+        if (rows <= MAX_SERIAL_ROWS) {
             for (int row = 0; row < rows; row++) {
                 body.run(row);
             }

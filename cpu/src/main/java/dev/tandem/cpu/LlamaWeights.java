@@ -11,14 +11,21 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A model's weights as the kernels want them.
+ * A model's weights in the layout that the kernels read.
  *
- * @param embeddings rows are read straight from the file
- * @param head the output projection; the packed embeddings when tied
+ * @param embeddings [vocabulary, hidden]; rows are read directly from the file
+ * @param norm [hidden]: weights of the last norm
+ * @param head the output projection; with tied embeddings, the embeddings packed
  */
 record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedMatrix head) {
 
-    /** @param qkvBias empty when the model has none; likewise {@code queryNorm} and {@code keyNorm} */
+    /**
+     * One decoder layer.
+     *
+     * @param qkvBias [q | k | v]; empty if the model has none
+     * @param queryNorm [headDim]; empty if the model does not normalise queries
+     * @param keyNorm [headDim]; empty if the model does not normalise keys
+     */
     record Layer(
             float[] inputNorm,
             PackedMatrix qkv,
@@ -30,7 +37,12 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
             PackedMatrix gateUp,
             PackedMatrix down) {}
 
-    /** @param type of the packed weights but for blocks of GGUF files that can be kept without loss: they are */
+    /**
+     * Loads and packs all weights.
+     *
+     * @param type storage type of the packed matrices, except GGUF blocks that {@link MatrixPacker#keepsBlocks} keeps
+     * @throws ModelException if a tensor is missing, has another shape, or is a bias that is not supported
+     */
     static LlamaWeights load(ModelConfig config, Weights weights, DataType type, MatrixPacker packer) {
         Packing packing = new Packing(type, packer);
         Tensor embeddings = weights.matrix("model.embed_tokens.weight", config.vocabulary(), config.hidden());
@@ -63,7 +75,7 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
         for (String unused : new String[] {attention + "o_proj.bias", prefix + "mlp.down_proj.bias"}) {
             if (weights.contains(unused)) {
                 throw new ModelException(
-                        weights.origin() + ": the bias " + unused + " is not supported; only those of q, k and v are");
+                        weights.origin() + ": the bias " + unused + " is not supported; only biases of q, k and v are");
             }
         }
         float[] bias = new float[0];
@@ -87,7 +99,7 @@ record LlamaWeights(Tensor embeddings, List<Layer> layers, float[] norm, PackedM
                 packing.pack(List.of(weights.matrix(prefix + "mlp.down_proj.weight", hidden, config.intermediate()))));
     }
 
-    /** Bytes of packed matrices that one decoding step reads. */
+    /** Bytes of packed matrices that one decode step reads. */
     long bytes() {
         long bytes = head.data().byteSize();
         for (Layer layer : layers) {

@@ -6,7 +6,7 @@ import dev.tandem.engine.step.StepTimes;
 import java.util.Arrays;
 
 /**
- * Adds up where a step's time goes.
+ * Adds up the time that a step spends in each cost component.
  *
  * <p>Owned by: engine thread.
  */
@@ -18,13 +18,14 @@ final class StepClock {
         this.clock = clock;
     }
 
+    /** Runs the work and adds the time it took, in nanoseconds, to the component. */
     void measure(Component component, Runnable work) {
         long begin = clock.nanos();
         work.run();
         nanos[component.ordinal()] += clock.nanos() - begin;
     }
 
-    /** The sums, which start again from zero. */
+    /** Returns the sums and sets them to zero. */
     StepTimes take() {
         StepTimes times = new StepTimes(
                 nanos[Component.LINEAR.ordinal()],

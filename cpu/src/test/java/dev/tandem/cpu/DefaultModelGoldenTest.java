@@ -35,7 +35,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** SmolLM2-135M-Instruct from its GGUF file against transformers reading the same file, on a dozen prompts. */
+/** The default model, SmolLM2-135M-Instruct, against transformers on the same GGUF file, for a dozen prompts. */
 class DefaultModelGoldenTest {
     private static Checkpoint open() {
         Path home = Path.of(System.getProperty("user.home"));
@@ -81,7 +81,7 @@ class DefaultModelGoldenTest {
                 forward.embed(a);
                 for (int layer = 0; layer < config.layers(); layer++) {
                     forward.preProjection(a, layer);
-                    forward.attention(a, layer, Activations.Reading.PREFILL);
+                    forward.attention(a, layer, Activations.AttentionKind.PREFILL);
                     forward.postProjection(a, layer);
                 }
                 float[] logits = new float[a.rows * forward.logitsWidth()];
@@ -96,7 +96,7 @@ class DefaultModelGoldenTest {
     }
 
     @Test
-    void greedyTokensMatchTransformersAllAtOnce() {
+    void greedyTokensOfConcurrentPromptsMatchTransformers() {
         List<Golden> goldens = goldens();
         CpuOptions options = new CpuOptions(2, 2, false, DataType.FLOAT32, DataType.FLOAT32, 100, 100, 256);
         try (EngineHarness engine =

@@ -64,7 +64,7 @@ class FamilyGoldenTest {
             forward.embed(a);
             for (int layer = 0; layer < config.layers(); layer++) {
                 forward.preProjection(a, layer);
-                forward.attention(a, layer, Activations.Reading.PREFILL);
+                forward.attention(a, layer, Activations.AttentionKind.PREFILL);
                 forward.postProjection(a, layer);
             }
             int rows = golden.prompt().length;

@@ -20,9 +20,9 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.ChangingStrategies;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.Shuffling;
-import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.UntilHostLost;
+import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.config.DataType;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -46,50 +46,56 @@ import java.util.logging.Logger;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * Random and malformed requests with faults injected, on the real engine with the CPU executor, in rounds: each has a
- * strategy, pools and a budget of its own. Requests that nothing befalls must get the tokens, text and end they get
- * alone; every request must end exactly once; after each round the pools must be empty and the engine's threads gone.
+ * Sends random and malformed requests with injected faults to the real engine on the CPU executor. It runs in rounds,
+ * each with a random strategy, pools and budget.
  *
- * <p>{@code tools/soak.sh cpu SECONDS SEED} runs it; {@link FaultSoakTest} runs some seconds of it. Owned by: the
+ * <p>What must hold: a request without a fault gets the tokens, text and finish reason that it gets alone. Every
+ * request ends exactly once. After each round the pools are empty and the engine's threads have ended.
+ *
+ * <p>{@code tools/soak.sh cpu SECONDS SEED} runs it, and {@link FaultSoakTest} runs some seconds of it. Owned by: the
  * thread that runs it.
  */
 final class FaultSoak {
     private static final int TEXTS = 96;
     private static final int CLIENTS = 60;
-    /** Under way at a time: more than any budget lets run, so that some wait. */
-    private static final int UNDER_WAY = 20;
+    /** Requests at a time; more than any budget lets run, so that some wait. */
+    private static final int MAX_CONCURRENT = 20;
 
     private static final int MAX_PROMPT = 60;
     private static final int MAX_OUTPUT = 32;
     private static final int CONTEXT = 96;
     private static final int BLOCK = 16;
     private static final int END_TOKEN = 2;
-    /** Five times what ten seeds took. */
+    /** Five times the rounds that ten seeds needed. */
     private static final int MAX_ROUNDS_TO_SEE_ALL = 150;
-    /** For what takes milliseconds: beyond it something hangs. */
+    /** The limit for waits that take milliseconds unless something hangs. */
     private static final int HANG_SECONDS = 60;
 
-    /** What befalls one request. */
+    /** The fault injected into one request. */
     enum Fault {
-        /** Nothing: an innocent neighbour. */
+        /** None: other requests' faults must not affect this one. */
         NONE,
         SINK_THROWS,
         SINK_THROWS_AN_ERROR,
         DECODER_THROWS,
         DECODER_THROWS_AT_THE_END,
         LISTENER_THROWS,
-        NOT_PER_NUMBER,
+        NOT_A_NUMBER,
         CANCELLED_BY_ANOTHER_THREAD,
         CANCELLED_IN_THE_SINK,
         DUPLICATE_ID,
         MALFORMED
     }
 
-    /** @param sampling with a seed, or greedy */
+    /**
+     * A request and its answer when it runs alone.
+     *
+     * @param sampling greedy, or with a seed
+     */
     private record Text(
             int[] prompt, SamplingParams sampling, List<Integer> tokens, String text, FinishReason reason) {}
 
-    /** Held here: a logger that nobody holds is collected, and its level with it. */
+    /** A strong reference: without one the logger, and the level set on it, may be garbage collected. */
     private static final Logger LOG = Logger.getLogger("dev.tandem");
 
     private final long seed;
@@ -109,8 +115,8 @@ final class FaultSoak {
     }
 
     /**
-     * Arguments: seconds, seed and, if wanted, a file that the summary is appended to as a line of JSON, and the number
-     * of the only round to run, again and again. The summary of a single round is not appended.
+     * Arguments: seconds, seed, and optionally a file and a round. The summary is appended to the file as a line of
+     * JSON. With a round, only that round runs, again and again, and its summary is not appended.
      */
     public static void main(String[] args) throws Exception {
         FaultSoak soak = new FaultSoak(Long.parseLong(args[1]));
@@ -127,9 +133,9 @@ final class FaultSoak {
         System.exit(problems.isEmpty() ? 0 : 1);
     }
 
-    /** Rounds until the time is over and everything was seen; returns what was wrong. */
+    /** Runs rounds until the time is over and everything was seen; returns what went wrong. */
     List<String> run(long seconds) throws InterruptedException {
-        LOG.setLevel(Level.OFF); // a stack trace for each of thousands of faults that are meant
+        LOG.setLevel(Level.OFF); // else the engine logs a stack trace for each of thousands of injected faults
         try {
             return rounds(seconds);
         } finally {
@@ -137,7 +143,7 @@ final class FaultSoak {
         }
     }
 
-    /** Runs one round again and again until the time is over; returns what was wrong. */
+    /** Runs one round again and again until the time is over; returns what went wrong. */
     List<String> repeat(int round, long seconds) throws InterruptedException {
         LOG.setLevel(Level.OFF);
         try {
@@ -173,13 +179,13 @@ final class FaultSoak {
         return problems;
     }
 
-    /** In every other round the executor itself is well. */
+    /** The executor's fault in a round; every other round has none. */
     private static FaultyExecutor.Fault executorFault(int round) {
         FaultyExecutor.Fault[] kinds = FaultyExecutor.Fault.values();
         return round % 2 == 0 ? FaultyExecutor.Fault.NONE : kinds[round / 2 % kinds.length];
     }
 
-    /** What did not happen though it should have. */
+    /** The names of faults and plans that a soak must contain and that have not happened. */
     List<String> unseen() {
         List<String> missing = new ArrayList<>();
         for (Fault fault : Fault.values()) {
@@ -226,7 +232,7 @@ final class FaultSoak {
         counts.merge(key, 1L, Long::sum);
     }
 
-    /** What each request gets where it is alone on the GPU. */
+    /** Records what each request gets when it runs alone, on the GPU onEnd. */
     private void answerAlone(SplittableRandom random) throws InterruptedException {
         Budget budget = new Budget(64, 1, 64);
         EngineConfig config = new EngineConfig(budget, Set.of(END_TOKEN), CONTEXT, TEXTS, seed);
@@ -310,7 +316,7 @@ final class FaultSoak {
             for (Client client : clients) {
                 if (!client.refused && !client.end.await(HANG_SECONDS, TimeUnit.SECONDS)) {
                     problem(client + " did not end; " + engine.stats() + ", " + engine.health());
-                    return; // closing would hang too
+                    return; // without closing the engine, which would hang as well
                 }
             }
             if (!engine.drain(Duration.ofSeconds(HANG_SECONDS))) {
@@ -327,17 +333,17 @@ final class FaultSoak {
         if (executor.isDone() || executorFault == FaultyExecutor.Fault.NONE) {
             count(executorFaults, executorFault);
         }
-        boolean stalls = executorFault == FaultyExecutor.Fault.HOST_ROW_STALLS && executor.isDone();
+        boolean stalls = executorFault == FaultyExecutor.Fault.HOST_TOKEN_STALLS && executor.isDone();
         int kept = stalls ? (MAX_PROMPT + MAX_OUTPUT + BLOCK - 1) / BLOCK + 1 : 0;
-        if (engine.stats().gpuBlocksUsed() != 0 || engine.stats().hostBlocksUsed() > kept || engine.waiting() != 0) {
-            problem("something is left: " + engine.stats() + ", waiting " + engine.waiting());
+        if (engine.stats().gpu().used() != 0 || engine.stats().host().used() > kept || engine.waiting() != 0) {
+            problem("blocks or requests are left: " + engine.stats() + ", waiting " + engine.waiting());
         }
         if (!dies && executor.isDone() != engine.stats().hostLost().contains("injected")) {
-            problem("the host's loss is not known: '" + engine.stats().hostLost() + "', " + executorFault + ", "
-                    + executor.isDone());
+            problem("the engine does not report the lost host: '"
+                    + engine.stats().hostLost() + "', " + executorFault + ", " + executor.isDone());
         }
         if (engineThreads() != threads) {
-            problem(engineThreads() + " threads of an engine, " + threads + " before");
+            problem(engineThreads() + " engine threads, but " + threads + " before the round");
         }
         clients.forEach(client -> check(client, dies && executor.isDone(), executorFault));
     }
@@ -350,7 +356,7 @@ final class FaultSoak {
 
     private static Policy policy(Budget budget, FaultyExecutor.Fault fault, SplittableRandom random) {
         boolean inFlightTokens =
-                fault == FaultyExecutor.Fault.HOST_ROW_FAILS || fault == FaultyExecutor.Fault.HOST_ROW_STALLS;
+                fault == FaultyExecutor.Fault.HOST_TOKEN_FAILS || fault == FaultyExecutor.Fault.HOST_TOKEN_STALLS;
         return switch (random.nextInt(inFlightTokens ? 2 : 3)) {
             case 0 -> new ChangingStrategies(budget, random.nextLong());
             case 1 -> new Shuffling(budget, Shuffling.Takes.EVERYTHING, random.nextLong());
@@ -361,9 +367,9 @@ final class FaultSoak {
     }
 
     private void submitAll(Engine engine, SplittableRandom random, List<Client> clients) throws InterruptedException {
-        Semaphore tiers = new Semaphore(UNDER_WAY);
+        Semaphore permits = new Semaphore(MAX_CONCURRENT);
         for (int i = 0; i < CLIENTS; i++) {
-            if (!tiers.tryAcquire(HANG_SECONDS, TimeUnit.SECONDS)) {
+            if (!permits.tryAcquire(HANG_SECONDS, TimeUnit.SECONDS)) {
                 problem("no request ends any more: " + engine.stats() + ", " + engine.health());
                 return;
             }
@@ -371,18 +377,18 @@ final class FaultSoak {
             requests++;
             if (fault == Fault.MALFORMED) {
                 submitMalformed(engine, random);
-                tiers.release();
+                permits.release();
                 continue;
             }
             Text text = texts.get(random.nextInt(TEXTS));
-            if (fault == Fault.NOT_PER_NUMBER) {
+            if (fault == Fault.NOT_A_NUMBER) {
                 int[] prompt = text.prompt().clone();
                 prompt[0] = FaultyExecutor.MARKER;
                 text = new Text(
                         prompt, EngineHarness.greedy(MAX_OUTPUT).withLogprobs(-1), List.of(), "", FinishReason.ABORT);
             }
             String id = "r" + i + (fault == Fault.LISTENER_THROWS ? "-listener" : "");
-            Client client = new Client(id, text, fault, random.nextInt(8), tiers::release);
+            Client client = new Client(id, text, fault, random.nextInt(8), permits::release);
             client.engine = engine;
             clients.add(client);
             try {
@@ -392,32 +398,32 @@ final class FaultSoak {
             } catch (RequestException e) {
                 client.refused = true;
                 client.failure = e.getMessage();
-                tiers.release();
+                permits.release();
             }
             if (fault == Fault.CANCELLED_BY_ANOTHER_THREAD) {
                 engine.cancel(clients.get(random.nextInt(clients.size())).cancellable());
                 engine.cancel(client.id);
             } else if (fault == Fault.DUPLICATE_ID) {
-                submitAgain(engine, client, clients, tiers);
+                submitAgain(engine, client, clients, permits);
             }
         }
     }
 
-    /** A second request of the same id: it alone may be refused or fail, where the first still runs. */
-    private void submitAgain(Engine engine, Client first, List<Client> clients, Semaphore tiers)
+    /** Submits a second request with the same id; only this one may be rejected or fail while the first runs. */
+    private void submitAgain(Engine engine, Client first, List<Client> clients, Semaphore permits)
             throws InterruptedException {
-        if (!tiers.tryAcquire(HANG_SECONDS, TimeUnit.SECONDS)) {
+        if (!permits.tryAcquire(HANG_SECONDS, TimeUnit.SECONDS)) {
             problem("no request ends any more: " + engine.stats());
             return;
         }
-        Client second = new Client(first.id, first.asked, Fault.DUPLICATE_ID, 0, tiers::release);
+        Client second = new Client(first.id, first.asked, Fault.DUPLICATE_ID, 0, permits::release);
         clients.add(second);
         try {
             engine.submit(second.request(first.asked.sampling()));
         } catch (RequestException e) {
             second.refused = true;
             second.failure = e.getMessage();
-            tiers.release();
+            permits.release();
         }
     }
 
@@ -442,11 +448,11 @@ final class FaultSoak {
                 default -> sampling.frequencyPenalty(Double.POSITIVE_INFINITY);
             }
             engine.submit(new Request("malformed", prompt, sampling.build(), 0, TextDecoder.none(), event -> {}));
-            problem("malformed request of kind " + kind + " was taken");
+            problem("malformed request of kind " + kind + " was accepted");
         } catch (RequestException e) {
             count(injected, Fault.MALFORMED);
             if (e.getMessage().isBlank()) {
-                problem("malformed request of kind " + kind + " was refused without a word");
+                problem("malformed request of kind " + kind + " was rejected without a message");
             }
         }
     }
@@ -459,7 +465,7 @@ final class FaultSoak {
         count(ends, client.refused ? "refused" : end);
         if (client.refused) {
             if (!died && client.fault != Fault.DUPLICATE_ID) {
-                problem(client + " was refused: " + client.failure);
+                problem(client + " was rejected: " + client.failure);
             }
             return;
         }
@@ -467,9 +473,9 @@ final class FaultSoak {
             problem(client + " ended " + client.ends + " times");
         }
         if (client.failure != null && client.failure.isBlank()) {
-            problem(client + " failed without a word");
+            problem(client + " failed without a message");
         }
-        boolean marked = client.fault == Fault.NOT_PER_NUMBER;
+        boolean marked = client.fault == Fault.NOT_A_NUMBER;
         List<Integer> expected = client.asked.tokens();
         if (!marked
                 && !expected.subList(0, Math.min(expected.size(), client.tokens.size()))
@@ -478,8 +484,8 @@ final class FaultSoak {
         }
         boolean hostLost = client.failure != null
                 && client.failure.contains("injected")
-                && (executorFault == FaultyExecutor.Fault.HOST_ROW_FAILS
-                        || executorFault == FaultyExecutor.Fault.HOST_ROW_STALLS);
+                && (executorFault == FaultyExecutor.Fault.HOST_TOKEN_FAILS
+                        || executorFault == FaultyExecutor.Fault.HOST_TOKEN_STALLS);
         if (client.fault == Fault.NONE && !died && !hostLost && client.reason != FinishReason.ABORT) {
             compared++;
             if (client.failure != null
@@ -492,10 +498,10 @@ final class FaultSoak {
             }
         }
         if (client.fault == Fault.NONE && client.reason == FinishReason.ABORT && !client.mayBeCancelled) {
-            problem(client + " was aborted and nobody cancelled it");
+            problem(client + " was aborted but not cancelled");
         }
         if (client.threw && client.failure == null && client.reason == null) {
-            problem(client + " threw and learned nothing");
+            problem(client + " threw but neither failed nor finished");
         }
         boolean decoder = client.fault == Fault.DECODER_THROWS || client.fault == Fault.DECODER_THROWS_AT_THE_END;
         if (decoder && client.threw && client.failure == null) {
@@ -504,7 +510,7 @@ final class FaultSoak {
     }
 
     /**
-     * One request and what became of it.
+     * One request and its outcome.
      *
      * <p>Owned by: engine thread until {@link #end}, then the thread of the soak.
      */
@@ -515,7 +521,7 @@ final class FaultSoak {
         /** Tokens before the fault. */
         final int after;
 
-        final Runnable tier;
+        final Runnable onEnd;
         final CountDownLatch end = new CountDownLatch(1);
         final List<Integer> tokens = new ArrayList<>();
         final StringBuilder text = new StringBuilder();
@@ -528,12 +534,12 @@ final class FaultSoak {
         volatile boolean mayBeCancelled;
         Engine engine;
 
-        Client(String id, Text asked, Fault fault, int after, Runnable tier) {
+        Client(String id, Text asked, Fault fault, int after, Runnable onEnd) {
             this.id = id;
             this.asked = asked;
             this.fault = fault;
             this.after = after;
-            this.tier = tier;
+            this.onEnd = onEnd;
         }
 
         String cancellable() {
@@ -601,7 +607,7 @@ final class FaultSoak {
 
         private void ended() {
             if (ends++ == 0) {
-                tier.run();
+                onEnd.run();
                 end.countDown();
             }
         }
@@ -613,7 +619,7 @@ final class FaultSoak {
         }
     }
 
-    /** Throws for requests whose id says so. */
+    /** A listener that throws for requests whose id ends with "-listener". */
     private static final class ThrowingListener implements EngineListener {
         @Override
         public void firstToken(Request request, long sinceArrival) {

@@ -5,12 +5,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 import org.junit.jupiter.api.Test;
 
 /**
- * Some seconds of {@link FaultSoak}; {@code -Dtandem.soak.seconds=N} for more, {@code -Dtandem.soak.seed=N} for a seed
- * that failed.
+ * Runs {@link FaultSoak} for some seconds. {@code -Dtandem.soak.seconds=N} runs it longer; {@code -Dtandem.soak.seed=N}
+ * repeats a seed that failed.
  */
 class FaultSoakTest {
     @Test
-    void faultsOfOneRequestTouchNoOther() throws InterruptedException {
+    void faultsOfOneRequestDoNotAffectOthers() throws InterruptedException {
         FaultSoak soak = new FaultSoak(Long.getLong("tandem.soak.seed", 20_261_124));
         assertThat(soak.run(Long.getLong("tandem.soak.seconds", 5)))
                 .as(soak.summary())

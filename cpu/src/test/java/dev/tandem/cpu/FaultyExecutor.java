@@ -23,25 +23,25 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /**
- * A CPU executor that fails as it is told, and says what its plans contain.
+ * A CPU executor with an injected fault, which reports what its plans contain.
  *
  * <p>Owned by: engine thread.
  */
 final class FaultyExecutor implements Executor {
-    /** What befalls the executor itself, at a step of its choice. */
+    /** The fault of the executor itself, at a given step. */
     enum Fault {
         NONE,
-        /** The attention of a in-flight token fails; the worker is done with its blocks. */
-        HOST_ROW_FAILS,
-        /** The attention of a in-flight token never ends; the worker may still write its blocks. */
-        HOST_ROW_STALLS,
+        /** The attention of an in-flight token fails; the worker is done with its blocks. */
+        HOST_TOKEN_FAILS,
+        /** The attention of an in-flight token never ends; the worker may still write its blocks. */
+        HOST_TOKEN_STALLS,
         /** A step exceeds its deadline. */
         STEP_HANGS,
         /** The device refuses a step. */
         DEVICE_FAILS
     }
 
-    /** What a plan may contain, and what becomes of in-flight tokens: each must be seen in a soak. */
+    /** What a plan may contain and what may happen to in-flight tokens; a soak must see each of them. */
     enum Seen {
         PREFILL,
         GPU_DECODE,
@@ -59,9 +59,9 @@ final class FaultyExecutor implements Executor {
         DAMAGED_HOST_BLOCK
     }
 
-    /** Prompts that begin with this token are damaged once they decode. */
+    /** The KV of prompts that begin with this token is damaged once they decode. */
     static final int MARKER = 300;
-    /** The hung step's deadline: short, since the test waits for it. */
+    /** The deadline of the hung step; short, because the test waits for it. */
     private static final long DEADLINE_MILLIS = 20;
 
     private final CpuExecutor real;
@@ -105,12 +105,12 @@ final class FaultyExecutor implements Executor {
             done = true;
             throw new ExecutorException("the device failed in step " + steps);
         }
-        look(plan);
+        recordContent(plan);
         damage(plan);
         real.submit(plan);
     }
 
-    private void look(StepPlan plan) {
+    private void recordContent(StepPlan plan) {
         for (Swap swap : plan.swaps()) {
             seen.accept(swap.to() == KvTier.HOST ? Seen.SWAP_TO_HOST : Seen.SWAP_TO_GPU);
         }
@@ -146,14 +146,17 @@ final class FaultyExecutor implements Executor {
             case GPU_FROM_GPU -> Seen.GPU_DECODE;
             case CPU_FROM_HOST -> Seen.HOST_DECODE;
             case GPU_FROM_HOST -> Seen.LINK_DECODE;
-            case GPU_PREFILL_OFFLOAD -> throw new IllegalStateException("a row that decodes does not land");
+            case GPU_PREFILL_OFFLOAD ->
+                throw new IllegalStateException("a prefill is offloaded in steps that do not decode");
         };
     }
 
-    /** NaN or infinity where a marked sequence's first token has its K and V: its next logits are no numbers. */
     /**
-     * Before the step's swaps run, a block that they write still belongs to a sequence that leaves it in the same step:
-     * such blocks are left alone.
+     * Sometimes overwrites K and V of a marked sequence's first token with NaN or infinity, so that its next logits are
+     * NaN.
+     *
+     * <p>Blocks that this step's swaps write are not damaged: until the swaps have run, such a block still belongs to a
+     * sequence that leaves it in the same step.
      */
     private void damage(StepPlan plan) {
         for (SubBatch batch : plan.subBatches()) {
@@ -201,9 +204,9 @@ final class FaultyExecutor implements Executor {
             long key = each.sequence();
             boolean wasInFlight = inFlight.remove(key);
             if (stalled.contains(key)) {
-                continue; // nobody waits for it
+                continue; // the engine was told that this sequence is lost
             }
-            if (fault == Fault.HOST_ROW_FAILS && due && wasInFlight && !done) {
+            if (fault == Fault.HOST_TOKEN_FAILS && due && wasInFlight && !done) {
                 done = true;
                 lost.add(new StepResult.Lost(
                         key, StepResult.Cause.HOST_ATTENTION, "its attention on the CPU failed: injected", false));
@@ -215,7 +218,7 @@ final class FaultyExecutor implements Executor {
         List<Long> parked = new ArrayList<>(result.parked());
         inFlight.removeAll(parked);
         parked.removeAll(stalled);
-        if (fault == Fault.HOST_ROW_STALLS && due && !done && !inFlight.isEmpty()) {
+        if (fault == Fault.HOST_TOKEN_STALLS && due && !done && !inFlight.isEmpty()) {
             done = true;
             long key = inFlight.iterator().next();
             inFlight.remove(key);

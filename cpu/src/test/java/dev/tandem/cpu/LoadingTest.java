@@ -18,11 +18,12 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
+/** Loading of weights: a missing tensor, and dummy weights. */
 class LoadingTest {
     private static final CpuOptions OPTIONS =
             new CpuOptions(1, 1, false, DataType.BFLOAT16, DataType.BFLOAT16, 8, 0, 64);
 
-    /** A model without one tensor. */
+    /** Weights in which one tensor is missing. */
     private record Without(Weights all, String missing) implements Weights {
         @Override
         public boolean contains(String name) {
@@ -49,7 +50,7 @@ class LoadingTest {
     }
 
     @Test
-    void aMissingTensorIsNamedAndTheModelStaysTheCallers() {
+    void aMissingTensorIsNamedAndTheCallerKeepsTheModel() {
         Checkpoint whole = TestModels.open("llama2");
         ModelConfig config = whole.config();
         String missing = "model.layers.1.mlp.up_proj.weight";
@@ -63,7 +64,7 @@ class LoadingTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"llama31", "llama32", "qwen2", "qwen3"})
-    void dummyWeightsGenerateTheSameTwice(String family) {
+    void dummyWeightsDependOnTheirSeedOnly(String family) {
         List<Integer> first = dummyTokens(family, 1);
         assertThat(first).hasSize(12).isEqualTo(dummyTokens(family, 1)).isNotEqualTo(dummyTokens(family, 2));
     }

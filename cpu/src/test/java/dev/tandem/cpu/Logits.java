@@ -23,18 +23,19 @@ import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 
 /**
- * Logits of every position of one prompt, computed in a given way. As a program it prints their digest after so many
- * rounds, so that a test can compare Java virtual machines.
+ * Computes the logits of every position of one prompt under given conditions. {@link #main} prints a digest of them, so
+ * that a test can compare Java virtual machines with different options.
  *
- * @param neighbours rows of other sequences that share each pass
+ * @param chunk prompt tokens per forward pass
+ * @param neighbours tokens of other sequences in each forward pass
  */
 record Logits(String family, DataType type, int threads, int chunk, AttentionSite site, int neighbours) {
     static final int PROMPT = 23;
     private static final int BLOCKS = 64;
-    /** Enough calls of every kernel for the last tier of compilation, whose threshold is 15,000 loops and calls. */
+    /** Rounds after which the JIT compiler's last tier, with its threshold of 15,000 loops and calls, has run. */
     static final int COMPILING_ROUNDS = 150;
 
-    /** The arguments: family, type, rounds. Prints the digest of the first round and of the last. */
+    /** Arguments: family, type, rounds. Prints the digests of the first and the last round. */
     public static void main(String[] arguments) {
         Logits logits =
                 new Logits(arguments[0], DataType.valueOf(arguments[1]), 1, PROMPT, AttentionSite.GPU_FROM_GPU, 0);
@@ -58,7 +59,7 @@ record Logits(String family, DataType type, int threads, int chunk, AttentionSit
         return new SplittableRandom(seed).ints(count, 3, 301).toArray();
     }
 
-    /** [positions, vocabulary] */
+    /** Returns the logits: [positions, vocabulary]. */
     float[] compute() {
         try (Checkpoint checkpoint = TestModels.open(family);
                 WorkerPool workers = new WorkerPool(threads, false);
@@ -83,8 +84,8 @@ record Logits(String family, DataType type, int threads, int chunk, AttentionSit
                 forward.embed(a);
                 for (int layer = 0; layer < config.layers(); layer++) {
                     forward.preProjection(a, layer);
-                    for (Activations.Reading reading : Activations.Reading.values()) {
-                        forward.attention(a, layer, reading);
+                    for (Activations.AttentionKind kind : Activations.AttentionKind.values()) {
+                        forward.attention(a, layer, kind);
                     }
                     forward.postProjection(a, layer);
                 }
@@ -103,7 +104,7 @@ record Logits(String family, DataType type, int threads, int chunk, AttentionSit
         }
     }
 
-    /** Neighbours come first, so that the rows under test stand elsewhere in their groups. */
+    /** The neighbours come first, so that they shift the tested rows within the kernels' groups of rows. */
     private SubBatch batch(int[] prompt, int start, int end) {
         List<Chunk> chunks = new ArrayList<>();
         for (int i = 0; i < neighbours; i++) {

@@ -16,8 +16,8 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * The bits of a request's logits depend on nothing but the request and the model: not on the compiler, the batch, the
- * threads, the place of its KV or the vector width.
+ * The bits of a request's logits depend only on the request and the model. The compiler, the batch, the threads, the
+ * tier of its KV and the vector width do not change them.
  */
 class LogitsBitsTest {
     static Stream<Arguments> familiesAndTypes() {
@@ -25,7 +25,7 @@ class LogitsBitsTest {
                 .flatMap(family -> Stream.of(DataType.values()).map(type -> Arguments.of(family, type)));
     }
 
-    /** Each family and type once: an interpreted run takes seconds. */
+    /** Each family and each type once only, because an interpreted run takes seconds. */
     static Stream<Arguments> someFamiliesAndTypes() {
         return Stream.of(
                 Arguments.of("llama31", DataType.BFLOAT16),
@@ -35,20 +35,22 @@ class LogitsBitsTest {
 
     @ParameterizedTest
     @MethodSource("familiesAndTypes")
-    void threadsChunksPlacesAndNeighboursChangeNoBit(String family, DataType type) {
+    void threadsChunksTiersAndNeighboursChangeNoBit(String family, DataType type) {
         int[] expected =
                 Logits.bits(new Logits(family, type, 1, Logits.PROMPT, AttentionSite.GPU_FROM_GPU, 0).compute());
         for (int chunk : new int[] {1, 7, 16, Logits.PROMPT}) {
             for (AttentionSite site : new AttentionSite[] {AttentionSite.GPU_FROM_GPU, AttentionSite.CPU_FROM_HOST}) {
                 for (int neighbours : new int[] {0, 1, 9}) {
-                    Logits way = new Logits(family, type, 3, chunk, site, neighbours);
-                    assertThat(Logits.bits(way.compute())).as("%s", way).isEqualTo(expected);
+                    Logits conditions = new Logits(family, type, 3, chunk, site, neighbours);
+                    assertThat(Logits.bits(conditions.compute()))
+                            .as("%s", conditions)
+                            .isEqualTo(expected);
                 }
             }
         }
     }
 
-    /** The digest is that of the first round and of the last, when all kernels are compiled. */
+    /** The digests are those of the first round, and of the last one, in which all kernels are compiled. */
     @ParameterizedTest
     @MethodSource("someFamiliesAndTypes")
     void interpretedAndCompiledCodeGiveTheSameBits(String family, DataType type) throws Exception {

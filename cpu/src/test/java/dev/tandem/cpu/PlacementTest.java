@@ -11,8 +11,8 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.Shuffling;
-import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.config.DataType;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -25,8 +25,8 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * A request's greedy tokens depend on nothing but the request: not on where its KV is or moves to, on its neighbours,
- * on how its prompt was cut, on preemption, or on how the step was split. Nor do the bits of their log-probabilities.
+ * A request's greedy tokens and the bits of their log-probabilities depend only on the request. The tier of its KV,
+ * swaps, neighbours, chunks, preemption and sub-batches do not change them.
  */
 class PlacementTest {
     private static final int OUTPUT = 48;
@@ -39,8 +39,8 @@ class PlacementTest {
             .build();
     private static final Budget WIDE = new Budget(256, 16, 256);
 
-    /** One way of running the same requests. */
-    record Way(String name, Budget budget, int gpuBlocks, int hostBlocks, int threads, SchedulerMaker scheduler) {
+    /** One set-up in which the same requests run. */
+    record SetUp(String name, Budget budget, int gpuBlocks, int hostBlocks, int threads, SchedulerMaker scheduler) {
         @Override
         public String toString() {
             return name;
@@ -59,22 +59,22 @@ class PlacementTest {
         return budget -> PolicyScheduler.of(strategy.policy(Strategy.Options.of(budget), TestProfile.withCpu(100)));
     }
 
-    static Stream<Way> ways() {
+    static Stream<SetUp> setUps() {
         return Stream.of(
-                new Way("all on the GPU", WIDE, 64, 64, 2, gpu(Preemption.SWAP)),
-                new Way("one thread", WIDE, 64, 64, 1, gpu(Preemption.SWAP)),
-                new Way("three threads", WIDE, 64, 64, 3, gpu(Preemption.SWAP)),
-                new Way("chunks of 7", new Budget(40, 16, 7), 64, 64, 2, gpu(Preemption.SWAP)),
-                new Way("chunks of 1", new Budget(16, 16, 1), 64, 64, 2, gpu(Preemption.SWAP)),
-                new Way("preempted by swap", WIDE, 13, 64, 2, gpu(Preemption.SWAP)),
-                new Way("preempted by recomputation", WIDE, 13, 64, 2, gpu(Preemption.RECOMPUTE)),
-                new Way("swap without room on the host", WIDE, 13, 3, 2, gpu(Preemption.SWAP)),
-                new Way("all on the host", WIDE, 64, 64, 2, strategy(Strategy.SIMPLE_OFFLOAD)),
-                new Way("two sub-batches on the host", WIDE, 64, 64, 2, strategy(Strategy.SYMMETRIC)),
-                new Way("mixed", WIDE, 13, 64, 2, strategy(Strategy.ASYMMETRIC)),
-                new Way("mixed, both pools tight", WIDE, 13, 16, 2, strategy(Strategy.ASYMMETRIC)),
-                new Way("in flight", WIDE, 13, 64, 2, strategy(Strategy.ASYNC_OVERLAP)),
-                new Way(
+                new SetUp("all on the GPU", WIDE, 64, 64, 2, gpu(Preemption.SWAP)),
+                new SetUp("one thread", WIDE, 64, 64, 1, gpu(Preemption.SWAP)),
+                new SetUp("three threads", WIDE, 64, 64, 3, gpu(Preemption.SWAP)),
+                new SetUp("chunks of 7", new Budget(40, 16, 7), 64, 64, 2, gpu(Preemption.SWAP)),
+                new SetUp("chunks of 1", new Budget(16, 16, 1), 64, 64, 2, gpu(Preemption.SWAP)),
+                new SetUp("preempted by swap", WIDE, 13, 64, 2, gpu(Preemption.SWAP)),
+                new SetUp("preempted by recomputation", WIDE, 13, 64, 2, gpu(Preemption.RECOMPUTE)),
+                new SetUp("swap without room on the host", WIDE, 13, 3, 2, gpu(Preemption.SWAP)),
+                new SetUp("all on the host", WIDE, 64, 64, 2, strategy(Strategy.SIMPLE_OFFLOAD)),
+                new SetUp("two sub-batches on the host", WIDE, 64, 64, 2, strategy(Strategy.SYMMETRIC)),
+                new SetUp("mixed", WIDE, 13, 64, 2, strategy(Strategy.ASYMMETRIC)),
+                new SetUp("mixed, both pools tight", WIDE, 13, 16, 2, strategy(Strategy.ASYMMETRIC)),
+                new SetUp("in flight", WIDE, 13, 64, 2, strategy(Strategy.ASYNC_OVERLAP)),
+                new SetUp(
                         "migrating",
                         WIDE,
                         64,
@@ -83,44 +83,45 @@ class PlacementTest {
                         budget -> PolicyScheduler.of(new Shuffling(budget, Shuffling.Takes.EVERYTHING, 42))));
     }
 
-    static Stream<Arguments> familiesAndWays() {
-        return Stream.of("llama31", "qwen3").flatMap(family -> ways().map(way -> Arguments.of(family, way)));
+    static Stream<Arguments> familiesAndSetUps() {
+        return Stream.of("llama31", "qwen3").flatMap(family -> setUps().map(setUp -> Arguments.of(family, setUp)));
     }
 
     @ParameterizedTest
-    @MethodSource("familiesAndWays")
-    void tokensAreThoseOfTheRequestAlone(String family, Way way) {
+    @MethodSource("familiesAndSetUps")
+    void tokensAreThoseOfTheRequestAlone(String family, SetUp setUp) {
         check(
                 family,
-                way,
-                TestModels.executor(family, DataType.BFLOAT16, way.gpuBlocks(), way.hostBlocks(), way.threads()));
+                setUp,
+                TestModels.executor(family, DataType.BFLOAT16, setUp.gpuBlocks(), setUp.hostBlocks(), setUp.threads()));
     }
 
-    /** What a failed request leaves in freed blocks reaches no request that gets them next. */
+    /** NaN that a failed request leaves in its blocks does not reach the next request that gets them. */
     @ParameterizedTest
-    @MethodSource("ways")
-    void tokensDoNotDependOnWhatBlocksHeldBefore(Way way) {
-        CpuExecutor executor =
-                TestModels.executor("llama31", DataType.BFLOAT16, way.gpuBlocks(), way.hostBlocks(), way.threads());
+    @MethodSource("setUps")
+    void tokensDoNotDependOnWhatBlocksHeldBefore(SetUp setUp) {
+        CpuExecutor executor = TestModels.executor(
+                "llama31", DataType.BFLOAT16, setUp.gpuBlocks(), setUp.hostBlocks(), setUp.threads());
         executor.poisonPools();
-        check("llama31", way, executor);
+        check("llama31", setUp, executor);
     }
 
-    private static void check(String family, Way way, CpuExecutor executor) {
+    private static void check(String family, SetUp setUp, CpuExecutor executor) {
         Map<String, int[]> prompts = prompts();
         Map<String, EngineHarness.Answer> expected = alone(family, prompts);
-        try (EngineHarness engine = new EngineHarness(executor, way.scheduler().make(way.budget()), way.budget())) {
+        try (EngineHarness engine =
+                new EngineHarness(executor, setUp.scheduler().make(setUp.budget()), setUp.budget())) {
             prompts.forEach((id, prompt) -> engine.submit(id, prompt, SAMPLING));
             engine.run();
             prompts.keySet().forEach(id -> {
-                assertThat(engine.tokens(id)).as("request %s, %s", id, way).isEqualTo(expected.get(id).tokens);
+                assertThat(engine.tokens(id)).as("request %s, %s", id, setUp).isEqualTo(expected.get(id).tokens);
                 assertThat(bits(engine.answers.get(id)))
-                        .as("log-probabilities of request %s, %s", id, way)
+                        .as("log-probabilities of request %s, %s", id, setUp)
                         .isEqualTo(bits(expected.get(id)));
             });
-            assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
-            assertThat(engine.loop.stats().hostBlocksUsed()).isZero();
-            if (way.name().startsWith("preempted")) {
+            assertThat(engine.loop.stats().gpu().used()).isZero();
+            assertThat(engine.loop.stats().host().used()).isZero();
+            if (setUp.name().startsWith("preempted")) {
                 assertThat(engine.loop.stats().preemptions())
                         .as("the pool must be too small")
                         .isPositive();
@@ -128,7 +129,7 @@ class PlacementTest {
         }
     }
 
-    /** Of the chosen token and of the most probable ones, which depend on all logits. */
+    /** The log-probabilities' bits: of the chosen token and of the most probable ones, which depend on all logits. */
     private static List<Integer> bits(EngineHarness.Answer answer) {
         List<Integer> bits = new ArrayList<>();
         for (TokenLogprobs logprobs : answer.logprobs) {

@@ -16,6 +16,7 @@ import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
+/** A sequence whose token cannot be sampled fails alone. */
 class SamplingFaultTest {
     private static Chunk chunk(long sequence, int block, TokenSampler sampler) {
         return new Chunk(
@@ -23,15 +24,15 @@ class SamplingFaultTest {
     }
 
     @Test
-    void aRowThatCannotBeSampledIsLostAndTheOthersAreNot() {
+    void aSequenceThatCannotBeSampledIsLostAndOthersAreNot() {
         try (CpuExecutor executor = TestModels.executor("llama2", DataType.FLOAT32, 8, 0, 2)) {
             Set<Integer> all =
                     IntStream.range(0, executor.limits().vocabulary()).boxed().collect(Collectors.toSet());
             SamplingParams params = SamplingParams.builder().minTokens(1).build();
-            TokenSampler hopeless = new TokenSampler(params, new int[] {5, 6, 7}, all, 1);
+            TokenSampler impossible = new TokenSampler(params, new int[] {5, 6, 7}, all, 1);
             TokenSampler plain = new TokenSampler(params, new int[] {5, 6, 7}, Set.of(), 1);
             executor.submit(StepPlan.unified(
-                    0, List.of(), List.of(chunk(1, 0, plain), chunk(2, 1, hopeless), chunk(3, 2, plain))));
+                    0, List.of(), List.of(chunk(1, 0, plain), chunk(2, 1, impossible), chunk(3, 2, plain))));
             StepResult result = executor.poll();
             assertThat(result.sampled())
                     .extracting(StepResult.Sampled::sequence)

@@ -12,8 +12,8 @@ import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
-import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.config.DataType;
 import java.util.List;
 import java.util.Set;
@@ -26,7 +26,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Requests whose tokens come from host KV, each checked by the GPU's part alone, on the real engine thread. */
+/** Shadow verification on the real engine thread: host-decoded tokens are computed again from GPU KV and compared. */
 class ShadowVerificationRunTest {
     private static final int REQUESTS = 12;
     private static final long SEED = 9;
@@ -36,7 +36,7 @@ class ShadowVerificationRunTest {
             value = Strategy.class,
             names = {"SIMPLE_OFFLOAD", "ASYNC_OVERLAP", "ASYMMETRIC"})
     @Timeout(60)
-    void tokensFromTheHostAreThoseOfTheGpu(Strategy strategy) throws InterruptedException {
+    void hostDecodedTokensMatchTheGpus(Strategy strategy) throws InterruptedException {
         Budget budget = new Budget(128, 16, 64);
         List<Double> differences = new CopyOnWriteArrayList<>();
         CountDownLatch fromHost = new CountDownLatch(1);
@@ -78,7 +78,7 @@ class ShadowVerificationRunTest {
     }
 
     @Test
-    void aSeededAnswerDoesNotDependOnBeingWatched() throws InterruptedException {
+    void verificationDoesNotChangeASeededAnswer() throws InterruptedException {
         SamplingParams sampling = SamplingParams.builder()
                 .temperature(1.5)
                 .topP(0.95)
@@ -88,7 +88,7 @@ class ShadowVerificationRunTest {
                 .ignoreEos(true)
                 .build();
         List<Integer> plain = tokens(sampling, 0);
-        assertThat(tokens(sampling, 1)).as("watched").isEqualTo(plain);
+        assertThat(tokens(sampling, 1)).as("verified").isEqualTo(plain);
         assertThat(tokens(sampling.withLogprobs(5), 0))
                 .as("with log-probabilities")
                 .isEqualTo(plain);

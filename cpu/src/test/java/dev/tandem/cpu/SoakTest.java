@@ -30,13 +30,13 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
-/** 2,000 random requests with random aborts on the real engine thread: everything ends, nothing is left behind. */
+/** 2,000 random requests with random aborts on the real engine thread: each ends once, and no resource leaks. */
 class SoakTest {
     private static final int REQUESTS = 2_000;
     private static final long SEED = 20_261_121;
 
     @Test
-    void everyRequestEndsAndNothingIsLeftBehind() throws Exception {
+    void everyRequestEndsOnceAndNothingLeaks() throws Exception {
         long threads = tandemThreads();
         long files = openFiles();
         AtomicInteger doubleEnds = new AtomicInteger();
@@ -64,11 +64,11 @@ class SoakTest {
                     .isTrue();
             assertThat(engine.drain(Duration.ofSeconds(30))).isTrue();
             assertThat(doubleEnds).hasValue(0);
-            assertThat(engine.stats().gpuBlocksUsed()).isZero();
-            assertThat(engine.stats().hostBlocksUsed()).isZero();
+            assertThat(engine.stats().gpu().used()).isZero();
+            assertThat(engine.stats().host().used()).isZero();
             assertThat(engine.waiting()).isZero();
             assertThat(engine.stats().preemptions())
-                    .as("the pools were meant to be tight")
+                    .as("the pools must be so small that requests are preempted")
                     .isPositive();
         }
         assertThat(tandemThreads()).isEqualTo(threads);
@@ -106,11 +106,11 @@ class SoakTest {
     }
 
     @Test
-    void openingAndClosingGivesTheMemoryBack() throws IOException {
+    void openingAndClosingExecutorsDoesNotLeakMemory() throws IOException {
         cycle(5);
         long before = residentBytes();
         cycle(30);
-        // each cycle maps, packs and allocates several MiB natively
+        // each cycle maps, packs and allocates several MiB of native memory
         assertThat(residentBytes() - before).isLessThan(60L << 20);
     }
 
@@ -132,7 +132,7 @@ class SoakTest {
                 .count();
     }
 
-    /** 0 where the system has no /proc. */
+    /** Open files of models; 0 if the system has no /proc. */
     private static long openFiles() throws IOException {
         Path folder = Path.of("/proc/self/fd");
         if (!Files.exists(folder)) {
@@ -157,7 +157,7 @@ class SoakTest {
     }
 
     @Test
-    void seededDrawsRepeat() {
+    void theSameSeedGivesTheSameTokens() {
         List<List<Integer>> runs = Stream.of(1, 2).map(run -> drawn(11)).toList();
         assertThat(runs.get(0)).isEqualTo(runs.get(1));
         assertThat(drawn(12)).isNotEqualTo(runs.get(0));

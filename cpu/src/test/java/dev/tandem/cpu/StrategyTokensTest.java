@@ -11,8 +11,8 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.Shuffling;
-import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.config.DataType;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -29,28 +29,29 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * A real model of five layers gives each request the tokens it gets alone: under every strategy and random plans, with
- * every readiness, tight pools, aborts, swaps and recomputation. {@code -Dtandem.schedules=N} runs N schedules a case
- * instead of the usual sample; a failure names its seed.
+ * A model of five layers gives each request the tokens that it gets alone, under every strategy and random plans, with
+ * every readiness, small pools, aborts, swaps and recomputation.
+ *
+ * <p>{@code -Dtandem.schedules=N} runs N schedules per case instead of 6. A failure names its seed.
  */
 class StrategyTokensTest {
     private static final int SCHEDULES = Integer.getInteger("tandem.schedules", 6);
     private static final int PROMPTS = 24;
-    private static final int LONGEST = 40;
+    private static final int MAX_OUTPUT = 40;
     private static final List<int[]> PROMPT = new ArrayList<>();
     private static final List<List<Integer>> BASELINE = new ArrayList<>();
     private static final Map<String, Supplier<Readiness>> READINESS = Map.of(
             "all early", Readiness::allEarly, "all late", Readiness::allLate, "random", () -> Readiness.random(5));
 
     @BeforeAll
-    static void eachAlone() {
+    static void answerEachPromptAlone() {
         SplittableRandom random = new SplittableRandom(3);
         Budget budget = new Budget(64, 1, 64);
         try (EngineHarness engine = EngineHarness.gpuOnly(
                 TestModels.deep(DataType.BFLOAT16, 16, 0, Readiness.allEarly()), budget, Preemption.SWAP)) {
             for (int i = 0; i < PROMPTS; i++) {
                 PROMPT.add(random.ints(1 + random.nextInt(50), 3, 301).toArray());
-                engine.submit("p" + i, PROMPT.get(i), EngineHarness.greedy(LONGEST));
+                engine.submit("p" + i, PROMPT.get(i), EngineHarness.greedy(MAX_OUTPUT));
                 engine.run();
                 BASELINE.add(engine.tokens("p" + i));
             }
@@ -58,7 +59,7 @@ class StrategyTokensTest {
     }
 
     @AfterAll
-    static void forget() {
+    static void clear() {
         PROMPT.clear();
         BASELINE.clear();
     }
@@ -93,7 +94,7 @@ class StrategyTokensTest {
             for (int i = 0; i < 12; i++) {
                 int prompt = random.nextInt(PROMPTS);
                 prompts.put("r" + i, prompt);
-                engine.submit("r" + i, PROMPT.get(prompt), EngineHarness.greedy(1 + random.nextInt(LONGEST)));
+                engine.submit("r" + i, PROMPT.get(prompt), EngineHarness.greedy(1 + random.nextInt(MAX_OUTPUT)));
                 for (int steps = random.nextInt(6); steps > 0; steps--) {
                     engine.step();
                 }
@@ -108,12 +109,13 @@ class StrategyTokensTest {
                 assertThat(answer.tokens).as("%s with prompt %d", id, prompt).isEqualTo(expected);
                 assertThat(answer.reason).isIn(FinishReason.LENGTH, FinishReason.ABORT);
             });
-            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed())
+            assertThat(engine.loop.stats().gpu().used()
+                            + engine.loop.stats().host().used())
                     .isZero();
         }
     }
 
-    /** The CPU from far slower than the GPU to far faster. */
+    /** A cost model in which the CPU is far slower than the GPU (0), or far faster (2). */
     private static CostModel cost(int speed) {
         return TestProfile.withCpu(Math.pow(10, 2 * speed - 1));
     }

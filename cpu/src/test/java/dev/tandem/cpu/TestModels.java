@@ -17,7 +17,7 @@ import java.util.List;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
-/** The small models made by tools/make_goldens.py, with transformers' answers. */
+/** The small models that tools/make_goldens.py makes, with the answers of transformers. */
 final class TestModels {
     static final List<String> FAMILIES = List.of("llama2", "llama31", "llama32", "mistral", "qwen2", "qwen3");
 
@@ -36,14 +36,14 @@ final class TestModels {
                 open(family), new CpuOptions(threads, threads, false, type, type, gpuBlocks, hostBlocks, 256));
     }
 
-    /** A model of five layers with seeded weights, for rows that stand between layers. */
+    /** A model of five layers with seeded weights, so that in-flight tokens wait between layers. */
     static CpuExecutor deep(DataType type, int gpuBlocks, int hostBlocks, Readiness readiness) {
         Checkpoint checkpoint = Checkpoint.open(directory("deep"), LoadFormat.DUMMY, 9);
         return new CpuExecutor(
                 checkpoint, new CpuOptions(2, 1, false, type, type, gpuBlocks, hostBlocks, 256), readiness);
     }
 
-    /** What transformers said: prompt, greedy continuation, and logits of every prompt position. */
+    /** The answer of transformers: prompt, greedy continuation, and the logits of every prompt position. */
     record Golden(int[] prompt, int[] greedy, float[] logits) {
         static Golden of(Path directory) {
             try {

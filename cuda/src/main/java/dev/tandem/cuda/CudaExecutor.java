@@ -269,21 +269,20 @@ public final class CudaExecutor implements Executor {
             fastest.manyRows(timer, options.maxBatchTokens());
             int piggybacked = fastest.piggybackedTokens(timer, decodeInputs, graphRows);
             fastest.keep();
-            limits = new ExecutorLimits(
-                    checkpoint.config().vocabulary(),
-                    contextTokens,
-                    ModelShape.BLOCK_TOKENS,
-                    HostFormat.BLOCK_TOKENS,
-                    gpuBlocks,
-                    pools.hostBlocks(),
-                    options.maxBatchTokens(),
-                    layers(),
-                    shape.kvBytesPerToken(),
-                    hybrid,
-                    slots,
-                    hybrid ? HostAttentionQueues.MAX : 0,
-                    false,
-                    piggybacked);
+            limits = ExecutorLimits.builder()
+                    .vocabulary(checkpoint.config().vocabulary())
+                    .contextTokens(contextTokens)
+                    .blockTokens(ModelShape.BLOCK_TOKENS)
+                    .hostBlockTokens(HostFormat.BLOCK_TOKENS)
+                    .gpuBlocks(gpuBlocks)
+                    .hostBlocks(pools.hostBlocks())
+                    .maxBatchTokens(options.maxBatchTokens())
+                    .layers(layers())
+                    .kvBytesPerToken(shape.kvBytesPerToken())
+                    .overlaps(hybrid)
+                    .inFlight(slots, hybrid ? HostAttentionQueues.MAX : 0, false)
+                    .piggybackedTokens(piggybacked)
+                    .build();
             if (options.graphs()) {
                 replays.capture(decodeRows);
             }
@@ -590,8 +589,8 @@ public final class CudaExecutor implements Executor {
                         returned,
                         launched.slots(),
                         launched.firstSlotSample(),
-                        (sequence, sampler, draw, row) ->
-                                chosen.take(sequence, sampler, draw, step.clock(), row, sampled, lost),
+                        (sequence, sampler, draw, row) -> chosen.take(
+                                sequence, sampler, draw, step.clock(), row, AttentionSite.CPU_FROM_HOST, sampled, lost),
                         parked);
                 rows.collectReleased(parked, lost);
                 rows.passed();
@@ -605,6 +604,7 @@ public final class CudaExecutor implements Executor {
                             launched.draws().get(i),
                             step.clock(),
                             i,
+                            chunk.site(),
                             sampled,
                             lost);
                 }

@@ -10,8 +10,10 @@ import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.engine.sampling.SamplingScratch;
 import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.MemorySegment;
@@ -68,8 +70,7 @@ final class SampleReport implements AutoCloseable {
 
     /**
      * Takes the token of a sampled row. Whatever is wrong with the row's logits or its sampler concerns its sequence
-     * alone, which is lost. A row whose logits are not all finite before the adjustments is lost, as on the CPU
-     * ({@link TokenSampler#choose}).
+     * alone, which is lost.
      *
      * @param draw how the GPU chose it; empty when the engine does, which a step that ran since makes impossible
      * @throws CudaException when the GPU failed
@@ -80,13 +81,14 @@ final class SampleReport implements AutoCloseable {
             Optional<TokenSampler.Draw> draw,
             int slot,
             int index,
+            AttentionSite site,
             List<StepResult.Sampled> sampled,
             List<StepResult.Lost> lost) {
         try {
-            sampled.add(new StepResult.Sampled(sequence, choice(sampler, draw, slot, index)));
+            sampled.add(new StepResult.Sampled(sequence, choice(sampler, draw, slot, index), site));
         } catch (CudaException e) {
             throw e;
-        } catch (ExecutorException e) {
+        } catch (ExecutorException | SamplingException e) {
             lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, e.getMessage(), false));
         } catch (RuntimeException e) {
             lost.add(
@@ -97,7 +99,7 @@ final class SampleReport implements AutoCloseable {
     private Choice choice(TokenSampler sampler, Optional<TokenSampler.Draw> draw, int slot, int index) {
         int token = of(slot).getAtIndex(JAVA_INT, index);
         if (token < 0) {
-            throw new ExecutorException(TokenSampler.NOT_FINITE + (shape.type() == DataType.FLOAT16 ? OVERFLOW : ""));
+            throw new SamplingException(TokenSampler.NOT_FINITE + (shape.type() == DataType.FLOAT16 ? OVERFLOW : ""));
         }
         if (draw.isPresent()) {
             return sampler.chosen(token, logprobs.read(slot, index, draw.get().logprobs()));

@@ -102,7 +102,7 @@ class CudaFaultTest {
                     .filteredOn(answer -> answer.failure == null)
                     .allSatisfy(answer -> assertThat(answer.tokens).hasSize(40));
             assertThat(engine.loop.stats().hostLost()).isEmpty();
-            assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
+            assertThat(engine.loop.stats().gpu().used()).isZero();
         }
     }
 

@@ -8,9 +8,9 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
-import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.UntilHostLost;
+import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.config.DataType;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
@@ -39,7 +39,8 @@ class HybridFaultTest {
             for (int i = 0; i < 20; i++) {
                 engine.submit("r" + i, new int[] {5, 9, 200, 31, i}, EngineHarness.greedy(40));
             }
-            while (engine.loop.stats().inFlight() < 4 && engine.loop.stats().hostBlocksUsed() < 4) {
+            while (engine.loop.stats().requests().inFlight() < 4
+                    && engine.loop.stats().host().used() < 4) {
                 engine.step();
             }
             executor.endWorkers();
@@ -59,8 +60,8 @@ class HybridFaultTest {
             }
             assertThat(failed).isBetween(4, 20);
             assertThat(engine.loop.stats().hostLost()).contains("is gone");
-            assertThat(engine.loop.stats().hostBlocksUsed()).isZero();
-            assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
+            assertThat(engine.loop.stats().host().used()).isZero();
+            assertThat(engine.loop.stats().gpu().used()).isZero();
         }
     }
 }

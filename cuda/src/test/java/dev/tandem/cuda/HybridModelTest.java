@@ -13,17 +13,17 @@ import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
-import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.step.Admission;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.SubBatch;
+import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.Shuffling;
-import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.TierRules;
+import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.config.DataType;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
@@ -335,8 +335,14 @@ class HybridModelTest {
     }
 
     static Strategy.Options options(Budget budget, TierRules rules) {
-        return new Strategy.Options(
-                budget, Preemption.SWAP, rules, true, false, 0, false, 0, new Strategy.InFlight(64, 1024, false), 64);
+        return Strategy.Options.builder(budget)
+                .rules(rules)
+                .chunkedPrefill(true)
+                .hidesAll(false)
+                .apexCohort(false)
+                .inFlight(new InFlightLimits(64, 1024, false))
+                .piggybackedTokens(64)
+                .build();
     }
 
     @ParameterizedTest
@@ -467,8 +473,8 @@ class HybridModelTest {
             assertThat(engine.tokens("penalised")).hasSize(20);
             assertThat(engine.tokens("logprobs")).isEqualTo(engine.tokens("greedy"));
             assertThat(engine.tokens("left").size()).isLessThan(60);
-            assertThat(engine.loop.stats().hostBlocksUsed()).isZero();
-            assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
+            assertThat(engine.loop.stats().host().used()).isZero();
+            assertThat(engine.loop.stats().gpu().used()).isZero();
         }
     }
 }

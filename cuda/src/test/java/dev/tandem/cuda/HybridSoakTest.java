@@ -167,10 +167,10 @@ class HybridSoakTest {
             int held = (int) attention.stream()
                     .filter(moody -> moody.stuck.getCount() == 0)
                     .count();
-            assertThat(engine.loop.stats().hostBlocksUsed())
+            assertThat(engine.loop.stats().host().used())
                     .as("host blocks, %s", round)
                     .isBetween(0, held * MAX_HOST_BLOCKS);
-            assertThat(engine.loop.stats().gpuBlocksUsed())
+            assertThat(engine.loop.stats().gpu().used())
                     .as("GPU blocks, %s", round)
                     .isZero();
             int lost = 0;

@@ -9,6 +9,7 @@ import dev.tandem.cuda.device.FakeDriver;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.model.config.DataType;
 import java.util.ArrayList;
@@ -33,7 +34,8 @@ class SampledTokensTest {
 
     private void take(long sequence, boolean onTheGpu, int row) {
         TokenSampler sampler = sampler();
-        tokens.take(sequence, sampler, onTheGpu ? sampler.draw(0) : Optional.empty(), 2, row, sampled, lost);
+        Optional<TokenSampler.Draw> draw = onTheGpu ? sampler.draw(0) : Optional.empty();
+        tokens.take(sequence, sampler, draw, 2, row, AttentionSite.GPU_FROM_GPU, sampled, lost);
     }
 
     @Test

@@ -42,11 +42,11 @@ public final class ContentExecutor implements Executor {
 
     private record Written(long sequence, int position) {}
 
-    private static final class Flight {
+    private static final class InFlightToken {
         final Admission admission;
         int layer;
 
-        Flight(Admission admission) {
+        InFlightToken(Admission admission) {
             this.admission = admission;
         }
     }
@@ -54,7 +54,7 @@ public final class ContentExecutor implements Executor {
     private final ExecutorLimits limits;
     private final Readiness readiness;
     private final EnumMap<KvTier, Written[][]> slots = new EnumMap<>(KvTier.class);
-    private final Map<Long, Flight> inFlightTokens = new LinkedHashMap<>();
+    private final Map<Long, InFlightToken> inFlightTokens = new LinkedHashMap<>();
     private final Queue<StepResult> results = new ArrayDeque<>();
     public final List<StepPlan> plans = new ArrayList<>();
     /** In-flight tokens that are lost at the end of a step, with or without their blocks. */
@@ -84,21 +84,19 @@ public final class ContentExecutor implements Executor {
             int context,
             Readiness readiness) {
         this.hostBlock = hostBlock;
-        this.limits = new ExecutorLimits(
-                1000,
-                context,
-                BLOCK,
-                hostBlock,
-                gpuBlocks,
-                hostBlocks,
-                maxBatchTokens,
-                layers,
-                8,
-                true,
-                256,
-                Integer.MAX_VALUE,
-                true,
-                0);
+        this.limits = ExecutorLimits.builder()
+                .vocabulary(1000)
+                .contextTokens(context)
+                .blockTokens(BLOCK)
+                .hostBlockTokens(hostBlock)
+                .gpuBlocks(gpuBlocks)
+                .hostBlocks(hostBlocks)
+                .maxBatchTokens(maxBatchTokens)
+                .layers(layers)
+                .kvBytesPerToken(8)
+                .overlaps(true)
+                .inFlight(256, Integer.MAX_VALUE, true)
+                .build();
         this.readiness = readiness;
         slots.put(KvTier.GPU, new Written[layers][gpuBlocks * BLOCK]);
         slots.put(KvTier.HOST, new Written[layers][hostBlocks * hostBlock]);
@@ -147,7 +145,7 @@ public final class ContentExecutor implements Executor {
         }
         List<RowProgress> trace = new ArrayList<>();
         List<Sampled> sampled = new ArrayList<>();
-        plan.admissions().forEach(admission -> enter(plan.step(), new Flight(admission)));
+        plan.admissions().forEach(admission -> enter(plan.step(), new InFlightToken(admission)));
         for (int layer = 0; layer < limits.layers(); layer++) {
             for (SubBatch batch : plan.subBatches()) {
                 for (Chunk chunk : batch.chunks()) {
@@ -159,7 +157,7 @@ public final class ContentExecutor implements Executor {
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
                 if (chunk.sampler().isPresent()) {
-                    sampled.add(sample(chunk.sequence(), chunk.start() + chunk.rows() - 1));
+                    sampled.add(sample(chunk.sequence(), chunk.start() + chunk.rows() - 1, chunk.site()));
                 }
             }
         }
@@ -183,17 +181,17 @@ public final class ContentExecutor implements Executor {
                 "sequence " + sequence + " has token " + token + " at " + position);
     }
 
-    private static Sampled sample(long sequence, int position) {
-        return new Sampled(sequence, new Choice(token(sequence, position), Optional.empty()));
+    private static Sampled sample(long sequence, int position, AttentionSite site) {
+        return new Sampled(sequence, new Choice(token(sequence, position), Optional.empty()), site);
     }
 
-    private void enter(long step, Flight inFlightToken) {
+    private void enter(long step, InFlightToken inFlightToken) {
         inFlightTokens.put(inFlightToken.admission.sequence(), inFlightToken);
         issue(step, inFlightToken);
     }
 
     /** The row's q, k and v of its layer leave: the CPU appends K and V and reads everything before. */
-    private void issue(long step, Flight inFlightToken) {
+    private void issue(long step, InFlightToken inFlightToken) {
         Admission a = inFlightToken.admission;
         write(KvTier.HOST, inFlightToken.layer, a.blocks(), a.sequence(), a.position());
         read(KvTier.HOST, inFlightToken.layer, a.blocks(), a.sequence(), a.position());
@@ -201,9 +199,9 @@ public final class ContentExecutor implements Executor {
     }
 
     private void advance(StepPlan plan, int layer, List<RowProgress> trace, List<Sampled> sampled) {
-        List<Flight> going = new ArrayList<>();
+        List<InFlightToken> going = new ArrayList<>();
         List<Long> standing = new ArrayList<>();
-        for (Flight inFlightToken : inFlightTokens.values()) {
+        for (InFlightToken inFlightToken : inFlightTokens.values()) {
             if (inFlightToken.layer == layer) {
                 if (plan.resume().contains(inFlightToken.admission.sequence())) {
                     going.add(inFlightToken);
@@ -218,7 +216,7 @@ public final class ContentExecutor implements Executor {
                 going.add(inFlightTokens.get(key));
             }
         }
-        for (Flight inFlightToken : going) {
+        for (InFlightToken inFlightToken : going) {
             long key = inFlightToken.admission.sequence();
             trace.add(new RowProgress(layer, key));
             inFlightTokens.remove(key);
@@ -226,7 +224,7 @@ public final class ContentExecutor implements Executor {
             read(KvTier.HOST, layer, inFlightToken.admission.blocks(), key, inFlightToken.admission.position());
             inFlightToken.layer++;
             if (inFlightToken.layer == limits.layers()) {
-                sampled.add(sample(key, inFlightToken.admission.position()));
+                sampled.add(sample(key, inFlightToken.admission.position(), AttentionSite.CPU_FROM_HOST));
             } else {
                 enter(plan.step(), inFlightToken);
             }
@@ -277,7 +275,7 @@ public final class ContentExecutor implements Executor {
                 new HashMap<>(Map.of(KvTier.GPU, new HashMap<>(), KvTier.HOST, new HashMap<>()));
         int rows = plan.admissions().size();
         int draining = 0;
-        for (Flight inFlightToken : inFlightTokens.values()) {
+        for (InFlightToken inFlightToken : inFlightTokens.values()) {
             claim(owners, KvTier.HOST, inFlightToken.admission.blocks(), inFlightToken.admission.sequence());
         }
         for (SubBatch batch : plan.subBatches()) {

@@ -59,7 +59,14 @@ class EngineLoopTest {
 
         @Override
         public ExecutorLimits limits() {
-            return new ExecutorLimits(100, 64, 16, 16, 8, 8, 64, 1, 1, false, 0, 0, false, 0);
+            return ExecutorLimits.builder()
+                    .vocabulary(100)
+                    .contextTokens(64)
+                    .blockTokens(16)
+                    .gpuBlocks(8)
+                    .hostBlocks(8)
+                    .maxBatchTokens(64)
+                    .build();
         }
 
         @Override
@@ -87,7 +94,8 @@ class EngineLoopTest {
             List<StepResult.Sampled> sampled = plan.subBatches().stream()
                     .flatMap(batch -> batch.chunks().stream())
                     .filter(chunk -> chunk.sampler().isPresent())
-                    .map(chunk -> new StepResult.Sampled(chunk.sequence(), new Choice(7, Optional.empty())))
+                    .map(chunk ->
+                            new StepResult.Sampled(chunk.sequence(), new Choice(7, Optional.empty()), chunk.site()))
                     .toList();
             return new StepResult(plan.step(), sampled, List.of(), List.of(), StepTimes.NONE);
         }
@@ -164,7 +172,7 @@ class EngineLoopTest {
         run();
         assertThat(events)
                 .containsExactly("submit 0", "submit 1 placeholders", "poll 0", "a token", "a finished STOP", "poll 1");
-        assertThat(loop.stats().gpuBlocksUsed()).isZero();
+        assertThat(loop.stats().gpu().used()).isZero();
     }
 
     @Test
@@ -178,10 +186,10 @@ class EngineLoopTest {
         assertThat(events)
                 .as("it has ended, and step 1 runs")
                 .containsExactly("submit 0", "submit 1 placeholders", "poll 0");
-        assertThat(loop.stats().gpuBlocksUsed()).isPositive();
+        assertThat(loop.stats().gpu().used()).isPositive();
         run();
         assertThat(events).endsWith("a token", "a finished STOP", "poll 1");
-        assertThat(loop.stats().gpuBlocksUsed()).isZero();
+        assertThat(loop.stats().gpu().used()).isZero();
     }
 
     @Test
@@ -200,7 +208,7 @@ class EngineLoopTest {
         submit("a", greedy(1).build());
         loop.step();
         loop.checkIntegrity();
-        assertThat(loop.stats().gpuBlocksUsed()).isZero();
+        assertThat(loop.stats().gpu().used()).isZero();
         assertThat(loop.isIdle()).as("its token is awaited").isFalse();
         run();
         assertThat(events).containsExactly("submit 0", "poll 0", "a token", "a finished LENGTH");
@@ -309,7 +317,7 @@ class EngineLoopTest {
         submit("a", greedy(1).build());
         loop.step();
         assertThat(events).containsExactly("submit 0", "poll 0");
-        assertThat(loop.stats().gpuBlocksUsed()).isZero();
+        assertThat(loop.stats().gpu().used()).isZero();
         assertThat(loop.isIdle()).as("somebody has to be told yet").isFalse();
         loop.step();
         assertThat(events).endsWith("a token", "a finished LENGTH");

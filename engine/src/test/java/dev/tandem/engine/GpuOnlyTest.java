@@ -9,6 +9,7 @@ import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PlanCommitter;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.SchedulerState;
@@ -27,6 +28,7 @@ import org.junit.jupiter.api.Test;
 /** Plans as text: {@code id@start+rows} a chunk, {@code !} where it samples; {@code id:GPU>HOST} a swap. */
 class GpuOnlyTest {
     private final SchedulerState state = new SchedulerState(new KvCache(4, 6, 6));
+    private final PlanCommitter committer = new PlanCommitter(state);
     private final Map<Long, Sequence> sequences = new HashMap<>();
 
     private Sequence add(int prompt, int priority) {
@@ -37,12 +39,12 @@ class GpuOnlyTest {
         Sequence sequence =
                 new Sequence(sequences.size(), request, 0, 100, new TokenSampler(params, tokens, Set.of(), 1));
         sequences.put(sequence.key(), sequence);
-        state.waiting().add(sequence);
+        committer.enqueue(sequence);
         return sequence;
     }
 
     private String step(PolicyScheduler scheduler) {
-        StepPlan plan = scheduler.plan(state);
+        StepPlan plan = scheduler.plan(state, committer);
         List<String> words = new ArrayList<>();
         plan.swaps().forEach(swap -> words.add("r" + swap.sequence() + ":" + swap.from() + ">" + swap.to()));
         for (SubBatch batch : plan.subBatches()) {
@@ -56,7 +58,7 @@ class GpuOnlyTest {
                 }
             }
         }
-        state.kv().checkIntegrity(state.live());
+        state.checkIntegrity();
         return String.join(" ", words);
     }
 
@@ -88,7 +90,7 @@ class GpuOnlyTest {
         for (int i = 0; i < 16; i++) {
             Sequence ended = add(1, 0);
             IntStream.range(0, 12).forEach(token -> ended.append(0, 0));
-            state.remove(ended);
+            committer.remove(ended);
         }
         PolicyScheduler scheduler = scheduler(Preemption.RECOMPUTE, 16, 4, 16);
         add(4, 0);
@@ -116,7 +118,7 @@ class GpuOnlyTest {
         while (first.length() < 20) {
             assertThat(step(scheduler)).startsWith("r0@");
         }
-        state.remove(first);
+        committer.remove(first);
         assertThat(step(scheduler)).isEqualTo("r1:HOST>GPU r1@12+1!");
     }
 
@@ -129,7 +131,7 @@ class GpuOnlyTest {
             step(scheduler);
         }
         assertThat(step(scheduler)).isEqualTo("r0@12+1!");
-        state.remove(sequences.get(0L));
+        committer.remove(sequences.get(0L));
         assertThat(step(scheduler)).as("prompt and output are computed again").isEqualTo("r1@0+13!");
     }
 
@@ -154,14 +156,14 @@ class GpuOnlyTest {
         add(12, 0);
         add(3, 0);
         assertThat(step(scheduler)).as("r1 does not fit").isEqualTo("r0@0+12! r2@0+3!");
-        state.remove(sequences.get(2L));
+        committer.remove(sequences.get(2L));
         add(3, 0);
         assertThat(step(scheduler)).isEqualTo("r0@12+1! r3@0+3!");
-        state.remove(sequences.get(3L));
+        committer.remove(sequences.get(3L));
         add(3, 0);
         assertThat(step(scheduler)).as("r1 has been overtaken twice").isEqualTo("r0@13+1!");
-        assertThat(sequences.get(1L).bypassed()).isEqualTo(2);
-        state.remove(sequences.get(0L));
+        assertThat(sequences.get(1L).timings().bypassed()).isEqualTo(2);
+        committer.remove(sequences.get(0L));
         assertThat(step(scheduler)).as("r1 first, then who waited behind it").isEqualTo("r1@0+12! r4@0+3!");
     }
 

@@ -4,10 +4,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.data.Offset.offset;
 
-import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.SamplingException;
 import dev.tandem.engine.sampling.SamplingScratch;
 import dev.tandem.engine.sampling.TokenSampler;
 import java.util.Collections;
@@ -114,17 +114,17 @@ class TokenSamplerTest {
             SamplingParams.Builder params = SamplingParams.builder().temperature(temperature);
             for (float broken : new float[] {Float.NaN, Float.POSITIVE_INFINITY, Float.NEGATIVE_INFINITY}) {
                 assertThatThrownBy(() -> choose(sampler(params), 1, 3, broken, 2))
-                        .isInstanceOf(ExecutorException.class)
+                        .isInstanceOf(SamplingException.class)
                         .hasMessageContaining(TokenSampler.NOT_FINITE)
                         .hasMessageContaining("token 2 has " + broken);
             }
             assertThatThrownBy(() -> choose(sampler(params.minTokens(1).stopTokenIds(Set.of(0, 1, 2, 3))), LOGITS))
-                    .isInstanceOf(ExecutorException.class)
+                    .isInstanceOf(SamplingException.class)
                     .hasMessageContaining("no token may be chosen");
         }
         SamplingParams.Builder raising = SamplingParams.builder().temperature(0).repetitionPenalty(0.5);
         assertThatThrownBy(() -> choose(sampler(raising, 1), 1, Float.MAX_VALUE, 2))
-                .isInstanceOf(ExecutorException.class)
+                .isInstanceOf(SamplingException.class)
                 .hasMessageContaining("adjusted logit of token 1 is +infinity");
     }
 

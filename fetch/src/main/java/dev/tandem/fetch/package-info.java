@@ -4,4 +4,7 @@
  *
  * <p>Owned by: a source is used by one thread; the cache is shared by processes under a file lock.
  */
+@NullMarked
 package dev.tandem.fetch;
+
+import org.jspecify.annotations.NullMarked;

@@ -4,11 +4,15 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** Reads a model's JSON files, which nobody bounds but the reader. */
+/** Reads a model's JSON files up to a size that the reader chooses. */
 public final class ModelFile {
     private ModelFile() {}
 
-    /** @throws ModelException when the file is larger than {@code maxBytes} */
+    /**
+     * The whole file.
+     *
+     * @throws ModelException when the file is larger than {@code maxBytes}
+     */
     public static byte[] read(Path file, long maxBytes) throws IOException {
         long size = Files.size(file);
         if (size > maxBytes) {

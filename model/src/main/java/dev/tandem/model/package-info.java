@@ -4,4 +4,7 @@
  *
  * <p>Owned by: immutable after loading. Next: {@code config}, {@code weights}, then module {@code cpu}.
  */
+@NullMarked
 package dev.tandem.model;
+
+import org.jspecify.annotations.NullMarked;

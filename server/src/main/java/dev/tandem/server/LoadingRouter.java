@@ -7,8 +7,10 @@ import dev.tandem.server.http.Router;
 import dev.tandem.server.openai.ApiErrors;
 import java.time.Duration;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Answers 503 until the model is loaded, then passes requests on and counts those under way. Load balancers take the
@@ -21,7 +23,7 @@ final class LoadingRouter implements Router {
 
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition fewer = lock.newCondition();
-    private volatile Router loaded;
+    private volatile @Nullable Router loaded;
     private int underWay;
 
     /** Requests are the router's from now on. */
@@ -42,7 +44,7 @@ final class LoadingRouter implements Router {
 
     @Override
     public void serve(Exchange exchange) throws InterruptedException {
-        Router router = loaded; // which has decided on this request
+        Router router = Objects.requireNonNull(loaded, "only a loaded router lets a request in");
         count(1);
         try {
             router.serve(exchange);

@@ -1,6 +1,7 @@
 package dev.tandem.server;
 
 import dev.tandem.engine.schedule.DecisionLog;
+import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.HttpServer;
 import dev.tandem.server.http.OriginPolicy;
@@ -20,8 +21,6 @@ import java.util.Optional;
  * <p>Owned by: the thread that made it.
  */
 public final class TandemServer implements AutoCloseable {
-    private static final String VERSION = "0.1.0";
-
     private final LoadingRouter router = new LoadingRouter();
     private final HttpServer http;
     private Optional<TokenizerPool> tokenizers = Optional.empty();
@@ -32,7 +31,16 @@ public final class TandemServer implements AutoCloseable {
      * @throws dev.tandem.server.http.ListenException when the port cannot be had
      */
     public TandemServer(String host, int port, HttpLimits limits, OriginPolicy origins) {
-        this.http = new HttpServer(host, port, limits, origins, router, ApiErrors::body);
+        this(host, port, limits, origins, AccessLog.OFF);
+    }
+
+    /**
+     * Listens as above, and logs every request at its end.
+     *
+     * @throws dev.tandem.server.http.ListenException when the port cannot be had
+     */
+    public TandemServer(String host, int port, HttpLimits limits, OriginPolicy origins, AccessLog log) {
+        this.http = new HttpServer(host, port, limits, origins, router, ApiErrors::body, log);
     }
 
     /**
@@ -48,7 +56,7 @@ public final class TandemServer implements AutoCloseable {
                 model.engine().limits().blockTokens());
         TokenizerPool pool = TokenizerPool.of(model.engine().config().maxQueuedRequests());
         tokenizers = Optional.of(pool);
-        router.loaded(new OpenAiApi(model, pool, decisions, metrics, apiKey, VERSION, InstantSource.system()));
+        router.loaded(new OpenAiApi(model, pool, decisions, metrics, apiKey, Version.text(), InstantSource.system()));
     }
 
     public int port() {

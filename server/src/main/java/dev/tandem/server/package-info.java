@@ -3,4 +3,7 @@
  *
  * <p>Owned by: event loops move bytes, one virtual thread serves each request. Next: {@code http}, {@code openai}.
  */
+@NullMarked
 package dev.tandem.server;
+
+import org.jspecify.annotations.NullMarked;

@@ -10,6 +10,7 @@ import dev.tandem.engine.schedule.DecisionLog;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.server.http.AccessLog;
 import dev.tandem.server.http.HttpLimits;
 import dev.tandem.server.http.OriginPolicy;
 import dev.tandem.server.metrics.ServerMetrics;
@@ -52,6 +53,10 @@ final class RunningServer implements AutoCloseable {
     }
 
     RunningServer(HttpLimits limits, OriginPolicy origins, Optional<String> key) {
+        this(limits, origins, key, AccessLog.OFF);
+    }
+
+    RunningServer(HttpLimits limits, OriginPolicy origins, Optional<String> key, AccessLog log) {
         Budget budget = new Budget(256, 8, 256);
         ServerMetrics metrics = new ServerMetrics("fake");
         engine = new Engine(
@@ -61,7 +66,7 @@ final class RunningServer implements AutoCloseable {
                         Clock.system(),
                         metrics)
                 .start();
-        server = new TandemServer("127.0.0.1", 0, limits, origins);
+        server = new TandemServer("127.0.0.1", 0, limits, origins, log);
         ServedModel model = new ServedModel(
                 "fake",
                 engine,

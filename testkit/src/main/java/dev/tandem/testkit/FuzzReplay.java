@@ -31,7 +31,9 @@ public final class FuzzReplay {
     }
 
     /**
-     * @param corpus a folder of inputs, one a file
+     * Runs the target on every input of a corpus, then on mutations of them.
+     *
+     * @param corpus a folder of inputs, one per file
      * @param mutations how many mutated inputs are run after those of the corpus
      * @throws AssertionError with the seed and the input, when the target throws
      */

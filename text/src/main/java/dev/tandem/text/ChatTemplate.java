@@ -88,6 +88,8 @@ public final class ChatTemplate {
     }
 
     /**
+     * The prompt of a conversation.
+     *
      * @param messages JSON-like objects with at least "role"
      * @param tools JSON-like function descriptions, or empty
      * @param extra further variables the request sets

@@ -3,6 +3,8 @@ package dev.tandem.text;
 /** Text to token ids and back. Thread-safe. */
 public interface Tokenizer extends AutoCloseable {
     /**
+     * The token ids of a text.
+     *
      * @param addSpecial whether the model's begin-of-sequence token and the like are added
      * @throws TokenizerException when the text is longer than the tokenizer takes at once, or has no tokens
      */

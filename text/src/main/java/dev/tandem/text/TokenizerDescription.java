@@ -45,7 +45,11 @@ public record TokenizerDescription(
     private static final String LLAMA3 = CONTRACTIONS + "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" + REST;
     private static final String QWEN2 = CONTRACTIONS + "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" + REST;
 
-    /** @throws TokenizerException when the kind or the pre-tokenizer is not known, or the parts do not go together */
+    /**
+     * The tokenizer that these parts describe.
+     *
+     * @throws TokenizerException when the kind or the pre-tokenizer is not known, or the parts do not go together
+     */
     public Tokenizer open(String origin) {
         try {
             requireWhole();

@@ -5,4 +5,7 @@
  * <p>Owned by: tokenizers and templates are shared and immutable; a detokenizer belongs to one sequence. Next:
  * {@code jinja}, then module {@code server}.
  */
+@NullMarked
 package dev.tandem.text;
+
+import org.jspecify.annotations.NullMarked;

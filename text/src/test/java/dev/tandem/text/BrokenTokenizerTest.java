@@ -20,7 +20,8 @@ import org.junit.jupiter.params.provider.CsvSource;
 class BrokenTokenizerTest {
     private static final String VALID = """
             {"version": "1.0", "normalizer": null, "truncation": null, "padding": null,
-             "added_tokens": [{"id": 2, "content": "<s>", "special": true, "single_word": false, "lstrip": false, "rstrip": false,
+             "added_tokens": [{"id": 2, "content": "<s>", "special": true, "single_word": false, "lstrip": false,
+               "rstrip": false,
                                "normalized": false}],
              "post_processor": null, "decoder": null,
              "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
@@ -52,16 +53,27 @@ class BrokenTokenizerTest {
                 "\"id\": 2 => \"id\": 2000000000 => token '<s>' has the id 2000000000",
                 "\"id\": 2 => \"id\": 1 => tokens 'b' and '<s>' have the same id, 1",
                 "\"content\": \"<s>\" => \"content\": null => a token is null; it must be a string",
-                "\"normalizer\": null => \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAAA\"} => a step of type \"Precompiled\" is not supported",
-                "\"type\": \"ByteLevel\", => \"type\": \"FixedLength\", \"length\": 0, => a step of type \"FixedLength\" is not supported",
+                "\"normalizer\": null => \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": "
+                        + "\"AAAA\"} => a step of type \"Precompiled\" is not supported",
+                "\"type\": \"ByteLevel\", => \"type\": \"FixedLength\", \"length\": 0, => a step of type "
+                        + "\"FixedLength\" is not supported",
                 "\"type\": \"BPE\" => \"type\": \"Other\" => a step of type \"Other\" is not supported",
-                "\"type\": \"BPE\" => \"type\": \"BPE\", \"continuing_subword_prefix\": \"##\" => continuing_subword_prefix is not supported",
-                "\"post_processor\": null => \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"B\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": {}} => is neither sequence A nor",
-                "\"post_processor\": null => \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": {}} => is neither sequence A nor",
-                "\"post_processor\": null => \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": \"$A\", \"pair\": [], \"special_tokens\": {}} => 'single' is not a list",
-                "\"post_processor\": null => \"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"a\", 4000000000], \"cls\": [\"a\", 0]} => has the id 4000000000",
-                "\"normalizer\": null => \"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"Regex\": \"(a+)+b\"}, \"content\": \"x\"} => the pattern (a+)+b is refused",
-                "\"decoder\": null => \"decoder\": {\"type\": \"Replace\", \"pattern\": {\"Regex\": \"(a+)+b\"}, \"content\": \"x\"} => the pattern (a+)+b is refused",
+                "\"type\": \"BPE\" => \"type\": \"BPE\", \"continuing_subword_prefix\": \"##\" => "
+                        + "continuing_subword_prefix is not supported",
+                "\"post_processor\": null => \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
+                        + "[{\"Sequence\": {\"id\": \"B\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": {}} "
+                        + "=> is neither sequence A nor",
+                "\"post_processor\": null => \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
+                        + "[{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}], \"pair\": [], "
+                        + "\"special_tokens\": {}} => is neither sequence A nor",
+                "\"post_processor\": null => \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
+                        + "\"$A\", \"pair\": [], \"special_tokens\": {}} => 'single' is not a list",
+                "\"post_processor\": null => \"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"a\", "
+                        + "4000000000], \"cls\": [\"a\", 0]} => has the id 4000000000",
+                "\"normalizer\": null => \"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"Regex\": "
+                        + "\"(a+)+b\"}, \"content\": \"x\"} => the pattern (a+)+b is refused",
+                "\"decoder\": null => \"decoder\": {\"type\": \"Replace\", \"pattern\": {\"Regex\": \"(a+)+b\"}, "
+                        + "\"content\": \"x\"} => the pattern (a+)+b is refused",
                 "\"version\": \"1.0\", => => is not valid JSON",
             })
     void isRefused(String part, String broken, String message) {

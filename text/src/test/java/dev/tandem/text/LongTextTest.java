@@ -39,8 +39,8 @@ class LongTextTest {
         Outcome outcome =
                 probe(name.equals("llama3") ? TokenizerFiles.LLAMA3 : TokenizerFiles.QWEN2, " ", "11000000", "x");
         assertThat(outcome.output())
-                .contains(
-                        "refused: the text has 11000001 characters of ASCII and 0 others; the tokenizer takes at most 33");
+                .contains("refused: the text has 11000001 characters of ASCII and 0 others; the tokenizer takes at "
+                        + "most 33");
         assertThat(outcome.code()).isZero();
     }
 

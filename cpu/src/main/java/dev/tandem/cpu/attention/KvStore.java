@@ -9,15 +9,18 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * The bytes of one place's KV blocks: {@code [layer][block][kvHead]} of a K tile {@code [headDim][16 tokens]} and a V
- * tile {@code [16 tokens][headDim]}. In the K tile a vector of one dimension's tokens is contiguous, in the V tile one
- * token's dimensions: both halves of attention are then products with {@code TileKernel} and need no sums across lanes.
+ * The KV blocks of one tier of the CPU executor. The layout is {@code [layer][block][kvHead]}, each a K tile
+ * {@code [headDim][16 tokens]} followed by a V tile {@code [16 tokens][headDim]}.
  *
- * <p>Memory is freed by the arena. Owned by: the executor; rows of different sequences may be written in parallel.
+ * <p>In a K tile the tokens of one dimension are contiguous; in a V tile the dimensions of one token are. Both GEMMs of
+ * attention can therefore use {@code TileKernel} without a sum across lanes.
+ *
+ * <p>The arena frees the memory. Owned by: the executor; workers may write different sequences' blocks in parallel.
  */
 public final class KvStore {
+    /** Tokens per block. */
     public static final int BLOCK_TOKENS = 16;
-    /** Kernels read whole vectors and may pass the last tile's end. */
+    /** Bytes after the last tile; kernels load whole vectors and may read past its end. */
     private static final int SLACK = 256;
 
     private final int blocks;
@@ -27,6 +30,13 @@ public final class KvStore {
     private final DataType type;
     private final MemorySegment data;
 
+    /**
+     * Allocates a pool of zeroed blocks.
+     *
+     * @param blocks how many, each with K and V of {@link #BLOCK_TOKENS} tokens in all layers
+     * @param arena frees the memory
+     * @throws OutOfMemoryError if the system does not grant the memory; the message names the tier and the size
+     */
     public KvStore(KvTier tier, int blocks, int layers, int kvHeads, int headDim, DataType type, Arena arena) {
         this.blocks = blocks;
         this.layers = layers;
@@ -52,7 +62,7 @@ public final class KvStore {
         return (long) headDim * BLOCK_TOKENS * type.bytes();
     }
 
-    /** Bytes of so many blocks in all layers. */
+    /** Bytes of {@code blocks} blocks in all layers. */
     private long bytes(int blocks) {
         return Math.addExact(Math.multiplyExact((long) layers * blocks, blockBytes()), SLACK);
     }
@@ -66,19 +76,20 @@ public final class KvStore {
         return ((long) layer * blocks + block) * blockBytes() + 2 * head * tileBytes();
     }
 
-    /** Address of a K tile. */
+    /** Address of a K tile {@code [headDim][16 tokens]}. */
     public long keys(int layer, int block, int head) {
         return data.address() + keyOffset(layer, block, head);
     }
 
-    /** Address of a V tile. */
+    /** Address of a V tile {@code [16 tokens][headDim]}. */
     public long values(int layer, int block, int head) {
         return keys(layer, block, head) + tileBytes();
     }
 
     /**
-     * Stores one token of one head.
+     * Stores K and V of one token for one KV head, rounded to the pool's type.
      *
+     * @param slot the token's index in the block, 0 to 15
      * @param key [headDim] from {@code ko}
      * @param value [headDim] from {@code vo}
      */
@@ -108,12 +119,14 @@ public final class KvStore {
         }
     }
 
-    /** For tests: every value of every block becomes NaN, as if a request that failed had written all of them. */
+    /** Fills every block with NaN, for tests: as if a failed request had written all of them. */
     public void poison() {
         data.fill((byte) 0xff);
     }
 
-    /** Copies whole blocks of all layers to another store of the same shape. */
+    /**
+     * Copies whole blocks, in all layers, to another store of the same shape; {@code from[i]} goes to {@code to[i]}.
+     */
     public void copyTo(KvStore target, int[] from, int[] to) {
         for (int layer = 0; layer < layers; layer++) {
             for (int i = 0; i < from.length; i++) {

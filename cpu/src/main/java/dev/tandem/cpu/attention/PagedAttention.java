@@ -9,34 +9,34 @@ import dev.tandem.model.config.DataType;
 import java.util.Arrays;
 
 /**
- * Causal attention of consecutive query tokens over one sequence's paged KV, for prefill and decode alike. Each (token,
- * head) is computed by itself in one fixed order (scores by ascending dimension, values by ascending token), so neither
- * chunking nor batching changes its bits.
+ * Causal attention of consecutive query tokens over one sequence's paged KV, for prefill and decode. Each (token, head)
+ * is computed on its own in a fixed order: scores by ascending dimension, values by ascending token. Chunking and
+ * batching therefore never change a bit of the result.
  */
 public final class PagedAttention {
-    /** Rows (query tokens times heads of a group) that share each load of K and V. */
+    /** Rows of a tile, a row being one (query token, head of the group); they share each load of K and V. */
     public static final int TILE_ROWS = 8;
 
     private PagedAttention() {}
 
-    /** Query tokens a tile may have for a group of {@code group} heads. */
+    /** The maximum of query tokens per tile, for {@code group} query heads per KV head. */
     public static int tileTokens(int group) {
         return Math.max(1, TILE_ROWS / group);
     }
 
-    /** Rows a tile has at most. */
+    /** The maximum of rows per tile; more than {@link #TILE_ROWS} only if a single token has more heads. */
     public static int maxRows(int group) {
         return tileTokens(group) * group;
     }
 
     /**
-     * One tile of one KV head.
+     * Computes one tile of one KV head: {@code out = softmax(q · K / sqrt(headDim)) · V}, in fp32.
      *
      * @param store holds K and V of positions {@code [0, position + tokens)} in {@code blocks}
-     * @param position of the tile's first query token
+     * @param position the position of the tile's first query token
      * @param group query heads per KV head
-     * @param q first query token's first head of the group at {@code qo}; tokens {@code qs} apart
-     * @param out likewise, {@code oo} and {@code os}
+     * @param q [tokens, group, headDim] from {@code qo}, tokens {@code qs} apart
+     * @param out [tokens, group, headDim] from {@code oo}, tokens {@code os} apart; overwritten
      */
     public static void tile(
             KvStore store,
@@ -67,7 +67,7 @@ public final class PagedAttention {
         for (int row = 0; row < rows; row++) {
             sums[row] = RowOps.softmax(scores, row * padded, position + row / group + 1, padded);
         }
-        weigh(store, layer, kvHead, blocks, context, rows, padded, scratch);
+        addValues(store, layer, kvHead, blocks, context, rows, padded, scratch);
         for (int row = 0; row < rows; row++) {
             int to = oo + row / group * os + row % group * headDim;
             float inverse = 1 / sums[row];
@@ -77,7 +77,7 @@ public final class PagedAttention {
         }
     }
 
-    /** Queries scaled by log2(e) / sqrt(headDim), for powers of two; one row per (token, head). */
+    /** Copies the queries, one row per (token, head), scaled by log2(e) / sqrt(headDim): softmax uses powers of two. */
     private static void copyQueries(float[] q, int qo, int qs, int tokens, int group, int headDim, float[] to) {
         float scale = (float) (PowerOfTwo.LOG2_E / Math.sqrt(headDim));
         for (int token = 0; token < tokens; token++) {
@@ -87,7 +87,7 @@ public final class PagedAttention {
         }
     }
 
-    /** Scores of all rows with all tokens, two vectors of tokens at a time. */
+    /** Computes the scores of all rows with all tokens, two vectors of tokens at a time. */
     private static void score(
             KvStore store,
             int layer,
@@ -108,7 +108,12 @@ public final class PagedAttention {
         }
     }
 
-    /** Address of dimension 0 of the vector of tokens that begins at {@code token}, fp32. */
+    /**
+     * Returns the address of dimension 0 of the vector of tokens that begins at {@code token}, in fp32; widens 16-bit
+     * tiles into scratch memory.
+     *
+     * @param side 0 for the first vector of a pair, 1 for the second
+     */
     private static long keyVector(
             KvStore store, int layer, int kvHead, int[] blocks, int token, int side, AttentionScratch scratch) {
         long tile = store.keys(layer, blocks[token / KvStore.BLOCK_TOKENS], kvHead);
@@ -121,14 +126,14 @@ public final class PagedAttention {
         if (slot == 0 || side == 0) {
             Unpack.toFloats(store.type(), tile, elements, wide);
         } else {
-            // the second vector lies in the tile that the first one unpacked
+            // the call for the first vector has widened this tile already
             wide = scratch.tiles.address();
         }
         return wide + 4L * slot;
     }
 
-    /** Outputs += powers · V, block by block. */
-    private static void weigh(
+    /** Adds softmax weights · V to the outputs, block by block. */
+    private static void addValues(
             KvStore store,
             int layer,
             int kvHead,

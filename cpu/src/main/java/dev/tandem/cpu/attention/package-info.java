@@ -1,5 +1,5 @@
 /**
- * The KV cache's bytes and attention over them. Entry points: {@link dev.tandem.cpu.attention.KvStore},
+ * The CPU executor's KV blocks and the attention over them. Entry points: {@link dev.tandem.cpu.attention.KvStore},
  * {@link dev.tandem.cpu.attention.PagedAttention}.
  *
  * <p>Owned by: the executor. Next: {@code topology}.

@@ -8,11 +8,11 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.StructLayout;
 import java.lang.foreign.ValueLayout;
 
-/** {@link PagedDecodeAttention} with AMX tiles, bf16 only: the kernel is C, called once a segment. */
+/** {@link PagedDecodeAttention} with AMX tiles, for bf16 KV; the kernel is written in C and called once per segment. */
 final class AmxDecodeAttention implements PagedDecodeAttention {
-    /** Rows of a tile. */
+    /** Rows of an AMX tile: the maximum of query heads per KV head. */
     private static final int MAX_GROUP = 16;
-    /** The C source's {@code struct task}, which asserts the same offsets. */
+    /** The layout of {@code struct task} in decode_amx.c, which asserts the same offsets. */
     static final StructLayout TASK = MemoryLayout.structLayout(
             ValueLayout.ADDRESS.withName("q"),
             ValueLayout.ADDRESS.withName("blocks"),
@@ -67,6 +67,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
         return TASK.byteOffset(MemoryLayout.PathElement.groupElement(field));
     }
 
+    /** Whether the kernel can compute this shape. */
     static boolean supports(BlockFormat format, int heads) {
         return format.type() == DataType.BFLOAT16 && heads / format.kvHeads() <= MAX_GROUP;
     }
@@ -87,10 +88,14 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
     }
 
     /**
-     * What one call reads and writes, in the C source's order.
+     * The native memory of one thread's calls.
      *
-     * @param q padded to whole tiles; unused where the head size is
-     * @param blocks [segment] addresses
+     * @param task the kernel's argument, {@link #TASK}
+     * @param q [heads, keyDims] bf16, padded to whole tiles; unused if the head size is a multiple of a tile's
+     * @param blocks [{@link #SEGMENT_BLOCKS}] addresses
+     * @param max [heads] fp32
+     * @param sum [heads] fp32
+     * @param weighted [heads, headDim] fp32
      */
     private record Working(
             MemorySegment task,
@@ -131,7 +136,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
         MemorySegment.copy(w.weighted(), ValueLayout.JAVA_FLOAT, Q, partial.weighted, 0, partial.weighted.length);
     }
 
-    /** A row of one segment is finished where it was computed: nothing is copied. */
+    /** As the default, except that the kernel normalises and writes the result itself if there is only one segment. */
     @Override
     public void compute(DecodeTask task, long next, Scratch scratch, Partial partial, Partial sum) {
         if (task.blockCount() <= SEGMENT_BLOCKS) {
@@ -141,7 +146,11 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
         }
     }
 
-    /** @param out where finished results go; 0 leaves a partial result */
+    /**
+     * Calls the kernel for the blocks {@code [first, last)}.
+     *
+     * @param out address of the final result; 0 to leave a partial result in {@code w}
+     */
     private void compute(DecodeTask task, int first, int last, long next, Working w, long out) {
         MemorySegment.copy(task.blocks, first, w.blocks(), ValueLayout.JAVA_LONG, Q, last - first);
         MemorySegment t = w.task();
@@ -158,7 +167,7 @@ final class AmxDecodeAttention implements PagedDecodeAttention {
         library.partial(t);
     }
 
-    /** As they are where heads are whole tiles, else each padded with zeros. */
+    /** Returns the queries' address; copies them first if each has to be padded with zeros to whole tiles. */
     private long queries(long q, Working w) {
         if (keyDims == format.headDim()) {
             return q;

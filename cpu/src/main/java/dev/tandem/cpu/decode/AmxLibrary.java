@@ -17,8 +17,8 @@ import java.nio.file.StandardCopyOption;
 import java.util.Optional;
 
 /**
- * The compiled kernel of {@code src/main/native/decode_amx.c}: loaded once, where this build has it, the processor has
- * AMX with bf16, and the system lets this process use it.
+ * The compiled kernel of {@code src/main/native/decode_amx.c}. It is loaded once, if the build compiled it, the
+ * processor has AMX with bf16, and the operating system lets this process use AMX.
  */
 public final class AmxLibrary {
     private static final String RESOURCE = "/native/libtandem-amx.so";
@@ -35,12 +35,12 @@ public final class AmxLibrary {
         this.read = read;
     }
 
-    /** Empty where it cannot be used; {@link #reason} says why. */
+    /** The library, or empty if it cannot be used; {@link #reason} says why. */
     public static Optional<AmxLibrary> find() {
         return LOADED.library();
     }
 
-    /** Why there is none, or that there is one. */
+    /** A phrase for the log: why the library cannot be used, or "AMX with bf16". */
     public static String reason() {
         return LOADED.reason();
     }
@@ -72,7 +72,7 @@ public final class AmxLibrary {
         try {
             int refused = (int) request.invokeExact();
             if (refused != 0) {
-                return new Loaded(Optional.empty(), "the system does not let this process use AMX");
+                return new Loaded(Optional.empty(), "the operating system does not let this process use AMX");
             }
         } catch (Throwable e) {
             throw ForeignCall.failed("tandem_amx_request", e);
@@ -85,7 +85,11 @@ public final class AmxLibrary {
         return new Loaded(Optional.of(new AmxLibrary(partial, read)), "AMX with bf16");
     }
 
-    /** @param task the C source's {@code struct task} */
+    /**
+     * Computes one partial result.
+     *
+     * @param task the argument, laid out as {@link AmxDecodeAttention#TASK}
+     */
     void partial(MemorySegment task) {
         try {
             partial.invokeExact(task);
@@ -94,7 +98,7 @@ public final class AmxLibrary {
         }
     }
 
-    /** Reads {@code bytes}, a multiple of 256, with software prefetch. */
+    /** Reads {@code bytes}, a multiple of 256, with software prefetch; returns a value that depends on every byte. */
     public long read(long address, long bytes) {
         try {
             return (long) read.invokeExact(MemorySegment.ofAddress(address), bytes);

@@ -8,8 +8,8 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * How a host block keeps one layer's K and V of 64 tokens: for each KV head a K tile, then a V tile, so that a block is
- * one stream. With 16-bit types two values share a lane:
+ * The layout of a host KV block: one layer's K and V of 64 tokens. For each KV head a K tile is followed by a V tile,
+ * so that attention reads a block from its beginning to its end. With 16-bit types two values share a 32-bit lane:
  *
  * <pre>
  * block   | head 0: K tile | V tile | head 1: K tile | V tile | ...
@@ -17,15 +17,20 @@ import java.lang.foreign.ValueLayout;
  * V tile  [32 pairs of tokens][dims][2 tokens]
  * </pre>
  *
- * <p>With fp32 a "pair" is one value. A vector of K is many tokens' same dims, so scores need no sums across lanes; a
- * vector of V is many dims of the same tokens. 16 rows, 64 bytes wide, are an AMX tile: one format serves the Vector
- * API, AMX, and a GPU that reads it over the link.
+ * <p>With fp32 a "pair" is one value. A vector of K holds the same dims of many tokens, so scores need no sum across
+ * lanes. A vector of V holds many dims of the same tokens. An AMX tile is 16 rows of 64 bytes. This one format serves
+ * the Vector API, AMX, and a GPU that reads host blocks over the link.
  *
- * <p>V of tokens that are not written yet is zero ({@link #clear} when a block begins): kernels may multiply it by a
- * weight of zero. So are the rows that pad K. K of such tokens may be anything.
+ * <p>Invariant: V of tokens that are not written yet is zero, because kernels may multiply it by a weight of zero. The
+ * rows that pad K are zero as well. {@link #clear} establishes this when a block's first token arrives. K of tokens
+ * that are not written yet may be anything.
+ *
+ * @param kvHeads KV heads per block
+ * @param headDim a multiple of 16, at most 256
+ * @param type the type of the stored values
  */
 public record BlockFormat(int kvHeads, int headDim, DataType type) {
-    /** Tokens a block. */
+    /** Tokens per block. */
     public static final int TOKENS = 64;
 
     private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
@@ -33,7 +38,7 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
     public BlockFormat {
         if (kvHeads < 1 || headDim < 16 || headDim % 16 != 0 || headDim > 256) {
             throw new ConfigurationException("host KV blocks of " + kvHeads + " heads of " + headDim
-                    + ": the head size must be a multiple of 16 from 16 to 256");
+                    + ": there must be a KV head, and the head size must be a multiple of 16 from 16 to 256");
         }
     }
 
@@ -42,7 +47,7 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
         return Float.BYTES / type.bytes();
     }
 
-    /** Rows of a K tile: lanes of all dims, in whole AMX tiles. */
+    /** Rows of a K tile: the lanes of all dims, rounded up to whole AMX tiles for 16-bit types. */
     int keyRows() {
         int rows = headDim / pack();
         return pack() == 1 ? rows : (rows + 15) / 16 * 16;
@@ -66,14 +71,14 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
         return kvHeads * headBytes();
     }
 
-    /** Offset in the block of one value of K. */
+    /** Byte offset of one value of K in the block. */
     public long key(int head, int token, int dim) {
         return head * headBytes()
                 + ((long) (dim / pack()) * TOKENS + token) * Float.BYTES
                 + (long) (dim % pack()) * type.bytes();
     }
 
-    /** Offset in the block of one value of V. */
+    /** Byte offset of one value of V in the block. */
     public long value(int head, int token, int dim) {
         return head * headBytes()
                 + keyBytes()
@@ -81,7 +86,7 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
                 + (long) (token % pack()) * type.bytes();
     }
 
-    /** Makes a block ready for its first token: V is zero, and so are the rows that pad K. */
+    /** Makes a block ready for its first token: sets V and the rows that pad K to zero. */
     public void clear(long block) {
         long keys = (long) headDim / pack() * TOKENS * Float.BYTES;
         for (int head = 0; head < kvHeads; head++) {
@@ -91,10 +96,12 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
     }
 
     /**
-     * Writes one token, as a decode row brings it; the first of a block clears the block.
+     * Appends one token's K and V; the first token of a block clears the block before.
      *
-     * @param block address
-     * @param k [kvHeads, headDim] of this type, address; likewise {@code v}
+     * @param block address of the block
+     * @param token the token's index in the block
+     * @param k address of [kvHeads, headDim] of this type
+     * @param v address of [kvHeads, headDim] of this type
      */
     public void append(long block, int token, long k, long v) {
         if (token == 0) {
@@ -106,7 +113,7 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
         }
     }
 
-    /** One head's K of a token, as for {@link #append}; the block is clear. */
+    /** Writes one head's K of a token; parameters as for {@link #append}. The block has been cleared. */
     void appendKey(long block, int head, int token, long k) {
         long from = k + (long) head * headDim * type.bytes();
         long to = block + key(head, token, 0);
@@ -118,7 +125,7 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
         }
     }
 
-    /** One head's V of a token, likewise. */
+    /** Writes one head's V of a token; parameters as for {@link #append}. The block has been cleared. */
     void appendValue(long block, int head, int token, long v) {
         long from = v + (long) head * headDim * type.bytes();
         long to = block + value(head, token, 0);
@@ -132,9 +139,10 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
     }
 
     /**
-     * Writes {@code tokens} tokens from the block's first on, as a prefill lands: the rest of V is zero.
+     * Writes the block's first {@code tokens} tokens, as an offloaded prefill does; the rest of V is zero.
      *
-     * @param k [tokens, kvHeads, headDim] of this type, address; likewise {@code v}
+     * @param k address of [tokens, kvHeads, headDim] of this type
+     * @param v address of [tokens, kvHeads, headDim] of this type
      */
     public void finish(long block, int tokens, long k, long v) {
         long row = (long) kvHeads * headDim * type.bytes();
@@ -144,9 +152,10 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
     }
 
     /**
-     * Reads tokens back, for a swap to GPU blocks.
+     * Reads the block's first {@code tokens} tokens back, as for a swap to GPU blocks.
      *
-     * @param k [tokens, kvHeads, headDim] of this type, address; likewise {@code v}
+     * @param k address of [tokens, kvHeads, headDim] of this type; overwritten
+     * @param v address of [tokens, kvHeads, headDim] of this type; overwritten
      */
     public void take(long block, int tokens, long k, long v) {
         for (int token = 0; token < tokens; token++) {
@@ -168,7 +177,7 @@ public record BlockFormat(int kvHeads, int headDim, DataType type) {
         }
     }
 
-    /** A stored value as fp32. */
+    /** Reads a stored value as fp32. */
     public float load(long address) {
         return switch (type) {
             case FLOAT32 -> MEMORY.get(ValueLayout.JAVA_FLOAT, address);

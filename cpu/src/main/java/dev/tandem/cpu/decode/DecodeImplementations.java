@@ -4,11 +4,11 @@ import dev.tandem.cpu.simd.Lanes;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Which implementations of decode attention this machine can run. */
+/** The implementations of decode attention that this machine can run. */
 public final class DecodeImplementations {
     private DecodeImplementations() {}
 
-    /** All that can run this shape here, the fastest first. */
+    /** All implementations that can compute this shape on this machine, the fastest first. */
     public static List<PagedDecodeAttention> all(BlockFormat format, int heads) {
         List<PagedDecodeAttention> all = new ArrayList<>();
         if (AmxDecodeAttention.supports(format, heads)) {
@@ -18,7 +18,7 @@ public final class DecodeImplementations {
         return all;
     }
 
-    /** Names of those that exist for this build, whether or not they run here. */
+    /** The names of all implementations, including those that this machine cannot run. */
     public static List<String> names() {
         return List.of("amx", "vector-" + Lanes.bits());
     }

@@ -6,29 +6,38 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * One decode row's attention in one layer: its token's K and V are appended, then its query heads attend over
- * {@code context} tokens, the new one included. All addresses are of native memory that lives until the task is done.
+ * One host token's attention in one layer: the token's K and V are appended to its KV blocks, then its query heads
+ * attend over {@code context} tokens, the new one included. All addresses are of native memory that outlives the task.
  *
- * <p>Owned by: whoever fills it, until it is submitted; then by the worker that runs it. Reused: filling it allocates
- * nothing.
+ * <p>Tasks are reused, and filling one allocates nothing. Owned by: the thread that fills it, until it hands the task
+ * to a worker; then that worker, until the task is done.
  */
 public final class DecodeTask {
     private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE, Arena.global(), null);
 
-    /** [heads, headDim] of the format's type. */
+    /** Address of [heads, headDim] of the format's type. */
     long q;
-    /** [kvHeads, headDim] of the format's type; 0 when the token's K and V are in the block already. */
+    /** Address of [kvHeads, headDim] of the format's type; 0 if the blocks hold the token's K and V already. */
     long k;
-
+    /** Address of [kvHeads, headDim] of the format's type; 0 if {@link #k} is. */
     long v;
-    /** [blocks] addresses of the row's blocks in this layer. */
+    /** [blocks] addresses of the sequence's blocks in this layer. */
     long[] blocks = new long[0];
 
     int context;
-    /** [heads, headDim] fp32. */
+    /** Address of [heads, headDim] fp32: the result. */
     long out;
 
-    /** @param blocks kept, not copied: covers {@code context} tokens */
+    /**
+     * Fills the task.
+     *
+     * @param q address of [heads, headDim] of the format's type
+     * @param k address of [kvHeads, headDim] of the format's type, to be appended; 0 if the blocks hold it already
+     * @param v as {@code k}
+     * @param blocks addresses of the blocks that hold {@code context} tokens; the array is kept, not copied
+     * @param context tokens attended to, the new one included
+     * @param out address of [heads, headDim] fp32
+     */
     public void set(long q, long k, long v, long[] blocks, int context, long out) {
         this.q = q;
         this.k = k;
@@ -38,12 +47,12 @@ public final class DecodeTask {
         this.out = out;
     }
 
-    /** Tokens attended to. */
+    /** Tokens attended to, the new one included. */
     public int context() {
         return context;
     }
 
-    /** Address of the row's block at {@code index}. */
+    /** Address of the sequence's block at {@code index}. */
     public long block(int index) {
         return blocks[index];
     }
@@ -53,9 +62,10 @@ public final class DecodeTask {
     }
 
     /**
-     * Clears the row's last block where its first token is about to be appended.
+     * Clears the sequence's last block if the new token is the first in it.
      *
-     * @return whether who computes the blocks before {@code last} is to append the new token, to the last of them
+     * @param last the index after the last block that the caller computes
+     * @return whether the caller must append the new token, to block {@code last - 1}
      */
     boolean prepareAppend(BlockFormat format, int last) {
         boolean appends = k != 0 && last == blockCount();
@@ -65,21 +75,21 @@ public final class DecodeTask {
         return appends;
     }
 
-    /** Whether the query and the new token's K and V are. */
+    /** Whether the query and the new token's K and V hold finite values only. */
     boolean isFinite(BlockFormat format, int heads) {
         int values = format.kvHeads() * format.headDim();
         return Unpack.isFinite(format.type(), q, heads * format.headDim())
                 && (k == 0 || Unpack.isFinite(format.type(), k, values) && Unpack.isFinite(format.type(), v, values));
     }
 
-    /** Makes the result NaN. */
-    void loseResult(BlockFormat format, int heads) {
+    /** Sets the whole result to NaN. */
+    void setResultToNaN(BlockFormat format, int heads) {
         for (int i = 0; i < heads * format.headDim(); i++) {
             MEMORY.set(ValueLayout.JAVA_FLOAT, out + 4L * i, Float.NaN);
         }
     }
 
-    /** Where the new token is in the last block. */
+    /** The new token's index in the last block. */
     int lastToken() {
         return (context - 1) % BlockFormat.TOKENS;
     }

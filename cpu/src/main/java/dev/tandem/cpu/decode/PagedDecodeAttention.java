@@ -3,58 +3,63 @@ package dev.tandem.cpu.decode;
 import java.lang.foreign.Arena;
 
 /**
- * Attention of one query token over paged host KV: {@code softmax(q · K / sqrt(headDim)) · V} by online softmax, fp32
- * sums. A row is cut into segments of a fixed number of blocks whatever the number of threads, so that its result does
- * not depend on who computed which.
+ * Decode attention of one host token over its paged host KV: {@code softmax(q · K / sqrt(headDim)) · V}, by online
+ * softmax with fp32 sums.
+ *
+ * <p>A long sequence is cut into segments of {@link #SEGMENT_BLOCKS} blocks, however many threads there are. The result
+ * therefore does not depend on which thread computed which segment.
  */
 public interface PagedDecodeAttention {
-    /** Blocks a segment: 2,048 tokens. Rows that are no longer than one are never cut. */
+    /** Blocks per segment, which is 2,048 tokens; the last segment of a sequence may have fewer. */
     int SEGMENT_BLOCKS = 32;
 
-    /** As the log and {@code --implementation} name it. */
+    /** The implementation's name in the log and for {@code --implementation}. */
     String name();
 
+    /** The layout of the KV blocks. */
     BlockFormat format();
 
     /** Query heads. */
     int heads();
 
-    /** Working memory of one thread. */
+    /** Allocates the working memory that one thread passes to {@link #partial} and {@link #run}. */
     Scratch scratch(Arena arena);
 
-    /** Segments of a row of this many tokens. */
+    /** The number of segments of a sequence of {@code context} tokens. */
     static int segments(int context) {
         int tokens = SEGMENT_BLOCKS * BlockFormat.TOKENS;
         return Math.max(1, (context + tokens - 1) / tokens);
     }
 
     /**
-     * Blocks {@code [first, last)} of the task into the partial result. With the row's last block the new token is
-     * appended, each head's K and V when that head's tiles have been brought near: a token is in so many lines of
-     * memory that writing it at first takes longer.
+     * Computes the attention over the blocks {@code [first, last)} of the task into the partial result. The call that
+     * computes the sequence's last block also appends the new token.
      *
-     * @param next address of the block that this thread will probably read after them, 0 when nobody knows
+     * <p>An implementation appends each head's K and V when it computes that head, because the head's tiles are in the
+     * cache by then. One token's K and V lie in many cache lines, so appending them first takes longer.
+     *
+     * @param next address of the block that this thread will probably read next; 0 if unknown
      */
     void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial);
 
-    /** A thread's working memory; made by the implementation that uses it. */
+    /** One thread's working memory; only the implementation that allocated it can use it. */
     interface Scratch {}
 
     /**
-     * A whole row on the calling thread. Where the query or the new token's K or V holds NaN or infinity, the result is
-     * NaN, so that the row is lost at the sampler as on the GPU. K and V of earlier tokens are not looked at again: a
-     * row with any that is not finite was lost when they were new.
+     * Computes a whole task on the calling thread. If the query or the new token's K or V holds NaN or infinity, the
+     * result is NaN, so that the sampler rejects the sequence, as on the GPU. K and V of earlier tokens are not checked
+     * again: had any of them not been finite, the sequence would have failed when they were new.
      *
      * @param next as for {@link #partial}
      */
     default void run(DecodeTask task, long next, Scratch scratch, Partial partial, Partial sum) {
         compute(task, next, scratch, partial, sum);
         if (!task.isFinite(format(), heads())) {
-            task.loseResult(format(), heads());
+            task.setResultToNaN(format(), heads());
         }
     }
 
-    /** {@link #run} of finite values; of others the result is anything. */
+    /** As {@link #run}, for finite values; the result for others is undefined. */
     default void compute(DecodeTask task, long next, Scratch scratch, Partial partial, Partial sum) {
         int blocks = task.blockCount();
         if (blocks <= SEGMENT_BLOCKS) {

@@ -4,24 +4,26 @@ import dev.tandem.cpu.simd.RowOps;
 import java.util.Arrays;
 
 /**
- * The attention of all heads over some of a row's tokens: for each head the largest score (in powers of two), the sum
- * of weights relative to it, and the weighted sum of V. Partials of one row are merged in the order of its tokens.
+ * A partial result of split-KV decode attention: all heads of one host token over some of its context. For each head it
+ * holds the reference score (an exponent of two), the sum of weights relative to it, and the weighted sum of V. Partial
+ * results of one host token are merged in the order of its context, so that the result is deterministic.
  *
  * <p>Owned by: one thread at a time.
  */
 public final class Partial {
-    /** A score that no sum notices, and that can be subtracted from itself. */
+    /** Stands for minus infinity, but MIN - MIN is 0 and not NaN. */
     static final float MIN = -1e30f;
 
     final int heads;
     final int headDim;
-    /** [heads] what weights are estimated from: the largest score, or not far below it */
+    /** [heads] the score to which weights are relative: the largest one, or one not far below it. */
     final float[] max;
-    /** [heads] */
+    /** [heads] sums of weights. */
     final float[] sum;
-    /** [heads, headDim] */
+    /** [heads, headDim] weighted sums of V. */
     final float[] weighted;
 
+    /** Room for a partial result; {@link PagedDecodeAttention#partial} fills it. */
     public Partial(int heads, int headDim) {
         this.heads = heads;
         this.headDim = headDim;
@@ -36,7 +38,7 @@ public final class Partial {
         Arrays.fill(weighted, 0);
     }
 
-    /** Adds the tokens after these. */
+    /** Adds the partial result of the tokens that follow. */
     void merge(Partial next) {
         for (int head = 0; head < heads; head++) {
             float top = Math.max(max[head], next.max[head]);
@@ -54,7 +56,11 @@ public final class Partial {
         return from <= MIN ? 0 : (float) Math.pow(2, from - to);
     }
 
-    /** @param out [heads, headDim] fp32, address */
+    /**
+     * Writes the final result: weighted sums divided by sums of weights.
+     *
+     * @param out address of [heads, headDim] fp32
+     */
     void finish(long out) {
         for (int head = 0; head < heads; head++) {
             float inverse = 1 / sum[head];

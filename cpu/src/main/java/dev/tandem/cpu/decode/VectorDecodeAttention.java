@@ -10,9 +10,15 @@ import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.util.Arrays;
 
-/** {@link PagedDecodeAttention} with the Vector API, block by block with all heads of a block: one stream of reads. */
+/**
+ * {@link PagedDecodeAttention} with the Vector API. It computes all heads of a block before the next block, so that it
+ * reads each block from its beginning to its end.
+ */
 public final class VectorDecodeAttention implements PagedDecodeAttention {
-    /** Weights of fp16 values are this much larger in powers of two, so that their products stay normal numbers. */
+    /**
+     * With fp16 KV, softmax weights are multiplied by two to this power. {@link DecodeKernel} widens fp16 values too
+     * small; with larger weights their products are still normal numbers.
+     */
     private static final int HALF_WEIGHT_EXPONENT = 96;
 
     private static final int APART = Lanes.APART;
@@ -23,7 +29,11 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
     private final DecodeKernel kernel;
     private final boolean half;
 
-    /** @param heads query heads, a multiple of the format's KV heads */
+    /**
+     * An implementation for one shape.
+     *
+     * @param heads query heads, a multiple of the format's KV heads
+     */
     public VectorDecodeAttention(BlockFormat format, int heads) {
         if (heads < 1 || heads % format.kvHeads() != 0) {
             throw new IllegalArgumentException(
@@ -51,26 +61,27 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         return heads;
     }
 
-    /** Heads of one kernel call: a group of three is computed as four, the last of zeros. */
-    private static int together(int left) {
+    /** Heads of the next kernel call, of {@code left} heads; three are computed as four, the last with a zero query. */
+    private static int headsPerCall(int left) {
         return Math.min(DecodeKernel.MAX_HEADS, left >= 3 ? 4 : left);
     }
 
-    /** What is written all the time has {@link Lanes#APART} floats on either side that nobody uses. */
+    /**
+     * One thread's buffers. "Padded" heads include the zero heads of {@link #headsPerCall}. Buffers that are written
+     * all the time have {@link Lanes#APART} unused floats on either side, against false sharing.
+     */
     private static final class Working implements Scratch {
-        /** Each group's heads, call by call: [headDim, heads of the call]. */
+        /** [KV heads, calls][headDim, heads of the call]: scaled queries. */
         final float[] q;
-
+        /** [heads of a call, 64]: scores, then weights. */
         final float[] scores = apart(DecodeKernel.MAX_HEADS * BlockFormat.TOKENS);
-        /** [headDim] */
+        /** [headDim]: one query, while it is packed. */
         final float[] row;
-        /** [heads padded, headDim] */
+        /** [padded heads, headDim]: weighted sums of V. */
         final float[] weighted;
-        /**
-         * What a head's weights are estimated from: no less than 8 below its largest score so far, in powers of two.
-         */
+        /** [padded heads]: the score to which weights are relative, at most 8 below the largest score so far. */
         final float[] reference;
-        /** [heads padded, a vector] */
+        /** [padded heads, a vector]: sums of weights, lane by lane. */
         final float[] sums;
 
         final Prefetch.Ahead ahead = new Prefetch.Ahead();
@@ -88,10 +99,11 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         }
     }
 
+    /** Padded query heads per KV head. */
     private int paddedGroup() {
         int padded = 0;
         for (int head = 0; head < group; ) {
-            int rows = together(group - head);
+            int rows = headsPerCall(group - head);
             head += rows;
             padded += rows;
         }
@@ -125,7 +137,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
                     appends && !more ? task : null,
                     w);
         }
-        collect(w, partial);
+        store(w, partial);
     }
 
     private void packQueries(long q, Working w) {
@@ -134,8 +146,8 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         int to = 0;
         for (int kvHead = 0; kvHead < format.kvHeads(); kvHead++) {
             for (int head = 0; head < group; ) {
-                int rows = together(group - head);
-                // the row of a group of three that makes up four keeps its zeros
+                int rows = headsPerCall(group - head);
+                // the fourth head of a call for three stays zero
                 for (int row = 0; row < Math.min(rows, group - head); row++) {
                     long from = q
                             + (long) (kvHead * group + head + row)
@@ -150,11 +162,12 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
     }
 
     /**
-     * One block: each head's tiles are brought near while those of the head before it are computed.
+     * Computes one block. While a KV head is computed, the tiles of the next one are prefetched.
      *
-     * @param next address of the block after it, or 0
-     * @param nextTokens that are there
-     * @param appended whose token the block gets; null where it has all
+     * @param tokens how many tokens the block holds, the appended one included
+     * @param next address of the block after this one; 0 if unknown
+     * @param nextTokens how many tokens that block holds
+     * @param appended the task whose new token is appended to this block; null if none
      */
     private void block(long block, int tokens, long next, int nextTokens, DecodeTask appended, Working w) {
         int headDim = format.headDim();
@@ -168,9 +181,9 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
                 format.appendKey(block, kvHead, appended.lastToken(), appended.k);
             }
             boolean last = kvHead + 1 == format.kvHeads();
-            askFor(last ? next : k + format.headBytes(), last ? nextTokens : tokens, pieces, w);
+            startPrefetch(last ? next : k + format.headBytes(), last ? nextTokens : tokens, pieces, w);
             for (int head = 0; head < group; ) {
-                int rows = together(group - head);
+                int rows = headsPerCall(group - head);
                 kernel.scores(rows, k, keyRows, tokens, w.q, padded * headDim, w.scores, APART, w.ahead);
                 for (int row = 0; row < rows; row++) {
                     softmax(w, row, padded + row, tokens);
@@ -178,18 +191,19 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
                 if (appended != null && head == 0) {
                     format.appendValue(block, kvHead, appended.lastToken(), appended.v);
                 }
-                kernel.weigh(rows, v, headDim, tokens, w.scores, APART, w.weighted, APART + padded * headDim, w.ahead);
+                kernel.addValues(
+                        rows, v, headDim, tokens, w.scores, APART, w.weighted, APART + padded * headDim, w.ahead);
                 padded += rows;
                 head += rows;
             }
         }
     }
 
-    /** In how many pieces the calls of the kernel for one KV head ask for what is ahead. */
+    /** In how many pieces the kernel calls for one KV head prefetch the next head's tiles. */
     private int pieces(int keyRows, int tokens) {
         int pieces = 0;
         for (int head = 0; head < group; ) {
-            int rows = together(group - head);
+            int rows = headsPerCall(group - head);
             pieces += kernel.pieces(rows, keyRows, format.headDim(), tokens);
             head += rows;
         }
@@ -197,14 +211,14 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
     }
 
     /**
-     * Has a head's K, and V of so many tokens, asked for in pieces. K of few tokens is in few lines of each row: these
-     * alone take longer than all.
+     * Lets the kernel calls that follow prefetch a head's K tile and V of {@code tokens} tokens. The whole K tile is
+     * fetched also for few tokens: fetching only the cache lines that hold them takes longer than fetching all.
      *
-     * @param k address of the head's K tile; 0: nothing
+     * @param k address of the head's K tile; 0 to prefetch nothing
      */
-    private void askFor(long k, int tokens, int pieces, Working w) {
-        w.ahead.over(k, k == 0 ? 0 : format.keyBytes() + format.valueBytes() * tokens / BlockFormat.TOKENS);
-        w.ahead.spread(pieces);
+    private void startPrefetch(long k, int tokens, int pieces, Working w) {
+        w.ahead.setRange(k, k == 0 ? 0 : format.keyBytes() + format.valueBytes() * tokens / BlockFormat.TOKENS);
+        w.ahead.divide(pieces);
     }
 
     private void softmax(Working w, int row, int head, int tokens) {
@@ -223,7 +237,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
                 APART + head * Lanes.COUNT);
     }
 
-    /** Scores have risen: what was summed so far counts for less. */
+    /** Raises a head's reference score and scales down what was summed relative to the old one. */
     private void rescale(Working w, int head, float reference) {
         float scale = w.reference[head] <= Partial.MIN ? 0 : (float) Math.pow(2, w.reference[head] - reference);
         w.reference[head] = reference;
@@ -235,7 +249,8 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
         }
     }
 
-    private void collect(Working w, Partial partial) {
+    /** Writes the sums to the partial result, without padded heads and the factors of fp16. */
+    private void store(Working w, Partial partial) {
         int headDim = format.headDim();
         float weight = half ? 0x1p-96f : 1;
         float value = half ? 0x1p16f : 1;

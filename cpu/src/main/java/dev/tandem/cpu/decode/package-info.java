@@ -1,6 +1,7 @@
 /**
- * Decode attention over host KV: the block format, its implementations
- * ({@link dev.tandem.cpu.decode.PagedDecodeAttention}), and the workers that run it. Owned by: the workers' threads,
- * task by task. Next: {@code cpu.topology}.
+ * Decode attention over host KV: the block format and the implementations. Entry point:
+ * {@link dev.tandem.cpu.decode.PagedDecodeAttention}.
+ *
+ * <p>Owned by: the worker threads, one task at a time. Next: {@code topology}.
  */
 package dev.tandem.cpu.decode;

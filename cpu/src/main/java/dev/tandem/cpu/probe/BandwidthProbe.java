@@ -12,54 +12,57 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * Reads the same blocks as attention would, in the same order and by the same workers, and does nothing with them; or
- * reads nothing and multiplies and adds as often.
+ * Measures a bound of decode attention in its place. It reads the KV blocks that attention would read, in the same
+ * order and on the same workers, without computing; or it does the multiply-adds of attention without reading.
  */
 public final class BandwidthProbe implements PagedDecodeAttention {
-    private static final long STEP = 512;
-    private static final long PAGES = 16 << 10;
+    /** {@link BandwidthKernels#read} takes multiples of this many bytes. */
+    private static final long READ_UNIT = 512;
+    /** {@link BandwidthKernels#readStreams} takes multiples of this many bytes. */
+    private static final long STREAMS_UNIT = 16 << 10;
 
     private final BlockFormat format;
     private final int heads;
-    private final Way way;
+    private final Mode mode;
     private volatile long sink;
 
-    /** How the blocks are read. */
-    public enum Way {
+    /** What a probe does instead of attention. */
+    public enum Mode {
+        /** Reads each block from its beginning to its end. */
         PLAIN("read"),
-        /** Four pages side by side. */
+        /** Reads four pages of a block side by side. */
         STREAMS("read, four streams"),
-        /** With software prefetch; only where there is one. */
+        /** Reads with software prefetch, on machines that have it. */
         PREFETCHED("read, prefetched"),
-        /** The multiply-adds that the Vector API needs, on registers. */
+        /** Does as many multiply-adds as the Vector API kernel, on registers. */
         ARITHMETIC("multiply-adds");
 
         private final String label;
 
-        Way(String label) {
+        Mode(String label) {
             this.label = label;
         }
     }
 
-    private BandwidthProbe(BlockFormat format, int heads, Way way) {
+    private BandwidthProbe(BlockFormat format, int heads, Mode mode) {
         this.format = format;
         this.heads = heads;
-        this.way = way;
+        this.mode = mode;
     }
 
-    /** Every way that runs here; the best that reads is the roof. */
+    /** Returns a probe per mode that this machine supports; the fastest that reads gives the peak read bandwidth. */
     public static List<BandwidthProbe> all(BlockFormat format, int heads) {
-        return Stream.of(Way.values())
-                .filter(way -> way != Way.PREFETCHED
+        return Stream.of(Mode.values())
+                .filter(mode -> mode != Mode.PREFETCHED
                         || AmxLibrary.find().isPresent()
                         || Prefetch.missing().isEmpty())
-                .map(way -> new BandwidthProbe(format, heads, way))
+                .map(mode -> new BandwidthProbe(format, heads, mode))
                 .toList();
     }
 
     @Override
     public String name() {
-        return way.label;
+        return mode.label;
     }
 
     @Override
@@ -83,10 +86,10 @@ public final class BandwidthProbe implements PagedDecodeAttention {
         for (int i = first; i < last; i++) {
             int tokens = Math.min(BlockFormat.TOKENS, task.context() - i * BlockFormat.TOKENS);
             long bytes = format.blockBytes() * tokens / BlockFormat.TOKENS;
-            sum += switch (way) {
-                case PLAIN -> BandwidthKernels.read(task.block(i), bytes / STEP * STEP);
-                case STREAMS -> BandwidthKernels.readStreams(task.block(i), bytes / PAGES * PAGES);
-                case PREFETCHED -> prefetched(task.block(i), bytes / STEP * STEP);
+            sum += switch (mode) {
+                case PLAIN -> BandwidthKernels.read(task.block(i), bytes / READ_UNIT * READ_UNIT);
+                case STREAMS -> BandwidthKernels.readStreams(task.block(i), bytes / STREAMS_UNIT * STREAMS_UNIT);
+                case PREFETCHED -> prefetched(task.block(i), bytes / READ_UNIT * READ_UNIT);
                 case ARITHMETIC ->
                     (long) BandwidthKernels.multiplyAdd(
                             heads * format.headDim() * 2 * 2 * tokens / BandwidthKernels.flopsPerRound());
@@ -100,17 +103,17 @@ public final class BandwidthProbe implements PagedDecodeAttention {
                 (long) BandwidthKernels.readPrefetched(address, bytes));
     }
 
-    /** Whether it reads memory at all. */
+    /** Whether this probe reads memory. */
     public boolean reads() {
-        return way != Way.ARITHMETIC;
+        return mode != Mode.ARITHMETIC;
     }
 
-    /** Whether it goes through a block from end to end. */
+    /** Whether this probe reads a block from its beginning to its end. */
     public boolean isSequential() {
-        return way == Way.PLAIN || way == Way.PREFETCHED;
+        return mode == Mode.PLAIN || mode == Mode.PREFETCHED;
     }
 
-    /** Keeps the reads from being optimised away. */
+    /** A value that depends on the reads, which keeps the compiler from removing them. */
     public long sink() {
         return sink;
     }

@@ -10,12 +10,13 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * Measures plain reading and register-only arithmetic with the same threads that compute. Closing it frees its memory.
+ * Measures a machine's read bandwidth and arithmetic rate, with as many worker threads as the computation has. Closing
+ * the probe frees its memory.
  *
  * <p>Owned by: the thread that measures.
  */
 public final class MachineProbe implements AutoCloseable {
-    /** Larger than any cache a virtual machine is given a share of. */
+    /** Larger than any last-level cache, also where a virtual machine sees all of the host's. */
     private static final long READ_BYTES = 512L << 20;
 
     private static final int SLICES = 64;
@@ -27,6 +28,7 @@ public final class MachineProbe implements AutoCloseable {
     private final MemorySegment memory;
     private long sink;
 
+    /** Starts {@code threads} workers, writes the memory that {@link #readGigabytesPerSecond} reads, and warms up. */
     public MachineProbe(int threads, Clock clock) {
         this.workers = new WorkerPool(threads, false);
         this.clock = clock;
@@ -34,14 +36,14 @@ public final class MachineProbe implements AutoCloseable {
         for (long at = 0; at < READ_BYTES; at += Long.BYTES) {
             memory.set(ValueLayout.JAVA_LONG, at, at * 0x9E3779B97F4A7C15L);
         }
-        // the first rounds compile the loops
+        // in the first rounds the JIT compiler compiles the loops
         for (int i = 0; i < 3; i++) {
             readGigabytesPerSecond();
             fmaGigaflops();
         }
     }
 
-    /** One pass over memory that is in no cache, 10^9 bytes a second. */
+    /** Reads the memory once, far more than any cache holds; returns 10^9 bytes per second. */
     public double readGigabytesPerSecond() {
         long slice = READ_BYTES / SLICES;
         int[] sums = new int[workers.size()];
@@ -56,7 +58,7 @@ public final class MachineProbe implements AutoCloseable {
         return READ_BYTES / seconds / 1e9;
     }
 
-    /** Fused multiply-adds on registers, two operations each, 10^9 a second. */
+    /** Runs fused multiply-adds on registers; returns 10^9 operations per second, two per multiply-add. */
     public double fmaGigaflops() {
         int tasks = workers.size() * 8;
         float[] results = new float[tasks];
@@ -69,12 +71,12 @@ public final class MachineProbe implements AutoCloseable {
         return (double) tasks * FMA_ROUNDS * BandwidthKernels.flopsPerRound() / seconds / 1e9;
     }
 
-    /** Processors and their name, as results say it. */
+    /** The number of processors and their model name, as recorded in results. */
     public static String machine() {
         return Runtime.getRuntime().availableProcessors() + " x " + CpuInfo.processor();
     }
 
-    /** Keeps the measured loops from being optimised away. */
+    /** A value that depends on the measured loops, which keeps the compiler from removing them. */
     public long sink() {
         return sink;
     }

@@ -1,5 +1,5 @@
 /**
- * What this machine can do at most: the limits that results are compared with. Entry point:
+ * Measurements of this machine's peak bandwidth and arithmetic rate, which results are compared with. Entry point:
  * {@link dev.tandem.cpu.probe.MachineProbe}.
  *
  * <p>Owned by: the thread that measures.

@@ -1,10 +1,13 @@
 package dev.tandem.cpu.reference;
 
-/** Scalar operations in double precision. Shapes as in the vector versions; nothing here is fast. */
+/**
+ * Scalar versions of the kernels in double precision, which tests compare with. Shapes are those of the vector
+ * versions; nothing here is meant to be fast.
+ */
 public final class ReferenceOps {
     private ReferenceOps() {}
 
-    /** {@code [rows, columns] = x [rows, depth] · wᵀ}, {@code w [columns, depth]}. */
+    /** Computes {@code x [rows, depth] · wᵀ} as {@code [rows, columns]}, with {@code w [columns, depth]}. */
     public static double[] matmul(float[] x, float[][] w, int rows) {
         int depth = w[0].length;
         double[] out = new double[rows * w.length];
@@ -20,6 +23,7 @@ public final class ReferenceOps {
         return out;
     }
 
+    /** Computes {@code x / sqrt(mean(x²) + epsilon) · weight}. */
     public static double[] rmsNorm(float[] x, float[] weight, double epsilon) {
         double squares = 0;
         for (float v : x) {
@@ -33,6 +37,7 @@ public final class ReferenceOps {
         return out;
     }
 
+    /** Computes {@code gate · sigmoid(gate) · up}. */
     public static double[] swiGlu(float[] gate, float[] up) {
         double[] out = new double[gate.length];
         for (int i = 0; i < gate.length; i++) {
@@ -41,7 +46,7 @@ public final class ReferenceOps {
         return out;
     }
 
-    /** One head rotated by {@code position · frequencies}, pairs (i, i + half). */
+    /** Applies RoPE to one head: rotates each pair (i, i + half) by {@code position · frequencies[i]}. */
     public static double[] rotate(float[] head, float[] frequencies, int position) {
         int half = head.length / 2;
         double[] out = new double[head.length];
@@ -54,8 +59,9 @@ public final class ReferenceOps {
     }
 
     /**
-     * One query head over its tokens.
+     * Computes the attention of one query head over all given tokens.
      *
+     * @param query [headDim]
      * @param keys [tokens][headDim]
      * @param values [tokens][headDim]
      */

@@ -1,7 +1,7 @@
 /**
- * Scalar twins of every kernel, written to be obviously right: the truth all tests compare with. Entry point:
+ * A scalar version of every kernel, written for clarity: all kernel tests compare with it. Entry point:
  * {@link dev.tandem.cpu.reference.ReferenceOps}.
  *
- * <p>Owned by: stateless.
+ * <p>Owned by: nothing; all methods are stateless.
  */
 package dev.tandem.cpu.reference;

@@ -4,16 +4,18 @@ import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
 import jdk.incubator.vector.VectorOperators;
 
-/** Loops that do nothing but read, or nothing but multiply and add. */
+/** Loops that only read memory, or only multiply and add on registers; bandwidth probes run them. */
 public final class BandwidthKernels {
     private static final int CHAINS = 10;
     private static final long PAGE = 4096;
+    /** Bytes that are read between two prefetches. */
     private static final long PIECE = 1024;
+    /** How many bytes ahead of the reads {@link #readPrefetched} prefetches. */
     private static final long AHEAD = 8192;
 
     private BandwidthKernels() {}
 
-    /** Reads {@code bytes}, a multiple of 512. */
+    /** Reads {@code bytes}, a multiple of 512, from the beginning to the end; the result depends on every byte. */
     public static int read(long address, long bytes) {
         IntVector a = IntVector.zero(Lanes.I);
         IntVector b = a;
@@ -29,7 +31,7 @@ public final class BandwidthKernels {
         return a.add(b).add(c.add(d)).reduceLanes(VectorOperators.ADD);
     }
 
-    /** Reads {@code bytes}, a multiple of 512, asking for what comes {@value #AHEAD} bytes later. */
+    /** Reads {@code bytes}, a multiple of 512, and prefetches what lies {@value #AHEAD} bytes ahead. */
     public static int readPrefetched(long address, long bytes) {
         int sum = 0;
         for (long at = 0; at < bytes; at += PIECE) {
@@ -39,7 +41,7 @@ public final class BandwidthKernels {
         return sum;
     }
 
-    /** Reads {@code bytes}, a multiple of 16 KiB, as four streams of a page each: what prefetchers follow best. */
+    /** Reads {@code bytes}, a multiple of 16 KiB, in four pages side by side, which suits the hardware prefetchers. */
     public static int readStreams(long address, long bytes) {
         IntVector a = IntVector.zero(Lanes.I);
         IntVector b = a;
@@ -57,11 +59,12 @@ public final class BandwidthKernels {
         return a.add(b).add(c.add(d)).reduceLanes(VectorOperators.ADD);
     }
 
+    /** Operations per round of {@link #multiplyAdd}, two per multiply-add. */
     public static int flopsPerRound() {
         return 2 * CHAINS * Lanes.COUNT;
     }
 
-    /** Ten independent chains: two units of four cycles' latency need eight. */
+    /** Runs ten independent chains of multiply-adds; two units with a latency of four cycles need at least eight. */
     public static float multiplyAdd(int rounds) {
         FloatVector m = FloatVector.broadcast(Lanes.F, 0.999f);
         FloatVector p = FloatVector.broadcast(Lanes.F, 0.001f);

@@ -7,13 +7,13 @@ import java.util.Map;
 
 /** The inner loops of decode attention over one KV head of one block, for one data type. */
 public final class DecodeKernel {
-    /** Query heads that share each load. */
+    /** The maximum of query heads per call; they share each load of K and V. */
     public static final int MAX_HEADS = 4;
-    /** Exponent of the factor that stored values come out too small by; fp16 has it, see {@link #of}. */
+    /** The kernel for fp16 multiplies every stored value by 2^-112; see {@link #of}. */
     public static final int HALF_EXPONENT = 112;
 
     private static final int BLOCK = KvTileKernel.BLOCK;
-    /** Bytes of a row of 64 lanes. */
+    /** Bytes of a K tile's row, which has 64 lanes. */
     private static final int ROW = 4 * BLOCK;
 
     private static final Map<DataType, DecodeKernel> BY_TYPE = new EnumMap<>(DataType.class);
@@ -24,53 +24,53 @@ public final class DecodeKernel {
         }
     }
 
-    /** Values that share a lane. */
-    private final int paired;
+    /** Values that share a 32-bit lane. */
+    private final int pack;
 
     private final KvTileKernel keys;
     private final KvTileKernel values;
 
     private DecodeKernel(DataType type) {
-        paired = type == DataType.FLOAT32 ? 1 : 2;
+        pack = type == DataType.FLOAT32 ? 1 : 2;
         keys = KvTileKernel.of(type, KvTileKernel.Tile.K);
         values = KvTileKernel.of(type, KvTileKernel.Tile.V);
     }
 
     /**
-     * The kernel of a type. fp16 values come out 2^-{@value #HALF_EXPONENT} times too small: a shift and a mask widen
-     * them, and the caller's scales make up for it.
+     * Returns the kernel for a type. The kernel for fp16 widens values with a shift and a mask only, so each is
+     * multiplied by 2^-{@value #HALF_EXPONENT}. The caller's scales compensate for that.
      */
     public static DecodeKernel of(DataType type) {
         return BY_TYPE.get(type);
     }
 
     private int valueRows(int tokens) {
-        return (tokens + paired - 1) / paired;
+        return (tokens + pack - 1) / pack;
     }
 
-    /** In how many pieces one {@link #scores} and one {@link #weigh} ask for what is ahead. */
+    /** In how many pieces one {@link #scores} and one {@link #addValues} prefetch what {@code ahead} holds. */
     public int pieces(int heads, int keyRows, int headDim, int tokens) {
         int strip = KvTileKernel.strip(heads, tokens);
-        int some = KvTileKernel.CHUNK / ROW;
-        int others = KvTileKernel.CHUNK / (4 * headDim);
-        int scores = (keyRows + some - 1) / some * ((tokens + strip - 1) / strip);
+        int keyChunk = KvTileKernel.CHUNK / ROW;
+        int valueChunk = KvTileKernel.CHUNK / (4 * headDim);
+        int scores = (keyRows + keyChunk - 1) / keyChunk * ((tokens + strip - 1) / strip);
         int strips = 0;
         for (int dim = 0; KvTileKernel.strip(heads, headDim - dim) <= headDim - dim; strips++) {
             dim += KvTileKernel.strip(heads, headDim - dim);
         }
-        return scores + (valueRows(tokens) + others - 1) / others * strips;
+        return scores + (valueRows(tokens) + valueChunk - 1) / valueChunk * strips;
     }
 
     /**
-     * Scores of up to 64 tokens.
+     * Computes the scores of a block's tokens.
      *
-     * @param heads 1, 2 or 4
-     * @param k address of the head's K tile
-     * @param keyRows rows of it that hold dims
-     * @param tokens that are there; scores of others are anything
-     * @param q [keyRows][values a lane][heads], scaled
-     * @param s [heads, 64]
-     * @param ahead what will be read next, a piece of which is asked for now and then
+     * @param heads query heads: 1, 2 or 4
+     * @param k address of the KV head's K tile
+     * @param keyRows rows of the tile that hold dims
+     * @param tokens how many tokens the block holds, up to 64; the scores after these are undefined
+     * @param q [keyRows][values per lane][heads] from {@code qo}, scaled
+     * @param s [heads, 64] from {@code so}; overwritten
+     * @param ahead what will be read next; it is prefetched piece by piece
      */
     public void scores(
             int heads, long k, int keyRows, int tokens, float[] q, int qo, float[] s, int so, Prefetch.Ahead ahead) {
@@ -79,15 +79,15 @@ public final class DecodeKernel {
     }
 
     /**
-     * Adds weighted values.
+     * Adds a block's V, weighted, to sums.
      *
-     * @param v address of the head's V tile
-     * @param tokens that are there; one more may be read, and is zero
-     * @param p [heads, 64]
-     * @param o [heads, headDim] sums
+     * @param v address of the KV head's V tile
+     * @param tokens how many tokens the block holds; V of one more may be read and must be zero
+     * @param p [heads, 64] weights from {@code po}
+     * @param o [heads, headDim] sums from {@code oo}; added to
      * @param ahead as for {@link #scores}
      */
-    public void weigh(
+    public void addValues(
             int heads, long v, int headDim, int tokens, float[] p, int po, float[] o, int oo, Prefetch.Ahead ahead) {
         values.add(heads, v, valueRows(tokens), 4 * headDim, headDim, p, po, o, oo, headDim, ahead);
     }

@@ -3,25 +3,28 @@ package dev.tandem.cpu.simd;
 import jdk.incubator.vector.FloatVector;
 
 /**
- * {@link TileKernel} for eight rows at once whose inputs lie side by side, {@code [k][8]}: one address instead of eight
- * leaves the registers to the 16 accumulators (1.17 times the rows apart at 512 bits). Only with 32 vector registers:
- * machines with 16 keep to four rows. The chain of every output is the same.
+ * A variant of {@link TileKernel} for groups of eight rows whose inputs are interleaved, {@code [k][8]}. One address
+ * instead of eight leaves registers for the 16 accumulators: it is 1.17 times as fast at 512 bits. It needs 32 vector
+ * registers; machines with 16 use {@link TileKernel}, four rows at a time. Both sum each output in the same order.
  */
 public final class GroupKernel {
-    /** Rows of a group; 0 rows are grouped where there are too few registers. */
+    /** Rows per group. */
     public static final int ROWS = 8;
 
     private GroupKernel() {}
 
-    /** How many of {@code rows} are computed in groups; the others are left to {@link TileKernel}. */
+    /**
+     * How many of {@code rows} are computed in groups, 0 with too few registers; {@link TileKernel} does the others.
+     */
     public static int grouped(int rows) {
         return Lanes.MANY_REGISTERS ? rows / ROWS * ROWS : 0;
     }
 
     /**
-     * Copies eight rows to {@code [k][8]}.
+     * Interleaves eight rows.
      *
      * @param x [8, depth] from {@code xo}, rows {@code xs} apart
+     * @param to [depth][8] from {@code offset}; overwritten
      */
     public static void gather(float[] x, int xo, int xs, int depth, float[] to, int offset) {
         for (int k = 0; k < depth; k++) {
@@ -32,8 +35,10 @@ public final class GroupKernel {
     }
 
     /**
+     * Computes {@code out += x · a} for one group.
+     *
      * @param x [depth, 8] from {@code xo}
-     * @param a address of [depth, two vectors]
+     * @param a address of [depth, two vectors], fp32
      * @param out [8, two vectors] from {@code oo}, rows {@code os} apart; added to
      */
     static void multiply(float[] x, int xo, long a, int depth, float[] out, int oo, int os) {

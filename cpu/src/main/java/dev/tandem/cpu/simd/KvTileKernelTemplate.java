@@ -9,36 +9,44 @@ import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
 
 /**
- * A tile's strips, one after the other. Written out by hand for each number of heads: in large methods, helpers that
- * take or return vectors stop being inlined, and then vectors become objects. With several heads, values that share a
- * lane are taken in two passes, those in the lower halves first: the compiler moves all loads of a pass to its start,
- * and those of both need more than sixteen registers. With 32 registers: sixteen sums of four heads, both halves in one
- * pass. Loops count rows by one with constant strides into arrays, or every access is checked.
+ * Computes a tile strip by strip; a template for {@link KvTileKernel#of}, which loads it once per data type and tile.
+ * Both are constants for the JIT compiler, so one source serves all of them at full speed.
  *
- * <p>The class is a template: {@link KvTileKernel#of} loads it once a data type and tile, which are constants to the
- * compiler, so one source serves them all at full speed.
+ * <p>Why the code looks as it does:
+ *
+ * <ul>
+ *   <li>Every number of heads is written out by hand. In large methods the compiler stops inlining helpers that take or
+ *       return vectors, and then allocates these vectors as objects.
+ *   <li>With several heads and 16 registers, the values that share a lane are computed in two passes, the lower halves
+ *       first. The compiler moves all loads of a pass to its start, and the loads of both passes need more registers.
+ *   <li>With 32 registers and four heads there are sixteen sums, and both halves are computed in one pass.
+ *   <li>Loops count rows by one and index arrays with constant strides; otherwise each access is bounds-checked.
+ * </ul>
  */
 final class KvTileKernelTemplate implements KvTileKernel {
     private static final Kind KIND = kind();
     private static final boolean BF16 = KIND.type() == DataType.BFLOAT16;
     private static final boolean FP16 = KIND.type() == DataType.FLOAT16;
-    /** Whether two values share a lane. */
+    /** Whether two values share a 32-bit lane. */
     private static final boolean PAIRED = BF16 || FP16;
 
+    /** Mask of the bf16 value in a lane's upper half. */
     private static final int HIGH = 0xFFFF0000;
-    /** fp16's sign, exponent and mantissa where fp32 has them; the value comes out 2^-112 times too small. */
+    /** Mask of fp16's sign, exponent and mantissa, shifted to where fp32 has them; gives the value times 2^-112. */
     private static final int HALF = 0x8FFFE000;
 
+    /** Bytes per vector. */
     private static final int VECTOR = 4 * Lanes.COUNT;
+
     private static final boolean KEYS = KIND.tile() == Tile.K;
-    /** Between two heads' factors. */
+    /** Distance between the factors of two heads. */
     private static final int HEAD = KEYS ? 1 : BLOCK;
-    /** Between the factors of two rows, for so many heads. */
+    /** Distance between the factors of two rows, for 1, 2 and 4 heads. */
     private static final int ROW_OF_1 = PAIRED ? 2 : 1;
 
     private static final int ROW_OF_2 = ROW_OF_1 * (KEYS ? 2 : 1);
     private static final int ROW_OF_4 = ROW_OF_1 * (KEYS ? 4 : 1);
-    /** From the factor of the value in a lane's lower half to that of the other. */
+    /** Distance from the factor of a lane's lower value to that of its upper value, for 1, 2 and 4 heads. */
     private static final int HIGH_OF_1 = 1;
 
     private static final int HIGH_OF_2 = KEYS ? 2 : 1;
@@ -65,22 +73,22 @@ final class KvTileKernelTemplate implements KvTileKernel {
             int so,
             int stride,
             Prefetch.Ahead ahead) {
-        int some = CHUNK / width;
-        for (int row = 0; row < rows; row += some) {
-            int here = Math.min(some, rows - row);
+        int rowsPerChunk = CHUNK / width;
+        for (int row = 0; row < rows; row += rowsPerChunk) {
+            int chunkRows = Math.min(rowsPerChunk, rows - row);
             long from = tile + (long) row * width;
             int fi = fo + row * ROW_OF_1 * (KEYS ? heads : 1);
             for (int lane = 0; lane < lanes; ) {
                 int strip = KvTileKernel.strip(heads, lanes - lane);
-                if (KEYS || strip <= lanes - lane) { // scores of absent tokens are anything
-                    ahead.more();
-                    strip(heads, strip, from + 4 * lane, here, width, factors, fi, sums, so + lane, stride);
+                if (KEYS || strip <= lanes - lane) { // K: scores after the last token are undefined
+                    ahead.prefetchPiece();
+                    strip(heads, strip, from + 4 * lane, chunkRows, width, factors, fi, sums, so + lane, stride);
                     lane += strip;
                 } else {
                     for (int head = 0; head < heads; head++) {
                         narrow(
                                 from + 4 * lane,
-                                here,
+                                chunkRows,
                                 width,
                                 factors,
                                 fi + head * HEAD,
@@ -111,7 +119,7 @@ final class KvTileKernelTemplate implements KvTileKernel {
                 if (strip == 2 * Lanes.COUNT) {
                     four(from, rows, step, factors, fo, sums, so, stride);
                 } else {
-                    broadFour(from, rows, step, factors, fo, sums, so, stride);
+                    fourWide(from, rows, step, factors, fo, sums, so, stride);
                 }
             }
         }
@@ -182,7 +190,7 @@ final class KvTileKernelTemplate implements KvTileKernel {
         a31.intoArray(sums, so + 3 * stride + 1 * Lanes.COUNT);
     }
 
-    private static void broadFour(
+    private static void fourWide(
             long from, int rows, int step, float[] factors, int fo, float[] sums, int so, int stride) {
         FloatVector a00 = FloatVector.fromArray(Lanes.F, sums, so + 0 * stride + 0 * Lanes.COUNT);
         FloatVector a01 = FloatVector.fromArray(Lanes.F, sums, so + 0 * stride + 1 * Lanes.COUNT);

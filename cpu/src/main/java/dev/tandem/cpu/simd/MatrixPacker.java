@@ -11,36 +11,45 @@ import java.util.List;
 import java.util.function.IntConsumer;
 
 /**
- * Packs tensors, one below the other, into one {@link PackedMatrix}: q, k and v become one product, gate and up
- * another.
+ * Packs weight tensors into a {@link PackedMatrix}. Several tensors become one matrix, the columns of one after those
+ * of another, so that q, k and v are one GEMM, and gate and up another.
  */
 public final class MatrixPacker {
-    /** Runs {@code body} for every index below {@code count}, in any order and on any threads. */
+    /** How to run a loop in parallel. */
     public interface Parallel {
+        /** Runs {@code body} for every index below {@code count}, in any order and on any threads. */
         void forEach(int count, IntConsumer body);
     }
 
     private final Arena arena;
     private final Parallel parallel;
 
-    /** @param arena owns the packed matrices */
+    /**
+     * A packer that runs on given threads.
+     *
+     * @param arena owns the packed matrices
+     */
     public MatrixPacker(Arena arena, Parallel parallel) {
         this.arena = arena;
         this.parallel = parallel;
     }
 
-    /** Whether the file's blocks can be kept as they are, without loss and without unpacking. */
+    /** Whether all tensors are of one quantised type whose blocks can be kept without loss and without unpacking. */
     public static boolean keepsBlocks(List<Tensor> tensors) {
         ElementType type = tensors.getFirst().type();
         return keepsBlocks(type) && tensors.stream().allMatch(tensor -> tensor.type() == type);
     }
 
-    /** Likewise of matrices of one type. */
+    /** Whether blocks of this type can be kept without loss and without unpacking. */
     public static boolean keepsBlocks(ElementType type) {
         return type == ElementType.Q4_0 || type == ElementType.Q4_1 || type == ElementType.Q8_0;
     }
 
-    /** @param tensors all of the same number of columns; their rows become the product's outputs, in order */
+    /**
+     * Packs tensors of any type, converted to {@code type}.
+     *
+     * @param tensors all with the same number of columns; their rows become the matrix's columns, in order
+     */
     public PackedMatrix.Plain plain(List<Tensor> tensors, DataType type) {
         int depth = tensors.getFirst().columns();
         int columns = rows(tensors);
@@ -77,7 +86,7 @@ public final class MatrixPacker {
         }
     }
 
-    /** Keeps the quants; see {@link #keepsBlocks}. */
+    /** Packs quantised tensors without changing their quants; {@link #keepsBlocks} must be true. */
     public PackedMatrix.Quantised quantised(List<Tensor> tensors) {
         ElementType type = tensors.getFirst().type();
         int depth = tensors.getFirst().columns();
@@ -103,7 +112,10 @@ public final class MatrixPacker {
     }
 
     /**
-     * @param blocks the column's weights as the file keeps them; an array, which young code reads faster than a segment
+     * Packs one column.
+     *
+     * @param blocks the column's blocks as stored in the file; an array, because code that is not compiled yet reads an
+     *     array faster than a memory segment
      */
     private static void packColumn(ElementType type, byte[] blocks, int column, int[] words, int blockWords) {
         int lane = column % Lanes.COUNT;
@@ -118,7 +130,7 @@ public final class MatrixPacker {
         words[lane] |= half(blocks, at) << upper;
         switch (type) {
             case Q4_0 -> {
-                // exact: eight times an fp16, unless it overflows, which no sane scale does
+                // exact, since -8 is a power of two; a scale so large that this overflows does not occur
                 float minimum = -8 * Float.float16ToFloat((short) half(blocks, at));
                 words[Lanes.COUNT + lane] |= (Float.floatToFloat16(minimum) & 0xFFFF) << upper;
                 packNibbles(blocks, at + 2, words, 2 * Lanes.COUNT + lane, upper);
@@ -142,7 +154,7 @@ public final class MatrixPacker {
         return blocks[at] & 0xFF | (blocks[at + 1] & 0xFF) << 8;
     }
 
-    /** The file keeps inputs i and i + 16 in one byte; a word holds four consecutive inputs of a column. */
+    /** Packs 32 quants of 4 bits. A file's byte holds inputs i and i + 16; a word holds four consecutive inputs. */
     private static void packNibbles(byte[] blocks, int at, int[] words, int lane, int upper) {
         for (int four = 0; four < 4; four++) {
             int low = 0;
@@ -157,7 +169,7 @@ public final class MatrixPacker {
         }
     }
 
-    /** Zeros that nobody has written: the threads that pack write each page first, all of them at a time. */
+    /** Allocates zeroed pages that have not been touched, so that the packing threads are the first to write them. */
     private MemorySegment allocate(long bytes) {
         return NativeMemory.allocate(bytes, "a matrix of weights", arena);
     }
@@ -174,6 +186,7 @@ public final class MatrixPacker {
         void on(Tensor tensor, int row);
     }
 
+    /** Applies the action to a row of the tensors, whose rows are counted through. */
     private static void at(List<Tensor> tensors, int row, RowAction action) {
         int left = row;
         for (Tensor tensor : tensors) {

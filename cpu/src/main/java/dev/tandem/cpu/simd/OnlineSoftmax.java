@@ -3,12 +3,18 @@ package dev.tandem.cpu.simd;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.VectorOperators;
 
-/** Softmax block by block, in powers of two: e^x is 2^(x log2 e), and the factor is in the query. */
+/**
+ * Online softmax over blocks of 64 scores, in powers of two: e^x is 2^(x · log2 e), and the queries are scaled by log2
+ * e.
+ *
+ * <p>Weights are relative to a reference score instead of the largest one. The reference changes only if a weight would
+ * exceed 2^8, so most blocks need neither a maximum across lanes nor a rescaling of the sums.
+ */
 public final class OnlineSoftmax {
     private static final int BLOCK = 64;
-    /** Smaller weights would not change a sum. */
+    /** The exponent of the smallest weight; smaller weights would not change a sum. */
     private static final float MIN_POWER = -80;
-    /** Sums of weights stay far from overflow, and what was summed so far is seldom rescaled. */
+    /** A weight may be up to 2^8: sums stay far from overflow, and are seldom rescaled. */
     private static final float SLACK = 8;
 
     private static final float MASKED = -1e30f;
@@ -16,10 +22,11 @@ public final class OnlineSoftmax {
     private OnlineSoftmax() {}
 
     /**
-     * What weights of 64 scores, of which the first {@code tokens} count, are to be estimated from: as before, unless a
-     * weight would exceed 2^8; then the largest score.
+     * Returns the reference score for a block: {@code before}, or the block's largest score if a weight would exceed
+     * 2^8.
      *
-     * @param s [64] from {@code so}; the others are overwritten
+     * @param s [64] scores from {@code so}; those from {@code tokens} on are masked
+     * @param before the reference score so far
      */
     public static float reference(float[] s, int so, int tokens, float before) {
         for (int i = tokens; i < BLOCK; i++) {
@@ -35,9 +42,11 @@ public final class OnlineSoftmax {
     }
 
     /**
-     * Scores to weights {@code 2^(s - reference + exponent)}; 0 beyond {@code tokens}; relative error below 3e-7.
+     * Replaces scores by weights {@code 2^(s - reference + exponent)}, and those from {@code tokens} on by 0. The
+     * relative error is below 3e-7.
      *
-     * @param sums [a vector] from {@code lo}: the weights are added, lane by lane
+     * @param s [64] scores from {@code so}; overwritten
+     * @param sums [a vector] from {@code lo}; the weights are added to it, lane by lane
      */
     public static void weights(float[] s, int so, int tokens, float reference, int exponent, float[] sums, int lo) {
         FloatVector sum = FloatVector.fromArray(Lanes.F, sums, lo);

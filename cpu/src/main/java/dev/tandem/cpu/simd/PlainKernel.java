@@ -2,10 +2,11 @@ package dev.tandem.cpu.simd;
 
 import jdk.incubator.vector.FloatVector;
 
-/** One row times a panel of 16-bit weights, without a detour through memory: what batch-1 decoding runs. */
+/** Multiplies one row by a panel of 16-bit weights, which it widens in registers; used for batches of one token. */
 final class PlainKernel {
     private PlainKernel() {}
 
+    /** Computes {@code out[0 .. PANEL) += x · panel} for bf16 weights at address {@code at}. */
     static void multiplyBf16(float[] x, int xo, long at, int depth, float[] out, int oo) {
         FloatVector low = FloatVector.fromArray(Lanes.F, out, oo);
         FloatVector high = FloatVector.fromArray(Lanes.F, out, oo + Lanes.COUNT);
@@ -19,6 +20,7 @@ final class PlainKernel {
         high.intoArray(out, oo + Lanes.COUNT);
     }
 
+    /** Computes {@code out[0 .. PANEL) += x · panel} for fp16 weights at address {@code at}. */
     static void multiplyFp16(float[] x, int xo, long at, int depth, float[] out, int oo) {
         FloatVector low = FloatVector.fromArray(Lanes.F, out, oo);
         FloatVector high = FloatVector.fromArray(Lanes.F, out, oo + Lanes.COUNT);

@@ -4,17 +4,17 @@ import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.VectorOperators;
 
 /**
- * 2^x lane by lane, of which every softmax and activation is made. {@code VectorOperators.EXP} is not used: interpreted
- * code computes it by {@code Math.exp} and compiled code by the JDK's vector library, with other last bits.
+ * 2^x lane by lane, for softmax and activations. {@code VectorOperators.EXP} is not used because its last bits vary:
+ * interpreted code computes it with {@code Math.exp}, and compiled code with the JDK's vector library.
  */
 public final class PowerOfTwo {
-    /** e^x is 2^(x · this). */
+    /** log2(e): e^x is 2^(x · LOG2_E). */
     public static final double LOG2_E = 1.4426950408889634;
-    /** Added to a float, it leaves the nearest whole number in the lowest bits. */
+    /** Adding this to a float leaves its nearest integer in the lowest bits of the sum. */
     static final float ROUND = 0x1.8p23f;
-    /** The exponent that an IEEE float stores as 0: the power comes out as 0. */
+    /** The exponent that an IEEE float stores as 0, so that the power is 0. */
     private static final float MIN = -127;
-    /** The largest stored exponent of a number. */
+    /** The largest exponent of a finite IEEE float. */
     private static final float MAX = 127;
 
     private static final int BIAS = 127;
@@ -22,7 +22,7 @@ public final class PowerOfTwo {
 
     private PowerOfTwo() {}
 
-    /** 2^f for f in [-0.5, 0.5] by a polynomial of degree 5, relative error below 3e-7. */
+    /** Computes 2^f for f in [-0.5, 0.5] by a polynomial of degree 5; relative error below 3e-7. */
     static FloatVector ofFraction(FloatVector f) {
         FloatVector p = FloatVector.broadcast(Lanes.F, 1.3333558e-3f);
         p = p.fma(f, FloatVector.broadcast(Lanes.F, 9.6181291e-3f));
@@ -32,12 +32,12 @@ public final class PowerOfTwo {
         return p.fma(f, FloatVector.broadcast(Lanes.F, 1));
     }
 
-    /** 2^x for x of at most 0; 0 from -127 down, negative infinity included. NaN stays NaN. */
+    /** Computes 2^x for x up to 0. The result is 0 for x up to -127, including negative infinity. NaN stays NaN. */
     static FloatVector ofNegative(FloatVector x) {
         return bounded(x.max(MIN));
     }
 
-    /** 2^x; 0 from -127 down, and no more than 2^127. NaN stays NaN. */
+    /** Computes 2^x. The result is 0 for x up to -127, and 2^127 for x from 127 on. NaN stays NaN. */
     static FloatVector of(FloatVector x) {
         return bounded(x.max(MIN).min(MAX));
     }

@@ -8,12 +8,13 @@ import jdk.incubator.vector.IntVector;
 import jdk.incubator.vector.VectorOperators;
 
 /**
- * Products and unpacking of {@link PackedMatrix.Quantised} panels. A field is not shifted down: masked in place it is
- * quant · 2^shift, and the scale is multiplied by 2^-shift once a block. Every step but the last addition is exact, so
- * weights equal those of the file unpacked to fp32, and products equal {@link TileKernel}'s on those.
+ * GEMV with, and unpacking of, {@link PackedMatrix.Quantised} panels. A field (one quant in a word) is masked but not
+ * shifted, which gives quant · 2^shift; the scale is multiplied by 2^-shift once per block. Each step except the last
+ * addition is exact. The weights therefore equal those of the file unpacked to fp32, and the results equal those of
+ * {@link TileKernel} on these weights.
  *
- * <p>A block's scales are widened by a method of their own, through scratch memory: in one method with the products the
- * compiler reaches its inlining limit and boxes vectors (7 times slower).
+ * <p>Methods of their own widen a block's scales, through scratch memory. In one method with the GEMV the compiler
+ * would reach its inlining limit and allocate vectors as objects, which is 7 times slower.
  */
 final class QuantisedKernel {
     private static final int BLOCK = PackedMatrix.Quantised.BLOCK;
@@ -31,7 +32,7 @@ final class QuantisedKernel {
 
     private QuantisedKernel() {}
 
-    /** Scales of a 4-bit block for fields 0, 1, 4 and 5 and both minimums: six vectors at {@code to}. */
+    /** Widens the scales of a 4-bit block for fields 0, 1, 4 and 5, and both minimums: six vectors at {@code to}. */
     private static void widen4(long at, long to) {
         IntVector scales = Lanes.loadInts(at);
         FloatVector low = Unpack.lowHalf(scales);
@@ -45,7 +46,7 @@ final class QuantisedKernel {
         store(Unpack.highHalf(minimums), to + 5L * VECTOR);
     }
 
-    /** Scales of an 8-bit block for fields 0, 1, 2 and 3 and both minimums: six vectors at {@code to}. */
+    /** Widens the scales of an 8-bit block for fields 0, 1, 2 and 3, and both minimums: six vectors at {@code to}. */
     private static void widen8(long at, long to) {
         IntVector scales = Lanes.loadInts(at);
         FloatVector low = Unpack.lowHalf(scales);
@@ -58,7 +59,7 @@ final class QuantisedKernel {
         store(high.mul(-128f), to + 5L * VECTOR);
     }
 
-    /** One row: {@code out[0 .. PANEL) += x · panel}; 4 bits. {@code scratch}: six vectors. */
+    /** Computes {@code out[0 .. PANEL) += x · panel} for 4 bits; {@code scratch} is the address of six vectors. */
     static void multiply4(float[] x, int xo, long at, int depth, float[] out, int oo, long scratch) {
         FloatVector low = FloatVector.fromArray(Lanes.F, out, oo);
         FloatVector high = FloatVector.fromArray(Lanes.F, out, oo + Lanes.COUNT);
@@ -72,7 +73,7 @@ final class QuantisedKernel {
             FloatVector lowMinimum = FloatVector.fromMemorySegment(Lanes.F, MEMORY, scratch + 4L * VECTOR, LE);
             FloatVector highMinimum = FloatVector.fromMemorySegment(Lanes.F, MEMORY, scratch + 5L * VECTOR, LE);
             for (int k = block; k < block + BLOCK; k += 2) {
-                // a word's four inputs in two turns
+                // a word holds four inputs per column; each iteration takes two
                 IntVector word =
                         IntVector.fromMemorySegment(Lanes.I, MEMORY, at, LE).lanewise(LSHR, (k & 2) << 2);
                 FloatVector v0 = FloatVector.broadcast(Lanes.F, x[xo + k]);
@@ -96,7 +97,7 @@ final class QuantisedKernel {
         high.intoArray(out, oo + Lanes.COUNT);
     }
 
-    /** One row: {@code out[0 .. PANEL) += x · panel}; 8 bits. {@code scratch}: six vectors. */
+    /** Computes {@code out[0 .. PANEL) += x · panel} for 8 bits; {@code scratch} is the address of six vectors. */
     static void multiply8(float[] x, int xo, long at, int depth, float[] out, int oo, long scratch) {
         FloatVector low = FloatVector.fromArray(Lanes.F, out, oo);
         FloatVector high = FloatVector.fromArray(Lanes.F, out, oo + Lanes.COUNT);
@@ -133,9 +134,11 @@ final class QuantisedKernel {
     }
 
     /**
-     * {@code count} inputs, whole blocks, of a panel to fp32 {@code [k][PANEL]} at {@code to}.
+     * Unpacks inputs of a panel to fp32 {@code [k][PANEL]} at {@code to}.
      *
-     * @param scratch six vectors
+     * @param at address of the first block
+     * @param count inputs, in whole blocks
+     * @param scratch address of six vectors
      */
     static void unpack(PackedMatrix.Quantised matrix, long at, int count, long to, long scratch) {
         for (int block = 0; block < count; block += BLOCK) {

@@ -7,15 +7,15 @@ import jdk.incubator.vector.VectorOperators;
 import jdk.incubator.vector.VectorShuffle;
 
 /**
- * Element-wise and row-wise operations on fp32 activations. Their results are the same bits whether the code is
- * interpreted or compiled, and at every vector width.
+ * Element-wise and row-wise operations on fp32 activations. Their results have the same bits in interpreted and
+ * compiled code, and at every vector width.
  */
 public final class RowOps {
     private static final float LOG2_E = (float) PowerOfTwo.LOG2_E;
 
     /**
-     * Partial sums that a sum across lanes begins with, at every width: those of one vector of 512 bits. The value at
-     * index i is added to partial sum i mod 16.
+     * The number of partial sums of a sum across lanes, at every vector width: as many as one vector of 512 bits has.
+     * The value at index i is added to partial sum i mod 16.
      */
     private static final int PARTIAL_SUMS = 16;
 
@@ -26,17 +26,19 @@ public final class RowOps {
 
     private RowOps() {}
 
-    /** Lane i of the result comes from lane i + distance, around the end. */
+    /** A rotation of lanes: lane i of the result comes from lane (i + distance) mod {@link Lanes#COUNT}. */
     private static VectorShuffle<Float> next(int distance) {
         return VectorShuffle.iota(Lanes.F, distance, 1, true);
     }
 
     /**
-     * The sum of 16 partial sums in one order at every width: those 8 apart, then 4, 2 and 1. {@code reduceLanes(ADD)}
-     * leaves the order open, and interpreted and compiled code differ.
+     * Adds 16 partial sums in the same order at every width: first those 8 apart, then 4, 2 and 1. The order of
+     * {@code reduceLanes(ADD)} is not specified, and differs between interpreted and compiled code.
      *
-     * @param a partial sums from 0 on; {@code b} those that follow where a vector has 8 lanes or fewer, {@code c} and
-     *     {@code d} where it has 4; unused otherwise
+     * @param a the first partial sums
+     * @param b those after {@code a} if a vector has at most 8 lanes; unused otherwise
+     * @param c those after {@code b} if a vector has 4 lanes; unused otherwise
+     * @param d those after {@code c} if a vector has 4 lanes; unused otherwise
      */
     private static float sum(FloatVector a, FloatVector b, FloatVector c, FloatVector d) {
         FloatVector sum = switch (Lanes.COUNT) {
@@ -51,7 +53,7 @@ public final class RowOps {
         return sum.add(sum.rearrange(NEXT_1)).lane(0);
     }
 
-    /** {@code out = x / sqrt(mean(x²) + epsilon) · weight} over {@code size} values. */
+    /** Computes {@code out = x / sqrt(mean(x²) + epsilon) · weight} over {@code size} values. */
     public static void rmsNorm(float[] x, int xo, float[] weight, float epsilon, int size, float[] out, int oo) {
         FloatVector a = FloatVector.zero(Lanes.F);
         FloatVector b = a;
@@ -89,7 +91,7 @@ public final class RowOps {
         return v.fma(v, sum);
     }
 
-    /** {@code gate = gate · sigmoid(gate) · up} over {@code size} values. */
+    /** Computes {@code out = gate · sigmoid(gate) · up} over {@code size} values; {@code out} may be {@code gate}. */
     public static void swiGlu(float[] gate, int go, float[] up, int uo, int size, float[] out, int oo) {
         for (int i = 0; i < size; i += Lanes.COUNT) {
             VectorMask<Float> mask = Lanes.F.indexInRange(i, size);
@@ -101,8 +103,9 @@ public final class RowOps {
     }
 
     /**
-     * Rotates each pair (i, i + half) of one head by its angle.
+     * Applies RoPE to one head in place: rotates each pair (i, i + half) by its angle.
      *
+     * @param x [2 · half] from {@code xo}
      * @param cos [half] from {@code ao}
      * @param sin [half] from {@code ao}
      */
@@ -119,10 +122,10 @@ public final class RowOps {
     }
 
     /**
-     * Replaces the first {@code size} scores by 2^(score − max) and those up to the next {@code padded} by 0.
+     * Replaces the first {@code size} scores by weights 2^(score − max), and the others up to {@code padded} by 0.
      *
      * @param padded a multiple of 16
-     * @return the sum of the powers
+     * @return the sum of the weights
      */
     public static float softmax(float[] scores, int so, int size, int padded) {
         for (int i = size; i < padded; i++) {
@@ -138,20 +141,20 @@ public final class RowOps {
         FloatVector c = a;
         FloatVector d = a;
         for (int i = 0; i < padded; i += PARTIAL_SUMS) {
-            a = a.add(weigh(scores, so + i, max));
+            a = a.add(toWeights(scores, so + i, max));
             if (Lanes.COUNT <= 8) {
-                b = b.add(weigh(scores, so + i + Lanes.COUNT, max));
+                b = b.add(toWeights(scores, so + i + Lanes.COUNT, max));
             }
             if (Lanes.COUNT <= 4) {
-                c = c.add(weigh(scores, so + i + 2 * Lanes.COUNT, max));
-                d = d.add(weigh(scores, so + i + 3 * Lanes.COUNT, max));
+                c = c.add(toWeights(scores, so + i + 2 * Lanes.COUNT, max));
+                d = d.add(toWeights(scores, so + i + 3 * Lanes.COUNT, max));
             }
         }
         return sum(a, b, c, d);
     }
 
-    /** Replaces a vector of scores by its powers, and returns them. */
-    private static FloatVector weigh(float[] scores, int at, float max) {
+    /** Replaces a vector of scores by weights, and returns these. */
+    private static FloatVector toWeights(float[] scores, int at, float max) {
         FloatVector power =
                 PowerOfTwo.ofNegative(FloatVector.fromArray(Lanes.F, scores, at).sub(max));
         power.intoArray(scores, at);
@@ -159,7 +162,7 @@ public final class RowOps {
     }
 
     /**
-     * Scales fp32 values into native memory.
+     * Writes fp32 values times a factor to native memory.
      *
      * @param count a multiple of 16
      * @param to address
@@ -173,11 +176,13 @@ public final class RowOps {
     }
 
     /**
-     * Stored values to scaled fp32, {@code stride} apart: one query head among those that share a kernel call.
+     * Widens stored values to fp32, times a factor, and writes them {@code stride} apart: one query head among those
+     * that share a kernel call.
      *
+     * @param from address of [count] values of the type
      * @param count a multiple of 16
      * @param row [count] working memory
-     * @param to [count, stride]
+     * @param to [count, stride]; column {@code at} is written
      */
     public static void spread(
             DataType type, long from, int count, float factor, float[] row, float[] to, int at, int stride) {

@@ -3,20 +3,23 @@ package dev.tandem.cpu.simd;
 import jdk.incubator.vector.FloatVector;
 
 /**
- * {@code out[row][column] += Σ_k x[row][k] · a[k][column]} in fp32 for two vectors of columns: the inner kernel of both
- * halves of attention, and of GEMMs for the rows that {@link GroupKernel} leaves over.
+ * Computes {@code out[row][column] += Σ_k x[row][k] · a[k][column]} in fp32 for two vectors of columns. It is the inner
+ * kernel of attention's two GEMMs, and of other GEMMs for the rows that {@link GroupKernel} leaves over.
  *
- * <p>Each output is one chain of fused multiply-adds over ascending k, whatever the number of rows: a token's result
- * does not depend on its neighbours in the batch, nor on how its prompt was cut. A lane is a column, so nothing is
- * summed across lanes and the vector width does not matter either.
+ * <p>Each output is one chain of fused multiply-adds over ascending k, for any number of rows. A token's result
+ * therefore depends neither on its neighbours in the batch nor on the chunks of its prompt. A lane is a column, so
+ * nothing is summed across lanes, and the vector width does not change the result either.
  */
 public final class TileKernel {
     private TileKernel() {}
 
     /**
+     * Multiplies four rows at a time, then two, then one.
+     *
      * @param x [rows, depth] from {@code xo}, rows {@code xs} apart
      * @param a0 address of the first vector of columns at k = 0
-     * @param a1 address of the second; the next k is {@code stride} bytes on for both
+     * @param a1 address of the second vector of columns at k = 0
+     * @param stride bytes from one k to the next, for both
      * @param out [rows, 2 vectors] from {@code oo}, rows {@code os} apart; added to
      */
     public static void multiply(

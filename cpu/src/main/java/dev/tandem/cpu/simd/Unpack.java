@@ -7,22 +7,28 @@ import jdk.incubator.vector.IntVector;
 import jdk.incubator.vector.VectorOperators;
 
 /**
- * Stored 16-bit values to fp32 vectors and back; exact one way, rounded to nearest even the other. fp16 weights must be
- * finite: kernels that widen them in registers turn infinities and NaN into finite numbers, for speed.
+ * Converts 16-bit values to fp32, exactly, and back, rounded to nearest even.
+ *
+ * <p>fp16 weights must be finite: kernels that widen them in registers turn infinities and NaN into finite numbers,
+ * which saves instructions.
  */
 public final class Unpack {
-    /** fp16's exponent sits 112 lower than fp32's: shifted bits times this give the value, subnormals included. */
+    /**
+     * fp32's exponent bias minus fp16's is 112. An fp16's bits, shifted to fp32's positions, times this factor give the
+     * value, for subnormals as well.
+     */
     private static final float HALF_BIAS = 0x1p112f;
 
     private static final int HALF_MASK = 0x8FFFE000;
 
     private Unpack() {}
 
+    /** Loads a vector of bf16 values. */
     static FloatVector bf16(long address) {
         return widen(address).lanewise(VectorOperators.LSHL, 16).reinterpretAsFloats();
     }
 
-    /** Finite values only: infinities and NaN come out finite. */
+    /** Loads a vector of finite fp16 values; turns infinities and NaN into finite numbers. */
     static FloatVector fp16(long address) {
         IntVector bits = (IntVector) Lanes.loadShorts(address).convertShape(VectorOperators.S2I, Lanes.I, 0);
         return bits.lanewise(VectorOperators.LSHL, 13)
@@ -37,7 +43,7 @@ public final class Unpack {
                 .reinterpretAsInts();
     }
 
-    /** The fp16 in each lane's upper half. */
+    /** Widens the finite fp16 value in each lane's upper half. */
     static FloatVector highHalf(IntVector bits) {
         return bits.lanewise(VectorOperators.ASHR, 3)
                 .and(HALF_MASK)
@@ -45,13 +51,14 @@ public final class Unpack {
                 .mul(HALF_BIAS);
     }
 
-    /** The fp16 in each lane's lower half. */
+    /** Widens the finite fp16 value in each lane's lower half. */
     static FloatVector lowHalf(IntVector bits) {
         return highHalf(bits.lanewise(VectorOperators.LSHL, 16));
     }
 
     /**
-     * Infinities and NaN, which alone reach 2^16, come out as NaN: their product overflows, and zero times that is NaN.
+     * Loads a vector of fp16 values; infinities and NaN become NaN. Only these reach 2^16 when widened, so only their
+     * product with 2^112 overflows to infinity, and zero times infinity is NaN.
      */
     private static FloatVector fp16OrNaN(long address) {
         FloatVector value = fp16(address);
@@ -61,6 +68,7 @@ public final class Unpack {
     /**
      * Whether all of {@code count} stored values are finite.
      *
+     * @param address of values of the type
      * @param count even
      */
     public static boolean isFinite(DataType type, long address, int count) {
@@ -70,7 +78,7 @@ public final class Unpack {
             case FLOAT16 -> 0x7C007C00;
         };
         int lowest = exponent & ~(exponent << 1);
-        int sign = exponent + lowest; // only an exponent of all ones carries into it
+        int sign = exponent + lowest; // only an exponent of all ones carries into the sign bit
         int words = count * type.bytes() / Integer.BYTES;
         IntVector carried = IntVector.zero(Lanes.I);
         int i = 0;
@@ -85,9 +93,10 @@ public final class Unpack {
     }
 
     /**
-     * Widens {@code count} stored values to fp32; may read and write up to a vector more. NaN stays NaN; an fp16
-     * infinity becomes NaN.
+     * Widens {@code count} stored values to fp32. It may read and write up to one vector more. NaN stays NaN; an
+     * infinite fp16 value becomes NaN.
      *
+     * @param from address of 16-bit values of the type
      * @param to address of fp32 values
      */
     public static void toFloats(DataType type, long from, int count, long to) {
@@ -107,11 +116,11 @@ public final class Unpack {
     }
 
     /**
-     * Rounds {@code count} fp32 values that are numbers to nearest even.
+     * Rounds {@code count} fp32 values to 16 bits, to nearest even; none of them may be NaN.
      *
-     * @param from address
+     * @param from address of fp32 values
      * @param count a multiple of 16
-     * @param to address of values of the type
+     * @param to address of 16-bit values of the type
      */
     public static void fromFloats(DataType type, long from, int count, long to) {
         switch (type) {
@@ -137,7 +146,7 @@ public final class Unpack {
         }
     }
 
-    /** Round to nearest even; NaN stays NaN. */
+    /** Rounds a value to bf16, to nearest even; NaN stays NaN. */
     public static short toBf16(float value) {
         int bits = Float.floatToRawIntBits(value);
         if ((bits & Integer.MAX_VALUE) > 0x7F800000) {

@@ -9,18 +9,18 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
 
-/** What Linux says about the processor in {@code /proc/cpuinfo}; nothing on other systems. */
+/** The processor's name and features from {@code /proc/cpuinfo}; other systems than Linux have no such file. */
 public final class CpuInfo {
     private static final Path FILE = Path.of("/proc/cpuinfo");
 
     private CpuInfo() {}
 
-    /** The processor's name, or the architecture's where the system does not give one. */
+    /** The processor's model name, or the architecture's name if the system does not give one. */
     public static String processor() {
         return first("model name").orElseGet(() -> System.getProperty("os.arch"));
     }
 
-    /** Names of the instruction set extensions, as the kernel spells them; empty where the system does not list any. */
+    /** The instruction set extensions by Linux's names; empty if the system does not list them. */
     public static Set<String> features() {
         return first("flags")
                 .or(() -> first("Features"))
@@ -28,7 +28,7 @@ public final class CpuInfo {
                 .orElseGet(TreeSet::new);
     }
 
-    /** The value of the first line with that key, which may be a prefix of the line's. */
+    /** The value of the first line that begins with the key. */
     private static Optional<String> first(String key) {
         return lines().stream()
                 .filter(line -> line.startsWith(key))
@@ -40,7 +40,7 @@ public final class CpuInfo {
         try {
             return Files.exists(FILE) ? Files.readAllLines(FILE) : List.of();
         } catch (IOException e) {
-            return List.of(); // the file is there and cannot be read: as on systems that have none
+            return List.of(); // a file that cannot be read is treated as absent
         }
     }
 }

@@ -8,9 +8,9 @@ import java.util.List;
 import java.util.OptionalDouble;
 
 /**
- * The CPU time that the control groups of this process grant, in CPUs: {@code cpu.max} (version 2) or
- * {@code cpu.cfs_quota_us} (version 1). Unlike {@link Runtime#availableProcessors} it is not rounded up. A process that
- * uses it up is stopped until the next period, usually 100 ms long.
+ * The CPU quota of this process's control groups, in CPUs: {@code cpu.max} (version 2) or {@code cpu.cfs_quota_us}
+ * (version 1). Unlike {@link Runtime#availableProcessors} it is not rounded up. The kernel stops a process that has
+ * used up its quota until the next period, which is usually 100 ms long.
  */
 final class CpuQuota {
     private static final String UNLIMITED = "max";
@@ -18,15 +18,15 @@ final class CpuQuota {
     private CpuQuota() {}
 
     /**
-     * The smallest quota among the process's groups and those above them; empty where none is set, or where the system
-     * has no control groups.
+     * Finds the smallest quota among the process's groups and their ancestors; empty if none is set or the system has
+     * no control groups.
      *
-     * @param root of the file system; has {@code proc/self/cgroup} and {@code sys/fs/cgroup}
+     * @param root the root of the file system, with {@code proc/self/cgroup} and {@code sys/fs/cgroup}
      */
     static OptionalDouble find(Path root) {
         List<Double> quotas = new ArrayList<>();
         for (String line : lines(root.resolve("proc/self/cgroup"))) {
-            // number : controllers, none for version 2 : path
+            // "number:controllers:path"; version 2 lists no controllers
             String[] parts = line.split(":", 3);
             if (parts.length == 3 && parts[1].isEmpty()) {
                 for (String mount : new String[] {"", "unified"}) {
@@ -62,12 +62,12 @@ final class CpuQuota {
         }
     }
 
-    /** The mount itself, which in a container is the process's own group, and every group down to the process's. */
+    /** The mount itself, which in a container is the process's own group, and all groups down to the process's. */
     private static List<Path> groups(Path mount, String path) {
         List<Path> groups = new ArrayList<>(List.of(mount));
         Path group = mount;
         for (String name : path.split("/")) {
-            // a group outside the container's view begins with ..
+            // ".." begins the path of a group that the container cannot see
             if (!name.isEmpty() && !name.equals("..")) {
                 group = group.resolve(name);
                 groups.add(group);
@@ -76,7 +76,7 @@ final class CpuQuota {
         return groups;
     }
 
-    /** None where the file is absent or unreadable: then there is no such limit to respect. */
+    /** The file's lines; none if it is absent or unreadable, which means that no such limit is set. */
     private static List<String> lines(Path file) {
         try {
             return Files.exists(file) ? Files.readAllLines(file) : List.of();

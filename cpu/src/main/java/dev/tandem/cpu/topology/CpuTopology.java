@@ -12,26 +12,32 @@ import java.util.OptionalDouble;
 import java.util.TreeMap;
 
 /**
- * The cores this process may use, in the order in which pinned workers should take them: first one hardware thread of
- * every core, node by node, then their siblings, which share a core's bandwidth.
+ * The hardware threads that this process may use, in the order in which pinned workers should take them. First comes
+ * one hardware thread of every core, node by node, then their siblings, which share a core's bandwidth.
  *
- * @param order numbers of the hardware threads; empty where the system does not say
+ * @param order numbers of the hardware threads; empty if the system does not tell
  * @param cores physical cores among them
  * @param nodes numbers of the NUMA nodes on which the process may run, ascending
- * @param limited whether the process may run on more hardware threads than it is granted time for. Then the system, not
- *     the process, chooses where it runs: other processes with such a limit may be on the same cores
+ * @param limited whether a CPU quota grants less time than the hardware threads the process may run on. The system then
+ *     decides where the process runs, and other processes with a quota may be bound to the same cores
  */
 public record CpuTopology(List<Integer> order, int cores, List<Integer> nodes, boolean limited) {
     private static final Path ROOT = Path.of("/");
 
     private record HardwareThread(int number, int node, int sibling) {}
 
-    /** This process's: affinity mask, control groups, and the runtime's count of processors. */
+    /** The topology of this process, from its affinity mask, its control groups and the JVM's count of processors. */
     public static CpuTopology find() {
         return find(ThreadAffinity.allowed(), ROOT, Runtime.getRuntime().availableProcessors());
     }
 
-    /** @param max hardware threads to be used */
+    /**
+     * The topology of a process.
+     *
+     * @param allowed the hardware threads in its affinity mask
+     * @param root the root of the file system, with {@code sys} and {@code proc}
+     * @param max the maximum of hardware threads to use
+     */
     static CpuTopology find(BitSet allowed, Path root, int max) {
         Path system = root.resolve("sys/devices/system");
         TreeMap<Integer, BitSet> nodes = nodes(system.resolve("node"));
@@ -55,29 +61,29 @@ public record CpuTopology(List<Integer> order, int cores, List<Integer> nodes, b
         return new CpuTopology(order, cores, all, limited);
     }
 
-    /** Whether so many threads may each be bound to a hardware thread of their own. */
+    /** Whether {@code threads} threads may each be bound to a hardware thread of their own. */
     public boolean canPin(int threads) {
         return !limited && threads <= order.size();
     }
 
-    /** Why {@link #canPin} refuses, for a log line. */
+    /** The reason why {@link #canPin} is false, for a log line. */
     public String pinObstacle(int threads) {
         if (order.isEmpty()) {
             return "this system cannot bind threads to cores";
         }
         return limited
-                ? "this process has a CPU quota below the cores it may run on, and others may be bound to the same ones"
+                ? "this process has a CPU quota below the cores it may run on, so other processes may use the same cores"
                 : threads + " threads are more than the " + order.size() + " hardware threads this process may use";
     }
 
-    /** Allowed hardware threads of the same core with lower numbers. */
+    /** The number of allowed hardware threads of the same core with lower numbers. */
     private static int siblingsBefore(Path system, int number, BitSet allowed) {
         BitSet siblings = list(system.resolve("cpu/cpu" + number + "/topology/thread_siblings_list"), number);
         siblings.and(allowed);
         return siblings.get(0, number).cardinality();
     }
 
-    /** Each node's hardware threads. */
+    /** The hardware threads of each NUMA node. */
     private static TreeMap<Integer, BitSet> nodes(Path directory) {
         TreeMap<Integer, BitSet> nodes = new TreeMap<>();
         try (DirectoryStream<Path> entries = Files.newDirectoryStream(directory, "node[0-9]*")) {
@@ -86,7 +92,7 @@ public record CpuTopology(List<Integer> order, int cores, List<Integer> nodes, b
                 nodes.put(number, list(entry.resolve("cpulist"), -1));
             }
         } catch (IOException | NumberFormatException e) {
-            // a system that does not say has one node
+            // a system that does not list its nodes is treated as having one
             nodes.clear();
         }
         return nodes;
@@ -101,7 +107,7 @@ public record CpuTopology(List<Integer> order, int cores, List<Integer> nodes, b
         return 0;
     }
 
-    /** A list like {@code 0-3,8}; {@code otherwise} alone, if not negative, where the file cannot be read. */
+    /** Reads a list like {@code 0-3,8}. If the file cannot be read: {@code otherwise} alone, or nothing if negative. */
     private static BitSet list(Path file, int otherwise) {
         BitSet set = new BitSet();
         try {

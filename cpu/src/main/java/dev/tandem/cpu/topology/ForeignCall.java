@@ -1,14 +1,15 @@
 package dev.tandem.cpu.topology;
 
-/** The one answer to what {@link java.lang.invoke.MethodHandle#invokeExact} declares to throw. */
+/** Handles the {@code Throwable} that {@link java.lang.invoke.MethodHandle#invokeExact} declares. */
 public final class ForeignCall {
     private ForeignCall() {}
 
     /**
-     * Turns what a call of a native function threw into an exception to throw; errors and unchecked exceptions are
-     * rethrown as they are.
+     * Rethrows errors and unchecked exceptions as they are; wraps a checked exception.
      *
      * @param function the native function's name
+     * @param thrown what the call of the native function threw
+     * @return the exception that the caller throws
      */
     public static IllegalStateException failed(String function, Throwable thrown) {
         switch (thrown) {

@@ -9,8 +9,9 @@ import java.lang.invoke.MethodHandle;
 import java.util.Optional;
 
 /**
- * Large zeroed allocations whose pages the system provides only when touched, unlike {@link Arena#allocate}, which
- * writes them all. Large ones are interleaved over the NUMA nodes ({@link NumaInterleaving}).
+ * Large zeroed allocations. The operating system provides their pages when they are first touched, whereas
+ * {@link Arena#allocate} writes all of them. Large allocations are interleaved over the NUMA nodes
+ * ({@link NumaInterleaving}).
  */
 public final class NativeMemory {
     private static final MethodHandle CALLOC = Linker.nativeLinker()
@@ -21,7 +22,7 @@ public final class NativeMemory {
             .downcallHandle(
                     Linker.nativeLinker().defaultLookup().findOrThrow("free"),
                     FunctionDescriptor.ofVoid(ValueLayout.ADDRESS));
-    /** On Linux: other systems give the number of the advice another meaning. */
+    /** Used on Linux only: the number of the advice has another meaning on other systems. */
     private static final Optional<MethodHandle> MADVISE = Optional.of(
                     Linker.nativeLinker().defaultLookup())
             .filter(lookup -> hasHugePageAdvice(System.getProperty("os.name")))
@@ -45,7 +46,13 @@ public final class NativeMemory {
         return system.equals("Linux");
     }
 
-    /** @param arena frees the memory when it closes */
+    /**
+     * Allocates zeroed memory, aligned to 64 bytes.
+     *
+     * @param what names the allocation in an error message
+     * @param arena frees the memory when it closes
+     * @throws OutOfMemoryError if the system does not grant the memory
+     */
     public static MemorySegment allocate(long bytes, String what, Arena arena) {
         try {
             MemorySegment raw = (MemorySegment) CALLOC.invokeExact(bytes + ALIGNMENT, 1L);
@@ -61,13 +68,13 @@ public final class NativeMemory {
         }
     }
 
-    /** Likewise, in huge pages where the system has them to give: for memory that is read block by block. */
+    /** As {@link #allocate}, in huge pages if the system has any: for memory that is read block by block. */
     public static MemorySegment allocateHuge(long bytes, String what, Arena arena) {
         MemorySegment memory = allocate(bytes + HUGE_PAGE, what, arena);
         long aligned = (memory.address() + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
         if (MADVISE.isPresent()) {
             try {
-                // advice: where it is not taken, pages are small and nothing else changes
+                // this is only advice: without it pages are small and nothing else changes
                 int ignored = (int) MADVISE.get().invokeExact(MemorySegment.ofAddress(aligned), bytes, MADV_HUGEPAGE);
             } catch (Throwable e) {
                 throw ForeignCall.failed("madvise", e);

@@ -13,28 +13,28 @@ import java.util.OptionalLong;
 import java.util.stream.Collectors;
 
 /**
- * Lays the pages of large allocations on all NUMA nodes in turn ({@code mbind} with {@code MPOL_INTERLEAVE}). Weights
- * and KV are read by every worker, and one node's memory gives only its own share of the machine's bandwidth. On a
- * machine of one node nothing is called.
+ * Interleaves the pages of large allocations over all NUMA nodes ({@code mbind} with {@code MPOL_INTERLEAVE}). Every
+ * worker reads weights and KV, and one node's memory has only its own share of the machine's bandwidth. On a machine
+ * with one node this does nothing.
  *
- * <p>Owned by: any thread; pages are placed when they are first written, which must come after.
+ * <p>Owned by: any thread. The system places a page when it is first written, so {@link #apply} must come before.
  */
 public final class NumaInterleaving {
-    /** Smaller allocations may come from memory of the process that is written already. */
+    /** Smaller allocations may reuse pages that the process has already written. */
     private static final long MIN_BYTES = 1L << 20;
     /** A multiple of every page size of Linux on x86 and ARM. */
     private static final long PAGE = 64 << 10;
 
     private static final int MPOL_INTERLEAVE = 3;
     private static final int MASK_BITS = 1024;
-    /** The kernel reads one bit less than it is told. */
+    /** The number of bits to pass: the kernel reads one bit less. */
     private static final long MAX_NODE = MASK_BITS + 1;
-    /** No such system call, as Linux numbers it. */
+    /** Linux's error number for "no such system call". */
     private static final int ENOSYS = 38;
 
-    /** The system's call. */
+    /** The system call; tests replace it. */
     interface Binder {
-        /** @return 0, or the error number */
+        /** Interleaves a range of pages over the nodes; returns 0 or the error number. */
         int interleave(long address, long bytes, List<Integer> nodes);
     }
 
@@ -45,6 +45,7 @@ public final class NumaInterleaving {
 
     private final List<Integer> nodes;
     private final Binder binder;
+    /** The error number of the first refusal; 0 while there was none. */
     private volatile int refused;
 
     NumaInterleaving(List<Integer> nodes, Binder binder) {
@@ -52,12 +53,12 @@ public final class NumaInterleaving {
         this.binder = binder;
     }
 
-    /** Of this process. */
+    /** The instance for this process. */
     public static NumaInterleaving system() {
         return Holder.SYSTEM;
     }
 
-    /** Interleaves the whole pages of an allocation that nobody has written yet. */
+    /** Interleaves the whole pages of an allocation that has not been written yet. */
     void apply(long address, long bytes) {
         if (nodes.size() < 2 || bytes < MIN_BYTES || refused != 0) {
             return;
@@ -67,7 +68,7 @@ public final class NumaInterleaving {
         refused = binder.interleave(first, last - first, nodes);
     }
 
-    /** What became of it, for the log; empty on a machine of one node. */
+    /** A line for the log about whether interleaving works; empty on a machine with one node. */
     public Optional<String> report() {
         if (nodes.size() < 2) {
             return Optional.empty();
@@ -76,14 +77,14 @@ public final class NumaInterleaving {
         return Optional.of(
                 refused == 0
                         ? "memory: weights and host KV are interleaved over NUMA nodes " + numbers
-                        : "given up: weights and host KV are not interleaved over NUMA nodes " + numbers
-                                + " (mbind: error "
+                        : "memory: weights and host KV are not interleaved over NUMA nodes " + numbers
+                                + ", because mbind failed with error "
                                 + refused
-                                + "); each page lies on the node that wrote it first. Allow mbind, in a container by"
-                                + " --cap-add SYS_NICE, or start with numactl --interleave=all");
+                                + "; each page lies on the node that first wrote it, so reads are slower. Allow mbind"
+                                + " (in a container: --cap-add SYS_NICE), or start with numactl --interleave=all");
     }
 
-    /** The number of {@code mbind}; empty where it is not known. */
+    /** The system call number of {@code mbind}; empty if it is not known for this system. */
     private static OptionalLong callNumber() {
         if (!System.getProperty("os.name").equals("Linux")) {
             return OptionalLong.empty();
@@ -95,7 +96,10 @@ public final class NumaInterleaving {
         };
     }
 
-    /** {@link Binder} by the C library's {@code syscall}: {@code mbind} is in a library that need not be there. */
+    /**
+     * The {@link Binder} of Linux. It uses the C library's {@code syscall}, because {@code mbind} itself is in libnuma,
+     * which may not be installed.
+     */
     static int interleave(long address, long bytes, List<Integer> nodes) {
         OptionalLong number = callNumber();
         if (number.isEmpty()) {

@@ -11,9 +11,11 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * Which cores the process may use and a thread does: {@code sched_getaffinity} and {@code sched_setaffinity} where they
- * exist (Linux). A thread begins with the cores of the one that starts it, carriers of virtual threads too, which
- * whoever wakes a virtual thread may start.
+ * Reads the cores that the process may use and binds threads to cores: {@code sched_getaffinity} and
+ * {@code sched_setaffinity}, on Linux.
+ *
+ * <p>A new thread inherits the cores of the thread that starts it. This includes the carriers of virtual threads, and
+ * any thread that wakes a virtual thread may start a carrier.
  */
 public final class ThreadAffinity {
     private static final int SET_BYTES = 128;
@@ -31,7 +33,8 @@ public final class ThreadAffinity {
     }
 
     /**
-     * Cores this process may use, whatever its threads are bound to but the first; empty where the system does not say.
+     * The cores that this process may use; empty if the system does not tell. It is the mask of the process's first
+     * thread, so binding other threads does not change it.
      */
     public static BitSet allowed() {
         if (GET.isEmpty()) {
@@ -44,12 +47,12 @@ public final class ThreadAffinity {
         }
     }
 
-    /** Binds the calling thread to one core; false where that is not possible. */
+    /** Binds the calling thread to one core; returns false if that is not possible. */
     public static boolean pin(int core) {
         return pin(List.of(core));
     }
 
-    /** Likewise to some cores. */
+    /** Binds the calling thread to a set of cores; returns false if that is not possible. */
     public static boolean pin(List<Integer> cores) {
         if (SET.isEmpty()) {
             return false;

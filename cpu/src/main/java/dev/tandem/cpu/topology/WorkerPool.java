@@ -7,33 +7,44 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Threads that share loops. The caller of {@link #run} is worker 0; the others spin between loops while a step is under
- * way and park when none is. Indices are handed out one by one, so a slow core takes fewer.
+ * A pool of threads that share the iterations of a loop. The caller of {@link #run} is worker 0. The other workers spin
+ * between the loops of a step and park between steps. Indices are handed out one by one, so a slow core takes fewer.
  *
- * <p>Protocol: {@code tickets} is set when a loop starts: how many workers take part, and how many indices are left.
- * Whoever takes one from it owns that index, and until it reports {@code finished} the loop's fields cannot change.
- * Both numbers are read and changed in one operation, so a late worker mistakes neither one loop for another nor its
- * part in it.
+ * <pre>
+ * field            written by                         read by                   ordering
+ * body, count      caller, before tickets             worker, after a ticket    volatile tickets
+ * tickets          caller: starts a loop              all workers               compare-and-set: one owner per index
+ *                  worker: takes an index
+ * finished         worker: an index is done           caller: awaits count      volatile
+ * failure          worker: an index has failed        caller, after the loop    volatile, before finished
+ * caller           caller, before it parks            worker of the last index  volatile; then finished once more
+ * stepping         caller                             workers: park or spin     volatile, then unpark
+ * </pre>
  *
- * <p>With a CPU quota, spinning uses up the time of those that compute: workers and the caller then park after a bound,
- * and are woken by the next loop and by the last index.
+ * <p>{@code tickets} holds two numbers in one word: how many workers take part in the loop, and how many indices are
+ * left. A worker that has taken an index owns it, and the caller cannot start another loop until that index is
+ * {@code finished}. One operation reads and changes both numbers, so a worker that is late can neither take an index of
+ * another loop by mistake nor join a loop that is not for it.
  *
- * <p>Owned by: the thread that calls {@link #run}, one at a time.
+ * <p>With a CPU quota ({@code limited}), a spinning thread uses up the time of those that compute. Workers and the
+ * caller then park after {@link #SPINS} spins. The next loop wakes the workers, and the last index wakes the caller.
+ *
+ * <p>Owned by: the thread that calls {@link #run}; one thread at a time.
  */
 public final class WorkerPool implements AutoCloseable {
-    /** What one index does; {@code worker} is below {@link #size()} and names scratch memory. */
+    /** A loop's body for one index; {@code worker}, below {@link #size()}, selects the scratch memory. */
     public interface Body {
         void run(int index, int worker);
     }
 
-    /** Some tens of microseconds, longer than an even loop's end and shorter than a time slice. */
+    /** Some tens of microseconds: longer than workers differ at a loop's end, and shorter than a time slice. */
     private static final int SPINS = 1000;
 
     private final Thread[] threads;
     private final boolean pinned;
     private final boolean limited;
     private final CpuTopology topology;
-    /** Workers that take part in the loop, and 32 bits lower the indices that are left. */
+    /** Upper 32 bits: workers that take part in the loop. Lower 32 bits: indices that are left. */
     private final AtomicLong tickets = new AtomicLong();
 
     private final AtomicInteger finished = new AtomicInteger();
@@ -42,12 +53,14 @@ public final class WorkerPool implements AutoCloseable {
     private volatile Throwable failure;
     private volatile boolean stepping;
     private volatile boolean closed;
-    /** The caller of {@link #run} while it is parked. */
+    /** The caller of {@link #run} while it is parked; null otherwise. */
     private volatile Thread caller;
 
     /**
+     * Starts {@code size - 1} threads.
+     *
      * @param size workers, the caller included
-     * @param pin whether each is bound to a core of its own where {@link CpuTopology#canPin} allows it
+     * @param pin whether to bind each worker to a core of its own, where {@link CpuTopology#canPin} allows it
      */
     public WorkerPool(int size, boolean pin) {
         this(size, pin, CpuTopology.find());
@@ -55,7 +68,8 @@ public final class WorkerPool implements AutoCloseable {
 
     WorkerPool(int size, boolean pin, CpuTopology topology) {
         if (size < 1) {
-            throw new ConfigurationException("a pool of " + size + " threads; --threads must be at least 1");
+            throw new ConfigurationException(
+                    "a pool of " + size + " threads cannot compute; --threads must be at least 1");
         }
         this.topology = topology;
         this.pinned = pin && topology.canPin(size);
@@ -68,13 +82,14 @@ public final class WorkerPool implements AutoCloseable {
         }
     }
 
+    /** The number of workers, the caller included. */
     public int size() {
         return threads.length + 1;
     }
 
     /**
-     * Binds the calling thread, worker 0, to its core. Threads it starts later inherit that, so only a thread that does
-     * nothing but call {@link #run} should.
+     * Binds the calling thread, worker 0, to its core. Threads that it starts later inherit the binding, so only a
+     * thread that does nothing but call {@link #run} should be bound.
      */
     public void pinCaller() {
         pin(0);
@@ -86,7 +101,7 @@ public final class WorkerPool implements AutoCloseable {
         }
     }
 
-    /** Wakes the workers: loops will follow closely. */
+    /** Wakes the workers and lets them spin between loops until {@link #endStep}. */
     public void beginStep() {
         stepping = true;
         wake();
@@ -98,21 +113,21 @@ public final class WorkerPool implements AutoCloseable {
         }
     }
 
-    /** Lets the workers rest. */
+    /** Lets the workers park once they have nothing to do. */
     public void endStep() {
         stepping = false;
     }
 
     /**
-     * Runs the body for every index below {@code count} and returns when all are done.
+     * Runs the body for every index below {@code count} on all workers, and returns when all are done.
      *
-     * @throws ExecutorException when one of them failed, after all have ended
+     * @throws ExecutorException if the body threw for an index; all other indices have been run
      */
     public void run(int count, Body body) {
         run(count, size(), body);
     }
 
-    /** Likewise, on the first {@code workers} of the pool alone. */
+    /** As {@link #run(int, Body)}, on the pool's first {@code workers} workers only. */
     public void run(int count, int workers, Body body) {
         this.body = body;
         this.count = count;
@@ -191,7 +206,9 @@ public final class WorkerPool implements AutoCloseable {
         }
     }
 
-    /** Waits a moment; after some, offers the core to threads that have work, as the compiler's during a start. */
+    /**
+     * Spins once; after {@link #SPINS} spins yields the core to other threads, such as the JIT compiler's at start-up.
+     */
     private static void pause(int spins) {
         if (spins < SPINS) {
             Thread.onSpinWait();

@@ -1,6 +1,6 @@
 /**
- * Cores and threads. Entry point: {@link dev.tandem.cpu.topology.WorkerPool}.
+ * Cores, worker threads and native memory of the host. Entry point: {@link dev.tandem.cpu.topology.WorkerPool}.
  *
- * <p>Owned by: the executor; a pool's caller is its first worker. Next: {@code simd}.
+ * <p>Owned by: the executor, whose thread is worker 0 of its pool. Next: {@code simd}.
  */
 package dev.tandem.cpu.topology;

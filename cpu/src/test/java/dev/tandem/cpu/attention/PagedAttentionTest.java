@@ -15,7 +15,9 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Paged attention against the scalar twin: head sizes, groups, ragged lengths, dtypes; tiling changes no bits. */
+/**
+ * Paged attention against the scalar reference, for head sizes, groups, odd lengths and types; tiling changes no bits.
+ */
 class PagedAttentionTest {
     static Stream<Arguments> shapes() {
         return Stream.of(DataType.values())
@@ -102,13 +104,13 @@ class PagedAttentionTest {
         }
     }
 
-    /** fp16 is widened by a shift, which alone would make finite numbers of them. */
+    /** fp16 values are widened with a shift, which alone would turn infinities and NaN into finite numbers. */
     @ParameterizedTest
     @EnumSource(DataType.class)
     void kvThatIsNotFiniteMakesTheResultNaN(DataType type) {
         for (float broken : new float[] {Float.NaN, Float.POSITIVE_INFINITY, 1e6f, -1e6f}) {
             if (Math.abs(broken) == 1e6f && type != DataType.FLOAT16) {
-                continue; // only fp16 has no room for it
+                continue; // 1e6 is infinite in fp16 only
             }
             for (boolean inKey : new boolean[] {true, false}) {
                 try (Arena arena = Arena.ofConfined()) {
@@ -146,7 +148,7 @@ class PagedAttentionTest {
         }
     }
 
-    /** Slots beyond the context hold NaN, as memory of an earlier owner might. */
+    /** Fills all slots with NaN, which an earlier owner of the blocks may have left. */
     private static void poison(KvStore store, int[] blocks, int kvHeads, int headDim) {
         float[] nan = new float[headDim];
         Arrays.fill(nan, Float.NaN);

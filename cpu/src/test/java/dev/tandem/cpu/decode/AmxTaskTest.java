@@ -1,10 +1,12 @@
 package dev.tandem.cpu.decode;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assumptions.assumeThat;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.foreign.MemoryLayout;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -17,6 +19,7 @@ import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 
+/** The AMX kernel compiles, and the Java layout of its argument is that of the C source. */
 class AmxTaskTest {
     private static final Path NATIVE = Path.of("src/main/native");
     private static final Pattern OFFSET =
@@ -32,7 +35,7 @@ class AmxTaskTest {
     }
 
     @Test
-    void fieldsLieWhereTheSourceAssertsThem() {
+    void javaAndCAgreeOnTheOffsetsOfTheTask() {
         Map<String, Long> asserted = new TreeMap<>();
         for (MatchResult match :
                 (Iterable<MatchResult>) OFFSET.matcher(source()).results()::iterator) {
@@ -53,18 +56,48 @@ class AmxTaskTest {
 
     @Test
     @EnabledOnOs(OS.LINUX)
-    void aReleaseFailsWithoutACompilerAndOtherBuildsGoOn(@TempDir Path target) throws Exception {
-        assertThat(build(target, "true")).isEqualTo(1);
-        assertThat(build(target, "false")).isZero();
+    void withoutACompilerAReleaseFailsAndOtherBuildsSucceed(@TempDir Path target) throws Exception {
+        Result release = run(build(target, "true", "no-such-compiler"));
+        assertThat(release.status()).isEqualTo(1);
+        assertThat(release.printed()).contains("AMX kernel: not compiled");
+        Result other = run(build(target, "false", "no-such-compiler"));
+        assertThat(other.status()).isZero();
+        assertThat(other.printed()).contains("AMX kernel: not compiled");
     }
 
-    private static int build(Path target, String release) throws IOException, InterruptedException {
+    /** Other builds pass over a compiler's errors, so nothing else notices a source that does not compile. */
+    @Test
+    @EnabledOnOs(value = OS.LINUX, architectures = "amd64")
+    void theKernelCompiles(@TempDir Path target) throws Exception {
+        assumeThat(compilerKnowsAmx()).as("a C compiler that knows AMX").isTrue();
+        Result release = run(build(target, "true", "cc"));
+        Path log = target.resolve("amx.log");
+        assertThat(log).as(Files.exists(log) ? Files.readString(log) : "").doesNotExist();
+        assertThat(release.status()).as(release.printed()).isZero();
+    }
+
+    private static boolean compilerKnowsAmx() throws InterruptedException {
+        try {
+            return run(new ProcessBuilder("cc", "-mamx-tile", "-mamx-bf16", "-E", "-x", "c", "/dev/null"))
+                            .status()
+                    == 0;
+        } catch (IOException e) {
+            return false;
+        }
+    }
+
+    private static ProcessBuilder build(Path target, String release, String compiler) {
         ProcessBuilder builder = new ProcessBuilder(
                 "sh", NATIVE.resolve("build.sh").toString(), NATIVE.toString(), target.toString(), release);
-        builder.environment().put("CC", "no-such-compiler");
+        builder.environment().put("CC", compiler);
+        return builder;
+    }
+
+    private record Result(int status, String printed) {}
+
+    private static Result run(ProcessBuilder builder) throws IOException, InterruptedException {
         Process process = builder.redirectErrorStream(true).start();
-        String printed = new String(process.getInputStream().readAllBytes());
-        assertThat(printed).contains("AMX kernel: not compiled");
-        return process.waitFor();
+        String printed = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        return new Result(process.waitFor(), printed);
     }
 }

@@ -49,17 +49,17 @@ class DecodeAttentionTest {
         BlockFormat format = new BlockFormat(2, 64, DataType.BFLOAT16);
         for (PagedDecodeAttention attention : implementations(format, 6)) {
             try (Arena arena = Arena.ofConfined()) {
-                HostTokenTracker rows = new HostTokenTracker(format, 6, new int[] {100, 200}, true, 3, arena);
+                RandomDecodeTasks tasks = new RandomDecodeTasks(format, 6, new int[] {100, 200}, true, 3, arena);
                 PagedDecodeAttention.Scratch scratch = attention.scratch(arena);
                 Partial partial = new Partial(6, 64);
                 Partial sum = new Partial(6, 64);
                 for (int i = 0; i < 20_000; i++) {
-                    attention.run(rows.tasks[i % 2], 0, scratch, partial, sum);
+                    attention.run(tasks.all[i % 2], 0, scratch, partial, sum);
                 }
                 var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
                 long before = threads.getCurrentThreadAllocatedBytes();
                 for (int i = 0; i < 1000; i++) {
-                    attention.run(rows.tasks[i % 2], 0, scratch, partial, sum);
+                    attention.run(tasks.all[i % 2], 0, scratch, partial, sum);
                 }
                 long bytes = threads.getCurrentThreadAllocatedBytes() - before;
                 assertThat(bytes / 1000)
@@ -71,14 +71,14 @@ class DecodeAttentionTest {
 
     @ParameterizedTest
     @MethodSource("shapes")
-    void rowsAreThoseOfFloat64(DataType type, int headDim, int kvHeads, int group) {
+    void resultsMatchFloat64(DataType type, int headDim, int kvHeads, int group) {
         BlockFormat format = new BlockFormat(kvHeads, headDim, type);
         for (PagedDecodeAttention attention : implementations(format, kvHeads * group)) {
             try (Arena arena = Arena.ofConfined()) {
-                HostTokenTracker rows = new HostTokenTracker(format, kvHeads * group, CONTEXTS, true, 7, arena);
-                run(attention, rows, arena);
+                RandomDecodeTasks tasks = new RandomDecodeTasks(format, kvHeads * group, CONTEXTS, true, 7, arena);
+                run(attention, tasks, arena);
                 for (int i = 0; i < CONTEXTS.length; i++) {
-                    assertThat(rows.error(i))
+                    assertThat(tasks.error(i))
                             .as("%s, %s, context %d", attention.name(), format, CONTEXTS[i])
                             .isLessThanOrEqualTo(bound(attention));
                 }
@@ -86,11 +86,11 @@ class DecodeAttentionTest {
         }
     }
 
-    private static void run(PagedDecodeAttention attention, HostTokenTracker rows, Arena arena) {
+    private static void run(PagedDecodeAttention attention, RandomDecodeTasks tasks, Arena arena) {
         PagedDecodeAttention.Scratch scratch = attention.scratch(arena);
         Partial partial = new Partial(attention.heads(), attention.format().headDim());
         Partial sum = new Partial(attention.heads(), attention.format().headDim());
-        for (DecodeTask task : rows.tasks) {
+        for (DecodeTask task : tasks.all) {
             attention.run(task, 0, scratch, partial, sum);
         }
     }
@@ -101,15 +101,15 @@ class DecodeAttentionTest {
 
     @ParameterizedTest
     @MethodSource("types")
-    void longRowsAreCutAndMerged(DataType type) {
+    void segmentsOfLongContextsAreMerged(DataType type) {
         BlockFormat format = new BlockFormat(1, 64, type);
         int[] contexts = {4096, 4097, 9000};
         for (PagedDecodeAttention attention : implementations(format, 2)) {
             try (Arena arena = Arena.ofConfined()) {
-                HostTokenTracker rows = new HostTokenTracker(format, 2, contexts, false, 3, arena);
-                run(attention, rows, arena);
+                RandomDecodeTasks tasks = new RandomDecodeTasks(format, 2, contexts, false, 3, arena);
+                run(attention, tasks, arena);
                 for (int i = 0; i < contexts.length; i++) {
-                    assertThat(rows.error(i))
+                    assertThat(tasks.error(i))
                             .as("%s, context %d", attention.name(), contexts[i])
                             .isLessThanOrEqualTo(bound(attention));
                 }
@@ -117,28 +117,28 @@ class DecodeAttentionTest {
         }
     }
 
-    /** Kernels of fp16, and powers of two by bits, would make finite numbers of them. */
+    /** The fp16 kernels, and powers of two by bits, would turn such values into finite numbers. */
     @ParameterizedTest
     @MethodSource("types")
-    void aRowWithAValueThatIsNotFiniteBecomesNaN(DataType type) {
+    void aTaskWithAValueThatIsNotFiniteGivesNaN(DataType type) {
         BlockFormat format = new BlockFormat(3, 80, type);
         for (PagedDecodeAttention attention : implementations(format, 6)) {
             for (float broken : new float[] {Float.NaN, Float.POSITIVE_INFINITY, Float.NEGATIVE_INFINITY}) {
                 for (int where = 0; where < 3; where++) {
                     try (Arena arena = Arena.ofConfined()) {
-                        HostTokenTracker rows = new HostTokenTracker(format, 6, new int[] {65, 100}, true, 3, arena);
-                        DecodeTask task = rows.tasks[0];
+                        RandomDecodeTasks tasks = new RandomDecodeTasks(format, 6, new int[] {65, 100}, true, 3, arena);
+                        DecodeTask task = tasks.all[0];
                         long last = where == 0 ? task.q : where == 1 ? task.k : task.v;
                         format.store(last + (239L + (where == 0 ? 240 : 0)) * type.bytes(), broken);
-                        run(attention, rows, arena);
+                        run(attention, tasks, arena);
                         String what = attention.name() + ", " + type + ", " + broken + " in " + "qkv".charAt(where);
-                        assertThat(rows.out.getAtIndex(ValueLayout.JAVA_FLOAT, 0))
+                        assertThat(tasks.out.getAtIndex(ValueLayout.JAVA_FLOAT, 0))
                                 .as(what)
                                 .isNaN();
-                        assertThat(rows.out.getAtIndex(ValueLayout.JAVA_FLOAT, 479))
+                        assertThat(tasks.out.getAtIndex(ValueLayout.JAVA_FLOAT, 479))
                                 .as(what)
                                 .isNaN();
-                        assertThat(rows.error(1)).as("the next row, %s", what).isLessThanOrEqualTo(bound(attention));
+                        assertThat(tasks.error(1)).as("the next task, %s", what).isLessThanOrEqualTo(bound(attention));
                     }
                 }
             }
@@ -146,25 +146,27 @@ class DecodeAttentionTest {
     }
 
     /**
-     * @param step scores rise by four times as much every block: too little for a new reference each time, or so that a
-     *     block outweighs all before it
+     * Scores that rise from block to block.
+     *
+     * @param step a quarter of the rise per block, which is too small for a new reference score each time, or so large
+     *     that a block outweighs all blocks before it
      */
     @ParameterizedTest
     @ValueSource(floats = {0.5f, 1, 10})
-    void aPeakedRowForgetsWhatCameBefore(float step) {
+    void risingScoresOutweighEarlierBlocks(float step) {
         BlockFormat format = new BlockFormat(1, 64, DataType.FLOAT32);
         for (PagedDecodeAttention attention : implementations(format, 1)) {
             try (Arena arena = Arena.ofConfined()) {
-                HostTokenTracker rows = new HostTokenTracker(format, 1, new int[] {300}, false, 5, arena);
-                DecodeTask task = rows.tasks[0];
+                RandomDecodeTasks tasks = new RandomDecodeTasks(format, 1, new int[] {300}, false, 5, arena);
+                DecodeTask task = tasks.all[0];
                 for (int t = 0; t < 300; t++) {
                     for (int d = 0; d < 64; d++) {
                         float q = format.load(task.q + 4L * d);
                         format.store(task.blocks[t / 64] + format.key(0, t % 64, d), Math.signum(q) * (t / 64) * step);
                     }
                 }
-                run(attention, rows, arena);
-                assertThat(rows.error(0))
+                run(attention, tasks, arena);
+                assertThat(tasks.error(0))
                         .as("%s, step %s", attention.name(), step)
                         .isLessThanOrEqualTo(bound(attention));
             }
@@ -173,7 +175,7 @@ class DecodeAttentionTest {
 
     @ParameterizedTest
     @MethodSource("types")
-    void offloadedPrefillIsTakenBack(DataType type) {
+    void offloadedPrefillIsReadBackUnchanged(DataType type) {
         SplittableRandom random = new SplittableRandom(11);
         for (int headDim : new int[] {64, 80, 128}) {
             BlockFormat format = new BlockFormat(2, headDim, type);
@@ -199,7 +201,7 @@ class DecodeAttentionTest {
     }
 
     @Test
-    void everyValueHasItsOwnPlace() {
+    void everyValueHasItsOwnAddress() {
         for (DataType type : DataType.values()) {
             for (int headDim : new int[] {64, 80, 96, 128, 256}) {
                 BlockFormat format = new BlockFormat(2, headDim, type);
@@ -220,7 +222,7 @@ class DecodeAttentionTest {
     }
 
     @Test
-    void impossibleShapesAreRefused() {
+    void unsupportedShapesAreRejected() {
         assertThatThrownBy(() -> new BlockFormat(2, 72, DataType.BFLOAT16)).hasMessageContaining("multiple of 16");
         assertThatThrownBy(() -> new VectorDecodeAttention(new BlockFormat(3, 64, DataType.BFLOAT16), 4))
                 .hasMessageContaining("4 query heads do not divide among 3 KV heads");

@@ -20,7 +20,8 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Every storage of weights against the scalar twin on the unpacked weights; bits do not depend on the number of rows.
+ * GEMM with every storage type of weights against the scalar reference on the unpacked weights; the number of rows
+ * changes no bit.
  */
 class CpuGemmTest {
     private static final MatrixPacker.Parallel SERIAL =
@@ -53,7 +54,7 @@ class CpuGemmTest {
                 tensor.row(column, weights[column], 0);
             }
             float[] x = floats(rows * depth, random);
-            float[] actual = product(matrix, x, rows, arena);
+            float[] actual = gemm(matrix, x, rows, arena);
             double[] expected = ReferenceOps.matmul(x, weights, rows);
             int width = Lanes.padded(columns);
             double scale = Arrays.stream(expected).map(Math::abs).max().orElseThrow();
@@ -63,7 +64,7 @@ class CpuGemmTest {
                             .as("seed %d row %d column %d", seed, row, column)
                             .isCloseTo(expected[row * columns + column], Offset.offset(3e-6 * scale));
                 }
-                float[] alone = product(matrix, Arrays.copyOfRange(x, row * depth, (row + 1) * depth), 1, arena);
+                float[] alone = gemm(matrix, Arrays.copyOfRange(x, row * depth, (row + 1) * depth), 1, arena);
                 assertThat(Arrays.copyOf(alone, columns))
                         .as("row %d alone gives the same bits", row)
                         .isEqualTo(Arrays.copyOfRange(actual, row * width, row * width + columns));
@@ -71,7 +72,7 @@ class CpuGemmTest {
         }
     }
 
-    private static float[] product(PackedMatrix matrix, float[] x, int rows, Arena arena) {
+    private static float[] gemm(PackedMatrix matrix, float[] x, int rows, Arena arena) {
         int width = Lanes.padded(matrix.columns());
         float[] out = new float[rows * width];
         long scratch = arena.allocate(PanelGemm.SCRATCH_BYTES, 64).address();
@@ -86,7 +87,7 @@ class CpuGemmTest {
         return out;
     }
 
-    /** Values are those the storage can hold, so that only the arithmetic is compared. */
+    /** A tensor of values that the storage type holds exactly, so that only the arithmetic is compared. */
     private static Tensor tensor(String storage, int depth, int columns, SplittableRandom random, Arena arena) {
         ElementType type = switch (storage) {
             case "FLOAT32" -> ElementType.F32;
@@ -119,7 +120,7 @@ class CpuGemmTest {
         return Tensor.of("w", type, columns, depth, data);
     }
 
-    /** Small scales, subnormal ones included. */
+    /** A small scale, sometimes a subnormal one. */
     private static short half(SplittableRandom random) {
         float scale = random.nextInt(8) == 0 ? 1e-6f : 0.05f;
         return Float.floatToFloat16((float) (scale * (2 * random.nextDouble() - 1)));

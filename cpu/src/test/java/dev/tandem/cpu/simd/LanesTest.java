@@ -4,9 +4,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import org.junit.jupiter.api.Test;
 
+/** The number of vector registers decides between kernels. */
 class LanesTest {
     @Test
-    void registersAreCountedByArchitectureAndNotByWidth() {
+    void x86HasManyRegistersWithAvx512AndOthersAlways() {
         assertThat(Lanes.hasManyRegisters("amd64", 256)).isFalse();
         assertThat(Lanes.hasManyRegisters("amd64", 512)).isTrue();
         assertThat(Lanes.hasManyRegisters("x86_64", 128)).isFalse();

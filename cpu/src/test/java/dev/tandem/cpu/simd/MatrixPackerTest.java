@@ -21,15 +21,16 @@ import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
+/** Packing of weights: who touches the memory, and what types without a kernel of their own become. */
 class MatrixPackerTest {
     private static final long PAGE = 4096;
     private static final int DEPTH = 1024;
     private static final int COLUMNS = 256 << 10;
 
-    /** One thread would write a gigabyte per one and a half seconds, and lay it all on its own NUMA node. */
+    /** The calling thread would take 1.5 seconds per gigabyte, and place all pages on its own NUMA node. */
     @Test
     @EnabledOnOs(OS.LINUX)
-    void theCallerWritesNoPageOfAMatrix() throws IOException {
+    void onlyThePackingThreadsTouchAMatrix() throws IOException {
         Tensor large = Tensor.of("w", ElementType.BF16, COLUMNS, DEPTH, MemorySegment.NULL);
         try (Arena arena = Arena.ofConfined()) {
             MatrixPacker packer = new MatrixPacker(arena, (count, body) -> {});
@@ -40,12 +41,12 @@ class MatrixPackerTest {
         }
     }
 
-    /** Against the weights unpacked to fp32. */
+    /** Compared with the same weights unpacked to fp32. */
     @ParameterizedTest
     @EnumSource(
             value = ElementType.class,
             names = {"Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"})
-    void blocksThatAreUnpackedTakeTwoBytesPerWeightAndLoseLittle(ElementType type) {
+    void unpackedBlocksTakeTwoBytesPerWeightWithinBf16Rounding(ElementType type) {
         SplittableRandom random = new SplittableRandom(4);
         int depth = 512;
         int columns = 64;
@@ -71,8 +72,8 @@ class MatrixPackerTest {
             }
             PackedMatrix half = packer.plain(tensors, DataType.BFLOAT16);
             assertThat(half.data().byteSize()).isEqualTo(2L * depth * columns);
-            double[] expected = product(packer.plain(tensors, DataType.FLOAT32), x, arena);
-            double[] actual = product(half, x, arena);
+            double[] expected = gemv(packer.plain(tensors, DataType.FLOAT32), x, arena);
+            double[] actual = gemv(half, x, arena);
             float[] weights = new float[depth];
             for (int column = 0; column < columns; column++) {
                 tensors.getFirst().row(column, weights, 0);
@@ -86,7 +87,7 @@ class MatrixPackerTest {
         }
     }
 
-    private static double[] product(PackedMatrix matrix, float[] x, Arena arena) {
+    private static double[] gemv(PackedMatrix matrix, float[] x, Arena arena) {
         float[] out = new float[Lanes.padded(matrix.columns())];
         long scratch = arena.allocate(PanelGemm.SCRATCH_BYTES, 64).address();
         for (int panel = 0; panel < matrix.panels(); panel++) {

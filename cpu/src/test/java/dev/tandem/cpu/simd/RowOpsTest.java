@@ -15,7 +15,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Row-wise operations against their scalar twins, sizes odd and even. */
+/** Row-wise operations and conversions against their scalar references, for odd and even sizes. */
 class RowOpsTest {
     private static float[] random(int count, long seed) {
         SplittableRandom random = new SplittableRandom(seed);
@@ -80,7 +80,7 @@ class RowOpsTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 16, 17, 33, 500})
-    void softmaxIgnoresWhatLiesBeyond(int size) {
+    void softmaxIgnoresScoresAfterTheSize(int size) {
         int padded = Lanes.padded(Math.ceilDiv(size, 16) * 16);
         float[] scores = Arrays.copyOf(random(size, size), padded);
         Arrays.fill(scores, size, padded, Float.NaN);
@@ -99,7 +99,7 @@ class RowOpsTest {
     }
 
     @Test
-    void notANumberStaysSoInPowers() {
+    void nanStaysNan() {
         for (int bits : new int[] {0x7FC00000, 0x7FC00001, 0x7FFFFFFF, 0xFFC00000}) {
             float[] scores = new float[32];
             scores[5] = Float.intBitsToFloat(bits);
@@ -112,7 +112,7 @@ class RowOpsTest {
     }
 
     @Test
-    void weightsOfScoresFarBelowTheLargestAreZero() {
+    void scoresFarBelowTheMaximumGetWeightZero() {
         float[] scores = new float[32];
         scores[1] = -127;
         scores[2] = -1e6f;
@@ -133,7 +133,7 @@ class RowOpsTest {
     @EnumSource(names = {"BFLOAT16", "FLOAT16"})
     void packingRoundsToNearestEven(DataType type) {
         float[] values = random(64, 5);
-        // ties either way, the least above one, zeros, what rounds up to the next power of two
+        // ties in both directions, the smallest value above 1, zeros, a value that rounds up to a power of two
         float[] special = {
             1 + 0x1p-8f, 1 + 3 * 0x1p-8f, 1 + 0x1p-11f, 1 + 3 * 0x1p-11f, 1 + 0x1p-23f, 0, -0f, 1.9999999f
         };
@@ -151,7 +151,7 @@ class RowOpsTest {
         }
     }
 
-    /** Every fp16 value is as the JDK widens it, and what is not finite is NaN. */
+    /** Every fp16 value becomes what the JDK widens it to, and infinities become NaN. */
     @Test
     void fp16IsWidenedExactly() {
         try (Arena arena = Arena.ofConfined()) {

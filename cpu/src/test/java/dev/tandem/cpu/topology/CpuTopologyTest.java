@@ -11,9 +11,10 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
+/** Order of cores and CPU quotas, read from files of a simulated system. */
 class CpuTopologyTest {
     @Test
-    void coresComeBeforeSiblingsAndNodesOneAfterTheOther(@TempDir Path root) throws IOException {
+    void ordersCoresNodeByNodeBeforeSiblings(@TempDir Path root) throws IOException {
         Path system = root.resolve("sys/devices/system");
         // two nodes of two cores with two hardware threads each: 0, 4 | 1, 5 on node 0 and 2, 6 | 3, 7 on node 1
         for (int cpu = 0; cpu < 8; cpu++) {
@@ -39,7 +40,7 @@ class CpuTopologyTest {
     }
 
     @Test
-    void aSystemThatSaysNothingHasCoresInOrder(@TempDir Path nothing) {
+    void withoutTopologyFilesEveryThreadIsACore(@TempDir Path nothing) {
         BitSet all = new BitSet();
         all.set(1, 4);
         CpuTopology topology = CpuTopology.find(all, nothing, 8);
@@ -48,7 +49,7 @@ class CpuTopologyTest {
     }
 
     @Test
-    void theOnlyAllowedThreadOfACoreIsACore(@TempDir Path root) throws IOException {
+    void anAllowedThreadWithoutAllowedSiblingsIsACore(@TempDir Path root) throws IOException {
         for (int cpu = 0; cpu < 4; cpu++) {
             Path topology = root.resolve("sys/devices/system/cpu/cpu" + cpu + "/topology");
             write(topology.resolve("thread_siblings_list"), cpu % 2 + "," + (cpu % 2 + 2));
@@ -59,7 +60,7 @@ class CpuTopologyTest {
     }
 
     @Test
-    void nodesNeedNotBeNumberedFromZeroWithoutGaps(@TempDir Path root) throws IOException {
+    void keepsTheNumbersOfNodes(@TempDir Path root) throws IOException {
         write(root.resolve("sys/devices/system/node/node1/cpulist"), "0-1");
         write(root.resolve("sys/devices/system/node/node8/cpulist"), "2-3");
         write(root.resolve("sys/devices/system/node/node9/cpulist"), "4-7");
@@ -68,11 +69,11 @@ class CpuTopologyTest {
         assertThat(CpuTopology.find(allowed, root, 8).nodes()).containsExactly(1, 8);
     }
 
-    /** What two containers with quotas on one machine see: all its cores. */
+    /** Two containers with quotas on one machine both see all of its cores. */
     @ParameterizedTest
     @CsvSource({"200000 100000, true", "350000 100000, true", "400000 100000, false", "max 100000, false"})
-    void threadsAreNotPinnedWhereTheQuotaIsBelowTheCoresThatMayBeUsed(
-            String cpuMax, boolean limited, @TempDir Path root) throws IOException {
+    void threadsAreNotPinnedUnderAQuotaBelowTheAllowedCores(String cpuMax, boolean limited, @TempDir Path root)
+            throws IOException {
         write(root.resolve("proc/self/cgroup"), "0::/");
         write(root.resolve("sys/fs/cgroup/cpu.max"), cpuMax);
         BitSet allowed = new BitSet();
@@ -84,7 +85,7 @@ class CpuTopologyTest {
     }
 
     @Test
-    void aQuotaOfAnyGroupAboveCounts(@TempDir Path root) throws IOException {
+    void theSmallestQuotaOfAllAncestorsApplies(@TempDir Path root) throws IOException {
         write(root.resolve("proc/self/cgroup"), "0::/pods/one/main");
         write(root.resolve("sys/fs/cgroup/pods/cpu.max"), "600000 100000");
         write(root.resolve("sys/fs/cgroup/pods/one/cpu.max"), "150000 100000");
@@ -93,9 +94,9 @@ class CpuTopologyTest {
     }
 
     @Test
-    void quotasOfControlGroupsOfVersionOneAreRead(@TempDir Path root) throws IOException {
+    void readsQuotasOfControlGroupsVersion1(@TempDir Path root) throws IOException {
         write(root.resolve("proc/self/cgroup"), "7:memory:/docker/ab\n4:cpu,cpuacct:/docker/ab\n0::/");
-        // in a container the mount is the group itself
+        // in a container the mount is the process's own group
         write(root.resolve("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us"), "250000");
         write(root.resolve("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us"), "50000");
         assertThat(CpuQuota.find(root)).hasValue(5);

@@ -12,6 +12,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
 
+/** Binding of threads to cores, as Linux reports it. */
 @EnabledOnOs(OS.LINUX)
 class ThreadAffinityTest {
     private record Seen(String cores, BitSet allowed) {}
@@ -25,7 +26,7 @@ class ThreadAffinityTest {
         return new Seen(line.substring(line.indexOf(':') + 1).strip(), ThreadAffinity.allowed());
     }
 
-    /** In a thread that is started by a thread bound to the cores. */
+    /** Looks from a thread that a thread bound to the cores has started. */
     private static Seen startedBy(List<Integer> cores) throws Exception {
         FutureTask<Seen> child = new FutureTask<>(ThreadAffinityTest::look);
         FutureTask<Boolean> parent = new FutureTask<>(() -> {
@@ -39,7 +40,7 @@ class ThreadAffinityTest {
     }
 
     @Test
-    void whatABoundThreadStartsIsBoundTooButTheProcessIsNot() throws Exception {
+    void aBoundThreadBindsTheThreadsItStartsButNotTheProcess() throws Exception {
         BitSet all = ThreadAffinity.allowed();
         int last = all.length() - 1;
         assertThat(startedBy(List.of(last))).isEqualTo(new Seen("" + last, all));

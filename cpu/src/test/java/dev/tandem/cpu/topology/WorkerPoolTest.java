@@ -15,6 +15,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
+/** Loops of the worker pool: each index once, failures, parking under a CPU quota, no threads left. */
 class WorkerPoolTest {
     private static final int LOOPS = 20;
 
@@ -35,7 +36,7 @@ class WorkerPoolTest {
     }
 
     @Test
-    void aFailingWorkerFailsTheLoopAndNothingHangs() {
+    void aFailedIndexFailsItsLoopAndTheNextLoopRuns() {
         try (WorkerPool pool = new WorkerPool(3, false)) {
             pool.beginStep();
             assertThatThrownBy(() -> pool.run(50, (index, worker) -> {
@@ -53,7 +54,7 @@ class WorkerPoolTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2})
-    void everyIndexIsRunAndTheFailureIsReportedAlike(int threads) {
+    void afterAFailureAllOtherIndicesRunWithOneThreadOrTwo(int threads) {
         try (WorkerPool pool = new WorkerPool(threads, false)) {
             pool.beginStep();
             AtomicInteger runs = new AtomicInteger();
@@ -72,7 +73,7 @@ class WorkerPoolTest {
     }
 
     @Test
-    void aLoopForSomeWorkersIsNotJoinedByOneThatIsLate() {
+    void lateWorkersDoNotJoinALoopForFewerWorkers() {
         try (WorkerPool pool = new WorkerPool(4, false)) {
             pool.beginStep();
             AtomicInteger intruders = new AtomicInteger();
@@ -151,11 +152,11 @@ class WorkerPoolTest {
                 .filter(thread -> thread.getName().startsWith("tandem-worker"));
     }
 
-    /** Until the test's timeout interrupts it. */
+    /** Spins until the condition holds, or the test's timeout interrupts the thread. */
     private static void spinUntil(BooleanSupplier condition) {
         while (!condition.getAsBoolean()) {
             if (Thread.currentThread().isInterrupted()) {
-                throw new AssertionError("what the test waits for does not happen");
+                throw new AssertionError("interrupted by the timeout while waiting for a condition");
             }
             Thread.onSpinWait();
         }

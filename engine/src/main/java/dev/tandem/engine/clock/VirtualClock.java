@@ -1,7 +1,7 @@
 package dev.tandem.engine.clock;
 
 /**
- * A clock that moves only when told to: simulations and tests.
+ * A clock that moves only by {@link #advance}, for simulations and tests.
  *
  * <p>Owned by: the thread that advances it.
  */
@@ -13,9 +13,10 @@ public final class VirtualClock implements Clock {
         return now;
     }
 
+    /** Moves the time forward. */
     public void advance(long nanos) {
         if (nanos < 0) {
-            throw new IllegalArgumentException("time cannot go back by " + -nanos + " ns");
+            throw new IllegalArgumentException("the clock was to advance by " + nanos + " ns; it must not be negative");
         }
         now += nanos;
     }

@@ -1,7 +1,7 @@
 /**
- * What is wrong with a configuration: {@link dev.tandem.engine.config.ConfigurationException}, thrown by every module
- * that reads options.
+ * Errors of configuration: {@link dev.tandem.engine.config.ConfigurationException}, which every module that reads
+ * options throws.
  *
- * <p>Owned by: nobody, immutable. Next: {@code loop}.
+ * <p>Owned by: any thread, immutable. Next: {@code loop}.
  */
 package dev.tandem.engine.config;

@@ -1,12 +1,19 @@
 package dev.tandem.engine.cost;
 
-/** What the cost model tells apart, corrects and reports by itself. */
+/** A part of a step that the cost model predicts and corrects separately. */
 public enum Component {
+    /** GEMMs before and after attention. */
     LINEAR,
+    /** Attention of prefill tokens, on the GPU. */
     PREFILL_ATTENTION,
+    /** Decode attention on the GPU. */
     GPU_ATTENTION,
+    /** Decode attention on the CPU. */
     CPU_ATTENTION,
+    /** Copies of KV between the tiers. */
     TRANSFER,
+    /** Embedding. */
     PRE_LAYER,
+    /** Logits and sampling. */
     POST_LAYER
 }

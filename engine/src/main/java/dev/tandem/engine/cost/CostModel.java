@@ -32,6 +32,7 @@ public final class CostModel {
     private volatile long extrapolated;
     private long extrapolations;
 
+    /** Creates a model that predicts as profiled, until it learns. */
     public CostModel(Profile profile) {
         this.profile = profile;
         this.cpuRows = profile.cpuAttention().keySet().stream()
@@ -41,10 +42,12 @@ public final class CostModel {
         Arrays.fill(factor, 1);
     }
 
+    /** Layers of the profiled model. */
     public int layers() {
         return profile.layers();
     }
 
+    /** Name of the profile. */
     public String name() {
         return profile.name();
     }
@@ -105,14 +108,17 @@ public final class CostModel {
         return corrected(Component.TRANSFER, profile.transfer(), bytes);
     }
 
+    /** Embedding of {@code rows} tokens. */
     public double preLayer(int rows) {
         return corrected(Component.PRE_LAYER, profile.preLayer(), rows);
     }
 
+    /** Logits and sampling of {@code outputs} tokens. */
     public double postLayer(int outputs) {
         return corrected(Component.POST_LAYER, profile.postLayer(), outputs);
     }
 
+    /** Constant time per step. */
     public double stepOverhead() {
         return profile.stepOverhead();
     }
@@ -122,10 +128,12 @@ public final class CostModel {
         return profile.hostLoad();
     }
 
+    /** Constant time per stage of a layer that waits for the CPU. */
     public double stageOverhead() {
         return profile.stageOverhead();
     }
 
+    /** Constant time that an in-flight token takes per layer, to the CPU and back. */
     public double tripOverhead() {
         return profile.tripOverhead();
     }

@@ -3,16 +3,21 @@ package dev.tandem.engine.cost;
 import java.util.Arrays;
 
 /**
- * Seconds by size, from measured points: interpolated between them, carried on along the last segment beyond them, and
- * the first point's below it. Size 0 costs nothing.
+ * Seconds by size, from measured points.
+ *
+ * <p>Between points it interpolates. Beyond the last point it continues the last segment. Below the first point it
+ * returns the first point's time. Size 0 costs nothing.
  */
 public final class Curve {
     private final double[] sizes;
     private final double[] seconds;
 
     /**
+     * Creates a curve through the points.
+     *
+     * @param name for errors
      * @param sizes ascending, positive
-     * @param seconds finite, positive, not falling
+     * @param seconds finite, positive, increasing but for noise
      * @throws ProfileException that names the point
      */
     public Curve(String name, double[] sizes, double[] seconds) {
@@ -34,7 +39,7 @@ public final class Curve {
         this.seconds = rising(seconds);
     }
 
-    /** More work never takes less time: noise that says so is levelled. */
+    /** Raises each value to the max of those before it: more work never takes less time, so a fall is noise. */
     private static double[] rising(double[] values) {
         double[] level = values.clone();
         for (int i = 1; i < level.length; i++) {
@@ -43,6 +48,7 @@ public final class Curve {
         return level;
     }
 
+    /** Seconds of a size. */
     public double at(double size) {
         if (size <= 0) {
             return 0;
@@ -63,7 +69,7 @@ public final class Curve {
         return found >= 0 ? found : -found - 1;
     }
 
-    /** Whether {@code size} lies within what was measured. */
+    /** True when {@code size} is not beyond the last measured point. */
     public boolean covers(double size) {
         return size <= sizes[sizes.length - 1];
     }

@@ -111,6 +111,8 @@ public record Profile(
     }
 
     /**
+     * Parses the text that {@link #toString} makes.
+     *
      * @param origin named in errors
      * @throws ProfileException that names the line
      */

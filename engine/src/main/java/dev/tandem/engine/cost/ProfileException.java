@@ -4,6 +4,7 @@ package dev.tandem.engine.cost;
 public final class ProfileException extends IllegalArgumentException {
     private static final long serialVersionUID = 1;
 
+    /** Creates an exception for the user. */
     public ProfileException(String message) {
         super(message);
     }

@@ -5,46 +5,51 @@ import dev.tandem.engine.step.StepResult;
 import java.util.Optional;
 
 /**
- * Runs step plans in the order they are submitted. At most {@link #MAX_OUTSTANDING} are outstanding, so that the next
- * can be prepared while one runs. A device that fails throws {@link ExecutorException}; it is not used again after.
+ * Runs step plans in the order in which they are submitted.
+ *
+ * <p>At most {@link #MAX_OUTSTANDING} plans are outstanding, so that the next plan can be prepared while one runs. When
+ * the device fails, any method throws {@link ExecutorException}, and the executor is not used again.
+ *
+ * <p>Owned by: engine thread, except {@link #trouble}.
  */
 public interface Executor extends AutoCloseable {
+    /** Max plans that are submitted and not yet polled. */
     int MAX_OUTSTANDING = 2;
 
     /** The tiers and limits that plans must respect. */
     ExecutorLimits limits();
 
-    /** Accepts a plan; waits for the plan before it only where the two cannot be on their way together. */
+    /** Accepts a plan. It waits for the plan before it only where the device cannot hold both. */
     void submit(StepPlan plan);
 
-    /** Whether {@link #submit} computes the step itself, so that nothing can be done beside it. */
+    /** True when {@link #submit} computes the step itself, so that the engine thread can do nothing beside it. */
     default boolean computesInSubmit() {
         return false;
     }
 
     /**
-     * Whether the plan after the one that was submitted last may be made and submitted before that one's result is
-     * known: its tokens stay on the device, where {@link dev.tandem.engine.step.Chunk#PLACEHOLDER} finds them, no more
-     * than GPU blocks are touched, and it is short, for whoever arrives meanwhile waits for one step more. In-flight
-     * tokens may go on, but for an executor that finishes them ({@link ExecutorLimits#completesWithinStep}): such plans
-     * name where they stand.
+     * Whether the next plan may be made and submitted before the result of the last submitted one is known.
+     *
+     * <p>True requires of the last submitted plan: its sampled tokens stay on the device, where
+     * {@link dev.tandem.engine.step.Chunk#PLACEHOLDER} refers to them; it touches GPU blocks only; and it is short,
+     * because a new request waits for one step more. In-flight tokens may continue, unless the executor finishes them
+     * within a step ({@link ExecutorLimits#completesWithinStep}), because such plans name the layers where they stand.
      */
     default boolean allowsAsyncScheduling() {
         return false;
     }
 
-    /** Waits for the oldest outstanding plan. */
+    /** Waits for the oldest outstanding plan and returns its result. */
     StepResult poll();
 
     /**
-     * What is wrong with the device at the moment, a step that takes far too long for example; empty while nothing is.
-     * Any thread.
+     * What is wrong with the device now, for example a step that takes far too long; empty when nothing is. Any thread.
      */
     default Optional<String> trouble() {
         return Optional.empty();
     }
 
-    /** Frees everything, device and host memory and threads included. */
+    /** Frees device memory, host memory and threads. */
     @Override
     void close();
 }

@@ -1,14 +1,13 @@
 package dev.tandem.engine.executor;
 
-/**
- * The executor cannot continue: a device fault, a dead worker. Where one row's logits allow no choice of a token, the
- * sampler throws it to the executor, which reports that sequence as lost and goes on.
- */
+/** The executor cannot continue: a device fault or a dead worker. It is not used again. */
 public final class ExecutorException extends RuntimeException {
+    /** Creates an exception that says what failed. */
     public ExecutorException(String message) {
         super(message);
     }
 
+    /** Creates an exception that says what failed and has a cause. */
     public ExecutorException(String message, Throwable cause) {
         super(message, cause);
     }

@@ -1,32 +1,234 @@
 package dev.tandem.engine.executor;
 
 /**
- * @param vocabulary number of token ids, all below it
- * @param contextTokens longest sequence the model allows
- * @param blockTokens tokens a GPU KV block
- * @param hostBlockTokens tokens a host KV block
- * @param maxBatchTokens most rows a step may have
- * @param layers that in-flight tokens pass
- * @param kvBytesPerToken of all layers
- * @param slotsPerLayer most in-flight tokens that a layer can pick up, and most admissions a step
- * @param maxInFlight most rows that may be in flight at a time; 0 where there is no host tier that computes
- * @param completesWithinStep whether a step can take in-flight tokens through all layers that they have left
- * @param piggybackedTokens rows of a step up to which products take little longer than for a few, so that prompt tokens
- *     ride in decode steps almost for free; 0 where each row costs the same
- * @param overlaps whether CPU attention runs beside the GPU's work, rather than on the same cores
+ * What an executor offers: the sizes of its model, of its KV pools and of its steps. Plans must respect them.
+ *
+ * <p>Owned by: any thread, immutable.
  */
-public record ExecutorLimits(
-        int vocabulary,
-        int contextTokens,
-        int blockTokens,
-        int hostBlockTokens,
-        int gpuBlocks,
-        int hostBlocks,
-        int maxBatchTokens,
-        int layers,
-        long kvBytesPerToken,
-        boolean overlaps,
-        int slotsPerLayer,
-        int maxInFlight,
-        boolean completesWithinStep,
-        int piggybackedTokens) {}
+public final class ExecutorLimits {
+    private final int vocabulary;
+    private final int contextTokens;
+    private final int blockTokens;
+    private final int hostBlockTokens;
+    private final int gpuBlocks;
+    private final int hostBlocks;
+    private final int maxBatchTokens;
+    private final int layers;
+    private final long kvBytesPerToken;
+    private final boolean overlaps;
+    private final int slotsPerLayer;
+    private final int maxInFlight;
+    private final boolean completesWithinStep;
+    private final int piggybackedTokens;
+
+    private ExecutorLimits(Builder builder) {
+        requirePositive("vocabulary", builder.vocabulary);
+        requirePositive("contextTokens", builder.contextTokens);
+        requirePositive("blockTokens", builder.blockTokens);
+        requirePositive("maxBatchTokens", builder.maxBatchTokens);
+        vocabulary = builder.vocabulary;
+        contextTokens = builder.contextTokens;
+        blockTokens = builder.blockTokens;
+        hostBlockTokens = builder.hostBlockTokens == 0 ? builder.blockTokens : builder.hostBlockTokens;
+        gpuBlocks = builder.gpuBlocks;
+        hostBlocks = builder.hostBlocks;
+        maxBatchTokens = builder.maxBatchTokens;
+        layers = builder.layers;
+        kvBytesPerToken = builder.kvBytesPerToken;
+        overlaps = builder.overlaps;
+        slotsPerLayer = builder.slotsPerLayer;
+        maxInFlight = builder.maxInFlight;
+        completesWithinStep = builder.completesWithinStep;
+        piggybackedTokens = builder.piggybackedTokens;
+    }
+
+    private static void requirePositive(String name, int value) {
+        if (value < 1) {
+            throw new IllegalArgumentException(name + " is " + value + "; it must be at least 1");
+        }
+    }
+
+    /** Number of token ids; all ids lie below it. */
+    public int vocabulary() {
+        return vocabulary;
+    }
+
+    /** Max tokens of a sequence that the model allows. */
+    public int contextTokens() {
+        return contextTokens;
+    }
+
+    /** Tokens per GPU KV block. */
+    public int blockTokens() {
+        return blockTokens;
+    }
+
+    /** Tokens per host KV block. */
+    public int hostBlockTokens() {
+        return hostBlockTokens;
+    }
+
+    /** KV blocks of the GPU. */
+    public int gpuBlocks() {
+        return gpuBlocks;
+    }
+
+    /** KV blocks of the host; 0 without a host tier. */
+    public int hostBlocks() {
+        return hostBlocks;
+    }
+
+    /** Max tokens per step. */
+    public int maxBatchTokens() {
+        return maxBatchTokens;
+    }
+
+    /** Layers of the model, which in-flight tokens pass one by one. */
+    public int layers() {
+        return layers;
+    }
+
+    /** Bytes of KV per token, of all layers together. */
+    public long kvBytesPerToken() {
+        return kvBytesPerToken;
+    }
+
+    /** Whether CPU attention runs beside the GPU's work, rather than on the same cores. */
+    public boolean overlaps() {
+        return overlaps;
+    }
+
+    /** Max in-flight tokens that continue at a layer per step, and max admissions per step. */
+    public int slotsPerLayer() {
+        return slotsPerLayer;
+    }
+
+    /** Max in-flight tokens at a time; 0 without a host tier that computes. */
+    public int maxInFlight() {
+        return maxInFlight;
+    }
+
+    /** Whether a step can take in-flight tokens through all remaining layers. */
+    public boolean completesWithinStep() {
+        return completesWithinStep;
+    }
+
+    /**
+     * Batch size up to which GEMMs cost little more than for a few tokens, so that prompt tokens can be piggybacked on
+     * decode steps; 0 where each token costs the same.
+     */
+    public int piggybackedTokens() {
+        return piggybackedTokens;
+    }
+
+    /** A builder of limits without a host tier; vocabulary, context, block size and batch size must be set. */
+    public static Builder builder() {
+        return new Builder();
+    }
+
+    /** Collects the values of {@link ExecutorLimits}. */
+    public static final class Builder {
+        private int vocabulary;
+        private int contextTokens;
+        private int blockTokens;
+        private int hostBlockTokens;
+        private int gpuBlocks;
+        private int hostBlocks;
+        private int maxBatchTokens;
+        private int layers = 1;
+        private long kvBytesPerToken = 1;
+        private boolean overlaps;
+        private int slotsPerLayer;
+        private int maxInFlight;
+        private boolean completesWithinStep;
+        private int piggybackedTokens;
+
+        private Builder() {}
+
+        /** Sets {@link ExecutorLimits#vocabulary}. */
+        public Builder vocabulary(int value) {
+            vocabulary = value;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#contextTokens}. */
+        public Builder contextTokens(int value) {
+            contextTokens = value;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#blockTokens}. */
+        public Builder blockTokens(int value) {
+            blockTokens = value;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#hostBlockTokens}; without it, the same as for the GPU. */
+        public Builder hostBlockTokens(int value) {
+            hostBlockTokens = value;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#gpuBlocks}. */
+        public Builder gpuBlocks(int value) {
+            gpuBlocks = value;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#hostBlocks}; 0 without it. */
+        public Builder hostBlocks(int value) {
+            hostBlocks = value;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#maxBatchTokens}. */
+        public Builder maxBatchTokens(int value) {
+            maxBatchTokens = value;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#layers}; 1 without it. */
+        public Builder layers(int value) {
+            layers = value;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#kvBytesPerToken}; 1 without it. */
+        public Builder kvBytesPerToken(long value) {
+            kvBytesPerToken = value;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#overlaps}; false without it. */
+        public Builder overlaps(boolean value) {
+            overlaps = value;
+            return this;
+        }
+
+        /**
+         * Sets {@link ExecutorLimits#slotsPerLayer}, {@link ExecutorLimits#maxInFlight} and
+         * {@link ExecutorLimits#completesWithinStep}; without it, 0 and false.
+         */
+        public Builder inFlight(int slotsPerLayer, int max, boolean completesWithinStep) {
+            this.slotsPerLayer = slotsPerLayer;
+            this.maxInFlight = max;
+            this.completesWithinStep = completesWithinStep;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#piggybackedTokens}; 0 without it. */
+        public Builder piggybackedTokens(int value) {
+            piggybackedTokens = value;
+            return this;
+        }
+
+        /**
+         * The limits.
+         *
+         * @throws IllegalArgumentException when a required value is missing
+         */
+        public ExecutorLimits build() {
+            return new ExecutorLimits(this);
+        }
+    }
+}

@@ -11,39 +11,42 @@ import java.util.SplittableRandom;
 import java.util.function.LongToIntFunction;
 
 /**
- * When the attention of in-flight tokens is back. Real hardware has its own answer; executors that compute in one place
- * take theirs from here, so that every order can be tried. Tokens are equal under all of them.
+ * Decides when the attention results of in-flight tokens return, for executors that compute everything in one place.
+ *
+ * <p>On real hardware the workers' speed decides. Here every order can be tried; the sampled tokens are the same under
+ * all of them.
  *
  * <p>Owned by: the executor's thread.
  */
 public interface Readiness {
-    /** The row's q, k and v of {@code layer} have left for the CPU. */
+    /** Records that the token's q, k and v of {@code layer} were sent to the CPU. */
     default void issued(long step, int layer, long sequence) {}
 
     /**
-     * @param standing rows whose attention of {@code layer} is under way or done, in the order in which they were
-     *     issued
-     * @return those whose result is there when the GPU comes to the layer, in the order in which they were completed
+     * The in-flight tokens whose result has returned when the GPU reaches a layer.
+     *
+     * @param standing sequences whose attention of {@code layer} was issued, in the order in which it was
+     * @return those whose result has returned, in the order in which it did
      */
     List<Long> ready(long step, int layer, List<Long> standing);
 
-    /** Every result is there at once: rows go through all layers in the step that admits them. */
+    /** Every result returns at once: tokens pass all layers in the step that admits them. */
     static Readiness allEarly() {
         return (step, layer, standing) -> standing;
     }
 
-    /** Every result comes a whole step later, as in APEX §3.3: one layer a step. */
+    /** Every result returns one step later, as in APEX §3.3: one layer per step. */
     static Readiness allLate() {
         return new Delayed(sequence -> 1, 0);
     }
 
-    /** Results take 0, 1 or 2 steps and overtake each other. */
+    /** Results take 0, 1 or 2 steps and return in random order. */
     static Readiness random(long seed) {
         SplittableRandom random = new SplittableRandom(seed);
         return new Delayed(sequence -> random.nextInt(3), seed);
     }
 
-    /** What happened in these steps, once more. */
+    /** Repeats the order of recorded steps. */
     static Readiness recorded(List<StepResult> results) {
         Map<Long, List<RowProgress>> bySteps = new HashMap<>();
         results.forEach(result -> bySteps.put(result.step(), result.trace()));
@@ -53,7 +56,7 @@ public interface Readiness {
                 .toList();
     }
 
-    /** Each result after a number of steps; those of one step in a seeded order, or in their own with seed 0. */
+    /** Each result takes a number of steps. Those of one step return in a seeded order, or as issued with seed 0. */
     final class Delayed implements Readiness {
         private final LongToIntFunction delay;
         private final long seed;

@@ -1,7 +1,7 @@
 /**
- * The line between deciding and doing: {@link dev.tandem.engine.executor.Executor} runs step plans. The CPU, CUDA and
- * simulated executors implement it in modules of their own.
+ * The interface between scheduling and computing: {@link dev.tandem.engine.executor.Executor} runs step plans. The CPU,
+ * CUDA and simulated executors implement it in modules of their own.
  *
- * <p>Owned by: engine thread. Next: module {@code cpu}, then {@code sample}.
+ * <p>Owned by: engine thread. Next: module {@code cpu}, then {@code sampling}.
  */
 package dev.tandem.engine.executor;

@@ -3,14 +3,15 @@ package dev.tandem.engine.kv;
 import java.util.Arrays;
 
 /**
- * The blocks of one place: which are free, and who owns the others. Blocks are handed out last freed first, so that a
- * small working set stays small.
+ * The KV blocks of one tier: which are free, and which sequence owns each of the others.
+ *
+ * <p>The block freed last is granted first, so that a small working set stays small.
  *
  * <p>Owned by: engine thread.
  */
 public final class BlockPool {
     private static final long FREE = -1;
-    /** Never granted again: somebody may still write it. */
+    /** Never granted again, because a worker or the device may still write it. */
     private static final long QUARANTINED = -2;
 
     private final KvTier tier;
@@ -19,9 +20,11 @@ public final class BlockPool {
     private int freeCount;
     private int quarantined;
 
+    /** Creates a pool whose blocks are all free. */
     public BlockPool(KvTier tier, int blocks) {
         if (blocks < 0) {
-            throw new IllegalArgumentException("a " + tier + " pool of " + blocks + " blocks; it cannot be negative");
+            throw new IllegalArgumentException(
+                    "the " + tier + " pool was to have " + blocks + " blocks; it must not be negative");
         }
         this.tier = tier;
         this.owner = new long[blocks];
@@ -33,18 +36,22 @@ public final class BlockPool {
         }
     }
 
+    /** Where the blocks are. */
     public KvTier tier() {
         return tier;
     }
 
+    /** All blocks. */
     public int size() {
         return owner.length;
     }
 
+    /** Blocks that can be granted. */
     public int free() {
         return freeCount;
     }
 
+    /** Blocks that sequences own. */
     public int used() {
         return owner.length - freeCount - quarantined;
     }
@@ -84,7 +91,8 @@ public final class BlockPool {
         for (int i = 0; i < freeCount; i++) {
             int block = free[i];
             if (seen[block] || owner[block] != FREE) {
-                throw new IllegalStateException(tier + " block " + block + " is in the free list wrongly");
+                throw new IllegalStateException(tier + " block " + block + " is in the free list and is owned by "
+                        + owner[block] + ", or is there twice");
             }
             seen[block] = true;
         }

@@ -3,7 +3,7 @@ package dev.tandem.engine.kv;
 import java.util.Arrays;
 
 /**
- * The blocks that hold one sequence's KV, in token order. All of them are in one place.
+ * The KV blocks of one sequence, in token order. All of them are in one tier.
  *
  * <p>Owned by: engine thread; changed by {@link KvCache} alone.
  */
@@ -11,22 +11,25 @@ public final class BlockTable {
     private KvTier tier = KvTier.GPU;
     private int[] blocks = new int[4];
     private int count;
-    /** What {@link #toArray} gave last; null once the table has changed. */
+    /** The last result of {@link #toArray}; null once the table has changed. */
     private int[] snapshot;
 
+    /** Where the blocks are. */
     public KvTier tier() {
         return tier;
     }
 
+    /** Number of blocks. */
     public int count() {
         return count;
     }
 
+    /** The block that holds the {@code index}-th run of tokens. */
     public int block(int index) {
         return blocks[index];
     }
 
-    /** As plans keep it: never changed, and shared until the table grows. */
+    /** The blocks as plans keep them. The array is never changed; calls share it until the table changes. */
     public int[] toArray() {
         if (snapshot == null) {
             snapshot = Arrays.copyOf(blocks, count);
@@ -36,7 +39,8 @@ public final class BlockTable {
 
     void tier(KvTier next) {
         if (count > 0) {
-            throw new IllegalStateException("a table with " + count + " blocks cannot change its place");
+            throw new IllegalStateException(
+                    "a table with " + count + " blocks cannot change its tier; move its KV instead");
         }
         tier = next;
     }

@@ -8,24 +8,26 @@ import java.util.Map;
 import java.util.Optional;
 
 /**
- * Grants, moves and frees KV blocks. A sequence's blocks are all in one place.
+ * Grants, moves and frees KV blocks. All blocks of a sequence are in one tier.
  *
  * <p>Owned by: engine thread.
  */
-public final class KvCache {
+public final class KvCache implements KvCapacity {
     private final int gpuBlockTokens;
     private final int hostBlockTokens;
     private final BlockPool gpu;
     private final BlockPool host;
 
-    /** Blocks of the same number of tokens in both places. */
+    /** Creates a cache whose blocks have the same number of tokens in both tiers. */
     public KvCache(int blockTokens, int gpuBlocks, int hostBlocks) {
         this(blockTokens, blockTokens, gpuBlocks, hostBlocks);
     }
 
     /**
-     * @param gpuBlockTokens tokens a GPU block
-     * @param hostBlockTokens tokens a host block
+     * Creates a cache whose blocks are all free.
+     *
+     * @param gpuBlockTokens tokens per GPU block
+     * @param hostBlockTokens tokens per host block
      */
     public KvCache(int gpuBlockTokens, int hostBlockTokens, int gpuBlocks, int hostBlocks) {
         this.gpuBlockTokens = gpuBlockTokens;
@@ -34,6 +36,7 @@ public final class KvCache {
         this.host = new BlockPool(KvTier.HOST, hostBlocks);
     }
 
+    @Override
     public BlockPool pool(KvTier tier) {
         return switch (tier) {
             case GPU -> gpu;
@@ -41,24 +44,27 @@ public final class KvCache {
         };
     }
 
-    /** Blocks that hold so many tokens there. */
+    @Override
     public int blocksFor(KvTier tier, int tokens) {
         int each = tier == KvTier.GPU ? gpuBlockTokens : hostBlockTokens;
         return (tokens + each - 1) / each;
     }
 
-    /** Blocks the sequence lacks to hold {@code tokens} tokens where it is. */
+    @Override
     public int missing(Sequence sequence, int tokens) {
         return Math.max(
                 0, blocksFor(sequence.table().tier(), tokens) - sequence.table().count());
     }
 
-    /** Decides where a sequence without blocks will live. */
+    /** Sets the tier of a sequence without blocks. */
     public void assignTier(Sequence sequence, KvTier tier) {
         sequence.table().tier(tier);
     }
 
-    /** Grants blocks for {@code tokens} tokens in all; grants none and returns false when they are not there. */
+    /**
+     * Grants the blocks that the sequence lacks for {@code tokens} tokens; grants none and returns false when they are
+     * not free.
+     */
     public boolean grow(Sequence sequence, int tokens) {
         BlockTable table = sequence.table();
         BlockPool pool = pool(table.tier());
@@ -73,8 +79,8 @@ public final class KvCache {
     }
 
     /**
-     * Blocks are given back from the last on: who takes them next has them in their order, and copies neighbours at
-     * once.
+     * Frees all blocks of the sequence, the last one first. The next owner gets them in ascending order, so that copies
+     * of adjacent blocks can be merged.
      */
     public void release(Sequence sequence) {
         BlockTable table = sequence.table();
@@ -85,7 +91,7 @@ public final class KvCache {
         table.clear();
     }
 
-    /** Takes the sequence's blocks out of use for good: whoever computed on them may still do so. */
+    /** Takes the sequence's blocks out of use for good, because a worker or the device may still write them. */
     public void quarantine(Sequence sequence) {
         BlockTable table = sequence.table();
         for (int i = 0; i < table.count(); i++) {
@@ -94,7 +100,7 @@ public final class KvCache {
         table.clear();
     }
 
-    /** Moves the computed KV to the other place; empty when that has no room, and then nothing changed. */
+    /** Moves the computed KV to a tier; empty, and nothing is changed, when that tier has no room. */
     public Optional<Swap> move(Sequence sequence, KvTier to) {
         BlockTable table = sequence.table();
         KvTier from = table.tier();
@@ -113,7 +119,7 @@ public final class KvCache {
     }
 
     /**
-     * For tests and idle moments: every block is free or owned by exactly one of the live sequences.
+     * Checks that every block is free or owned by exactly one of the live sequences; for tests and idle moments.
      *
      * @throws IllegalStateException that names the block and the owner
      */

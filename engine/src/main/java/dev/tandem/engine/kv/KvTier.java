@@ -1,7 +1,12 @@
 package dev.tandem.engine.kv;
 
-/** A tier that holds KV blocks. On the CPU executor both are host memory, so that every placement can be tested. */
+/**
+ * A tier of memory that holds KV blocks. On the CPU executor both tiers are host memory, so that strategies can be
+ * tested.
+ */
 public enum KvTier {
+    /** GPU memory. */
     GPU,
+    /** Host memory, which the CPU reads and the GPU reaches over the link. */
     HOST
 }

@@ -1,9 +1,16 @@
 package dev.tandem.engine.kv;
 
 /**
- * A copy of one sequence's KV between places, block by block, before the step's layers run. The blocks it leaves may be
- * granted to others in the same plan: swaps run in the plan's order, all before any row writes.
+ * A copy of one sequence's KV from one tier to the other, before the step's layers run.
  *
+ * <p>The same plan may grant the source blocks to other sequences: swaps run in the plan's order, and no token of the
+ * step is written before all of them are done.
+ *
+ * @param sequence key of the sequence
+ * @param from tier of the source
+ * @param fromBlocks source blocks, in token order
+ * @param to tier of the destination
+ * @param toBlocks destination blocks, in token order
  * @param tokens how many tokens of KV the blocks hold
  */
 public record Swap(long sequence, KvTier from, int[] fromBlocks, KvTier to, int[] toBlocks, int tokens) {}

@@ -1,6 +1,6 @@
 /**
- * Which sequence holds which KV block, on which tier. Entry point: {@link dev.tandem.engine.kv.KvCache}. Only numbers
- * live here: the bytes belong to the executor.
+ * Which sequence holds which KV block, in which tier. Entry point: {@link dev.tandem.engine.kv.KvCache}. Blocks are
+ * numbers here; the executor holds their bytes.
  *
  * <p>Owned by: engine thread. Next: {@code schedule}.
  */

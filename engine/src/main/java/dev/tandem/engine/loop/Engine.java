@@ -9,53 +9,51 @@ import dev.tandem.engine.observe.EngineStats;
 import dev.tandem.engine.queue.AdmissionQueue;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.RequestException;
-import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.schedule.Scheduler;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
-import java.util.Arrays;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
-import java.util.OptionalInt;
-import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
-import java.util.stream.IntStream;
 
 /**
- * A running engine: submit requests, receive their events, cancel them. Any thread may call it.
+ * A running engine: submit requests, receive their events, cancel them.
  *
- * <p>Closing ends the engine thread and the executor; requests that still run are failed, none is forgotten.
+ * <p>{@link #close} ends the engine thread and the executor; requests that still run receive a failure.
+ *
+ * <p>Owned by: any thread may call it.
  */
 public final class Engine implements AutoCloseable {
     private static final Logger LOG = System.getLogger(Engine.class.getName());
     private static final Health SERVING = new Health.Serving();
     private static final String SHUT_DOWN = "it was shut down";
-    /**
-     * Between two plans where requests are live and nothing can be computed, which only time or a command may change.
-     */
+    /** Pause after an empty plan while requests are live: only time or a command can change such a state. */
     private static final long EMPTY_PLAN_NANOS = 1_000_000;
 
-    /** Whether requests are served, and why not. */
+    /** Whether the engine serves requests. */
     public sealed interface Health {
+        /** The engine serves requests. */
         record Serving() implements Health {}
 
-        /** It serves, but without the host's help, or a step takes far longer than it should. */
+        /** The engine serves requests, but without host attention, or a step takes far too long. */
         record Degraded(String reason) implements Health {}
 
+        /** The engine refuses new requests and finishes the accepted ones. */
         record Draining() implements Health {}
 
+        /** The engine has ended. */
         record Dead(String reason) implements Health {}
     }
 
     private final EngineConfig config;
     private final ExecutorLimits limits;
+    private final RequestChecks checks;
     private final AdmissionQueue arrivals;
     private final EngineLoop loop;
     private final ShadowVerification shadowVerification;
@@ -64,25 +62,26 @@ public final class Engine implements AutoCloseable {
     private final CompletableFuture<Health.Dead> ended = new CompletableFuture<>();
     private final CountDownLatch closed = new CountDownLatch(1);
     private volatile boolean stopping;
-    /** Serving, then perhaps draining, then dead. */
+    /** It moves from serving to draining to dead; draining may be skipped. */
     private final AtomicReference<Health> health = new AtomicReference<>(SERVING);
 
-    /** Takes ownership of the executor. */
+    /** Creates an engine that owns the executor; {@link #start} starts its thread. */
     public Engine(EngineConfig config, Scheduler scheduler, Executor executor, Clock clock, EngineListener listener) {
         this.limits = executor.limits();
         checkPools(config, limits);
         this.config = config;
+        this.checks = new RequestChecks(config, limits);
         this.executor = executor;
         this.arrivals = new AdmissionQueue(config.maxQueuedRequests(), clock);
-        this.shadowVerification =
-                new ShadowVerification(config.shadowVerificationRate(), config.seed(), arrivals::offerOwn, listener);
+        this.shadowVerification = new ShadowVerification(
+                config.shadowVerificationRate(), config.seed(), arrivals::offerInternal, listener);
         this.loop = new EngineLoop(
                 config,
                 arrivals,
                 scheduler,
                 executor,
                 clock,
-                config.shadowVerificationRate() > 0 ? ShadowVerification.withoutOwn(listener) : listener);
+                config.shadowVerificationRate() > 0 ? ShadowVerification.withoutVerifications(listener) : listener);
         this.thread = Thread.ofPlatform().name("tandem-engine").unstarted(this::run);
     }
 
@@ -95,57 +94,60 @@ public final class Engine implements AutoCloseable {
         }
     }
 
+    /** Starts the engine thread. */
     public Engine start() {
         thread.start();
         return this;
     }
 
+    /** The configuration. */
     public EngineConfig config() {
         return config;
     }
 
+    /** The executor's limits. */
     public ExecutorLimits limits() {
         return limits;
     }
 
+    /** Queues and pools after the last step. */
     public EngineStats stats() {
         return loop.stats();
     }
 
-    /**
-     * Requests that have arrived and not started, this very moment, and those that wait again since their KV was
-     * dropped.
-     */
+    /** Requests that have not started now, and those whose KV was dropped by the last step. */
     public int waiting() {
-        return arrivals.waiting() + loop.stats().dropped();
+        return arrivals.waiting() + loop.stats().requests().dropped();
     }
 
+    /** Whether the engine serves requests now. */
     public Health health() {
         Health now = health.get();
         if (!(now instanceof Health.Serving)) {
             return now;
         }
         String hostLost = loop.stats().hostLost();
-        Optional<String> trouble = hostLost.isEmpty() ? executor.trouble() : Optional.of(hostLost);
-        return trouble.<Health>map(Health.Degraded::new).orElse(now);
+        Optional<String> reason = hostLost.isEmpty() ? executor.trouble() : Optional.of(hostLost);
+        return reason.<Health>map(Health.Degraded::new).orElse(now);
     }
 
     /**
-     * Completed once, when the engine has ended, be it because it failed or because it was shut down: every request has
-     * been told, and the executor is not yet closed, for a device that hangs may never close. Dependents run on a
-     * thread of their own and may end the process.
+     * Completes when the engine has failed or was shut down.
+     *
+     * <p>By then every request has received its last event. The executor is not closed yet, because a device that hangs
+     * may never close. Dependents run on a thread of their own and may end the process.
      */
     public CompletionStage<Health.Dead> whenEnded() {
         return ended.minimalCompletionStage();
     }
 
     /**
-     * Queues all of the requests or none.
+     * Submits all of the requests or none.
      *
      * @throws RequestException when one cannot be served, the queue is full, or the engine is ending
      */
     public void submit(List<Request> requests) {
-        requests.forEach(this::check);
+        requests.forEach(checks::check);
         if (health.get() instanceof Health.Dead dead) {
             throw RequestException.of(
                     RequestException.Category.UNAVAILABLE, "the engine has stopped: " + dead.reason());
@@ -154,81 +156,22 @@ public final class Engine implements AutoCloseable {
         LockSupport.unpark(thread);
     }
 
+    /**
+     * Submits a request.
+     *
+     * @throws RequestException when it cannot be served, the queue is full, or the engine is ending
+     */
     public void submit(Request request) {
         submit(List.of(request));
     }
 
-    /** Ends a request at the next step, wherever it stands. */
+    /** Ends a request at the next step; an id that is unknown or has ended is ignored. */
     public void cancel(String requestId) {
         if (health.get() instanceof Health.Dead) {
-            return; // nobody would take the command, and all requests have ended
+            return; // all requests have ended
         }
         arrivals.cancel(requestId);
         LockSupport.unpark(thread);
-    }
-
-    private void check(Request request) {
-        checkLength(request);
-        checkTokens("prompt", Arrays.stream(request.prompt()));
-        checkTokens(
-                "logit_bias", request.sampling().logitBias().keySet().stream().mapToInt(Integer::intValue));
-        checkTokens("stop_token_ids", request.sampling().stopTokenIds().stream().mapToInt(Integer::intValue));
-        checkEnds(request.sampling());
-        if (request.priority() != 0 && config.schedulingPolicy() == SchedulingPolicy.FCFS) {
-            throw RequestException.bad(
-                    "priority",
-                    "priority is " + request.priority()
-                            + " but priority scheduling is not enabled; leave priority out, or start the"
-                            + " server with --scheduling-policy priority");
-        }
-    }
-
-    /** In vLLM's words: clients look for "maximum context length is" to learn that they have to send less. */
-    private void checkLength(Request request) {
-        int context = config.contextTokens();
-        int prompt = request.prompt().length;
-        String limit = "This model's maximum context length is " + context + " tokens. However, you requested ";
-        OptionalInt completion = request.sampling().maxTokens();
-        if (completion.isPresent() && (long) prompt + completion.getAsInt() > context) {
-            throw RequestException.bad(
-                    prompt < context ? request.sampling().maxTokensField() : "prompt",
-                    limit + ((long) prompt + completion.getAsInt()) + " tokens (" + prompt + " in the messages, "
-                            + completion.getAsInt()
-                            + " in the completion). Please reduce the length of the messages or completion.");
-        }
-        if (prompt >= context) {
-            throw RequestException.bad(
-                    "prompt",
-                    limit + prompt + " tokens in the messages, which leaves none for the completion."
-                            + " Please reduce the length of the messages.");
-        }
-    }
-
-    /** Some token must be possible while the ends are not. */
-    private void checkEnds(SamplingParams sampling) {
-        if (sampling.minTokens() == 0) {
-            return;
-        }
-        Set<Integer> ends = new HashSet<>(config.endTokens());
-        ends.addAll(sampling.stopTokenIds());
-        if (ends.size() >= limits.vocabulary()) {
-            throw RequestException.bad(
-                    "stop_token_ids",
-                    "min_tokens is " + sampling.minTokens()
-                            + " and stop_token_ids with the end-of-sequence tokens name all " + limits.vocabulary()
-                            + " tokens of the vocabulary, so no token may come first; leave one of them out");
-        }
-    }
-
-    private void checkTokens(String field, IntStream tokens) {
-        tokens.filter(token -> token < 0 || token >= limits.vocabulary())
-                .findFirst()
-                .ifPresent(token -> {
-                    throw RequestException.bad(
-                            field,
-                            field + " has token id " + token + ", which is not in the vocabulary of "
-                                    + limits.vocabulary());
-                });
     }
 
     private void run() {
@@ -246,14 +189,14 @@ public final class Engine implements AutoCloseable {
                 }
             }
         } catch (RuntimeException | Error e) {
-            LOG.log(Level.ERROR, "The engine stopped", e);
+            LOG.log(Level.ERROR, "The engine stopped; all requests fail.", e);
             reason = e.getMessage() == null ? e.toString() : e.getMessage();
         } finally {
             end(reason);
         }
     }
 
-    /** Tells everybody, then closes the executor; neither keeps the other from happening. */
+    /** Fails all requests, then closes the executor, even when one of the two throws. */
     private void end(String reason) {
         Health.Dead dead = new Health.Dead(reason);
         health.set(dead);
@@ -261,7 +204,7 @@ public final class Engine implements AutoCloseable {
         try {
             loop.failAll(reason);
         } catch (RuntimeException | Error e) {
-            LOG.log(Level.ERROR, "not every request could be told that the engine has stopped", e);
+            LOG.log(Level.ERROR, "Some requests may not have received a failure when the engine stopped.", e);
         }
         ended.completeAsync(
                 () -> dead,
@@ -269,15 +212,19 @@ public final class Engine implements AutoCloseable {
         try {
             executor.close();
         } catch (RuntimeException | Error e) {
-            LOG.log(Level.ERROR, "the executor could not be closed; what it holds is freed when the process ends", e);
+            LOG.log(
+                    Level.ERROR,
+                    "The executor could not be closed; its memory and threads are freed when the process ends.",
+                    e);
         } finally {
             closed.countDown();
         }
     }
 
     /**
-     * Refuses new requests and waits for those under way; false when they did not end in time. Not for the engine
-     * thread, and so not for event sinks.
+     * Refuses new requests and waits until the accepted ones have ended; false when they did not end in time.
+     *
+     * @throws IllegalStateException on the engine thread, on which event sinks run
      */
     public boolean drain(Duration limit) throws InterruptedException {
         if (Thread.currentThread() == thread) {
@@ -290,9 +237,7 @@ public final class Engine implements AutoCloseable {
         return closed.await(limit.toNanos(), TimeUnit.NANOSECONDS);
     }
 
-    /**
-     * Ends the engine thread after its current step and waits for that; an event sink, which runs on it, does not wait.
-     */
+    /** Ends the engine thread after its current step and waits for its end. On the engine thread it does not wait. */
     @Override
     public void close() {
         stopping = true;
@@ -307,7 +252,7 @@ public final class Engine implements AutoCloseable {
         boolean interrupted = false;
         while (Thread.currentThread() != thread) {
             try {
-                thread.join(); // not only closed: nothing of it is left
+                thread.join(); // rather than await closed: afterwards the thread is gone
                 break;
             } catch (InterruptedException e) {
                 interrupted = true;

@@ -5,12 +5,15 @@ import dev.tandem.engine.schedule.Budget;
 import java.util.Set;
 
 /**
+ * What the engine is configured with, apart from its executor and scheduler.
+ *
+ * @param budget max size of a step
  * @param endTokens the model's end-of-sequence tokens
- * @param contextTokens the most tokens prompt and output may have together
- * @param maxQueuedRequests requests that may wait before new ones are refused
- * @param seed of the sampling of requests that bring none
- * @param shadowVerificationRate share of requests of which a token that was decoded from host KV is computed again by
- *     the GPU
+ * @param contextTokens max tokens of prompt and output together
+ * @param maxQueuedRequests requests that may wait; further ones are refused
+ * @param seed of the sampling of requests that have none
+ * @param shadowVerificationRate share of requests of which the GPU recomputes one token that was decoded from host KV
+ * @param schedulingPolicy in which order requests run
  */
 public record EngineConfig(
         Budget budget,
@@ -20,7 +23,7 @@ public record EngineConfig(
         long seed,
         double shadowVerificationRate,
         SchedulingPolicy schedulingPolicy) {
-    /** In order of arrival. */
+    /** Creates a configuration whose requests run in order of arrival. */
     public EngineConfig(
             Budget budget,
             Set<Integer> endTokens,
@@ -31,11 +34,12 @@ public record EngineConfig(
         this(budget, endTokens, contextTokens, maxQueuedRequests, seed, shadowVerificationRate, SchedulingPolicy.FCFS);
     }
 
-    /** In order of arrival, without shadow verifications. */
+    /** Creates a configuration whose requests run in order of arrival, without shadow verification. */
     public EngineConfig(Budget budget, Set<Integer> endTokens, int contextTokens, int maxQueuedRequests, long seed) {
         this(budget, endTokens, contextTokens, maxQueuedRequests, seed, 0);
     }
 
+    /** Checks the rate of shadow verification. */
     public EngineConfig {
         if (!(shadowVerificationRate >= 0 && shadowVerificationRate <= 1)) {
             throw new ConfigurationException("--shadow-verification-rate is " + shadowVerificationRate

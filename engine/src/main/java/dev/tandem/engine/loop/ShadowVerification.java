@@ -21,40 +21,37 @@ import java.util.SplittableRandom;
 import java.util.function.Consumer;
 
 /**
- * Host attention is checked while it serves: of some requests, one token that was decoded from host KV is computed
- * again by the GPU from the text before it, as a request of its own, and the two log-probabilities are compared.
+ * Verifies host attention while the engine serves: the GPU recomputes some tokens that were decoded from host KV.
  *
- * <p>Own requests run in order of arrival like clients' requests, so that they also run while many wait; they take no
- * place in the clients' queue, and at most {@link #MAX_OWN} exist at a time. Comparisons beyond that are dropped and
- * counted.
+ * <p>A share of requests is watched. When a watched request ends, one of its host tokens is recomputed: a verification
+ * request has the prompt and output before the token as its prompt. The two log-probabilities are compared.
  *
- * <p>Requests that are watched have their log-probabilities computed, and their clients do not see them unless they
- * asked.
+ * <p>Verification requests run in order of arrival among clients' requests, so that they also run under load. They take
+ * no place in the admission queue. At most {@link #MAX_VERIFICATIONS} exist at a time; comparisons beyond that are
+ * dropped and counted.
  *
- * <p>Owned by: {@link #watch} may be called by any thread; all else, with the count of own requests, belongs to the
- * engine thread.
+ * <p>Watched requests compute log-probabilities; clients that did not ask for them do not receive them.
+ *
+ * <p>Owned by: engine thread, but for {@link #watch}, which any thread may call.
  */
 final class ShadowVerification {
     private static final Logger LOG = System.getLogger(ShadowVerification.class.getName());
-    /** Makes a greedy choice the token that is asked about; log-probabilities do not contain it. */
-    private static final float CERTAIN = 100;
-    /**
-     * Few beside the dozens of sequences that a step serves; with as many, each client waits for one prompt more at
-     * most.
-     */
-    static final int MAX_OWN = 4;
+    /** Bias that makes greedy sampling choose the token in question; log-probabilities do not include it. */
+    private static final float CERTAIN_BIAS = 100;
+    /** Few beside the dozens of sequences of a step, so that a client waits for one further prompt at most. */
+    static final int MAX_VERIFICATIONS = 4;
 
     private final double rate;
     private final SplittableRandom random;
     private final Consumer<Request> submit;
     private final EngineListener listener;
-    /** Own requests that have not ended. */
-    private int own;
+    /** Verification requests that have not ended. */
+    private int running;
 
     /**
      * @param rate share of requests that are watched
-     * @param submit takes the requests that compute again; throws {@link RequestException} when it cannot
-     * @param listener told of each comparison
+     * @param submit accepts verification requests; throws {@link RequestException} when it cannot
+     * @param listener receives each comparison
      */
     ShadowVerification(double rate, long seed, Consumer<Request> submit, EngineListener listener) {
         this.rate = rate;
@@ -63,7 +60,7 @@ final class ShadowVerification {
         this.listener = listener;
     }
 
-    /** The requests as the engine shall have them. */
+    /** The requests to submit: a share of them is watched, the others are unchanged. */
     List<Request> watch(List<Request> requests) {
         if (rate == 0) {
             return requests;
@@ -89,7 +86,7 @@ final class ShadowVerification {
                 new Watched(request, asked, random.split()));
     }
 
-    /** Hands a client its events, and remembers what came from the host. */
+    /** Passes a client its events and records tokens that were decoded from host KV. */
     private final class Watched implements TokenSink {
         private record FromHost(int position, float logprob) {}
 
@@ -124,16 +121,16 @@ final class ShadowVerification {
                 case TokenEvent.Finished finished -> {
                     request.sink().on(finished);
                     if (!fromHost.isEmpty()) {
-                        computeAgain(fromHost.get(random.nextInt(fromHost.size())));
+                        verify(fromHost.get(random.nextInt(fromHost.size())));
                     }
                 }
                 case TokenEvent.Failed failed -> request.sink().on(failed);
             }
         }
 
-        private void computeAgain(FromHost token) {
-            if (own == MAX_OWN) {
-                drop(request.id(), MAX_OWN + " comparisons are under way");
+        private void verify(FromHost token) {
+            if (running == MAX_VERIFICATIONS) {
+                drop(request.id(), MAX_VERIFICATIONS + " verifications run already");
                 return;
             }
             int[] before = request.prompt();
@@ -146,7 +143,7 @@ final class ShadowVerification {
                     .temperature(0)
                     .maxTokens(1)
                     .ignoreEos(true)
-                    .logitBias(Map.of(id, CERTAIN))
+                    .logitBias(Map.of(id, CERTAIN_BIAS))
                     .logprobs(0)
                     .build();
             try {
@@ -156,8 +153,8 @@ final class ShadowVerification {
                         sampling,
                         0,
                         TextDecoder.none(),
-                        new Again(request.id(), token.position(), id, token.logprob())));
-                own++;
+                        new Verification(request.id(), token.position(), id, token.logprob())));
+                running++;
             } catch (RequestException e) {
                 drop(request.id(), e.getMessage());
             }
@@ -165,18 +162,18 @@ final class ShadowVerification {
     }
 
     private void drop(String request, String reason) {
-        LOG.log(Level.DEBUG, "a token of {0} is not computed again: {1}", request, reason);
+        LOG.log(Level.DEBUG, "A token of {0} is not verified: {1}.", request, reason);
         listener.comparisonDropped();
     }
 
-    /** Compares. */
-    private final class Again implements TokenSink {
+    /** Compares the recomputed token with the one from the host. */
+    private final class Verification implements TokenSink {
         private final String of;
         private final int position;
         private final int id;
         private final float logprob;
 
-        Again(String of, int position, int id, float logprob) {
+        Verification(String of, int position, int id, float logprob) {
             this.of = of;
             this.position = position;
             this.id = id;
@@ -187,35 +184,34 @@ final class ShadowVerification {
         public void on(TokenEvent event) {
             switch (event) {
                 case TokenEvent.Token token -> {
-                    // a token that the GPU finds impossible is not chosen even so: the difference is as large as can be
-                    // said
+                    // a token with logit -infinity is not chosen despite its bias: then the difference is the max
                     double difference = token.id() == id
                             ? Math.abs(token.logprobs().orElseThrow().logprob() - logprob)
-                            : CERTAIN;
+                            : CERTAIN_BIAS;
                     LOG.log(
                             Level.DEBUG,
-                            "shadow verification: output token {0} of {1}: {2} apart",
+                            "Shadow verification of output token {0} of {1}: the log-probabilities differ by {2}.",
                             position,
                             of,
                             difference);
                     listener.comparedWithGpu(difference);
                 }
-                case TokenEvent.Finished finished -> own--;
+                case TokenEvent.Finished finished -> running--;
                 case TokenEvent.Failed failed -> {
-                    own--;
+                    running--;
                     drop(of, failed.message());
                 }
             }
         }
     }
 
-    /** Whether a request only computes again. */
-    static boolean isOwn(Request request) {
-        return request.sink() instanceof Again;
+    /** True for a verification request. */
+    static boolean isVerification(Request request) {
+        return request.sink() instanceof Verification;
     }
 
-    /** What is told of the engine's requests, without those that only compute again. */
-    static EngineListener withoutOwn(EngineListener listener) {
+    /** A listener that receives no events of verification requests. */
+    static EngineListener withoutVerifications(EngineListener listener) {
         return new EngineListener() {
             @Override
             public void step(StepRecord record) {
@@ -224,26 +220,26 @@ final class ShadowVerification {
 
             @Override
             public void firstToken(Request request, long sinceArrival) {
-                if (!isOwn(request)) {
+                if (!isVerification(request)) {
                     listener.firstToken(request, sinceArrival);
                 }
             }
 
             @Override
             public void nextToken(Request request, long sincePrevious) {
-                listener.nextToken(request, sincePrevious); // they have no second token
+                listener.nextToken(request, sincePrevious); // verification requests have one token only
             }
 
             @Override
             public void finished(Request request, FinishReason reason, Usage usage) {
-                if (!isOwn(request)) {
+                if (!isVerification(request)) {
                     listener.finished(request, reason, usage);
                 }
             }
 
             @Override
             public void failed(Request request) {
-                if (!isOwn(request)) {
+                if (!isVerification(request)) {
                     listener.failed(request);
                 }
             }

@@ -4,34 +4,41 @@ import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.Usage;
 
-/** Told on the engine thread, so it counts and returns. Durations in nanoseconds. */
+/**
+ * Receives the engine's events, for metrics and logs.
+ *
+ * <p>The engine thread calls it, so each method must count and return. Durations are in nanoseconds.
+ */
 public interface EngineListener {
+    /** A step has ended. */
     default void step(StepRecord record) {}
 
-    /** The first output token of a request, this long after its arrival. */
+    /** A request has its first output token, this long after its arrival. */
     default void firstToken(Request request, long sinceArrival) {}
 
-    /** A later output token, this long after the one before. */
+    /** A request has a further output token, this long after the one before. */
     default void nextToken(Request request, long sincePrevious) {}
 
+    /** A request has ended that was served. */
     default void finished(Request request, FinishReason reason, Usage usage) {}
 
-    /** A request the engine had to give up because it failed itself. */
+    /** A request has ended with an error. */
     default void failed(Request request) {}
 
     /**
-     * A token that was decoded from host KV was computed again by the GPU.
+     * The GPU has recomputed a token whose attention the CPU had computed from host KV.
      *
-     * @param difference of its natural-log probabilities
+     * @param difference between the two natural-log probabilities of the token
      */
     default void comparedWithGpu(double difference) {}
 
-    /** Such a comparison was not made: too many were under way, or the engine was ending. */
+    /** A comparison was dropped: too many ran already, or the engine was ending. */
     default void comparisonDropped() {}
 
+    /** Ignores all events. */
     EngineListener NONE = new EngineListener() {};
 
-    /** Tells this one, then another. */
+    /** A listener that passes each event to this one, then to another. */
     default EngineListener and(EngineListener next) {
         EngineListener first = this;
         return new EngineListener() {

@@ -7,8 +7,9 @@ import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 
 /**
- * Passes on what it is told, and lets no failure of the other listener reach the engine: requests must not pay for
- * their observer. The first failure is logged, then the 10th, the 100th and so on, because each step may have one.
+ * Passes events to another listener and catches its exceptions, so that a faulty listener cannot end requests.
+ *
+ * <p>It logs the first failure, then the 10th, the 100th and so on, because every step may have one.
  *
  * <p>Owned by: engine thread.
  */
@@ -19,16 +20,17 @@ public final class IsolatedListener implements EngineListener {
     private long failures;
     private long nextLogged = 1;
 
+    /** Creates a listener that passes events to {@code listener}. */
     public IsolatedListener(EngineListener listener) {
         this.listener = listener;
     }
 
-    /** Calls of the listener that failed. */
+    /** Calls that failed so far. */
     public long failures() {
         return failures;
     }
 
-    private void process(Runnable event) {
+    private void isolate(Runnable event) {
         try {
             event.run();
         } catch (RuntimeException | Error e) {
@@ -36,7 +38,7 @@ public final class IsolatedListener implements EngineListener {
                 nextLogged *= 10;
                 LOG.log(
                         Level.ERROR,
-                        "an engine listener failed, " + failures + " times so far; what it counts is incomplete",
+                        "An engine listener failed, " + failures + " times so far; its metrics are incomplete.",
                         e);
             }
         }
@@ -44,36 +46,36 @@ public final class IsolatedListener implements EngineListener {
 
     @Override
     public void step(StepRecord record) {
-        process(() -> listener.step(record));
+        isolate(() -> listener.step(record));
     }
 
     @Override
     public void firstToken(Request request, long sinceArrival) {
-        process(() -> listener.firstToken(request, sinceArrival));
+        isolate(() -> listener.firstToken(request, sinceArrival));
     }
 
     @Override
     public void nextToken(Request request, long sincePrevious) {
-        process(() -> listener.nextToken(request, sincePrevious));
+        isolate(() -> listener.nextToken(request, sincePrevious));
     }
 
     @Override
     public void finished(Request request, FinishReason reason, Usage usage) {
-        process(() -> listener.finished(request, reason, usage));
+        isolate(() -> listener.finished(request, reason, usage));
     }
 
     @Override
     public void failed(Request request) {
-        process(() -> listener.failed(request));
+        isolate(() -> listener.failed(request));
     }
 
     @Override
     public void comparedWithGpu(double difference) {
-        process(() -> listener.comparedWithGpu(difference));
+        isolate(() -> listener.comparedWithGpu(difference));
     }
 
     @Override
     public void comparisonDropped() {
-        process(listener::comparisonDropped);
+        isolate(listener::comparisonDropped);
     }
 }

@@ -1,20 +1,55 @@
 package dev.tandem.engine.observe;
 
+import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.SubBatch;
+
 /**
- * One step, in numbers.
+ * One step in numbers.
  *
- * @param startedNanos when the scheduler began, by the engine's clock
- * @param prefillTokens rows of chunks that do not decode
- * @param hostTokens decode rows whose KV was read from host blocks
- * @param planNanos time of the scheduler
- * @param executeNanos from submission to result
+ * @param step number of the step
+ * @param tokens what it computed
+ * @param swaps sequences whose KV it moved between the tiers
+ * @param startedNanos when planning began, by the engine's clock
+ * @param planNanos time that planning took
+ * @param executeNanos from the submit, or from the result before if that came later, to the result
  */
-public record StepRecord(
-        long step,
-        long startedNanos,
-        int prefillTokens,
-        int decodeTokens,
-        int hostTokens,
-        int swaps,
-        long planNanos,
-        long executeNanos) {}
+public record StepRecord(long step, Tokens tokens, int swaps, long startedNanos, long planNanos, long executeNanos) {
+    /**
+     * Tokens that a step computed.
+     *
+     * @param prefill tokens of chunks that do not decode
+     * @param decode decoded tokens, in-flight tokens that were sampled included
+     * @param host decoded tokens whose attention the CPU computed from host KV
+     */
+    public record Tokens(int prefill, int decode, int host) {
+        private static Tokens of(StepPlan plan, StepResult result) {
+            int prefill = 0;
+            int decode = 0;
+            int host = 0;
+            int chunkSamples = 0;
+            for (SubBatch batch : plan.subBatches()) {
+                for (Chunk chunk : batch.chunks()) {
+                    chunkSamples += chunk.sampler().isPresent() ? 1 : 0;
+                    if (chunk.decodes()) {
+                        decode++;
+                        host += chunk.site() == AttentionSite.CPU_FROM_HOST ? 1 : 0;
+                    } else {
+                        prefill += chunk.rows();
+                    }
+                }
+            }
+            int returned = result.sampled().size() - chunkSamples;
+            return new Tokens(prefill, decode + returned, host + returned);
+        }
+    }
+
+    /** The record of a step with its result. */
+    public static StepRecord of(
+            StepPlan plan, StepResult result, long startedNanos, long planNanos, long executeNanos) {
+        return new StepRecord(
+                plan.step(), Tokens.of(plan, result), plan.swaps().size(), startedNanos, planNanos, executeNanos);
+    }
+}

@@ -8,26 +8,34 @@ import java.util.Locale;
 import java.util.concurrent.CopyOnWriteArrayList;
 
 /**
- * What ran when, lane by lane, as Chrome's trace events, which Perfetto opens. Recording an event writes four numbers
- * into a ring: the last ones are kept.
+ * Records what ran when, as Chrome trace events, which Perfetto opens.
  *
- * <p>Owned by: each lane by the one thread that records in it; any thread may {@link #write}, which leaves out what is
- * overwritten meanwhile.
+ * <p>Each lane is a ring of events that keeps the last ones. Its protocol:
+ *
+ * <ul>
+ *   <li>The lane's thread writes an event into its slot, then increments {@code count}.
+ *   <li>A reader reads {@code count}, copies an event, then reads {@code count} again. It drops the event when its slot
+ *       may have been written meanwhile.
+ *   <li>The writer's store-store fence orders the increment before the next event's fields. The reader's load-load
+ *       fence orders the fields before the second read of {@code count}.
+ * </ul>
+ *
+ * <p>Owned by: each lane by the one thread that records in it; any thread may {@link #write}.
  */
 public final class Timeline {
-    /** Kinds of events; the detail is a step, or (layer, row) as {@link #tier} has it. */
+    /** Kinds of events. Each has a detail: a step, a layer, or a pair made by {@link #layerAndSequence}. */
     public enum Kind {
-        /** The scheduler decides a step. */
+        /** The scheduler plans a step. */
         PLAN,
-        /** A step, from its submission to its result. */
+        /** A step, from its submit to its result. */
         EXECUTE,
         /** A step on the GPU. */
         GPU_STEP,
-        /** One layer of it, from its attention to the next layer's. */
+        /** One layer of a step on the GPU, from its attention to the next layer's. */
         GPU_LAYER,
-        /** The GPU waits for one layer's attention of a sub-batch's host tokens. */
+        /** The GPU waits for the CPU's attention of one layer and sub-batch. */
         GPU_WAIT,
-        /** One row's attention in one layer on the CPU. */
+        /** The CPU computes the attention of one host token in one layer. */
         CPU_ATTENTION
     }
 
@@ -35,18 +43,22 @@ public final class Timeline {
     public static final Timeline OFF = new Timeline(0);
 
     private final int capacity;
-    /** Slots of a lane: a power of two, of which one may be being written. */
+    /** Slots of a lane: a power of two above the capacity, because the writer may be writing one. */
     private final int slots;
 
     private final List<Lane> lanes = new CopyOnWriteArrayList<>();
 
-    /** @param capacity events a lane keeps; 0 for none */
+    /**
+     * Creates a timeline without lanes.
+     *
+     * @param capacity events that each lane keeps; 0 records nothing
+     */
     public Timeline(int capacity) {
         this.capacity = capacity;
         this.slots = capacity == 0 ? 0 : Integer.highestOneBit(2 * capacity);
     }
 
-    /** One row of the picture. */
+    /** The events of one thread or device, shown as one line. */
     public static final class Lane {
         private final String name;
         private final int mask;
@@ -63,13 +75,14 @@ public final class Timeline {
             this.numbers = new long[3 * slots];
         }
 
-        /** Both times in nanoseconds of the engine's clock. */
+        /** Records an event; both times are in nanoseconds of the engine's clock. */
         public void add(Kind kind, long begin, long end, long detail) {
             if (kinds.length == 0) {
                 return;
             }
             int at = (int) (count & mask);
-            VarHandle.storeStoreFence(); // whoever sees a part of this event sees that the one before was counted
+            VarHandle.storeStoreFence(); // a reader that sees a field of this event also sees the last increment of
+            // count
             kinds[at] = kind;
             numbers[3 * at] = begin;
             numbers[3 * at + 1] = end;
@@ -78,6 +91,7 @@ public final class Timeline {
         }
     }
 
+    /** Adds a lane. */
     public Lane lane(String name) {
         Lane lane = new Lane(name, slots);
         if (capacity > 0) {
@@ -86,12 +100,16 @@ public final class Timeline {
         return lane;
     }
 
-    /** A detail that names a layer and a sequence. */
+    /** The detail of an event that concerns a layer and a sequence. */
     public static long layerAndSequence(int layer, long sequence) {
         return sequence << 16 | layer;
     }
 
-    /** @throws IOException as {@code out} does */
+    /**
+     * Writes all events as one JSON object.
+     *
+     * @throws IOException as {@code out} does
+     */
     public void write(Appendable out) throws IOException {
         out.append("{\"traceEvents\":[");
         String separator = "";
@@ -119,7 +137,7 @@ public final class Timeline {
             long detail = lane.numbers[3 * at + 2];
             VarHandle.loadLoadFence();
             if (lane.count - event >= slots) {
-                continue; // the next event takes its slot, and may have begun to
+                continue; // the writer may have begun to write the slot again
             }
             out.append(String.format(
                     Locale.ROOT,

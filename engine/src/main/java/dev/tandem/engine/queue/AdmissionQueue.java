@@ -10,8 +10,12 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Where requests and cancellations enter, from any thread. At most {@code capacity} requests wait, those that the
- * engine has taken over but not started included; more are refused at once rather than queued for ever.
+ * The entry for requests and cancellations from any thread.
+ *
+ * <p>At most {@code capacity} requests wait, those included that the engine has accepted and not started. Further ones
+ * are refused at once.
+ *
+ * <p>Owned by: any thread; {@link #poll} and {@link #left} by the engine thread.
  */
 public final class AdmissionQueue {
     private final int capacity;
@@ -20,13 +24,14 @@ public final class AdmissionQueue {
     private final AtomicInteger waiting = new AtomicInteger();
     private volatile boolean closed;
 
+    /** Creates an empty queue. */
     public AdmissionQueue(int capacity, Clock clock) {
         this.capacity = capacity;
         this.clock = clock;
     }
 
     /**
-     * Takes all of the requests or none.
+     * Adds all of the requests or none.
      *
      * @throws RequestException overloaded when they do not fit, unavailable when the server drains
      */
@@ -52,12 +57,12 @@ public final class AdmissionQueue {
     }
 
     /**
-     * Takes a request of the engine's own. It does not count as waiting, so that clients have the queue for themselves;
-     * whoever offers bounds how many there are.
+     * Adds a request of the engine's own. It does not count as waiting, so that it takes no client's place; the caller
+     * bounds the number of such requests.
      *
      * @throws RequestException unavailable when the server drains
      */
-    public synchronized void offerOwn(Request request) {
+    public synchronized void offerInternal(Request request) {
         refuseWhenClosed();
         commands.add(new EngineCommand.Submit(request, Adjustments.of(request), clock.nanos()));
     }
@@ -69,29 +74,32 @@ public final class AdmissionQueue {
         }
     }
 
-    /** Asks for the request's end; unknown and finished ids are ignored. */
+    /** Asks the engine to end a request; an id that is unknown or has ended is ignored. */
     public void cancel(String requestId) {
         commands.add(new EngineCommand.Cancel(requestId));
     }
 
-    /** Refuses new requests from now on: once it returns, no further request enters. */
+    /** Refuses new requests; once this returns, no further request enters. */
     public synchronized void close() {
         closed = true;
     }
 
+    /** True when new requests are refused. */
     public boolean isClosed() {
         return closed;
     }
 
+    /** Clients' requests that have not started. */
     public int waiting() {
         return waiting.get();
     }
 
+    /** True when a message can be polled. */
     public boolean hasCommands() {
         return !commands.isEmpty();
     }
 
-    /** Messages that are there now; counts them one by one. */
+    /** Messages that can be polled now. The cost is linear in their number. */
     public int commands() {
         return commands.size();
     }
@@ -101,7 +109,9 @@ public final class AdmissionQueue {
         return commands.poll();
     }
 
-    /** A client's request stopped waiting: it was started, cancelled or refused. Engine thread only. */
+    /**
+     * Records that a client's request stopped waiting: it started, was cancelled or was refused. Engine thread only.
+     */
     public void left() {
         waiting.decrementAndGet();
     }

@@ -1,7 +1,7 @@
 /**
- * The way into the engine: bounded arrivals from any thread, then an ordered wait. Entry points:
+ * The entry of requests: bounded arrivals from any thread, then an ordered queue. Entry points:
  * {@link dev.tandem.engine.queue.AdmissionQueue} and {@link dev.tandem.engine.queue.WaitingQueue}.
  *
- * <p>Owned by: the admission queue is shared, the waiting queue is the engine thread's. Next: {@code kv}.
+ * <p>Owned by: any thread for the admission queue, the engine thread for the waiting queue. Next: {@code kv}.
  */
 package dev.tandem.engine.queue;

@@ -1,12 +1,17 @@
 package dev.tandem.engine.request;
 
 /**
- * One generation: a prompt, how to continue it, and whom to tell.
+ * One generation: a prompt, how to continue it, and where its events go.
+ *
+ * <p>Owned by: any thread, immutable; the engine thread calls the decoder and the sink.
  *
  * @param id unique among live requests; cancellation names it
  * @param prompt token ids, at least one; the array is not copied and must not change
- * @param priority lower runs first, as if it had arrived earlier; 0 unless the engine schedules by priority
- * @param targets steer where the request runs
+ * @param sampling how tokens are sampled and when generation ends
+ * @param priority a lower value runs first, as if it had arrived earlier; 0 unless the engine schedules by priority
+ * @param targets latency targets, which steer in which tier the request runs
+ * @param decoder turns tokens into text
+ * @param sink receives the events
  */
 public record Request(
         String id,
@@ -16,12 +21,13 @@ public record Request(
         LatencyTargets targets,
         TextDecoder decoder,
         TokenSink sink) {
-    /** Without latency targets of its own. */
+    /** Creates a request without latency targets of its own. */
     public Request(
             String id, int[] prompt, SamplingParams sampling, int priority, TextDecoder decoder, TokenSink sink) {
         this(id, prompt, sampling, priority, LatencyTargets.NONE, decoder, sink);
     }
 
+    /** Checks that the prompt is not empty. */
     public Request {
         if (prompt.length == 0) {
             throw RequestException.bad("prompt", "the prompt is empty; it needs at least one token");

@@ -1,13 +1,18 @@
 package dev.tandem.engine.request;
 
-/** A request that cannot be served: which kind of trouble, which parameter, and a message that names the remedy. */
+/** A request that cannot be served: the category, the parameter, and a message that names the remedy. */
 public final class RequestException extends RuntimeException {
-    /** Mapped once, by the server, to an HTTP status. */
+    /** Kinds of errors; the server maps each to an HTTP status. */
     public enum Category {
+        /** A parameter is wrong. */
         BAD_REQUEST,
+        /** The named thing does not exist. */
         NOT_FOUND,
+        /** The request has too many bytes or tokens. */
         TOO_LARGE,
+        /** Too many requests wait; a later attempt may succeed. */
         OVERLOADED,
+        /** The engine has ended or takes no new requests. */
         UNAVAILABLE
     }
 
@@ -20,19 +25,22 @@ public final class RequestException extends RuntimeException {
         this.parameter = parameter;
     }
 
+    /** A wrong parameter, spelt as in OpenAI's API. */
     public static RequestException bad(String parameter, String message) {
         return new RequestException(Category.BAD_REQUEST, parameter, message);
     }
 
+    /** An error of the request as a whole. */
     public static RequestException of(Category category, String message) {
         return new RequestException(category, "", message);
     }
 
+    /** The kind of error. */
     public Category category() {
         return category;
     }
 
-    /** The offending parameter's name, empty when the request as a whole is at fault. */
+    /** Name of the wrong parameter; empty when the request as a whole cannot be served. */
     public String parameter() {
         return parameter;
     }

@@ -2,22 +2,30 @@ package dev.tandem.engine.request;
 
 /** Where a sequence stands in the engine. Prefill and decode are not states: see {@link Sequence#remaining()}. */
 public sealed interface RequestState {
-    /** Holds no KV: not started, or preempted for recomputation. */
+    /** The sequence holds no KV: it has not started, or was preempted for recomputation. */
     record Waiting() implements RequestState {}
 
-    /** Its KV is in GPU blocks. */
+    /** The KV is in GPU blocks. */
     record OnGpu() implements RequestState {}
 
-    /** Its KV is in host blocks: the CPU decodes it, or it waits for GPU blocks, as the strategy has it. */
+    /** The KV is in host blocks: the CPU computes its attention, or it waits for GPU blocks. */
     record OnHost() implements RequestState {}
 
-    /** A host token between layers: its blocks are the executor's until the row is sampled or parked. */
+    /** The offloaded token is between two layers: the executor owns its blocks until it is sampled or paused. */
     record InFlight() implements RequestState {}
 
+    /** The request has ended. */
     record Finished(FinishReason reason) implements RequestState {}
 
+    /** The one {@link Waiting}. */
     RequestState WAITING = new Waiting();
+
+    /** The one {@link OnGpu}. */
     RequestState ON_GPU = new OnGpu();
+
+    /** The one {@link OnHost}. */
     RequestState ON_HOST = new OnHost();
+
+    /** The one {@link InFlight}. */
     RequestState IN_FLIGHT = new InFlight();
 }

@@ -8,103 +8,112 @@ import java.util.OptionalLong;
 import java.util.Set;
 
 /**
- * How tokens are chosen and when generation ends. Values are validated on construction with vLLM's bounds; a bad one is
- * a {@link RequestException} that names the parameter as OpenAI's API spells it. NaN and infinity are always refused.
+ * How tokens are sampled and when generation ends.
  *
- * @param temperature 0 is greedy; a positive value below {@link #MIN_TEMPERATURE} becomes that, as in vLLM
- * @param topK keep the k most probable tokens; 0 keeps all, and so does -1, which becomes 0
- * @param topP keep the smallest set of most probable tokens whose mass reaches this, in (0, 1]
- * @param minP keep tokens at least this fraction as probable as the best one, in [0, 1]
- * @param repetitionPenalty divides positive and multiplies negative logits of tokens seen in prompt or output
- * @param presencePenalty subtracted once from logits of tokens in the output
- * @param frequencyPenalty subtracted per occurrence in the output
- * @param logitBias added to the named tokens' logits; values beyond [-100, 100] become the nearest bound, as in vLLM
- * @param seed makes the draw reproducible; absent: the engine chooses one
- * @param maxTokens generate at most this many; absent: what the prompt leaves of the context
- * @param maxTokensField the request's field that gave maxTokens, which errors name
- * @param minTokens end-of-sequence and stop tokens are impossible, and stop strings are ignored, before this many
- * @param stop strings that end the generation, excluded from the text unless {@code includeStop}
- * @param includeStop whether the text contains the stop string, or the stop token's text, that ended it
- * @param logprobs number of alternatives reported per token; -1 reports nothing
+ * <p>{@link Builder#build} validates every value against vLLM's bounds. A value out of bounds, NaN or infinite is a
+ * {@link RequestException} that names the parameter as OpenAI's API spells it.
+ *
+ * <p>Owned by: any thread, immutable.
  */
-public record SamplingParams(
-        double temperature,
-        int topK,
-        double topP,
-        double minP,
-        double repetitionPenalty,
-        double presencePenalty,
-        double frequencyPenalty,
-        Map<Integer, Float> logitBias,
-        OptionalLong seed,
-        OptionalInt maxTokens,
-        String maxTokensField,
-        int minTokens,
-        List<String> stop,
-        boolean includeStop,
-        Set<Integer> stopTokenIds,
-        boolean ignoreEos,
-        int logprobs) {
-
+public final class SamplingParams {
+    /** Max alternatives per token, as in OpenAI's API. */
     public static final int MAX_LOGPROBS = 20;
-    /** vLLM's: logits times 1 / temperature stay far from overflow. */
+    /** Min positive temperature, as in vLLM: logits times 1 / temperature stay far from overflow. */
     public static final double MIN_TEMPERATURE = 0.01;
-    /** OpenAI's and vLLM's. */
+    /** OpenAI's and vLLM's bound. */
     private static final double MAX_TEMPERATURE = 2;
-    /** vLLM accepts every positive number; beyond these, float logits may overflow or the division vanish. */
+    /** vLLM accepts every positive number; beyond these bounds, float logits may overflow or the division vanish. */
     private static final double MIN_REPETITION_PENALTY = 0.01;
 
     private static final double MAX_REPETITION_PENALTY = 100;
     private static final float MAX_BIAS = 100;
-    /** As many as vLLM's GPU sampler takes per request; each entry costs time in every step. */
+    /** Max entries of {@link #logitBias}, as in vLLM's GPU sampler; each entry costs time in every step. */
     public static final int MAX_BIASED_TOKENS = 1024;
-    /** As many as vLLM's GPU sampler takes per request. */
+    /** Max entries of {@link #stopTokenIds}, as in vLLM's GPU sampler. */
     public static final int MAX_STOP_TOKENS = 128;
-    /** Four times OpenAI's; each string costs a few comparisons per output character. */
+    /** Max stop strings: four times OpenAI's; each costs up to two comparisons per output character. */
     public static final int MAX_STOP_STRINGS = 16;
-    /** Characters per stop string. So many may be held back from the client, and are kept per running request. */
+    /** Max characters per stop string. As many may be held back from the client, and are kept per running request. */
     public static final int MAX_STOP_LENGTH = 1024;
 
-    public SamplingParams {
-        requireRange("temperature", temperature, 0, MAX_TEMPERATURE);
-        if (temperature > 0) {
-            temperature = Math.max(temperature, MIN_TEMPERATURE);
-        }
-        if (topK < -1) {
+    private final double temperature;
+    private final int topK;
+    private final double topP;
+    private final double minP;
+    private final double repetitionPenalty;
+    private final double presencePenalty;
+    private final double frequencyPenalty;
+    private final Map<Integer, Float> logitBias;
+    private final OptionalLong seed;
+    private final OptionalInt maxTokens;
+    private final String maxTokensField;
+    private final int minTokens;
+    private final List<String> stop;
+    private final boolean includeStop;
+    private final Set<Integer> stopTokenIds;
+    private final boolean ignoreEos;
+    private final int logprobs;
+
+    private SamplingParams(Builder builder) {
+        requireRange("temperature", builder.temperature, 0, MAX_TEMPERATURE);
+        requireRange("min_p", builder.minP, 0, 1);
+        requireRange("repetition_penalty", builder.repetitionPenalty, MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY);
+        requireRange("presence_penalty", builder.presencePenalty, -2, 2);
+        requireRange("frequency_penalty", builder.frequencyPenalty, -2, 2);
+        checkCandidates(builder);
+        checkLengths(builder);
+        checkStops(builder.stop);
+        requireCount("stop_token_ids", builder.stopTokenIds.size(), MAX_STOP_TOKENS);
+        requireCount("logit_bias", builder.logitBias.size(), MAX_BIASED_TOKENS);
+        temperature = builder.temperature > 0 ? Math.max(builder.temperature, MIN_TEMPERATURE) : builder.temperature;
+        topK = Math.max(builder.topK, 0);
+        topP = builder.topP;
+        minP = builder.minP;
+        repetitionPenalty = builder.repetitionPenalty;
+        presencePenalty = builder.presencePenalty;
+        frequencyPenalty = builder.frequencyPenalty;
+        logitBias = clamped(builder.logitBias);
+        seed = builder.seed;
+        maxTokens = builder.maxTokens;
+        maxTokensField = builder.maxTokensField;
+        minTokens = builder.minTokens;
+        stop = List.copyOf(builder.stop);
+        includeStop = builder.includeStop;
+        stopTokenIds = Set.copyOf(builder.stopTokenIds);
+        ignoreEos = builder.ignoreEos;
+        logprobs = builder.logprobs;
+    }
+
+    private static void checkCandidates(Builder builder) {
+        if (builder.topK < -1) {
             throw RequestException.bad(
-                    "top_k", "top_k is " + topK + "; it must be positive, or 0 or -1 for all tokens");
+                    "top_k", "top_k is " + builder.topK + "; it must be positive, or 0 or -1 for all tokens");
         }
-        topK = Math.max(topK, 0);
-        if (!(topP > 0 && topP <= 1)) {
-            throw RequestException.bad("top_p", "top_p is " + topP + "; it must lie in (0, 1]");
+        if (!(builder.topP > 0 && builder.topP <= 1)) {
+            throw RequestException.bad("top_p", "top_p is " + builder.topP + "; it must lie in (0, 1]");
         }
-        requireRange("min_p", minP, 0, 1);
-        requireRange("repetition_penalty", repetitionPenalty, MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY);
-        requireRange("presence_penalty", presencePenalty, -2, 2);
-        requireRange("frequency_penalty", frequencyPenalty, -2, 2);
-        if (maxTokens.isPresent() && maxTokens.getAsInt() < 1) {
+        if (builder.logprobs < -1 || builder.logprobs > MAX_LOGPROBS) {
             throw RequestException.bad(
-                    maxTokensField, maxTokensField + " is " + maxTokens.getAsInt() + "; it must be at least 1");
+                    "top_logprobs",
+                    "top_logprobs is " + builder.logprobs + "; it must lie in [0, " + MAX_LOGPROBS + "]");
         }
-        if (minTokens < 0) {
-            throw RequestException.bad("min_tokens", "min_tokens is " + minTokens + "; it must not be negative");
+    }
+
+    private static void checkLengths(Builder builder) {
+        int min = builder.minTokens;
+        int max = builder.maxTokens.orElse(Integer.MAX_VALUE);
+        if (max < 1) {
+            throw RequestException.bad(
+                    builder.maxTokensField, builder.maxTokensField + " is " + max + "; it must be at least 1");
         }
-        if (maxTokens.isPresent() && minTokens > maxTokens.getAsInt()) {
+        if (min < 0) {
+            throw RequestException.bad("min_tokens", "min_tokens is " + min + "; it must not be negative");
+        }
+        if (min > max) {
             throw RequestException.bad(
                     "min_tokens",
-                    "min_tokens is " + minTokens + "; it must be at most " + maxTokensField + ", which is "
-                            + maxTokens.getAsInt());
+                    "min_tokens is " + min + "; it must be at most " + builder.maxTokensField + ", which is " + max);
         }
-        checkStops(stop);
-        requireCount("stop_token_ids", stopTokenIds.size(), MAX_STOP_TOKENS);
-        requireCount("logit_bias", logitBias.size(), MAX_BIASED_TOKENS);
-        if (logprobs < -1 || logprobs > MAX_LOGPROBS) {
-            throw RequestException.bad(
-                    "top_logprobs", "top_logprobs is " + logprobs + "; it must lie in [0, " + MAX_LOGPROBS + "]");
-        }
-        logitBias = clamped(logitBias);
-        stop = List.copyOf(stop);
-        stopTokenIds = Set.copyOf(stopTokenIds);
     }
 
     private static void checkStops(List<String> stop) {
@@ -115,9 +124,7 @@ public record SamplingParams(
             }
             if (one.length() > MAX_STOP_LENGTH) {
                 throw RequestException.bad(
-                        "stop",
-                        "a stop string has " + one.length() + " characters; each may have " + MAX_STOP_LENGTH
-                                + " at most");
+                        "stop", "a stop string has " + one.length() + " characters; the max is " + MAX_STOP_LENGTH);
             }
         }
     }
@@ -136,7 +143,7 @@ public record SamplingParams(
 
     private static void requireCount(String name, int count, int max) {
         if (count > max) {
-            throw RequestException.bad(name, name + " has " + count + " entries; at most " + max + " are allowed");
+            throw RequestException.bad(name, name + " has " + count + " entries; the max is " + max);
         }
     }
 
@@ -146,60 +153,134 @@ public record SamplingParams(
         }
     }
 
+    /** 0 is greedy; a positive value below {@link #MIN_TEMPERATURE} becomes that value, as in vLLM. */
+    public double temperature() {
+        return temperature;
+    }
+
+    /** Only the k most probable tokens are candidates; 0 keeps all tokens. */
+    public int topK() {
+        return topK;
+    }
+
+    /** Only the most probable tokens that together reach this probability are candidates, in (0, 1]. */
+    public double topP() {
+        return topP;
+    }
+
+    /** Only tokens at least this fraction as probable as the best one are candidates, in [0, 1]. */
+    public double minP() {
+        return minP;
+    }
+
+    /** Divides positive and multiplies negative logits of tokens seen in prompt or output. */
+    public double repetitionPenalty() {
+        return repetitionPenalty;
+    }
+
+    /** Subtracted once from the logits of tokens in the output. */
+    public double presencePenalty() {
+        return presencePenalty;
+    }
+
+    /** Subtracted per occurrence in the output. */
+    public double frequencyPenalty() {
+        return frequencyPenalty;
+    }
+
+    /** Added to the logits of the named tokens, each in [-100, 100]. */
+    public Map<Integer, Float> logitBias() {
+        return logitBias;
+    }
+
+    /** Makes the draw reproducible; the engine chooses one when absent. */
+    public OptionalLong seed() {
+        return seed;
+    }
+
+    /** Max output tokens; when absent, what the prompt leaves of the context. */
+    public OptionalInt maxTokens() {
+        return maxTokens;
+    }
+
+    /** The request's field that gave {@link #maxTokens}, which errors name. */
+    public String maxTokensField() {
+        return maxTokensField;
+    }
+
+    /** Before this many output tokens, end-of-sequence and stop tokens are impossible and stop strings are ignored. */
+    public int minTokens() {
+        return minTokens;
+    }
+
+    /** Strings that end the generation; the text excludes them unless {@link #includeStop}. */
+    public List<String> stop() {
+        return stop;
+    }
+
+    /** Whether the text contains the stop string, or the text of the stop token, that ended it. */
+    public boolean includeStop() {
+        return includeStop;
+    }
+
+    /** Tokens that end the generation. */
+    public Set<Integer> stopTokenIds() {
+        return stopTokenIds;
+    }
+
+    /** Whether end-of-sequence tokens do not end the generation. */
+    public boolean ignoreEos() {
+        return ignoreEos;
+    }
+
+    /** Alternatives reported per token; 0 reports the chosen token alone, -1 nothing. */
+    public int logprobs() {
+        return logprobs;
+    }
+
+    /** True when the most probable token is always chosen. */
     public boolean greedy() {
         return temperature == 0;
     }
 
-    /** The parameters of the {@code index}-th of n choices: the same, with a seed of its own. */
+    /** The parameters of the {@code index}-th of n choices: the same with a seed of its own. */
     public SamplingParams forChoice(int index) {
-        OptionalLong own = seed.isPresent() ? OptionalLong.of(seed.getAsLong() + index) : seed;
-        return new SamplingParams(
-                temperature,
-                topK,
-                topP,
-                minP,
-                repetitionPenalty,
-                presencePenalty,
-                frequencyPenalty,
-                logitBias,
-                own,
-                maxTokens,
-                maxTokensField,
-                minTokens,
-                stop,
-                includeStop,
-                stopTokenIds,
-                ignoreEos,
-                logprobs);
+        Builder builder = new Builder(this);
+        builder.seed = seed.isPresent() ? OptionalLong.of(seed.getAsLong() + index) : seed;
+        return builder.build();
     }
 
-    /** The same with so many alternatives a token. */
+    /** The same parameters with this many alternatives per token. */
     public SamplingParams withLogprobs(int alternatives) {
-        return new SamplingParams(
-                temperature,
-                topK,
-                topP,
-                minP,
-                repetitionPenalty,
-                presencePenalty,
-                frequencyPenalty,
-                logitBias,
-                seed,
-                maxTokens,
-                maxTokensField,
-                minTokens,
-                stop,
-                includeStop,
-                stopTokenIds,
-                ignoreEos,
-                alternatives);
+        return new Builder(this).logprobs(alternatives).build();
     }
 
+    @Override
+    public String toString() {
+        return "SamplingParams[temperature=" + temperature
+                + ", topK=" + topK
+                + ", topP=" + topP
+                + ", minP=" + minP
+                + ", repetitionPenalty=" + repetitionPenalty
+                + ", presencePenalty=" + presencePenalty
+                + ", frequencyPenalty=" + frequencyPenalty
+                + ", logitBias=" + logitBias
+                + ", seed=" + seed
+                + ", maxTokens=" + maxTokens
+                + ", minTokens=" + minTokens
+                + ", stop=" + stop
+                + ", includeStop=" + includeStop
+                + ", stopTokenIds=" + stopTokenIds
+                + ", ignoreEos=" + ignoreEos
+                + ", logprobs=" + logprobs + "]";
+    }
+
+    /** A builder with neutral values: temperature 1, 16 output tokens, everything else off. */
     public static Builder builder() {
         return new Builder();
     }
 
-    /** Starts from the neutral values: temperature 1, everything else off. */
+    /** Collects the parameters of {@link SamplingParams}; each setter replaces the neutral value. */
     public static final class Builder {
         private double temperature = 1;
         private int topK;
@@ -214,6 +295,7 @@ public record SamplingParams(
         private OptionalInt maxTokens = OptionalInt.of(16);
 
         private String maxTokensField = "max_tokens";
+
         private int minTokens;
         private List<String> stop = List.of();
         private boolean includeStop;
@@ -221,117 +303,142 @@ public record SamplingParams(
         private boolean ignoreEos;
         private int logprobs = -1;
 
+        private Builder() {}
+
+        private Builder(SamplingParams params) {
+            temperature = params.temperature;
+            topK = params.topK;
+            topP = params.topP;
+            minP = params.minP;
+            repetitionPenalty = params.repetitionPenalty;
+            presencePenalty = params.presencePenalty;
+            frequencyPenalty = params.frequencyPenalty;
+            logitBias = params.logitBias;
+            seed = params.seed;
+            maxTokens = params.maxTokens;
+            maxTokensField = params.maxTokensField;
+            minTokens = params.minTokens;
+            stop = params.stop;
+            includeStop = params.includeStop;
+            stopTokenIds = params.stopTokenIds;
+            ignoreEos = params.ignoreEos;
+            logprobs = params.logprobs;
+        }
+
+        /** Sets {@link SamplingParams#temperature}. */
         public Builder temperature(double value) {
             temperature = value;
             return this;
         }
 
+        /** Sets {@link SamplingParams#topK}; -1 and 0 keep all tokens. */
         public Builder topK(int value) {
             topK = value;
             return this;
         }
 
+        /** Sets {@link SamplingParams#topP}. */
         public Builder topP(double value) {
             topP = value;
             return this;
         }
 
+        /** Sets {@link SamplingParams#minP}. */
         public Builder minP(double value) {
             minP = value;
             return this;
         }
 
+        /** Sets {@link SamplingParams#repetitionPenalty}. */
         public Builder repetitionPenalty(double value) {
             repetitionPenalty = value;
             return this;
         }
 
+        /** Sets {@link SamplingParams#presencePenalty}. */
         public Builder presencePenalty(double value) {
             presencePenalty = value;
             return this;
         }
 
+        /** Sets {@link SamplingParams#frequencyPenalty}. */
         public Builder frequencyPenalty(double value) {
             frequencyPenalty = value;
             return this;
         }
 
+        /** Sets {@link SamplingParams#logitBias}; values beyond [-100, 100] become the nearest bound, as in vLLM. */
         public Builder logitBias(Map<Integer, Float> value) {
             logitBias = value;
             return this;
         }
 
-        /** -1 stands for no seed, as in vLLM. */
+        /** Sets {@link SamplingParams#seed}; -1 stands for no seed, as in vLLM. */
         public Builder seed(long value) {
             seed = value == -1 ? OptionalLong.empty() : OptionalLong.of(value);
             return this;
         }
 
+        /** Sets {@link SamplingParams#maxTokens}. */
         public Builder maxTokens(int value) {
             return maxTokens(OptionalInt.of(value));
         }
 
-        /** @param value absent: what the prompt leaves of the context */
+        /** Sets {@link SamplingParams#maxTokensField}. */
+        public Builder maxTokensField(String value) {
+            maxTokensField = value;
+            return this;
+        }
+
+        /** Sets {@link SamplingParams#maxTokens}; empty stands for what the prompt leaves of the context. */
         public Builder maxTokens(OptionalInt value) {
             maxTokens = value;
             return this;
         }
 
-        /** @param name of the request's field that gave {@link #maxTokens} */
-        public Builder maxTokensField(String name) {
-            maxTokensField = name;
-            return this;
-        }
-
+        /** Sets {@link SamplingParams#minTokens}. */
         public Builder minTokens(int value) {
             minTokens = value;
             return this;
         }
 
+        /** Sets {@link SamplingParams#stop}. */
         public Builder stop(List<String> value) {
             stop = value;
             return this;
         }
 
+        /** Sets {@link SamplingParams#includeStop}. */
         public Builder includeStop(boolean value) {
             includeStop = value;
             return this;
         }
 
+        /** Sets {@link SamplingParams#stopTokenIds}. */
         public Builder stopTokenIds(Set<Integer> value) {
             stopTokenIds = value;
             return this;
         }
 
+        /** Sets {@link SamplingParams#ignoreEos}. */
         public Builder ignoreEos(boolean value) {
             ignoreEos = value;
             return this;
         }
 
+        /** Sets {@link SamplingParams#logprobs}. */
         public Builder logprobs(int value) {
             logprobs = value;
             return this;
         }
 
+        /**
+         * The parameters.
+         *
+         * @throws RequestException when a value is out of bounds
+         */
         public SamplingParams build() {
-            return new SamplingParams(
-                    temperature,
-                    topK,
-                    topP,
-                    minP,
-                    repetitionPenalty,
-                    presencePenalty,
-                    frequencyPenalty,
-                    logitBias,
-                    seed,
-                    maxTokens,
-                    maxTokensField,
-                    minTokens,
-                    stop,
-                    includeStop,
-                    stopTokenIds,
-                    ignoreEos,
-                    logprobs);
+            return new SamplingParams(this);
         }
     }
 }

@@ -2,107 +2,107 @@ package dev.tandem.engine.request;
 
 import dev.tandem.engine.kv.BlockTable;
 import dev.tandem.engine.sampling.TokenSampler;
-import dev.tandem.engine.step.Chunk;
 import java.util.Arrays;
 
 /**
- * A request inside the engine: its tokens so far and how many of them have their KV computed. There is no prefill or
- * decode phase, only {@link #remaining()} tokens to compute; when none remain before the last, the next one is sampled.
+ * A request inside the engine: the buffer of its tokens, and how many of them have their KV computed.
+ *
+ * <p>There is no prefill or decode phase, only {@link #remaining()} tokens to compute. When all of them are computed,
+ * the next token is sampled.
+ *
+ * <pre>
+ *   0            computed()        known()          length()         limit()
+ *   |  KV in cache  |  KV to compute  |  placeholders  |  free         |
+ * </pre>
+ *
+ * A placeholder is a token that a submitted step samples and whose value only the device knows (async scheduling).
  *
  * <p>Owned by: engine thread.
  */
 public final class Sequence {
-    /**
-     * What one unit of priority is worth in waiting time. Much more than a request takes, so that priorities 0 and 1
-     * matter under load, and little enough that a request which nobody prefers still runs within a minute or so.
-     */
-    public static final long NANOS_PER_PRIORITY = 10_000_000_000L;
-    /** Beyond these, priorities are alike: 158 years are the longest wait that a long can hold here. */
-    private static final int MAX_PRIORITY = 500_000_000;
-
-    private static final long NEVER = Long.MIN_VALUE;
+    /** Stands for a token whose value only the device knows yet. */
+    public static final int PLACEHOLDER = -1;
 
     private final long key;
     private final Request request;
-    private final long arrivedNanos;
     private final int limit;
-    private final long priorityNanos;
     private final TokenSampler sampler;
-    private final StopMatcher stopMatcher;
+    private final SequenceTimings timings;
+    private final TierStatistics tiers = new TierStatistics();
     private final BlockTable table = new BlockTable();
     private int[] tokens;
     private int length;
-    private int placeholder;
+    private int placeholders;
     private int computed;
     private RequestState state = RequestState.WAITING;
-    private long firstScheduledNanos = NEVER;
-    private long firstTokenNanos = NEVER;
-    private long lastTokenNanos = NEVER;
-    private int preemptions;
-    private int bypassed;
-    private int hostTokens;
-    private boolean nextFromHost;
-    private long placedNanos;
-    private int lengthWhenPlaced;
-    /** Whether its prompt is computed where the KV is: its time there counts from its next token on. */
-    private boolean prefillsWherePlaced;
 
     /**
+     * Creates a sequence that holds the request's prompt and has nothing computed.
+     *
      * @param key unique number, ascending with arrival
-     * @param limit the most tokens prompt and output may have together
+     * @param limit max tokens of prompt and output together
      */
     public Sequence(long key, Request request, long arrivedNanos, int limit, TokenSampler sampler) {
         this.key = key;
         this.request = request;
-        this.arrivedNanos = arrivedNanos;
         this.limit = limit;
-        this.priorityNanos = NANOS_PER_PRIORITY * Math.clamp(request.priority(), -MAX_PRIORITY, MAX_PRIORITY);
         this.sampler = sampler;
-        this.stopMatcher =
-                new StopMatcher(request.sampling().stop(), request.sampling().includeStop());
+        this.timings = new SequenceTimings(arrivedNanos, request.priority());
         this.tokens = Arrays.copyOf(request.prompt(), request.prompt().length + 16);
         this.length = request.prompt().length;
     }
 
+    /** Unique number, ascending with arrival. */
     public long key() {
         return key;
     }
 
+    /** What the client asked for. */
     public Request request() {
         return request;
     }
 
+    /** Chooses the sequence's tokens. */
     public TokenSampler sampler() {
         return sampler;
     }
 
-    public StopMatcher stopMatcher() {
-        return stopMatcher;
+    /** When it arrived, started and produced tokens. */
+    public SequenceTimings timings() {
+        return timings;
     }
 
+    /** How its KV moved between the tiers. */
+    public TierStatistics tiers() {
+        return tiers;
+    }
+
+    /** The KV blocks that it holds. */
     public BlockTable table() {
         return table;
     }
 
+    /** Where it stands in the engine. */
     public RequestState state() {
         return state;
     }
 
+    /** Changes where it stands. */
     public void state(RequestState next) {
         state = next;
     }
 
-    /** Prompt and output tokens so far, with those that steps under way will sample. */
+    /** Prompt and output tokens so far, placeholders included. */
     public int length() {
         return length;
     }
 
-    /** Of these, the tokens that are known. */
+    /** Tokens whose value is known: {@link #length} without placeholders. */
     public int known() {
-        return length - placeholder;
+        return length - placeholders;
     }
 
-    /** The most tokens this sequence may reach. */
+    /** Max tokens of prompt and output together. */
     public int limit() {
         return limit;
     }
@@ -112,11 +112,12 @@ public final class Sequence {
         return computed;
     }
 
-    /** Tokens not yet computed: 1 when decoding, more while the prompt (or a recomputation) is under way. */
+    /** Tokens to compute: 1 for a decode, more while the prompt is computed, for the first time or again. */
     public int remaining() {
         return length - computed;
     }
 
+    /** Output tokens whose value is known. */
     public int outputLength() {
         return known() - request.prompt().length;
     }
@@ -126,127 +127,57 @@ public final class Sequence {
         return Arrays.copyOfRange(tokens, from, from + count);
     }
 
+    /** The token at a position; {@link #PLACEHOLDER} when its value is not known. */
+    public int token(int position) {
+        return tokens[position];
+    }
+
+    /** Counts tokens whose KV a step has computed, or computes before any later step. */
     public void advance(int count) {
         computed += count;
     }
 
     /**
-     * The next token; the one that has been awaited longest, if some are.
+     * Stores a sampled token: it replaces the oldest placeholder, or is appended when there is none.
      *
      * @param nanos when it was sampled
      */
     public void append(int token, long nanos) {
-        lastTokenNanos = nanos;
-        if (placeholder == 0) {
+        timings.tokenAt(nanos);
+        if (placeholders == 0) {
             addPlaceholder();
         }
-        tokens[length - placeholder--] = token;
-        if (prefillsWherePlaced) {
-            placedAt(nanos);
+        tokens[length - placeholders--] = token;
+        if (tiers.prefillsHere()) {
+            enteredTier(nanos);
         }
     }
 
-    /** The step under way samples the next token: it counts, though nobody knows it. */
+    /** Appends a placeholder for the token that a submitted step samples. */
     public void addPlaceholder() {
         if (length == tokens.length) {
             tokens = Arrays.copyOf(tokens, length + (length >> 1) + 1);
         }
-        tokens[length++] = Chunk.PLACEHOLDER;
-        placeholder++;
+        tokens[length++] = PLACEHOLDER;
+        placeholders++;
+        tiers.addTokens(1);
     }
 
-    /** It has ended: what steps under way sample for it is nobody's. */
+    /** Removes all placeholders: the sequence has ended, and later tokens of submitted steps are discarded. */
     public void dropPlaceholders() {
-        length -= placeholder;
-        placeholder = 0;
+        length -= placeholders;
+        tiers.addTokens(-placeholders);
+        placeholders = 0;
     }
 
-    /** Forgets the computed KV (its blocks are the cache's business) so that it is computed again. */
+    /** Sets the computed tokens to 0, so that they are computed again. The caller frees the blocks. */
     public void restart() {
         computed = 0;
     }
 
-    /** When its last token was sampled; before all others if it has none. */
-    public long lastTokenNanos() {
-        return lastTokenNanos;
-    }
-
-    public void countPreemption() {
-        preemptions++;
-    }
-
-    public void countBypassed() {
-        bypassed++;
-    }
-
-    /** Requests behind this one in line that have started before it. */
-    public int bypassed() {
-        return bypassed;
-    }
-
-    /** The next token's attention was computed from host KV. */
-    public void countHostToken() {
-        hostTokens++;
-        nextFromHost = true;
-    }
-
-    /** Whether that holds of the token that is appended now; asked once a token. */
-    public boolean takeFromHost() {
-        boolean fromHost = nextFromHost;
-        nextFromHost = false;
-        return fromHost;
-    }
-
-    public long arrivedNanos() {
-        return arrivedNanos;
-    }
-
-    /** The moment, moved by the request's priority: who has the lower one goes first. */
-    public long aged(long nanos) {
-        return nanos == NEVER ? NEVER : nanos + priorityNanos;
-    }
-
-    /** Notes that the KV came to the place where it now is. */
-    public void placedAt(long nanos) {
-        placedNanos = nanos;
-        lengthWhenPlaced = length;
-        prefillsWherePlaced = computed == 0;
-    }
-
-    /** When its KV came to the place where it is, or, of a prompt that was computed there, its next token. */
-    public long placedNanos() {
-        return placedNanos;
-    }
-
-    /** Tokens generated since {@link #placedNanos}. */
-    public int tokensSincePlaced() {
-        return length - lengthWhenPlaced;
-    }
-
-    /** Notes when the sequence left the queue; true the first time. */
-    public boolean scheduledAt(long nanos) {
-        if (firstScheduledNanos != NEVER) {
-            return false;
-        }
-        firstScheduledNanos = nanos;
-        return true;
-    }
-
-    /** Notes when the first token came, and returns how long that took from arrival. */
-    public long firstTokenAt(long nanos) {
-        firstTokenNanos = nanos;
-        return nanos - arrivedNanos;
-    }
-
-    public Usage usage(long nowNanos) {
-        return new Usage(
-                request.prompt().length,
-                outputLength(),
-                firstScheduledNanos == NEVER ? nowNanos - arrivedNanos : firstScheduledNanos - arrivedNanos,
-                firstTokenNanos == NEVER ? 0 : firstTokenNanos - arrivedNanos,
-                nowNanos - arrivedNanos,
-                preemptions,
-                hostTokens);
+    /** Records that the KV entered the tier where it is now. */
+    public void enteredTier(long nanos) {
+        tiers.entered(nanos, computed == 0);
     }
 
     @Override

@@ -4,17 +4,18 @@ import java.util.function.IntFunction;
 import java.util.function.Supplier;
 
 /**
- * Turns one sequence's tokens into text as they come; stop strings are matched on what it returns. One instance a
- * sequence, called by the engine thread only.
+ * Turns the tokens of one sequence into text, one by one. Stop strings are matched in the text that it returns.
+ *
+ * <p>Owned by: engine thread; one instance per sequence.
  */
 public interface TextDecoder {
-    /** The text this token completes; empty while it ends inside a character. */
+    /** The text that the token completes; empty when the token ends inside a character. */
     String append(int token);
 
-    /** What is still held back, with incomplete characters replaced; the decoder is done after this. */
+    /** The text that is still held back, with incomplete characters replaced; the last call. */
     String finish();
 
-    /** From its two parts. */
+    /** A decoder made of its two methods. */
     static TextDecoder of(IntFunction<String> append, Supplier<String> finish) {
         return new TextDecoder() {
             @Override
@@ -29,7 +30,7 @@ public interface TextDecoder {
         };
     }
 
-    /** For callers that want token ids alone. */
+    /** A decoder that returns no text, for callers that want token ids alone. */
     static TextDecoder none() {
         return of(token -> "", () -> "");
     }

@@ -1,12 +1,16 @@
 package dev.tandem.engine.request;
 
 /**
- * What a request cost. Times in nanoseconds of the engine's clock; 0 where a phase was not reached.
+ * What a request cost: tokens, times and preemptions. Times are in nanoseconds of the engine's clock; 0 for a phase
+ * that was not reached.
  *
- * @param queued arrival to first scheduling
+ * @param promptTokens tokens of the prompt
+ * @param completionTokens output tokens
+ * @param queued arrival to first step
  * @param timeToFirstToken arrival to first token
  * @param total arrival to end
- * @param hostTokens output tokens whose attention was computed from host KV
+ * @param preemptions times the request lost its KV blocks to others
+ * @param hostTokens output tokens whose attention read host KV
  */
 public record Usage(
         int promptTokens,
@@ -15,4 +19,17 @@ public record Usage(
         long timeToFirstToken,
         long total,
         int preemptions,
-        int hostTokens) {}
+        int hostTokens) {
+    /** The usage of a sequence that ends now. */
+    public static Usage of(Sequence sequence, long now) {
+        SequenceTimings timings = sequence.timings();
+        return new Usage(
+                sequence.request().prompt().length,
+                sequence.outputLength(),
+                timings.queued(now),
+                timings.timeToFirstToken(),
+                now - timings.arrivedNanos(),
+                sequence.tiers().preemptions(),
+                sequence.tiers().hostTokens());
+    }
+}

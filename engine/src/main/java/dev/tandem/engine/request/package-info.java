@@ -1,6 +1,6 @@
 /**
- * What a client asked for, and what it is told. Entry point: {@link dev.tandem.engine.request.Request}; its mutable
- * twin inside the engine is {@link dev.tandem.engine.request.Sequence}.
+ * What a client asks for and the events that it receives. Entry point: {@link dev.tandem.engine.request.Request};
+ * inside the engine, {@link dev.tandem.engine.request.Sequence} holds its tokens.
  *
  * <p>Owned by: requests and events are immutable; sequences belong to the engine thread. Next: {@code queue}.
  */

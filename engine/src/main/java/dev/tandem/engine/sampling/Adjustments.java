@@ -8,16 +8,17 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * What is done to a sequence's logits before a token is chosen: an entry for each token that is biased, penalised or
- * forbidden. {@code x = logit + bias; x = x > 0 ? x / repetition : x * repetition; x -= penalty}, where a forbidden
- * token's penalty is infinite.
+ * The biases and penalties of a sequence's logits: one entry per token that is biased, penalised or forbidden.
  *
- * <p>Owned by: the thread that submits the request, then the sampler; a device copies the entries before the next token
- * is noted.
+ * <p>Each entry computes {@code x = logit + bias; x = x > 0 ? x / repetition : x * repetition; x -= penalty}. The
+ * penalty of a forbidden token is infinite.
+ *
+ * <p>Owned by: the thread that submits the request, then the sampler. A device copies the entries before the sampler
+ * notes the next token.
  */
 public final class Adjustments {
     private final SamplingParams params;
-    /** By token. */
+    /** Index of a token's entry. */
     private final Map<Integer, Integer> entries = new HashMap<>();
 
     private int count;
@@ -25,10 +26,10 @@ public final class Adjustments {
     private float[] biases = new float[16];
     private float[] repetitions = new float[16];
     private float[] penalties = new float[16];
-    /** How often the sequence has put the token out. */
+    /** How often the token is in the output. */
     private int[] occurrences = new int[16];
 
-    /** As they are before the first token, for {@link TokenSampler}. */
+    /** The entries before the first output token, for {@link TokenSampler}. */
     public static Adjustments of(Request request) {
         return new Adjustments(request.sampling(), request.prompt());
     }
@@ -36,7 +37,7 @@ public final class Adjustments {
     Adjustments(SamplingParams params, int[] prompt) {
         this.params = params;
         params.logitBias().forEach((token, bias) -> {
-            int at = entry(token); // before the arrays are looked at: they may grow
+            int at = entry(token); // first: it may replace the arrays
             biases[at] = bias;
         });
         if (params.repetitionPenalty() != 1) {
@@ -47,23 +48,27 @@ public final class Adjustments {
         }
     }
 
-    /** Entries; there may be none. */
+    /** Number of entries. */
     public int count() {
         return count;
     }
 
+    /** Token of an entry. */
     public int token(int entry) {
         return tokens[entry];
     }
 
+    /** Bias of an entry. */
     public float bias(int entry) {
         return biases[entry];
     }
 
+    /** Repetition penalty of an entry; 1 for none. */
     public float repetition(int entry) {
         return repetitions[entry];
     }
 
+    /** Presence and frequency penalty of an entry; infinite for a forbidden token. */
     public float penalty(int entry) {
         return penalties[entry];
     }
@@ -79,17 +84,17 @@ public final class Adjustments {
         }
     }
 
-    /** The sequence has put a token out. */
+    /** Counts a token of the output. */
     void note(int token) {
         int at = entry(token);
         occurrences[at]++;
         repetitions[at] = (float) params.repetitionPenalty();
         if (penalties[at] < Float.POSITIVE_INFINITY) {
-            penalties[at] = earned(at);
+            penalties[at] = outputPenalty(at);
         }
     }
 
-    private float earned(int entry) {
+    private float outputPenalty(int entry) {
         int times = occurrences[entry];
         return times == 0 ? 0 : (float) params.presencePenalty() + (float) params.frequencyPenalty() * times;
     }
@@ -104,7 +109,7 @@ public final class Adjustments {
     void allow(Set<Integer> some) {
         for (int token : some) {
             int at = entry(token);
-            penalties[at] = earned(at);
+            penalties[at] = outputPenalty(at);
         }
     }
 

@@ -3,7 +3,7 @@ package dev.tandem.engine.sampling;
 import java.util.Arrays;
 
 /**
- * Reused buffers for sampling one row at a time.
+ * Reused buffers for sampling, one token at a time.
  *
  * <p>Owned by: the thread that samples.
  */
@@ -53,8 +53,8 @@ public final class SamplingScratch {
     }
 
     /**
-     * The key at which the mass of the weights over descending values reaches {@code mass}; the last of all where it
-     * does not.
+     * The key at which the mass of the weights over descending values reaches {@code mass}; the smallest key when it
+     * never does.
      */
     int topP(float[] values, int offset, int size, float[] weights, double mass) {
         return threshold(values, offset, size, weights, mass * UNITS);
@@ -62,7 +62,7 @@ public final class SamplingScratch {
 
     /**
      * The key at which the running total over descending keys reaches {@code wanted}: radix selection by histograms of
-     * 11, 11 and 10 bits, as in the kernel. Sums are of integers, so that they do not depend on their order.
+     * 11, 11 and 10 bits, as in the kernel. Sums of integers do not depend on their order.
      *
      * @param weights counted in units of 2^-32; null counts each value as 1
      */

@@ -1,6 +1,5 @@
 package dev.tandem.engine.sampling;
 
-import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TokenLogprobs;
 import java.util.HashSet;
@@ -9,18 +8,20 @@ import java.util.Set;
 import java.util.SplittableRandom;
 
 /**
- * Chooses one sequence's next tokens. Holds what the choice depends on besides the logits: the random stream, the
- * tokens seen, the number produced. Order as in vLLM: log-probabilities of the raw logits; bias and penalties;
- * temperature; min-p, top-k, then top-p of what top-k left; one draw.
+ * Chooses the next tokens of one sequence.
  *
- * <p>A draw takes one random number per token and walks the kept tokens in ascending order of ids. Tokens as probable
- * as the last one that top-k or top-p keeps are kept, too. The GPU's kernel (sample.cu) does the same, so a seeded
- * answer depends neither on the device that samples nor on the log-probabilities that are reported.
+ * <p>It holds what the choice depends on besides the logits: the random stream, the tokens seen and the number of
+ * output tokens. The order is vLLM's: log-probabilities of the raw logits; bias and penalties; temperature; min-p;
+ * top-k; top-p of what top-k kept; one draw.
  *
- * <p>Owned by: see the package; never two threads at once.
+ * <p>A draw takes one random number per token and walks the candidates in ascending order of ids. Tokens as probable as
+ * the last candidate of top-k or top-p are candidates too. The GPU kernel (sample.cu) does the same. So a seeded output
+ * depends neither on the device that samples nor on the log-probabilities that are reported.
+ *
+ * <p>Owned by: the executor's thread while a step runs, else the engine thread.
  */
 public final class TokenSampler {
-    /** Exponents below this give weight 0 in single precision: half of the smallest float is exp(-103.97). */
+    /** Exponents below this give weight 0 in single precision, where half of the smallest value is exp(-103.97). */
     private static final float NO_WEIGHT = -104;
     /** Bits of +infinity; those of NaN are larger. */
     private static final int INFINITE = 0x7F800000;
@@ -31,20 +32,22 @@ public final class TokenSampler {
     private final SplittableRandom random;
     private final boolean penalised;
     private final Adjustments adjustments;
-    /** Tokens that must not come before {@link SamplingParams#minTokens} are there. */
+    /** Tokens that are impossible before {@link SamplingParams#minTokens} output tokens. */
     private final Set<Integer> ends;
 
     private int produced;
 
     /**
+     * Creates a sampler for a prompt.
+     *
      * @param endTokens the model's end-of-sequence tokens
-     * @param seed of the random stream, when the parameters name none
+     * @param seed of the random stream, when the parameters have none
      */
     public TokenSampler(SamplingParams params, int[] prompt, Set<Integer> endTokens, long seed) {
         this(params, new Adjustments(params, prompt), endTokens, seed);
     }
 
-    /** @param adjustments made for the same parameters, and the sampler's from here on */
+    /** Creates a sampler that owns the adjustments, which are made from the same parameters. */
     public TokenSampler(SamplingParams params, Adjustments adjustments, Set<Integer> endTokens, long seed) {
         this.params = params;
         this.random = new SplittableRandom(params.seed().orElse(seed));
@@ -59,12 +62,15 @@ public final class TokenSampler {
     }
 
     /**
-     * How a device may choose the next token by itself.
+     * One draw as data, for a device that samples.
      *
-     * @param temperature 0 takes the most probable
-     * @param uniform in [0, 1): where in the kept probability mass the draw falls
-     * @param logprobs alternatives whose log-probabilities are wanted beside the chosen token's; -1 for none at all
-     * @param adjusted whether {@link #adjustments} come first
+     * @param temperature 0 takes the most probable token
+     * @param topK max candidates; 0 for all tokens
+     * @param topP probability mass of the candidates
+     * @param minP min probability of candidates, relative to the best token's
+     * @param uniform in [0, 1): where in the candidates' probability mass the draw falls
+     * @param logprobs alternatives whose log-probabilities are reported with the chosen token's; -1 for none at all
+     * @param adjusted whether {@link #adjustments} are applied first
      * @param foreseeable whether the next draw does not depend on the token that this one yields
      */
     public record Draw(
@@ -76,20 +82,23 @@ public final class TokenSampler {
             int logprobs,
             boolean adjusted,
             boolean foreseeable) {
+        /** True when the most probable token is taken. */
         public boolean greedy() {
             return temperature == 0;
         }
 
-        /** Whether nothing but the most probable token is wanted. */
+        /** True when only the most probable token of the raw logits is wanted. */
         public boolean isMostProbable() {
             return greedy() && !adjusted && logprobs < 0;
         }
     }
 
     /**
-     * The next choice as a device may make it, for which a random number is drawn; empty where {@link #choose} must,
-     * because the device takes no adjustments, or because log-probabilities, which are of the logits before, are wanted
-     * as well. Once a token, followed by {@link #chosen}.
+     * The next draw, for a device that samples; it consumes a random number. Call it once per token, then
+     * {@link #chosen}.
+     *
+     * <p>Empty when the engine must sample by {@link #choose}: when the adjustments have more than {@code max} entries,
+     * or when both adjustments and log-probabilities, which are of the raw logits, are wanted.
      *
      * @param max entries of {@link #adjustments} that the device has room for
      */
@@ -109,12 +118,12 @@ public final class TokenSampler {
                 !penalised && produced >= params.minTokens()));
     }
 
-    /** In [0, 1) and exact in single precision, which devices compute in; 1 would lie beyond every token. */
+    /** In [0, 1) and exact in single precision, in which devices compute; 1 would lie beyond every token. */
     private float uniform() {
         return params.greedy() ? 0 : (random.nextInt() >>> 8) * 0x1p-24f;
     }
 
-    /** What is done to the next logits first; as they are now. */
+    /** The biases and penalties that apply to the next logits. */
     public Adjustments adjustments() {
         return adjustments;
     }
@@ -123,7 +132,7 @@ public final class TokenSampler {
         return penalised || !params.logitBias().isEmpty() || produced < params.minTokens();
     }
 
-    /** Notes that a device chose {@code token} by {@link #draw}, with the log-probabilities that were asked for. */
+    /** Records the token that a device chose by {@link #draw}, with the log-probabilities that were asked for. */
     public Choice chosen(int token, Optional<TokenLogprobs> logprobs) {
         note(token);
         return new Choice(token, logprobs);
@@ -139,11 +148,13 @@ public final class TokenSampler {
     }
 
     /**
-     * Chooses the next token of one row. Every logit of the model must be finite, as on the GPU (kernel
-     * {@code argmax}). The adjustments may make -infinity of it afterwards: such a token is never chosen.
+     * Chooses the next token of one row.
+     *
+     * <p>Every logit of the model must be finite, as on the GPU (kernel {@code argmax}). The adjustments may make
+     * -infinity of it afterwards: such a token is never chosen.
      *
      * @param logits one row of at least {@code vocabulary} values from {@code offset}; overwritten
-     * @throws ExecutorException when a logit is NaN or infinite before the adjustments, when one is NaN or +infinity
+     * @throws SamplingException when a logit is NaN or infinite before the adjustments, when one is NaN or +infinity
      *     after them, or when all are -infinity then
      */
     public Choice choose(float[] logits, int offset, int vocabulary, SamplingScratch scratch) {
@@ -173,14 +184,14 @@ public final class TokenSampler {
             while (Float.isFinite(logits[offset + id])) {
                 id++;
             }
-            throw new ExecutorException(NOT_FINITE + ": token " + id + " has " + logits[offset + id]);
+            throw new SamplingException(NOT_FINITE + ": token " + id + " has " + logits[offset + id]);
         }
     }
 
     /**
      * The lowest id among the largest logits.
      *
-     * @throws ExecutorException when a logit is NaN, or the largest is infinite
+     * @throws SamplingException when a logit is NaN, or the largest is infinite
      */
     static int argmax(float[] logits, int offset, int vocabulary) {
         int best = 0;
@@ -195,13 +206,13 @@ public final class TokenSampler {
             }
         }
         if (broken) {
-            throw new ExecutorException("the adjusted logits are not numbers (NaN)");
+            throw new SamplingException("the adjusted logits are not numbers (NaN)");
         }
         if (max == Float.POSITIVE_INFINITY) {
-            throw new ExecutorException("the adjusted logit of token " + best + " is +infinity");
+            throw new SamplingException("the adjusted logit of token " + best + " is +infinity");
         }
         if (max == Float.NEGATIVE_INFINITY) {
-            throw new ExecutorException("no token may be chosen: all " + vocabulary + " logits are -infinity");
+            throw new SamplingException("no token may be chosen: all " + vocabulary + " logits are -infinity");
         }
         return best;
     }
@@ -228,13 +239,13 @@ public final class TokenSampler {
         double target = uniform() * total;
         double before = 0;
         int token = -1;
-        while (before <= target) { // ends: all weights together are the total, and the target is less
+        while (before <= target) { // terminates: the weights add up to the total, and the target is less
             before += weights[++token];
         }
         return token;
     }
 
-    /** Tokens below the key have no weight any more. */
+    /** Sets the weights of tokens below the key to 0. */
     private static void keepFrom(int key, float[] logits, int offset, float[] weights, int vocabulary) {
         for (int i = 0; i < vocabulary; i++) {
             if (SamplingScratch.key(logits[offset + i]) < key) {

@@ -1,7 +1,7 @@
 /**
- * Logits to token. Entry point: {@link dev.tandem.engine.sampling.TokenSampler}, one a sequence, so that neither the
- * batch nor a recomputation changes what is drawn.
+ * From logits to a token. Entry point: {@link dev.tandem.engine.sampling.TokenSampler}, one per sequence, so that
+ * neither the batch nor a recomputation changes what is drawn.
  *
- * <p>Owned by: the executor's thread while a step runs, else the engine thread. Next: {@code loop}.
+ * <p>Owned by: the executor's thread while a step runs, else the engine thread. Next: {@code output}.
  */
 package dev.tandem.engine.sampling;

@@ -3,13 +3,14 @@ package dev.tandem.engine.schedule;
 import dev.tandem.engine.config.ConfigurationException;
 
 /**
- * What one step may hold.
+ * The max size of a step.
  *
- * @param maxBatchTokens rows of all sequences together
- * @param maxSequences sequences running at the same time
- * @param maxChunkTokens rows of one prefill chunk, so that decoding neighbours are not held up for long
+ * @param maxBatchTokens max tokens of all sequences together
+ * @param maxSequences max sequences that run at the same time
+ * @param maxChunkTokens max tokens of one prefill chunk, which bounds the time that decodes of the same step wait
  */
 public record Budget(int maxBatchTokens, int maxSequences, int maxChunkTokens) {
+    /** Checks the bounds. */
     public Budget {
         if (maxSequences < 1 || maxChunkTokens < 1 || maxBatchTokens < maxSequences) {
             throw new ConfigurationException(

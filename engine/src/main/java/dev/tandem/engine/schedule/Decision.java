@@ -5,18 +5,24 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * Why a step is as it is: the candidates with their predicted times, the one chosen, and the reason in words, which are
- * put together only when somebody reads them.
+ * Why a step was planned as it is: the candidates with their predicted times, the chosen one, and the reason.
+ *
+ * <p>The reason is formatted only when it is read.
  *
  * <p>Owned by: engine thread until {@link DecisionLog#add}; unchanged from then on.
  */
 public final class Decision {
     /**
-     * @param seconds predicted
-     * @param requests x of NEO §3.2: what the step would bring
+     * A step that the policy considered.
+     *
+     * @param shape how its parts overlap
+     * @param rows tokens
+     * @param cpuRows tokens whose attention the CPU computes
+     * @param seconds predicted time
+     * @param requests x of NEO §3.2: the step's progress in requests
      */
     public record Candidate(Shape shape, int rows, int cpuRows, double seconds, double requests) {
-        /** Requests a second. */
+        /** Requests per second. */
         public double rate() {
             return seconds > 0 ? requests / seconds : 0;
         }
@@ -42,11 +48,16 @@ public final class Decision {
     private double predicted;
     private double achieved;
 
+    /** Adds a candidate. */
     public void consider(Candidate candidate) {
         candidates.add(candidate);
     }
 
-    /** @param reason a format for {@code values} */
+    /**
+     * Sets the reason.
+     *
+     * @param reason a format for {@code values}
+     */
     public void because(String reason, Object... values) {
         this.reason = reason;
         this.values = values;
@@ -62,28 +73,32 @@ public final class Decision {
         achieved = seconds;
     }
 
+    /** Number of the step. */
     public long step() {
         return step;
     }
 
+    /** Shape of the chosen step. */
     public Shape chosen() {
         return chosen;
     }
 
+    /** The steps that the policy considered. */
     public List<Candidate> candidates() {
         return candidates;
     }
 
+    /** The reason in words. */
     public String reason() {
         return String.format(Locale.ROOT, reason, values);
     }
 
-    /** Seconds the step was predicted to take; 0 without a cost model. */
+    /** Predicted seconds of the step; 0 without a cost model. */
     public double predicted() {
         return predicted;
     }
 
-    /** Seconds it took. */
+    /** Measured seconds of the step. */
     public double achieved() {
         return achieved;
     }

@@ -4,7 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The last decisions, a ring.
+ * A ring of the last decisions.
  *
  * <p>Owned by: the engine thread adds; any thread reads.
  */
@@ -12,6 +12,7 @@ public final class DecisionLog {
     private final Decision[] ring;
     private long count;
 
+    /** Creates a log that keeps {@code capacity} decisions. */
     public DecisionLog(int capacity) {
         this.ring = new Decision[capacity];
     }
@@ -20,7 +21,7 @@ public final class DecisionLog {
         ring[(int) (count++ % ring.length)] = decision;
     }
 
-    /** At most {@code limit}, oldest first. */
+    /** The last decisions, at most {@code limit}, oldest first. */
     public synchronized List<Decision> last(int limit) {
         int wanted = (int) Math.min(Math.min(limit, ring.length), count);
         List<Decision> list = new ArrayList<>(wanted);

@@ -4,18 +4,21 @@ import dev.tandem.engine.request.Sequence;
 import java.util.Arrays;
 
 /**
- * Tokens that the sequences of one tier will hold at most, if each goes on for as long as those did that ended last.
- * All get a token a step and give everything back at their ends, so the most is held when one of them is about to end:
- * the maximum over these moments (the "past-future scheduler", Gong et al., ASPLOS 2025, takes it of sampled lengths;
- * these are means).
+ * Forecasts the max number of tokens that the sequences of one tier will hold at a time.
+ *
+ * <p>Each sequence is expected to run as long as those that ended last. All sequences gain one token per step and free
+ * everything at their ends. So the max occurs just before one of them ends, and the forecast is the max over these
+ * moments. The past-future scheduler (Gong et al., ASPLOS 2025) does this with sampled lengths; here they are means.
+ *
+ * <p>Owned by: engine thread.
  */
 final class KvDemandForecast {
-    /** Fractions of a token in which what is still to come is kept. */
-    private static final int FRACTIONS = 16;
+    /** Units per token in which expected tokens are kept. */
+    private static final int UNITS_PER_TOKEN = 16;
 
     private final OutputLengths lengths;
     /**
-     * What each sequence has to come, in fractions, above the tokens that it holds now; in ascending order once asked.
+     * [count] per sequence: expected further tokens in units (high 32 bits), tokens it holds (low); sorted once asked.
      */
     private long[] sequences = new long[64];
 
@@ -34,7 +37,7 @@ final class KvDemandForecast {
         if (count == sequences.length) {
             sequences = Arrays.copyOf(sequences, 2 * count);
         }
-        long packed = Math.round(coming(sequence) * FRACTIONS) << 32 | sequence.length();
+        long packed = Math.round(expected(sequence) * UNITS_PER_TOKEN) << 32 | sequence.length();
         int at = count;
         if (sorted) {
             int found = Arrays.binarySearch(sequences, 0, count, packed);
@@ -45,26 +48,26 @@ final class KvDemandForecast {
         count++;
     }
 
-    /** Tokens at the most, one more sequence among them, beyond those that the others hold now. */
+    /** The forecast max with one more sequence, less the tokens that the others hold now. */
     int maxWith(Sequence candidate) {
         if (!sorted) {
             Arrays.sort(sequences, 0, count);
             sorted = true;
         }
-        double tokens = coming(candidate);
+        double tokens = expected(candidate);
         double max = 0;
         long now = 0;
         int left = count;
-        for (; left > 0 && coming(left - 1) > tokens; left--) {
+        for (; left > 0 && expected(left - 1) > tokens; left--) {
             now += held(left - 1);
-            max = Math.max(max, now + (count - left + 1) * coming(left - 1));
+            max = Math.max(max, now + (count - left + 1) * expected(left - 1));
         }
         long all = now + candidate.length();
         max = Math.max(max, all + (count - left + 1) * tokens);
         for (; left > 0; left--) {
             now += held(left - 1);
             all += held(left - 1);
-            max = Math.max(max, all + (count - left + 2) * coming(left - 1));
+            max = Math.max(max, all + (count - left + 2) * expected(left - 1));
         }
         return (int) Math.ceil(max) - (int) now;
     }
@@ -73,11 +76,11 @@ final class KvDemandForecast {
         return (int) sequences[index];
     }
 
-    private double coming(int index) {
-        return (double) (sequences[index] >> 32) / FRACTIONS;
+    private double expected(int index) {
+        return (double) (sequences[index] >> 32) / UNITS_PER_TOKEN;
     }
 
-    private double coming(Sequence sequence) {
+    private double expected(Sequence sequence) {
         return Math.min(sequence.limit() - sequence.length(), lengths.remaining(sequence.outputLength()));
     }
 }

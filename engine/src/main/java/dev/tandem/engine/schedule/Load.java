@@ -3,7 +3,7 @@ package dev.tandem.engine.schedule;
 import dev.tandem.engine.step.AttentionSite;
 
 /**
- * What a sub-batch asks of the machine: the sizes that the cost model takes.
+ * The work of a sub-batch, as the sizes that the cost model takes.
  *
  * <p>Owned by: engine thread.
  */
@@ -18,7 +18,11 @@ public final class Load {
     private long prefillOffloadTokens;
     private double requests;
 
-    /** @param sign 1 adds the row, -1 takes it away */
+    /**
+     * Adds or removes a row.
+     *
+     * @param sign 1 to add, -1 to remove
+     */
     public void add(StepDraft.Row row, int sign) {
         int count = row.rows();
         var sequence = row.sequence();
@@ -40,7 +44,8 @@ public final class Load {
                     cpuRows += sign;
                     cpuTokens += (long) sign * sequence.length();
                 }
-                case GPU_PREFILL_OFFLOAD -> throw new IllegalArgumentException("a decode row does not land");
+                case GPU_PREFILL_OFFLOAD ->
+                    throw new IllegalArgumentException("a decode of " + sequence + " was to be offloaded as a prefill");
             }
         }
         if (row.site() == AttentionSite.GPU_PREFILL_OFFLOAD) {
@@ -48,47 +53,47 @@ public final class Load {
         }
     }
 
-    /** Rows of the linear stages. */
+    /** Tokens of the GEMMs. */
     public int rows() {
         return rows;
     }
 
-    /** Rows whose logits are wanted. */
+    /** Tokens whose logits are computed. */
     public int outputs() {
         return outputs;
     }
 
-    /** Pairs of a prefill row and a token that it attends to. */
+    /** Pairs of a prefill token and a token that it attends to. */
     public long prefillPairs() {
         return prefillPairs;
     }
 
-    /** Decode rows whose KV the GPU reads. */
+    /** Decodes whose attention the GPU computes. */
     public int gpuRows() {
         return gpuRows;
     }
 
-    /** Their tokens of context. */
+    /** Tokens of context of {@link #gpuRows}. */
     public long gpuTokens() {
         return gpuTokens;
     }
 
-    /** Decode rows whose KV the CPU reads. */
+    /** Decodes whose attention the CPU computes. */
     public int cpuRows() {
         return cpuRows;
     }
 
-    /** Their tokens of context. */
+    /** Tokens of context of {@link #cpuRows}. */
     public long cpuTokens() {
         return cpuTokens;
     }
 
-    /** Tokens of prompts whose KV leaves for the host layer by layer, those of earlier chunks included. */
+    /** Tokens of prompts that are offloaded to the host layer by layer, those of earlier chunks included. */
     public long prefillOffloadTokens() {
         return prefillOffloadTokens;
     }
 
-    /** x of NEO §3.2: a decode counts one, a prefill chunk its share of the prompt. */
+    /** x of NEO §3.2: a decode counts 1, a prefill chunk its share of the prompt. */
     public double requests() {
         return requests;
     }

@@ -3,37 +3,37 @@ package dev.tandem.engine.schedule;
 import java.util.Arrays;
 
 /**
- * How many tokens sequences put out, by those that ended last, and so how many more one will that has put out some.
+ * Output lengths of the sequences that ended last, and the expected further tokens of a running one.
  *
  * <p>Owned by: engine thread.
  */
 public final class OutputLengths {
-    private static final int MAX = 512;
-    /** As few say nothing. */
-    private static final int MIN = 16;
+    private static final int MAX_SAMPLES = 512;
+    /** Fewer lengths give no usable mean. */
+    private static final int MIN_SAMPLES = 16;
 
-    private final int[] ended = new int[MAX];
+    private final int[] ended = new int[MAX_SAMPLES];
     private int count;
     private int next;
     private int[] sorted = {};
-    /** Sums of {@link #sorted} from each place to the end. */
+    /** [count + 1] sums of {@link #sorted} from each index to the end. */
     private long[] sums = {0};
 
     private boolean stale;
 
     void ended(int tokens) {
         ended[next] = tokens;
-        next = (next + 1) % MAX;
-        count = Math.min(count + 1, MAX);
+        next = (next + 1) % MAX_SAMPLES;
+        count = Math.min(count + 1, MAX_SAMPLES);
         stale = true;
     }
 
     /**
-     * Tokens that a sequence still puts out, in the mean: of those that ended last, the ones that put out more than it
-     * has so far tell. Beyond all of them it is supposed to end soon; 0 while too few have ended.
+     * Expected further tokens of a sequence with {@code soFar} output tokens: the mean over the recorded lengths above
+     * {@code soFar}. It is 1 when there are none, and 0 while too few sequences have ended.
      */
     double remaining(int soFar) {
-        if (count < MIN) {
+        if (count < MIN_SAMPLES) {
             return 0;
         }
         if (stale) {

@@ -1,15 +1,20 @@
 package dev.tandem.engine.schedule;
 
-/** Decides one step; the state is read and not changed. */
+/** Decides one step. It reads the state and does not change it. */
 public interface Policy {
-    /** @param why told what was considered and why this was chosen */
+    /**
+     * Drafts the next step.
+     *
+     * @param why receives the candidates and the reason of the choice
+     */
     StepDraft draft(SchedulerState state, Decision why);
 
     /**
-     * Told how many seconds the step took that was made of one of its drafts; by then another may have been drafted.
+     * Reports that the step made of one of its drafts took {@code achieved} seconds. Another step may have been drafted
+     * meanwhile.
      */
     default void completed(StepDraft draft, double achieved) {}
 
-    /** Told that the host cannot compute attention any more. */
+    /** Reports that the host can no longer compute attention, and why. */
     default void hostLost(String why) {}
 }

@@ -7,15 +7,16 @@ import java.util.Queue;
 import java.util.function.ToDoubleFunction;
 
 /**
- * Turns a policy's drafts into plans, writes the decision log, and tells the policy and whoever calibrates the cost
- * model how each step went.
+ * Turns a policy's drafts into plans, writes the decision log, and reports each step's time to the policy and to the
+ * calibration of the cost model.
  *
  * <p>Owned by: engine thread.
  */
 public final class PolicyScheduler implements Scheduler {
-    /** Learns from a step; shapes and sizes are in the draft, times in the result. */
+    /** Learns from the times of steps. */
     @FunctionalInterface
     public interface Calibration {
+        /** Observes one step: its sizes are in the draft, its components' times in the result. */
         void observe(StepDraft draft, StepResult result, double predicted, double seconds);
     }
 
@@ -23,12 +24,16 @@ public final class PolicyScheduler implements Scheduler {
     private final ToDoubleFunction<StepDraft> predictor;
     private final Calibration calibration;
     private final DecisionLog log;
-    /** Steps under way. */
+    /** Steps that have no result yet. */
     private final Queue<Planned> planned = new ArrayDeque<>();
 
     private record Planned(StepDraft draft, Decision decision) {}
 
-    /** @param predictor seconds of a draft; 0 where nothing predicts */
+    /**
+     * Creates a scheduler.
+     *
+     * @param predictor seconds of a draft; 0 without a cost model
+     */
     public PolicyScheduler(
             Policy policy, ToDoubleFunction<StepDraft> predictor, Calibration calibration, DecisionLog log) {
         this.policy = policy;
@@ -37,17 +42,17 @@ public final class PolicyScheduler implements Scheduler {
         this.log = log;
     }
 
-    /** Without a cost model. */
+    /** A scheduler without a cost model. */
     public static PolicyScheduler of(Policy policy) {
         return new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, new DecisionLog(1));
     }
 
     @Override
-    public StepPlan plan(SchedulerState state) {
+    public StepPlan plan(SchedulerState state, PlanCommitter committer) {
         Decision decision = new Decision();
         StepDraft draft = policy.draft(state, decision);
         double predicted = draft.isEmpty() && state.inFlight().isEmpty() ? 0 : predictor.applyAsDouble(draft);
-        StepPlan plan = draft.commit();
+        StepPlan plan = committer.commit(draft);
         decision.planned(plan.step(), draft.shape(), predicted);
         if (!plan.isEmpty()) {
             planned.add(new Planned(draft, decision));

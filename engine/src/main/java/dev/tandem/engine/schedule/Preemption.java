@@ -1,9 +1,9 @@
 package dev.tandem.engine.schedule;
 
-/** What happens to a sequence's KV when the GPU pool is full. */
+/** What happens to the KV of a sequence that loses its GPU blocks. */
 public enum Preemption {
-    /** Moved to host blocks where there is room, else recomputed. */
+    /** It moves to host blocks if they have room, else it is dropped and computed again. */
     SWAP,
-    /** Dropped and computed again from the tokens. */
+    /** It is dropped and computed again from the tokens. */
     RECOMPUTE
 }

@@ -6,15 +6,16 @@ import dev.tandem.engine.step.StepResult;
 /** Turns the engine's state into the next step. */
 public interface Scheduler {
     /**
-     * Grants blocks, moves sequences between the state's queues and returns what to compute; an empty plan when there
-     * is nothing to do.
+     * Decides the next step and has the committer carry it out: grant blocks and move sequences between queues.
+     *
+     * @return what to compute; an empty plan when there is nothing to do
      */
-    StepPlan plan(SchedulerState state);
+    StepPlan plan(SchedulerState state, PlanCommitter committer);
 
     /**
-     * Told how a planned step went, the oldest that it was not told of yet.
+     * Reports the result of the oldest planned step that has not been reported yet.
      *
-     * @param nanos from submission, or the end of the step before if that came later, to the result
+     * @param nanos from the step's submission, or from the end of the step before it if that came later, to its result
      */
     default void completed(StepResult result, long nanos) {}
 }

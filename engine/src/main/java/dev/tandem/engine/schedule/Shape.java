@@ -1,6 +1,6 @@
 package dev.tandem.engine.schedule;
 
-/** How a step's parts overlap, which is what its time depends on. */
+/** How the parts of a step overlap, which determines its predicted time. */
 public enum Shape {
     /** One batch, nothing on the CPU. */
     GPU_ONLY("gpu-only"),
@@ -8,7 +8,7 @@ public enum Shape {
     OFFLOAD("simple-offload"),
     /** Two sub-batches that alternate (NEO §3.1). */
     PIPELINE("asymmetric"),
-    /** One batch; host tokens advance when their results are there (APEX §3.3). */
+    /** One batch; in-flight tokens advance as their attention results return (APEX §3.3). */
     ASYNC("async-overlap");
 
     private final String label;
@@ -17,7 +17,7 @@ public enum Shape {
         this.label = label;
     }
 
-    /** As flags, logs and metrics spell it. */
+    /** The shape as flags, logs and metrics spell it. */
     public String label() {
         return label;
     }

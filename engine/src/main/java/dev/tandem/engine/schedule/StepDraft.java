@@ -1,33 +1,28 @@
 package dev.tandem.engine.schedule;
 
-import dev.tandem.engine.kv.KvCache;
 import dev.tandem.engine.kv.KvTier;
-import dev.tandem.engine.kv.Swap;
-import dev.tandem.engine.request.RequestState;
 import dev.tandem.engine.request.Sequence;
-import dev.tandem.engine.step.Admission;
 import dev.tandem.engine.step.AttentionSite;
-import dev.tandem.engine.step.Chunk;
-import dev.tandem.engine.step.StepPlan;
-import dev.tandem.engine.step.SubBatch;
 import java.util.ArrayList;
-import java.util.EnumMap;
-import java.util.HashSet;
 import java.util.List;
-import java.util.Map;
-import java.util.Optional;
-import java.util.Set;
 
 /**
- * A step in the making. Policies move sequences and add rows; blocks are counted but nothing in the state changes until
- * {@link #commit()}, so several drafts can be made of one state and all but one dropped.
+ * A step in the making: which sequences compute how many tokens, in which sub-batch, and who computes their attention.
+ *
+ * <p>A draft has no side effect. A policy may make several drafts of one state and drop all but one;
+ * {@link PlanCommitter#commit} carries that one out. {@link BlockLedger} counts the draft's blocks.
  *
  * <p>Owned by: engine thread.
  */
 public final class StepDraft {
-    /** One sequence's part in the step. */
+    /**
+     * One sequence's part in the step.
+     *
+     * @param rows tokens to compute
+     * @param site who computes their attention
+     */
     public record Row(Sequence sequence, int rows, AttentionSite site) {
-        /** One token, whose KV is all there but for its own. */
+        /** True for a decode: one token, whose context is computed. */
         public boolean decodes() {
             return sequence.computed() > 0 && sequence.remaining() == 1;
         }
@@ -35,16 +30,7 @@ public final class StepDraft {
 
     private final SchedulerState state;
     private final Budget budget;
-    private final KvCache kv;
-    private int freeGpu;
-    private int freeHost;
-    private int gpuSequences;
-    private final List<Sequence> drops = new ArrayList<>();
-    private final List<Sequence> outs = new ArrayList<>();
-    private final List<Sequence> ins = new ArrayList<>();
-    private final Set<Sequence> moved = new HashSet<>();
-    private final List<Row> starts = new ArrayList<>();
-    private final Map<KvTier, KvDemandForecast> forecasts = new EnumMap<>(KvTier.class);
+    private final BlockLedger blocks;
     private final List<Sequence> bypassed = new ArrayList<>();
     private final List<List<Row>> batches = List.of(new ArrayList<>(), new ArrayList<>());
     private final List<Load> loads = List.of(new Load(), new Load());
@@ -55,189 +41,165 @@ public final class StepDraft {
     private Shape shape = Shape.GPU_ONLY;
     private boolean notesRotation;
 
+    /** Creates an empty draft. */
     public StepDraft(SchedulerState state, Budget budget) {
         this.state = state;
         this.budget = budget;
-        this.kv = state.kv();
-        this.freeGpu = kv.pool(KvTier.GPU).free();
-        this.freeHost = kv.pool(KvTier.HOST).free();
-        this.gpuSequences = state.gpu().size();
+        this.blocks = new BlockLedger(state);
     }
 
+    /** The state that the draft was made of. */
     public SchedulerState state() {
         return state;
     }
 
+    /** What the step may hold. */
     public Budget budget() {
         return budget;
     }
 
+    BlockLedger blocks() {
+        return blocks;
+    }
+
+    /** GPU blocks that are free once the draft is carried out. */
     public int freeGpu() {
-        return freeGpu;
+        return blocks.freeGpu();
     }
 
+    /** Host blocks that are free once the draft is carried out. */
     public int freeHost() {
-        return freeHost;
+        return blocks.freeHost();
     }
 
-    /** Sequences that hold GPU blocks once the draft is done. */
+    /** Sequences that hold GPU blocks once the draft is carried out. */
     public int gpuSequences() {
-        return gpuSequences;
+        return blocks.gpuSequences();
     }
 
+    /** Blocks that the sequence lacks for all of its tokens, after the draft's moves. */
+    public int missing(Sequence sequence) {
+        return blocks.missing(sequence);
+    }
+
+    /**
+     * Whether a tier has room for one more sequence until that sequence ends, by {@link KvDemandForecast}. An empty
+     * tier has: it holds any sequence that was accepted.
+     */
+    public boolean roomToGrow(KvTier tier, Sequence candidate) {
+        return blocks.roomToGrow(tier, candidate);
+    }
+
+    /** Whether the host pool is large enough for the sequence's max length. */
+    public boolean fitsHost(Sequence sequence) {
+        return blocks.fitsHost(sequence);
+    }
+
+    /** Whether the host has free blocks for all of the sequence's tokens. */
+    public boolean hostHasRoomFor(Sequence sequence) {
+        return blocks.hostHasRoomFor(sequence);
+    }
+
+    /**
+     * Takes a sequence's GPU blocks: it moves to the host if {@code toHost} and the host has room, else it is dropped
+     * and computed again. A half-computed prompt is always dropped, because no decode needs its KV yet.
+     */
+    public void evict(Sequence sequence, boolean toHost) {
+        blocks.evict(sequence, toHost);
+    }
+
+    /** Drops a host sequence's KV, which is computed again. */
+    public void dropFromHost(Sequence sequence) {
+        blocks.dropFromHost(sequence);
+    }
+
+    /** Moves a host sequence to the GPU; the caller has checked that there is room. */
+    public void bringIn(Sequence sequence) {
+        blocks.bringIn(sequence);
+    }
+
+    /** Sequences moved from the GPU to the host, in the order of the moves. */
+    public List<Sequence> outs() {
+        return blocks.outs();
+    }
+
+    /** Sequences moved from the host to the GPU, in the order of the moves. */
+    public List<Sequence> ins() {
+        return blocks.ins();
+    }
+
+    /** Sequences whose KV is dropped and computed again. */
+    public List<Sequence> drops() {
+        return blocks.drops();
+    }
+
+    /** How the parts of the step overlap. */
     public Shape shape() {
         return shape;
     }
 
+    /** Sets how the parts of the step overlap. */
     public void shape(Shape next) {
         shape = next;
     }
 
+    /** The sequences of sub-batch 0 or 1. */
     public List<Row> rows(int batch) {
         return batches.get(batch);
     }
 
+    /** The work of sub-batch 0 or 1. */
     public Load load(int batch) {
         return loads.get(batch);
     }
 
-    /** Rows of both sub-batches and the step's admissions. */
+    /** Tokens of both sub-batches and of the admissions. */
     public int totalRows() {
         return loads.get(0).rows() + loads.get(1).rows() + admissions.size();
     }
 
-    /** Sequences moved out of GPU blocks by this draft, in the order they were. */
-    public List<Sequence> outs() {
-        return outs;
-    }
-
-    public List<Sequence> ins() {
-        return ins;
-    }
-
+    /** Host sequences whose token enters layer 0. */
     public List<Sequence> admissions() {
         return admissions;
     }
 
-    /** Tokens of context of the admitted rows. */
+    /** Tokens of context of {@link #admissions}. */
     public long admittedTokens() {
         return admittedTokens;
     }
 
+    /** In-flight sequences whose token finishes within this step. */
     public List<Sequence> resumed() {
         return resumed;
     }
 
-    /** Whether the step gives the host anything: rows to read, to admit or to finish, or prompts that land there. */
+    /** True when the step gives work to the host: attention, admissions, in-flight tokens, or prompts that offload. */
     public boolean offloads() {
         return loads.get(0).cpuRows() + loads.get(1).cpuRows() + admissions.size() + resumed.size() > 0
                 || loads.get(0).prefillOffloadTokens() > 0;
     }
 
+    /** True when the step computes, moves and drops nothing. */
     public boolean isEmpty() {
         return loads.get(0).rows() + loads.get(1).rows() + admissions.size() + resumed.size() == 0
-                && outs.isEmpty()
-                && ins.isEmpty()
-                && drops.isEmpty();
+                && outs().isEmpty()
+                && ins().isEmpty()
+                && drops().isEmpty();
     }
 
-    /** Blocks the sequence lacks for all of its known tokens, after the draft's moves. */
-    public int missing(Sequence sequence) {
-        if (!moved.isEmpty() && moved.contains(sequence)) {
-            KvTier tier = ins.contains(sequence) ? KvTier.GPU : KvTier.HOST;
-            return kv.blocksFor(tier, sequence.length()) - kv.blocksFor(tier, sequence.computed());
-        }
-        return kv.missing(sequence, sequence.length());
-    }
-
-    /**
-     * Whether a tier will have room for one sequence more to its end, as far as can be foreseen
-     * ({@link KvDemandForecast}). An empty one has: it holds any sequence that was accepted.
-     */
-    public boolean roomToGrow(KvTier tier, Sequence candidate) {
-        KvDemandForecast forecast = forecasts.computeIfAbsent(tier, this::forecast);
-        int free = tier == KvTier.GPU ? freeGpu : freeHost;
-        return forecast.isEmpty() || kv.blocksFor(tier, forecast.maxWith(candidate)) <= free;
-    }
-
-    /** Of those that hold blocks there once the draft is done. */
-    private KvDemandForecast forecast(KvTier tier) {
-        KvDemandForecast forecast = new KvDemandForecast(state.outputs());
-        for (Sequence holder : tier == KvTier.GPU ? state.gpu() : state.host()) {
-            if (!moved.contains(holder) && !drops.contains(holder)) {
-                forecast.add(holder);
-            }
-        }
-        if (tier == KvTier.HOST) {
-            state.inFlight().forEach(forecast::add);
-        }
-        (tier == KvTier.GPU ? ins : outs).forEach(forecast::add);
-        for (Row row : starts) {
-            if (row.site().tier() == tier) {
-                forecast.add(row.sequence());
-            }
-        }
-        return forecast;
-    }
-
-    /** Whether a sequence may live on the host to its end. */
-    public boolean fitsHost(Sequence sequence) {
-        return kv.blocksFor(KvTier.HOST, sequence.limit())
-                <= kv.pool(KvTier.HOST).size();
-    }
-
-    /** Whether the host has room for the sequence's computed KV and the block that its next token may need. */
-    public boolean hostHasRoomFor(Sequence sequence) {
-        return kv.blocksFor(KvTier.HOST, sequence.length()) <= freeHost;
-    }
-
-    /**
-     * Takes a sequence out of GPU blocks: to the host where it may go there and fits, else it is dropped and computed
-     * again. A prompt half computed is dropped: no decode needs its KV yet.
-     */
-    public void evict(Sequence sequence, boolean toHost) {
-        forecasts.clear();
-        gpuSequences--;
-        freeGpu += sequence.table().count();
-        if (toHost && sequence.remaining() == 1 && hostHasRoomFor(sequence)) {
-            freeHost -= kv.blocksFor(KvTier.HOST, sequence.computed());
-            outs.add(sequence);
-            moved.add(sequence);
-        } else {
-            drops.add(sequence);
-        }
-    }
-
-    /** Gives up a host sequence's KV; it is computed again. */
-    public void dropFromHost(Sequence sequence) {
-        forecasts.remove(KvTier.HOST);
-        freeHost += sequence.table().count();
-        drops.add(sequence);
-    }
-
-    /** Sequences whose KV is given up. */
-    public List<Sequence> drops() {
-        return drops;
-    }
-
-    /** Brings a host sequence into GPU blocks, which the caller has seen to be there. */
-    public void bringIn(Sequence sequence) {
-        forecasts.clear();
-        freeGpu -= kv.blocksFor(KvTier.GPU, sequence.computed());
-        freeHost += sequence.table().count();
-        gpuSequences++;
-        ins.add(sequence);
-        moved.add(sequence);
-    }
-
-    /** Undoes {@link #add} of a GPU row to batch 0. */
+    /** Undoes {@link #add} of a GPU row to sub-batch 0. */
     private void remove(int index) {
+        Row row = removeRow(index);
+        blocks.give(row.sequence(), KvTier.GPU);
+    }
+
+    private Row removeRow(int index) {
         Row row = batches.get(0).remove(index);
         loads.get(0).add(row, -1);
-        freeGpu += missing(row.sequence());
+        return row;
     }
 
-    /** A GPU row's sequence leaves for the host, and a host sequence takes its place; the caller has seen both fit. */
+    /** Exchanges a GPU row's sequence for one from the host; the caller has checked that both fit. */
     public void replace(int index, Sequence out, Sequence in, AttentionSite site) {
         remove(index);
         evict(out, true);
@@ -245,87 +207,67 @@ public final class StepDraft {
         add(0, in, 1, site);
     }
 
-    /** Notes that this draft was the occasion to rotate sequences between the tiers, whether any did or not. */
+    /** Marks this draft as an occasion to rotate sequences between the tiers, whether or not it rotates any. */
     public void noteRotation() {
         notesRotation = true;
     }
 
+    /** True when this draft was an occasion to rotate sequences. */
     public boolean notesRotation() {
         return notesRotation;
     }
 
-    /** Starts a waiting sequence; all of its known tokens get blocks where the reader expects them. */
+    /** Starts a waiting sequence in sub-batch 0 and counts blocks for all of its tokens in the tier of the site. */
     public void start(Sequence sequence, int rows, AttentionSite site) {
-        Row row = new Row(sequence, rows, site);
-        starts.add(row);
-        if (forecasts.containsKey(site.tier())) {
-            forecasts.get(site.tier()).add(sequence);
-        }
-        int blocks = kv.blocksFor(site.tier(), sequence.length());
-        if (site.tier() == KvTier.GPU) {
-            freeGpu -= blocks;
-            gpuSequences++;
-        } else {
-            freeHost -= blocks;
-        }
-        append(0, row);
+        blocks.start(sequence, site.tier());
+        append(0, new Row(sequence, rows, site));
     }
 
-    /**
-     * Notes that the sequence that starts next does so before this one, which is ahead of it in line; once for each.
-     */
+    /** Undoes {@link #start} of a sequence whose prefill was to be offloaded. */
+    public void removePrefillOffload(int index) {
+        blocks.undoHostStart(removeRow(index).sequence());
+    }
+
+    /** Notes that the sequence that starts next bypasses this one, which is ahead of it in the queue. */
     public void bypass(Sequence waiting) {
         bypassed.add(waiting);
     }
 
-    /** Undoes {@link #start} of a sequence that was to land on the host. */
-    public void removePrefillOffload(int index) {
-        Row row = batches.get(0).remove(index);
-        loads.get(0).add(row, -1);
-        starts.remove(row);
-        forecasts.remove(KvTier.HOST);
-        freeHost += kv.blocksFor(KvTier.HOST, row.sequence().length());
+    List<Sequence> bypassed() {
+        return bypassed;
     }
 
-    /** Adds rows of a sequence that holds KV, or is moved by this draft; takes the blocks they lack. */
+    /** Adds tokens of a sequence that holds KV, or is moved by this draft, and counts the blocks that it lacks. */
     public void add(int batch, Sequence sequence, int rows, AttentionSite site) {
-        take(sequence, site.tier());
+        blocks.take(sequence, site.tier());
         append(batch, new Row(sequence, rows, site));
     }
 
-    /** Admits a host token to layer 0. */
+    /** Admits the token of a host sequence to layer 0, to advance as its attention results return. */
     public void admit(Sequence sequence) {
-        take(sequence, KvTier.HOST);
+        blocks.take(sequence, KvTier.HOST);
         admissions.add(sequence);
         admittedTokens += sequence.length();
     }
 
-    /** A in-flight token finishes within this step. */
+    /** Has an in-flight token finish within this step. */
     public void resume(Sequence sequence) {
         resumed.add(sequence);
     }
 
-    /** Tokens that may yet be in staging in this step, of prompts that land on the host. */
+    /** Prompt tokens that this step may still offload to the host. */
     public int prefillOffloadRoom() {
         return (int) (budget.maxBatchTokens() - loads.get(0).prefillOffloadTokens());
     }
 
-    /** In-flight tokens that a layer may pick up. */
+    /** Sets how many in-flight tokens may continue at each layer. */
     public void slots(int count) {
         slots = count;
     }
 
+    /** In-flight tokens that may continue at each layer. */
     public int slots() {
         return slots;
-    }
-
-    private void take(Sequence sequence, KvTier tier) {
-        int missing = missing(sequence);
-        if (tier == KvTier.GPU) {
-            freeGpu -= missing;
-        } else {
-            freeHost -= missing;
-        }
     }
 
     private void append(int batch, Row row) {
@@ -333,7 +275,7 @@ public final class StepDraft {
         loads.get(batch).add(row, 1);
     }
 
-    /** Leaves out every decode row that the CPU would read (NEO §3.2, step 6). */
+    /** Removes every decode whose attention the CPU computes (NEO §3.2, step 6). */
     public void removeCpuRows() {
         for (int batch = 0; batch < 2; batch++) {
             Load load = loads.get(batch);
@@ -341,101 +283,10 @@ public final class StepDraft {
                 boolean cpu = row.site() == AttentionSite.CPU_FROM_HOST;
                 if (cpu) {
                     load.add(row, -1);
-                    freeHost += missing(row.sequence());
+                    blocks.give(row.sequence(), KvTier.HOST);
                 }
                 return cpu;
             });
-        }
-    }
-
-    /** Carries the draft out: grants and frees blocks, moves sequences between queues, numbers the step. */
-    public StepPlan commit() {
-        drops.forEach(this::drop);
-        bypassed.forEach(Sequence::countBypassed);
-        List<Swap> swaps = new ArrayList<>(outs.size() + ins.size());
-        outs.forEach(sequence -> swaps.add(move(sequence, KvTier.HOST)));
-        ins.forEach(sequence -> swaps.add(move(sequence, KvTier.GPU)));
-        List<SubBatch> subBatches = new ArrayList<>(2);
-        for (List<Row> rows : batches) {
-            if (!rows.isEmpty()) {
-                subBatches.add(new SubBatch(chunks(rows)));
-            }
-        }
-        List<Admission> admitted = admissions.isEmpty() ? List.of() : new ArrayList<>(admissions.size());
-        for (Sequence sequence : admissions) {
-            grow(sequence);
-            int position = sequence.computed();
-            admitted.add(new Admission(
-                    sequence.key(),
-                    position,
-                    sequence.tokens(position, 1)[0],
-                    sequence.table().toArray(),
-                    sequence.sampler()));
-            state.enterInFlight(sequence);
-        }
-        int inFlight = state.inFlight().size();
-        state.scheduled(batches.get(0).size() + batches.get(1).size() + inFlight);
-        List<Long> resume = resumed.stream().map(Sequence::key).toList();
-        return new StepPlan(
-                state.nextStep(), swaps, subBatches, admitted, slotsFor(inFlight), state.takePark(), resume);
-    }
-
-    /** In-flight tokens go on under strategies that have no slots too: they hold blocks and a client waits. */
-    private int slotsFor(int inFlight) {
-        if (inFlight == 0) {
-            return 0;
-        }
-        return slots > 0 ? slots : 1 + inFlight / 8;
-    }
-
-    private void drop(Sequence sequence) {
-        state.gpu().remove(sequence);
-        state.host().remove(sequence);
-        state.countPreemption();
-        sequence.countPreemption();
-        kv.release(sequence);
-        sequence.restart();
-        sequence.state(RequestState.WAITING);
-        state.waiting().add(sequence);
-    }
-
-    private Swap move(Sequence sequence, KvTier to) {
-        (to == KvTier.HOST ? state.gpu() : state.host()).remove(sequence);
-        if (to == KvTier.HOST) {
-            state.countPreemption();
-            sequence.countPreemption();
-        }
-        Swap swap = kv.move(sequence, to)
-                .orElseThrow(() -> new IllegalStateException(sequence + " was to move to " + to + " without room"));
-        state.settle(sequence);
-        return swap;
-    }
-
-    private List<Chunk> chunks(List<Row> rows) {
-        List<Chunk> chunks = new ArrayList<>(rows.size());
-        for (Row row : rows) {
-            Sequence sequence = row.sequence();
-            if (sequence.state() == RequestState.WAITING) {
-                state.waiting().remove(sequence);
-                kv.assignTier(sequence, row.site().tier());
-                state.settle(sequence);
-            }
-            grow(sequence);
-            boolean last = row.rows() == sequence.remaining();
-            chunks.add(new Chunk(
-                    sequence.key(),
-                    sequence.computed(),
-                    sequence.tokens(sequence.computed(), row.rows()),
-                    sequence.table().toArray(),
-                    row.site(),
-                    last ? Optional.of(sequence.sampler()) : Optional.empty()));
-        }
-        return chunks;
-    }
-
-    private void grow(Sequence sequence) {
-        if (!kv.grow(sequence, sequence.length())) {
-            throw new IllegalStateException(sequence + " was scheduled without blocks for its tokens");
         }
     }
 }

@@ -1,7 +1,10 @@
 /**
- * Decides each step. Entry point: {@link dev.tandem.engine.schedule.Scheduler#plan}. No I/O and no clock: the same
- * classes serve the real engine, tests and simulation.
+ * Planning of steps. Entry point: {@link dev.tandem.engine.schedule.Scheduler#plan}.
  *
- * <p>Owned by: engine thread. Next: {@code batch}.
+ * <p>A policy reads {@link dev.tandem.engine.schedule.SchedulerState} and drafts steps;
+ * {@link dev.tandem.engine.schedule.PlanCommitter} carries one draft out. There is no I/O and no clock: the same
+ * classes serve the engine, tests and simulation.
+ *
+ * <p>Owned by: engine thread. Next: {@code strategy}.
  */
 package dev.tandem.engine.schedule;

@@ -3,11 +3,13 @@ package dev.tandem.engine.step;
 import dev.tandem.engine.sampling.TokenSampler;
 
 /**
- * A host token that enters layer 0 and then advances through the layers as its attention results come back, possibly
- * over several steps (async overlap, APEX §3.3; ready slots). Its block is granted before it enters.
+ * A host token that enters layer 0 and becomes an in-flight token: it advances layer by layer as its attention results
+ * return, possibly over several steps (async overlap, APEX §3.3). Its block is granted before it enters.
  *
+ * @param sequence key of the sequence
  * @param position of the token, whose KV is appended at every layer
  * @param token its id, or {@link Chunk#PLACEHOLDER}
- * @param blocks host blocks covering {@code [0, position]}
+ * @param blocks host blocks that cover positions {@code [0, position]}
+ * @param sampler chooses the next token
  */
 public record Admission(long sequence, int position, int token, int[] blocks, TokenSampler sampler) {}

@@ -2,15 +2,19 @@ package dev.tandem.engine.step;
 
 import dev.tandem.engine.kv.KvTier;
 
-/** Who reads a row's KV during attention, and from where. */
+/** Which processor computes a token's attention, and in which tier it reads the KV. */
 public enum AttentionSite {
+    /** The GPU reads GPU blocks. */
     GPU_FROM_GPU(KvTier.GPU),
+    /** The CPU reads host blocks. */
     CPU_FROM_HOST(KvTier.HOST),
-    /** Over the link: the GPU attends over host blocks. */
+    /** The GPU reads host blocks over the link. */
     GPU_FROM_HOST(KvTier.HOST),
     /**
-     * A prompt bound for the host: the GPU attends over one layer of staging of its own while the layer's KV leaves for
-     * host blocks (NEO §3.1, layer-wise swapping). KV of the prompt's earlier chunks comes back into staging first.
+     * The GPU computes a prompt whose KV goes to host blocks layer by layer (NEO §3.1, layer-wise swapping).
+     *
+     * <p>It reads one layer's KV from a staging buffer on the GPU, from which the KV is copied to the host. The KV of
+     * the prompt's earlier chunks is first copied back into that buffer.
      */
     GPU_PREFILL_OFFLOAD(KvTier.HOST);
 
@@ -20,11 +24,12 @@ public enum AttentionSite {
         this.tier = tier;
     }
 
+    /** The tier of the KV. */
     public KvTier tier() {
         return tier;
     }
 
-    /** The reader next to the data. */
+    /** The site whose processor is next to the tier. */
     public static AttentionSite nearest(KvTier tier) {
         return switch (tier) {
             case GPU -> GPU_FROM_GPU;

@@ -1,27 +1,32 @@
 package dev.tandem.engine.step;
 
+import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.sampling.TokenSampler;
 import java.util.Optional;
 
 /**
- * Consecutive tokens of one sequence: one token when it decodes, more when it prefills. Their KV is appended and they
- * attend over positions {@code [0, own position]}.
+ * Consecutive tokens of one sequence: one token for a decode, more for a prefill.
+ *
+ * <p>The step appends their KV. Each token attends to positions {@code [0, own position]}.
  *
  * @param sequence key of the sequence
  * @param start position of the first token
- * @param tokens [rows] token ids; {@link #PLACEHOLDER} for one that the step before samples, which may be running
- * @param blocks cover positions {@code [0, start + rows)} in {@code site.tier()}
- * @param sampler present when the last row's logits yield the next token
+ * @param tokens [rows] token ids; {@link #PLACEHOLDER} for a token that the step before samples, which may still run
+ * @param blocks of {@code site.tier()} that cover positions {@code [0, start + rows)}
+ * @param site who computes their attention
+ * @param sampler present when the last token's logits yield the next token
  */
 public record Chunk(
         long sequence, int start, int[] tokens, int[] blocks, AttentionSite site, Optional<TokenSampler> sampler) {
-    /** Stands for a token that nobody but the device knows yet. */
-    public static final int PLACEHOLDER = -1;
+    /** Stands for a token whose value only the device knows yet, as in {@link Sequence#PLACEHOLDER}. */
+    public static final int PLACEHOLDER = Sequence.PLACEHOLDER;
 
+    /** Number of tokens. */
     public int rows() {
         return tokens.length;
     }
 
+    /** True for a decode: one token whose context is computed and which yields the next. */
     public boolean decodes() {
         return tokens.length == 1 && start > 0 && sampler.isPresent();
     }

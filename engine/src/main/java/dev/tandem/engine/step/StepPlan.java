@@ -4,13 +4,17 @@ import dev.tandem.engine.kv.Swap;
 import java.util.List;
 
 /**
- * One step, decided. It fixes sub-batches, swaps, who reads which row's KV, the host tokens admitted to layer 0, how
- * many in-flight tokens a layer may pick up, and which of them to park. It does not say where in-flight tokens stand:
- * at each layer the executor takes ready rows in completion order.
+ * What one step computes and moves, as data.
+ *
+ * <p>A plan does not say at which layer an in-flight token stands. At each layer the executor takes the tokens whose
+ * attention result has returned, in the order in which the results did.
  *
  * @param step ascending number
- * @param slotsPerLayer at most this many in-flight tokens continue at each layer
- * @param park in-flight tokens to stop; their blocks may be touched once {@link StepResult#parked} names them
+ * @param swaps copies between the tiers, which run before the sub-batches
+ * @param subBatches at most two, which alternate when there are two
+ * @param admissions host tokens that enter layer 0
+ * @param slotsPerLayer max in-flight tokens that continue at each layer
+ * @param park in-flight tokens to pause; the engine owns their blocks again once {@link StepResult#parked} names them
  * @param resume in-flight tokens that finish in this step: each joins the last sub-batch at the layer where it stands
  *     (APEX §3.4, partial progress)
  */
@@ -22,6 +26,7 @@ public record StepPlan(
         int slotsPerLayer,
         List<Long> park,
         List<Long> resume) {
+    /** Copies the lists. */
     public StepPlan {
         swaps = List.copyOf(swaps);
         subBatches = List.copyOf(subBatches);
@@ -29,16 +34,17 @@ public record StepPlan(
         park = List.copyOf(park);
         resume = List.copyOf(resume);
         if (subBatches.size() > 2) {
-            throw new IllegalArgumentException("a step has at most 2 sub-batches, not " + subBatches.size());
+            throw new IllegalArgumentException("the step has " + subBatches.size() + " sub-batches; the max is 2");
         }
     }
 
-    /** A step of one unified batch without in-flight tokens. */
+    /** A step of one batch without in-flight tokens. */
     public static StepPlan unified(long step, List<Swap> swaps, List<Chunk> chunks) {
         List<SubBatch> batches = chunks.isEmpty() ? List.of() : List.of(new SubBatch(chunks));
         return new StepPlan(step, swaps, batches, List.of(), 0, List.of(), List.of());
     }
 
+    /** True when there is nothing to compute, move or pause. */
     public boolean isEmpty() {
         return swaps.isEmpty()
                 && subBatches.isEmpty()
@@ -48,6 +54,7 @@ public record StepPlan(
                 && resume.isEmpty();
     }
 
+    /** Tokens of all sub-batches. */
     public int rows() {
         int rows = 0;
         for (SubBatch batch : subBatches) {

@@ -1,13 +1,15 @@
 package dev.tandem.engine.step;
 
 /**
- * Where a step's time went, in nanoseconds over all layers; 0 where there was no such work, or the executor does not
- * time it. Components that overlap may add up to more than the step.
+ * Where a step's time went, in nanoseconds over all layers.
  *
- * @param linear pre- and post-projections of all rows
- * @param prefillAttention of rows that do not decode
- * @param gpuAttention of decode rows read by the GPU from its own memory
- * @param cpuAttention of decode rows read by the CPU, those in flight included
+ * <p>A component is 0 when there was no such work, or when the executor does not time it. Components that overlap may
+ * add up to more than the step.
+ *
+ * @param linear GEMMs before and after attention, of all tokens
+ * @param prefillAttention attention of prefill tokens
+ * @param gpuAttention decode attention that the GPU computes from GPU blocks
+ * @param cpuAttention decode attention that the CPU computes, that of in-flight tokens included
  * @param transfer swaps
  * @param preLayer embedding
  * @param postLayer logits and sampling

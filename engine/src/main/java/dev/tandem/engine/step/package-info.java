@@ -2,6 +2,6 @@
  * What one step computes, as data: {@link dev.tandem.engine.step.StepPlan} goes to the executor,
  * {@link dev.tandem.engine.step.StepResult} comes back.
  *
- * <p>Owned by: nobody, all types are immutable. Next: {@code execute}.
+ * <p>Owned by: any thread, all types are immutable. Next: {@code executor}.
  */
 package dev.tandem.engine.step;

@@ -9,11 +9,11 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** The GPU's side of strategies that keep no KV there but that of prompts of several chunks under way. */
-final class AllHost {
+public final class AllHost {
     private AllHost() {}
 
     /** Batch 0 with all prefills; prompts that have been finished in GPU blocks leave for the host. */
-    static StepDraft prefills(SchedulerState state, Budget budget, boolean chunked) {
+    public static StepDraft prefills(SchedulerState state, Budget budget, boolean chunked) {
         StepDraft draft = new StepDraft(state, budget);
         List<Sequence> unfinished = new ArrayList<>();
         for (Sequence sequence : state.gpu()) {
@@ -33,7 +33,7 @@ final class AllHost {
     }
 
     /** Host sequences that can decode in this step. */
-    static List<Sequence> decodes(StepDraft draft) {
+    public static List<Sequence> decodes(StepDraft draft) {
         List<Sequence> rows = new ArrayList<>();
         List<Sequence> queue = HostTier.decodable(draft);
         int blocks = draft.freeHost();
@@ -48,7 +48,8 @@ final class AllHost {
         return rows;
     }
 
-    static void add(StepDraft draft, int batch, List<Sequence> rows) {
+    /** Adds decode rows of which the CPU computes the attention. */
+    public static void add(StepDraft draft, int batch, List<Sequence> rows) {
         for (Sequence sequence : rows) {
             draft.add(batch, sequence, 1, AttentionSite.CPU_FROM_HOST);
         }

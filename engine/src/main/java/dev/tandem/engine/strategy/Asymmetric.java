@@ -6,7 +6,7 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 
 /** {@code asymmetric} and {@code fastdecode-plus}: NEO's two-batch schedule in every step, without its step 6. */
-record Asymmetric(String name, Pipeline pipeline) implements Policy {
+public record Asymmetric(String name, Pipeline pipeline) implements Policy {
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = pipeline.draft(state);

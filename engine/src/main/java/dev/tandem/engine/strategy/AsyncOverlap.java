@@ -8,7 +8,6 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
-import dev.tandem.engine.strategy.Strategy.InFlight;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -16,20 +15,20 @@ import java.util.List;
  * {@code async-overlap} (APEX §3.3): one unified batch; host tokens pass through it layer by layer, each as soon as its
  * attention is there, and the GPU never waits.
  *
- * <p>Each in-flight token asks the CPU for one layer's attention a step, so rows are admitted while all of them take
- * the CPU no longer than a step takes the GPU: the step at hand or, where host tokens are spread over the layers, the
- * mean step, which prompts make longer. In short steps the CPU then falls behind, in long ones it catches up, and is
- * never idle.
+ * <p>Each in-flight token asks the CPU for one layer's attention per step, so tokens are admitted while all of them
+ * take the CPU no longer than a step takes the GPU: the step at hand or, where host tokens are spread over the layers,
+ * the mean step, which prompts make longer. In short steps the CPU then falls behind, in long ones it catches up, and
+ * is never idle.
  *
  * <p>Owned by: engine thread.
  */
-final class AsyncOverlap implements Policy {
+public final class AsyncOverlap implements Policy {
     /**
-     * Slots are somewhat more than the mean a layer: rows do not come evenly, and one that finds no slot comes a step
-     * later.
+     * Slots are somewhat more than the mean per layer: tokens do not come evenly, and one that finds no slot comes a
+     * step later.
      */
     private static final double SLOTS_TO_MEAN = 1.25;
-    /** Row slots a layer: buckets, because a captured step is made for one of them. */
+    /** Slots per layer: buckets, because a captured graph is made for one of them. */
     private static final int[] BUCKETS = {8, 16, 32, 64, 128, 256};
     /** Weight of the newest step in the mean: prompts come every ten steps or so. */
     private static final double NEWEST = 1 / 64.0;
@@ -51,7 +50,7 @@ final class AsyncOverlap implements Policy {
     private final TierRules rules;
     private final boolean chunked;
     private final boolean cohort;
-    private final InFlight limits;
+    private final InFlightLimits limits;
     private final int piggybackedTokens;
     /** Seconds that the GPU needs for the mean step without its tokens in flight. */
     private double meanStep;
@@ -61,15 +60,15 @@ final class AsyncOverlap implements Policy {
      * @param cohort whether all host tokens enter layer 0 together and no more enter until they are through, as in the
      *     paper; else some enter in each step, so that every layer has its share
      * @param limits of the executor
-     * @param piggybackedTokens rows of a step up to which prompts ride almost for free; 0 to compute them at once
+     * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 to compute prompts at once
      */
-    AsyncOverlap(
+    public AsyncOverlap(
             Budget budget,
             StepPredictor predictor,
             TierRules rules,
             boolean chunked,
             boolean cohort,
-            InFlight limits,
+            InFlightLimits limits,
             int piggybackedTokens) {
         this.budget = budget;
         this.predictor = predictor;
@@ -87,7 +86,8 @@ final class AsyncOverlap implements Policy {
         int inFlight = state.inFlight().size() + draft.admissions().size();
         draft.shape(inFlight > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
         why.because(
-                "async-overlap: %d rows on the GPU, %d of them decode; %d in flight, %d of them admitted now; prompts land with %d tokens",
+                "async-overlap: %d rows on the GPU, %d of them decode; %d in flight, %d of them admitted now;"
+                        + " %d prompt tokens go to the host",
                 draft.load(0).rows(),
                 draft.load(0).gpuRows(),
                 inFlight,
@@ -97,9 +97,10 @@ final class AsyncOverlap implements Policy {
     }
 
     /** A step in which in-flight tokens go on and none enters. */
-    StepDraft draining(SchedulerState state, Decision why) {
+    public StepDraft draining(SchedulerState state, Decision why) {
         why.because(
-                "apex: %d in-flight tokens land, none enters", state.inFlight().size());
+                "apex: %d in-flight tokens return, none enters",
+                state.inFlight().size());
         StepDraft draft = gpuSide(state);
         draft.slots(bucket(evenly(state.inFlight().size())));
         draft.shape(Shape.ASYNC);
@@ -144,7 +145,7 @@ final class AsyncOverlap implements Policy {
 
     /**
      * Tokens of waiting prompts for which the host has room, not the GPU, and without which the CPU would be idle even
-     * if all steps were alike; not counted beyond what a step could hold.
+     * if all steps were as long as the mean; not counted beyond what a step could hold.
      */
     private long canOffloadPrefill(StepDraft draft, int hostTokens, long hostContext) {
         long tokens = 0;
@@ -237,7 +238,8 @@ final class AsyncOverlap implements Policy {
         List<Sequence> ordered = new ArrayList<>(queue.size());
         List<Sequence> others = new ArrayList<>();
         for (Sequence sequence : queue) {
-            (sequence.aged(sequence.lastTokenNanos()) < lastToken ? ordered : others).add(sequence);
+            (sequence.timings().shiftedByPriority(sequence.timings().lastTokenNanos()) < lastToken ? ordered : others)
+                    .add(sequence);
         }
         ordered.sort(HostTier.WAITED_LONGEST);
         ordered.addAll(others);

@@ -9,14 +9,14 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 
 /**
- * The baseline, {@code gpu-only}: one batch a step, decodes first, prefill chunks in what is left of the budget.
+ * The baseline, {@code gpu-only}: one batch per step, decodes first, prefill chunks in what is left of the budget.
  *
  * <p>A sequence starts when its whole prompt has blocks and what all are expected to grow by is free; when the pool
- * still runs out, the sequence that deserves it least is preempted. Host memory is a parking place.
+ * still runs out, the last sequence in line is preempted. Host memory keeps preempted KV.
  *
  * @param preemption what happens to preempted KV
  * @param queueBypasses later requests that may start before one that does not fit; 0 keeps the order of arrival
- * @param piggybackedTokens rows of a step up to which prompts ride almost for free; 0 where each row costs the same
+ * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 where each row costs the same
  */
 public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, int piggybackedTokens)
         implements Policy {

@@ -20,8 +20,8 @@ final class GpuTier {
     record Kept(boolean evicted, List<Sequence> unfinished) {}
 
     /**
-     * NEO §3.2, step 2, first half: every request of the GPU decoding run queue into batch 0; requests leave, those
-     * that deserve it least first, until GPU memory can hold all new KV.
+     * NEO §3.2, step 2, first half: every request of the GPU decoding run queue into batch 0; requests leave, the last
+     * in line first, until GPU memory can hold all new KV.
      *
      * @param toHost who may go to the host; the others are dropped and computed again
      */
@@ -52,10 +52,7 @@ final class GpuTier {
         return new Kept(firstEvicted != null, unfinished);
     }
 
-    /**
-     * NEO §3.2, step 2, second half: host requests come in while there is ample space, those that deserve it most
-     * first.
-     */
+    /** NEO §3.2, step 2, second half: host requests come in while there is ample space, the first in line first. */
     static void swapIn(StepDraft draft) {
         for (Sequence sequence : draft.state().host()) {
             if (draft.ins().contains(sequence) || sequence.remaining() > 1) {
@@ -73,8 +70,8 @@ final class GpuTier {
     }
 
     /**
-     * Room for all of its tokens, a block for each sequence that is there to grow by, and for what all of them will
-     * hold at most as far as can be foreseen; alone it needs no reserve.
+     * Room for all of its tokens, a block for each sequence that is there to grow by, and for the max that all of them
+     * are expected to hold; alone it needs no reserve.
      */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
         int blocks = draft.state().kv().blocksFor(KvTier.GPU, sequence.length());

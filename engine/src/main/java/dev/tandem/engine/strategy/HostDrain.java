@@ -19,7 +19,8 @@ import dev.tandem.engine.schedule.StepDraft;
  * @param queueBypasses as gpu-only's
  * @param piggybackedTokens as gpu-only's
  */
-record HostDrain(Budget budget, AsyncOverlap overlap, int queueBypasses, int piggybackedTokens) implements Policy {
+public record HostDrain(Budget budget, AsyncOverlap overlap, int queueBypasses, int piggybackedTokens)
+        implements Policy {
     /**
      * Prompts come before host sequences in one of so many steps. Where they always came first, the last host sequences
      * cost {@code h200-26k} osc 1.3 % and azure-code 2 % (simulated, steps with host tokens a fifth longer than

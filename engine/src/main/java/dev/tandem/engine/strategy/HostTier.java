@@ -17,14 +17,14 @@ final class HostTier {
      * In order of arrival those that came last would have no token for as long as the others live; so the CPU's share
      * of a step goes to those that have waited longest for one.
      */
-    static final Comparator<Sequence> WAITED_LONGEST =
-            Comparator.comparingLong(sequence -> sequence.aged(sequence.lastTokenNanos()));
+    static final Comparator<Sequence> WAITED_LONGEST = Comparator.comparingLong(
+            sequence -> sequence.timings().shiftedByPriority(sequence.timings().lastTokenNanos()));
 
     private HostTier() {}
 
     /**
-     * Room for a new sequence's tokens, a block for each host token to grow by, and for what all will hold at most as
-     * far as can be foreseen.
+     * Room for a new sequence's tokens, a block for each host token to grow by, and for the max that all of them are
+     * expected to hold.
      */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
         int blocks = draft.state().kv().blocksFor(KvTier.HOST, sequence.length());
@@ -33,9 +33,9 @@ final class HostTier {
     }
 
     /**
-     * The CPU decoding run queue: host sequences that can decode in this step, those that deserve it most first, with
-     * those that this draft swaps out last. When the pool cannot hold a new token, the sequence that deserves its
-     * blocks least is dropped and computed again.
+     * The CPU decoding run queue: host sequences that can decode in this step, the first in line first, and at the end
+     * those that this draft swaps out. When the pool cannot hold a new token, the last sequence in line is dropped and
+     * computed again.
      */
     static List<Sequence> decodable(StepDraft draft) {
         List<Sequence> queue =
@@ -69,7 +69,7 @@ final class HostTier {
                 && draft.totalRows() < draft.budget().maxBatchTokens();
     }
 
-    /** Prompts of which some chunks are in host blocks, those that deserve it most first. */
+    /** Prompts of which some chunks are in host blocks, the first in line first. */
     static List<Sequence> unfinished(SchedulerState state) {
         return state.host().stream()
                 .filter(sequence -> sequence.remaining() > 1)
@@ -77,8 +77,8 @@ final class HostTier {
     }
 
     /**
-     * NEO §3.2, step 5 puts off prompts that land on the host and have not begun: their rows' indices in batch 0, the
-     * last first.
+     * NEO §3.2, step 5 puts off prompts whose KV would go to the host and which have not begun: their rows' indices in
+     * batch 0, the last first.
      */
     static List<Integer> prefillOffload(StepDraft draft) {
         List<Integer> indices = new ArrayList<>();

@@ -5,20 +5,20 @@ import dev.tandem.engine.executor.ExecutorLimits;
 import java.util.Locale;
 
 /**
- * What in-flight tokens could bring on this machine while everybody decodes: GPU rows as the pool holds them, host
- * tokens as the CPU reads them and host memory holds them. Prompts are left out, so it is a bound.
+ * What in-flight tokens could bring on this machine while all requests decode: as many GPU rows as the pool holds, as
+ * many host tokens as the CPU reads and host memory holds. Prompts are left out, so it is a bound.
  *
- * @param context tokens a sequence
+ * @param context tokens per sequence
  * @param gpuRows that the GPU pool holds
- * @param gpuTokens a second that they make without host tokens
+ * @param gpuTokens per second without host tokens
  * @param hostTokens in flight with which the CPU is busy all the time, or that host memory holds
- * @param hostBytes KV bytes a second that the CPU reads then
+ * @param hostBytes KV bytes per second that the CPU reads then
  * @param gain of all tokens over {@code gpuTokens}, as a share; below 0 where host tokens cost more than they bring
  */
 public record OffloadAdvice(int context, int gpuRows, double gpuTokens, int hostTokens, double hostBytes, double gain) {
     private static final int MIN_SLOTS = 8;
 
-    /** @param context tokens a sequence, at most what the GPU pool holds */
+    /** @param context tokens per sequence, at most what the GPU pool holds */
     public static OffloadAdvice of(CostModel cost, ExecutorLimits limits, int context) {
         int gpuRows = (int) Math.max(1, (long) limits.gpuBlocks() * limits.blockTokens() / context);
         double plain = step(cost, gpuRows, gpuRows, context);
@@ -52,8 +52,8 @@ public record OffloadAdvice(int context, int gpuRows, double gpuTokens, int host
     public String toString() {
         return String.format(
                 Locale.ROOT,
-                "advice: at %,d tokens a sequence the GPU pool holds %d rows and makes at most %,.0f tokens/s; the CPU reads %.0f GB/s of KV"
-                        + " beside it with %d in-flight tokens: offloading %s while nobody's prompt is computed",
+                "advice: at %,d tokens per sequence the GPU pool holds %d rows and makes at most %,.0f tokens/s;"
+                        + " the CPU reads %.0f GB/s of KV beside it with %d in-flight tokens: offloading %s while no prompt is computed",
                 context,
                 gpuRows,
                 gpuTokens,

@@ -3,13 +3,13 @@ package dev.tandem.engine.strategy;
 import java.util.function.IntToDoubleFunction;
 
 /**
- * How many rows a decode step may have so that the prompt tokens among them ride for far less than they cost in steps
- * of their own: products of few rows take the time to read the weights, whatever the rows.
+ * How many rows a decode step may have so that the prompt tokens among them cost far less than in steps of their own. A
+ * GEMM of few rows takes the time to read the weights, whatever the number of rows.
  */
 public final class PiggybackedPrefill {
     private static final int FEW = 8;
     /**
-     * A row that rides costs at most this share of one of a long prompt: on an H200 the last of 192 cost 0.52, of 256
+     * A piggybacked row costs at most this share of a long prompt's row: on an H200 the last of 192 cost 0.52, of 256
      * 0.64 and more.
      */
     private static final double MAX_COST = 0.58;
@@ -19,11 +19,11 @@ public final class PiggybackedPrefill {
     private PiggybackedPrefill() {}
 
     /**
-     * The most rows at which those beyond a few still ride; {@link #FEW} where none does. What counts is what the last
-     * ones cost: where rows up to 192 are cheap, 64 more at the full price are better off in a step of their own.
+     * The max rows of a step with piggybacked prompts; {@link #FEW} where none pays. What counts is what the last rows
+     * cost: where rows up to 192 are cheap, 64 more at the full price are better off in a step of their own.
      *
-     * @param seconds of the products of a step of so many rows, in any unit
-     * @param capacity most rows that {@code seconds} knows, at least {@link #FEW}
+     * @param seconds of the GEMMs of a step of so many rows, in any unit
+     * @param capacity max rows that {@code seconds} knows, at least {@link #FEW}
      */
     public static int of(IntToDoubleFunction seconds, int capacity) {
         int longest = Math.min(capacity, STEPS[STEPS.length - 1]);

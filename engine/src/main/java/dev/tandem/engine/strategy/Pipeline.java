@@ -22,7 +22,7 @@ import java.util.List;
  *     the step's rate
  * @param gpuKv whether KV may stay on the GPU; without, it is FastDecode+ (NEO §5.1)
  */
-record Pipeline(
+public record Pipeline(
         Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean hidesAll, boolean gpuKv) {
     /** Share of a linear stage's time from which the CPU is not idle behind it. */
     private static final double BUSY = 0.5;
@@ -32,16 +32,18 @@ record Pipeline(
      */
     private static final int HOST_SHARE = 8;
 
-    StepDraft draft(SchedulerState state) {
+    /** The step as NEO's steps 1 to 5 make it. */
+    public StepDraft draft(SchedulerState state) {
         return draft(state, List.of());
     }
 
-    void completed(StepDraft draft) {
+    /** Counts a step that was made of a draft, whichever policy made the draft. */
+    public void completed(StepDraft draft) {
         rules.completed(draft);
     }
 
-    /** As if all in-flight tokens had landed: to be weighed, not to be carried out. */
-    StepDraft draftAsIfReturned(SchedulerState state) {
+    /** As if all in-flight tokens had returned: to compare with, not to carry out. */
+    public StepDraft draftAsIfReturned(SchedulerState state) {
         return draft(state, state.inFlight());
     }
 
@@ -118,8 +120,8 @@ record Pipeline(
     }
 
     /**
-     * Not in the paper: rows beside those that hide, to either batch, while each raises the requests that a second
-     * brings. Where few rows hide, what the GPU waits for one more costs less than half a step does.
+     * Not in the paper: rows beside those that hide, to either batch, while each raises the requests per second. Where
+     * few rows hide, what the GPU waits for one more costs less than half a step does.
      */
     private void waitFor(StepDraft draft, List<Sequence> left) {
         Load zero = draft.load(0);

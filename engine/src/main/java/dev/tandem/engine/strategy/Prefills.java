@@ -15,11 +15,11 @@ import java.util.function.Predicate;
  * @param chunked whether a prompt may be cut to fill what is left of the batch; else only one that is longer than any
  *     batch is
  * @param gpu whether new KV may stay on the GPU
- * @param piggybackedTokens rows of a step up to which prompts ride almost for free; 0 where each row costs the same
+ * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 where each row costs the same
  * @param host which sequences' KV may go to the host when the GPU is full, or always when {@code gpu} is false
  */
 record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int piggybackedTokens) {
-    /** Decode rows from which prompts ride. */
+    /** Decode rows from which prompts are piggybacked. */
     private static final int MIN_DECODES = 8;
     /** Steps over which prompts that have room are spread at most. */
     private static final int MAX_SPREAD = 32;
@@ -30,11 +30,11 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
      * out of KV.
      */
     private static final double SPREAD = 1.0 / 6;
-    /** Share of the GPU's pool: with less left, whoever comes next will have to wait. */
+    /** Share of the GPU's pool: with less left, the next request will have to wait. */
     private static final double NEARLY_FULL = 0.1;
     /**
-     * Prompt tokens beside in-flight tokens, in {@link #piggybackedTokens}, when nobody waits for KV: short enough to
-     * keep the CPU at work.
+     * Prompt tokens beside in-flight tokens, in {@link #piggybackedTokens}, when no request waits for KV: short enough
+     * to keep the CPU at work.
      */
     private static final int LONGEST = 4;
     /** Rows of long steps are rounded up to this: cublasLt computes so many anyway. */
@@ -47,8 +47,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
 
     /**
      * Rows that a step should have at most. When requests wait because KV is short, or would have to
-     * ({@link #NEARLY_FULL}), throughput is all that counts, and prompt tokens cost least where they ride in decode
-     * steps: few enough that products hardly notice, but so many that what has room is computed soon
+     * ({@link #NEARLY_FULL}), throughput is all that counts, and prompt tokens are cheapest where decode steps
+     * piggyback them: few enough that GEMMs take hardly longer, but so many that what has room is computed soon
      * ({@link #MAX_SPREAD}, {@link #SPREAD}). Else prompts are computed at once.
      *
      * @param unfinished prompts that have begun
@@ -58,8 +58,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     }
 
     /**
-     * Likewise; {@code slots} rows of products more are for in-flight tokens, and not among those that are returned.
-     * In-flight tokens get on by one layer a step, so no step is as long as it might be.
+     * Likewise; {@code slots} more rows of the GEMMs are for in-flight tokens, and not among those that are returned.
+     * In-flight tokens advance one layer per step, so no step is as long as it might be.
      *
      * @param canOffloadPrefill tokens of waiting prompts that have room on the host
      */
@@ -98,7 +98,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         return Math.min(max, Math.max(piggybackedTokens, wanted) - slots);
     }
 
-    /** Rows that products of so many are computed for anyway. */
+    /** Rows for which GEMMs of so many are computed anyway. */
     private static int whole(int rows) {
         return (rows + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
     }
@@ -135,7 +135,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
 
     /**
      * Starts waiting prompts in their order. One that fits nowhere lets at most {@code queueBypasses} later ones of its
-     * priority start before it over all steps, then nobody: large prompts wait a bounded number of turns, and what they
+     * priority start before it over all steps, then none: large prompts wait a bounded number of turns, and what they
      * leave free is used.
      *
      * @param live sequences that already run, wherever
@@ -166,7 +166,7 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
                 continue;
             }
             for (int i = 0; i < passed.size(); i++) {
-                if (passed.get(i).bypassed() + starts - startsBefore.get(i) >= queueBypasses) {
+                if (passed.get(i).timings().bypassed() + starts - startsBefore.get(i) >= queueBypasses) {
                     return;
                 }
             }

@@ -7,13 +7,13 @@ import dev.tandem.engine.schedule.StepDraft;
 
 /**
  * What a host tier would bring once it is full: steps with as many host tokens as pay, beside those of the GPU. One
- * step cannot tell, for a prompt that lands on the host costs now and pays later. Rows of a second sub-batch hide
- * behind prompts too, so those that come with each token count where the first has them; in-flight tokens are weighed
- * in decode steps.
+ * step cannot tell, for a prompt that goes to the host costs now and pays later. Rows of a second sub-batch hide behind
+ * prompts too, so those that come with each token count where the first has them; in-flight tokens are weighed in
+ * decode steps.
  *
  * <p>Owned by: engine thread.
  */
-final class SpeedupEstimate {
+public final class SpeedupEstimate {
     /** Waiting requests whose prompts stand for those that come. */
     private static final int SAMPLE = 32;
 
@@ -21,26 +21,29 @@ final class SpeedupEstimate {
     private final Kind kind;
 
     /** What a strategy's steps are. */
-    enum Kind {
+    public enum Kind {
+        /** One batch, host tokens in flight. */
         IN_FLIGHT,
         /** Two sub-batches; without KV on the GPU, so that prompts are not beside its rows. */
         TWO_PASSES,
+        /** Two sub-batches, prompts beside the GPU's rows. */
         TWO_PASSES_WITH_PROMPTS
     }
 
-    SpeedupEstimate(StepPredictor predictor, Kind kind) {
+    /** @param kind what the steps of a full host are */
+    public SpeedupEstimate(StepPredictor predictor, Kind kind) {
         this.predictor = predictor;
         this.kind = kind;
     }
 
     /**
      * @param rows host tokens that there would be
-     * @param gain in tokens a second over GPU-only, as a share
+     * @param gain in tokens per second over gpu-only, as a share
      */
-    record Outlook(int rows, double gain) {}
+    public record Outlook(int rows, double gain) {}
 
     /** @param plain the GPU-only step at hand */
-    Outlook of(StepDraft plain) {
+    public Outlook of(StepDraft plain) {
         SchedulerState state = plain.state();
         int gpuRows = plain.load(0).gpuRows();
         if (gpuRows == 0) {
@@ -87,7 +90,7 @@ final class SpeedupEstimate {
         return new Prompts(tokens / outputs, pairs / outputs);
     }
 
-    /** Of two sub-batches one may wait for the other: the number of rows that brings most, within an eighth. */
+    /** Of two sub-batches one may wait for the other: the best number of rows, within an eighth. */
     private Outlook best(int gpuRows, long gpuTokens, int max, int context, Prompts prompts) {
         double alone = gpuRows / predictor.mixed(gpuRows, gpuTokens, prompts.tokens(gpuRows), prompts.pairs(gpuRows));
         Outlook best = new Outlook(0, 0);
@@ -101,7 +104,7 @@ final class SpeedupEstimate {
         return best;
     }
 
-    /** In flight, the most rows that the CPU keeps up with: more would only advance more slowly. */
+    /** In flight, the max rows that the CPU keeps up with: more would only advance more slowly. */
     private Outlook full(int gpuRows, long gpuTokens, int max, int context, double alone) {
         int min = 0;
         while (min < max) {

@@ -31,12 +31,13 @@ public final class StepPredictor {
         this.kvBytesPerToken = kvBytesPerToken;
     }
 
-    CostModel cost() {
+    /** By which steps are predicted. */
+    public CostModel cost() {
         return cost;
     }
 
     /** T_l of a batch. */
-    double linear(Load load) {
+    public double linear(Load load) {
         return cost.linear(load.rows());
     }
 
@@ -51,7 +52,7 @@ public final class StepPredictor {
     }
 
     /** One batch on the GPU alone. */
-    double gpuOnly(Load load) {
+    public double gpuOnly(Load load) {
         return ends(load.rows(), load.outputs()) + cost.layers() * (linear(load) + gpuAttention(load));
     }
 
@@ -61,7 +62,7 @@ public final class StepPredictor {
     }
 
     /** Two batches that take turns layer by layer (NEO §3.2). */
-    double pipeline(Load zero, Load one) {
+    public double pipeline(Load zero, Load one) {
         return ends(zero.rows() + one.rows(), zero.outputs() + one.outputs())
                 + cost.layers() * layer(stages(zero, one), cpuAttention(zero), cpuAttention(one));
     }
@@ -122,7 +123,7 @@ public final class StepPredictor {
     }
 
     /**
-     * One batch with host tokens passing through (APEX §3.3): each host token takes part in one layer a step, so a
+     * One batch with host tokens passing through (APEX §3.3): each host token takes part in one layer per step, so a
      * layer has a share of them; where tiers overlap it computes all its slots, taken or not.
      *
      * @param inFlight in-flight tokens, those just admitted included
@@ -160,7 +161,7 @@ public final class StepPredictor {
     }
 
     /** Seconds of GPU-only for a token of one of the load's decode rows, or of the only one where it has none. */
-    double secondsPerToken(Load load) {
+    public double secondsPerToken(Load load) {
         int rows = Math.max(1, load.gpuRows());
         return decodes(rows, load.gpuTokens()) / rows;
     }
@@ -177,21 +178,21 @@ public final class StepPredictor {
      * What a step gets done.
      *
      * @param promptSeconds that GPU-only would need for its prompts, in long steps
-     * @param tokens of decode rows; a in-flight token does a layer's share of one
+     * @param tokens of decode rows; an in-flight token does a layer's share of one
      */
-    record Work(double promptSeconds, double tokens) {
+    public record Work(double promptSeconds, double tokens) {
         /**
          * Seconds of GPU-only.
          *
          * @param secondsPerToken seconds of GPU-only for a token of a decode row
          */
-        double normalisedWork(double secondsPerToken) {
+        public double normalisedWork(double secondsPerToken) {
             return promptSeconds + tokens * secondsPerToken;
         }
     }
 
     /** What a draft gets done. */
-    Work work(StepDraft draft) {
+    public Work work(StepDraft draft) {
         double tokens =
                 (double) (draft.state().inFlight().size() + draft.admissions().size()) / cost.layers();
         double seconds = 0;
@@ -244,7 +245,7 @@ public final class StepPredictor {
     }
 
     /** A batch without the decode rows that the CPU reads. */
-    static Load withoutCpuRows(StepDraft draft, int batch) {
+    public static Load withoutCpuRows(StepDraft draft, int batch) {
         Load load = new Load();
         for (Row row : draft.rows(batch)) {
             if (row.site() != AttentionSite.CPU_FROM_HOST) {

@@ -52,7 +52,7 @@ public final class TierRules {
     }
 
     /** @param refresh steps between two looks, and between two rotations */
-    TierRules(LatencyTargets server, int rotateAfter, double maxSlowdown, int refresh) {
+    public TierRules(LatencyTargets server, int rotateAfter, double maxSlowdown, int refresh) {
         if (rotateAfter < 0) {
             throw new ConfigurationException("--rotate-after " + rotateAfter + " must not be negative; 0 turns it off");
         }
@@ -70,6 +70,11 @@ public final class TierRules {
     /** As in the papers. */
     public static TierRules neutral() {
         return new TierRules(LatencyTargets.NONE, 0, 0);
+    }
+
+    /** Targets of requests that bring none. */
+    public LatencyTargets server() {
+        return server;
     }
 
     /**
@@ -102,7 +107,7 @@ public final class TierRules {
     /** Whether more than half of the time to its first token is gone. */
     boolean isUrgent(Sequence sequence, long now) {
         long target = sequence.request().targets().or(server).firstTokenNanos();
-        return target > 0 && now - sequence.arrivedNanos() > target / 2;
+        return target > 0 && now - sequence.timings().arrivedNanos() > target / 2;
     }
 
     /** Lets one host sequence that is due change places with the GPU sequence that was there longest. */
@@ -124,7 +129,7 @@ public final class TierRules {
         draft.replace(index, host, due, AttentionSite.GPU_FROM_GPU);
     }
 
-    /** Counts a step that was made of a draft, whoever made the draft. */
+    /** Counts a step that was made of a draft, whichever policy made the draft. */
     void completed(StepDraft draft) {
         sinceRotation = draft.notesRotation() ? 0 : sinceRotation + 1;
         if (untilLook-- == 0) {
@@ -153,9 +158,9 @@ public final class TierRules {
         long tokens = 0;
         for (Collection<Sequence> tier : tiers) {
             for (Sequence sequence : tier) {
-                if (sequence.tokensSincePlaced() >= SOME) {
-                    nanos += now - sequence.placedNanos();
-                    tokens += sequence.tokensSincePlaced();
+                if (sequence.tiers().tokensSinceEntry() >= SOME) {
+                    nanos += now - sequence.tiers().enteredNanos();
+                    tokens += sequence.tiers().tokensSinceEntry();
                 }
             }
         }
@@ -170,8 +175,8 @@ public final class TierRules {
             if (sequence.remaining() > 1) {
                 continue;
             }
-            double waited = state.now() - sequence.placedNanos();
-            int tokens = sequence.tokensSincePlaced();
+            double waited = state.now() - sequence.tiers().enteredNanos();
+            int tokens = sequence.tiers().tokensSinceEntry();
             boolean tokensUp = rotateAfter > 0 && tokens >= rotateAfter;
             boolean tooSlow = gpuPerToken > 0 && waited > maxSlowdown * gpuPerToken * Math.max(tokens, SOME);
             if ((tokensUp || tooSlow) && waited > longest) {
@@ -185,8 +190,9 @@ public final class TierRules {
     private Sequence longestOnGpu(StepDraft draft) {
         Sequence max = null;
         for (Sequence sequence : draft.state().gpu()) {
-            boolean candidate = sequence.remaining() == 1 && sequence.tokensSincePlaced() >= SOME;
-            boolean longer = max == null || sequence.tokensSincePlaced() > max.tokensSincePlaced();
+            boolean candidate = sequence.remaining() == 1 && sequence.tiers().tokensSinceEntry() >= SOME;
+            boolean longer = max == null
+                    || sequence.tiers().tokensSinceEntry() > max.tiers().tokensSinceEntry();
             if (candidate && longer && mayLiveOnHost(draft, sequence)) {
                 max = sequence;
             }

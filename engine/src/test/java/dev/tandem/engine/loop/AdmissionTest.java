@@ -158,7 +158,7 @@ class AdmissionTest {
     void theEnginesOwnRequestsTakeNoPlaceInTheQueue() {
         queue.offer(List.of(request(1, OptionalInt.empty(), 0), request(1, OptionalInt.empty(), 0)));
         Request own = request(2, OptionalInt.empty(), 0);
-        queue.offerOwn(own);
+        queue.offerInternal(own);
         assertThat(queue.waiting()).isEqualTo(2);
         assertThatThrownBy(() -> queue.offer(List.of(request(1, OptionalInt.empty(), 0))))
                 .hasMessageContaining("the queue holds 2");
@@ -169,7 +169,7 @@ class AdmissionTest {
                         EngineCommand.Submit.class,
                         submit -> assertThat(submit.request()).isSameAs(own));
         queue.close();
-        assertThatThrownBy(() -> queue.offerOwn(own)).hasMessageContaining("shutting down");
+        assertThatThrownBy(() -> queue.offerInternal(own)).hasMessageContaining("shutting down");
     }
 
     @Test
@@ -192,10 +192,13 @@ class AdmissionTest {
         while (!loop.isIdle()) {
             loop.step();
             var stats = loop.stats();
-            maxDropped = Math.max(maxDropped, stats.dropped());
-            assertThat(stats.dropped()).isBetween(0, 6 - stats.waiting() - stats.running());
+            maxDropped = Math.max(maxDropped, stats.requests().dropped());
+            assertThat(stats.requests().dropped())
+                    .isBetween(
+                            0, 6 - stats.requests().waiting() - stats.requests().running());
         }
         assertThat(maxDropped).as("8 blocks for six sequences of 4").isPositive();
-        assertThat(loop.stats().dropped() + loop.stats().waiting()).isZero();
+        assertThat(loop.stats().requests().dropped() + loop.stats().requests().waiting())
+                .isZero();
     }
 }

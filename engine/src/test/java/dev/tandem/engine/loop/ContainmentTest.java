@@ -16,6 +16,7 @@ import dev.tandem.engine.request.TokenEvent;
 import dev.tandem.engine.request.TokenSink;
 import dev.tandem.engine.request.Usage;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.PlanCommitter;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
@@ -82,7 +83,7 @@ class ContainmentTest {
             loop.step();
             loop.checkIntegrity();
         }
-        assertThat(loop.stats().gpuBlocksUsed() + loop.stats().hostBlocksUsed()).isZero();
+        assertThat(loop.stats().gpu().used() + loop.stats().host().used()).isZero();
     }
 
     private void assertFinished(String id, int tokens) {
@@ -375,7 +376,7 @@ class ContainmentTest {
         private long steps;
 
         @Override
-        public StepPlan plan(SchedulerState state) {
+        public StepPlan plan(SchedulerState state, PlanCommitter committer) {
             return StepPlan.unified(steps++, List.of(), List.of());
         }
 

@@ -15,8 +15,8 @@ import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.GpuOnly;
-import dev.tandem.engine.strategy.Strategy;
 import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -106,7 +106,7 @@ class EngineRaceTest {
                 .as("seed %d", seed)
                 .isNotEmpty()
                 .allSatisfy((id, count) -> assertThat(count).as(id).hasValue(1));
-        assertThat(engine.stats().gpuBlocksUsed() + engine.stats().hostBlocksUsed())
+        assertThat(engine.stats().gpu().used() + engine.stats().host().used())
                 .as("seed %d", seed)
                 .isZero();
         assertThat(engine.waiting()).as("seed %d", seed).isZero();

@@ -39,7 +39,14 @@ final class FakeExecutor implements Executor {
 
     @Override
     public ExecutorLimits limits() {
-        return new ExecutorLimits(100, 64, 16, 16, 8, 8, 64, 1, 1, false, 0, 0, false, 0);
+        return ExecutorLimits.builder()
+                .vocabulary(100)
+                .contextTokens(64)
+                .blockTokens(16)
+                .gpuBlocks(8)
+                .hostBlocks(8)
+                .maxBatchTokens(64)
+                .build();
     }
 
     @Override
@@ -67,7 +74,8 @@ final class FakeExecutor implements Executor {
                 .forEach(chunk -> {
                     StepResult.Lost loss = losing.get(chunk.sequence());
                     if (loss == null) {
-                        sampled.add(new StepResult.Sampled(chunk.sequence(), new Choice(TOKEN, Optional.empty())));
+                        sampled.add(new StepResult.Sampled(
+                                chunk.sequence(), new Choice(TOKEN, Optional.empty()), chunk.site()));
                     } else {
                         lost.add(loss);
                     }

@@ -133,13 +133,13 @@ class ShadowVerificationTest {
                     throw RequestException.of(RequestException.Category.UNAVAILABLE, "the queue is full");
                 },
                 listener);
-        for (int i = 0; i < 2 * ShadowVerification.MAX_OWN; i++) {
+        for (int i = 0; i < 2 * ShadowVerification.MAX_VERIFICATIONS; i++) {
             seen.clear();
             generate(shadowVerification.watch(List.of(request)).getFirst(), true);
             assertThat(seen).hasSize(4);
         }
         assertThat(differences).isEmpty();
-        assertThat(dropped).as("each alone, for none was taken").isEqualTo(2 * ShadowVerification.MAX_OWN);
+        assertThat(dropped).as("each alone, for none was taken").isEqualTo(2 * ShadowVerification.MAX_VERIFICATIONS);
     }
 
     @Test
@@ -147,25 +147,25 @@ class ShadowVerificationTest {
         Request request =
                 new Request("r", new int[] {5}, SamplingParams.builder().build(), 0, TextDecoder.none(), seen::add);
         ShadowVerification shadowVerification = new ShadowVerification(1, 1, again::add, listener);
-        for (int i = 0; i < 3 * ShadowVerification.MAX_OWN; i++) {
+        for (int i = 0; i < 3 * ShadowVerification.MAX_VERIFICATIONS; i++) {
             generate(shadowVerification.watch(List.of(request)).getFirst(), true);
         }
-        assertThat(again).hasSize(ShadowVerification.MAX_OWN);
-        assertThat(dropped).isEqualTo(2 * ShadowVerification.MAX_OWN);
+        assertThat(again).hasSize(ShadowVerification.MAX_VERIFICATIONS);
+        assertThat(dropped).isEqualTo(2 * ShadowVerification.MAX_VERIFICATIONS);
         again.getFirst().sink().on(new TokenEvent.Finished(FinishReason.LENGTH, "", "", USAGE));
         again.getLast().sink().on(new TokenEvent.Failed("the device is gone"));
-        assertThat(dropped).isEqualTo(2 * ShadowVerification.MAX_OWN + 1);
+        assertThat(dropped).isEqualTo(2 * ShadowVerification.MAX_VERIFICATIONS + 1);
         for (int i = 0; i < 3; i++) {
             generate(shadowVerification.watch(List.of(request)).getFirst(), true);
         }
-        assertThat(again).as("two have ended").hasSize(ShadowVerification.MAX_OWN + 2);
+        assertThat(again).as("two have ended").hasSize(ShadowVerification.MAX_VERIFICATIONS + 2);
     }
 
     @Test
     void itsOwnRequestsAreNotCounted() {
         generate(watched(1, -1), true);
         List<String> counted = new ArrayList<>();
-        EngineListener others = ShadowVerification.withoutOwn(new EngineListener() {
+        EngineListener others = ShadowVerification.withoutVerifications(new EngineListener() {
             @Override
             public void firstToken(Request request, long sinceArrival) {
                 counted.add("first " + request.id());

@@ -3,7 +3,6 @@ package dev.tandem.engine.sampling;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.request.SamplingParams;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -44,7 +43,7 @@ class SamplingPropertyTest {
                         + Arrays.toString(adjusted);
                 if (!drawable(logits, adjusted)) {
                     seen.add("refused");
-                    assertThatThrownBy(() -> choose(ours, logits)).as(what).isInstanceOf(ExecutorException.class);
+                    assertThatThrownBy(() -> choose(ours, logits)).as(what).isInstanceOf(SamplingException.class);
                     break;
                 }
                 int expected = SamplingReference.token(adjusted, SamplingReference.Parameters.of(draw));

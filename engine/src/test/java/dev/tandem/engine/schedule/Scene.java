@@ -19,13 +19,17 @@ import java.util.Set;
  * and one whose KV lands on the host; then {@code admit r6}, {@code resume r7}.
  */
 public final class Scene {
+    public final KvCache kv;
     public final SchedulerState state;
+    public final PlanCommitter committer;
     private final Budget budget;
     private final List<Sequence> sequences = new ArrayList<>();
     private int limit = 500;
 
     public Scene(int gpuBlocks, int hostBlocks, Budget budget) {
-        this.state = new SchedulerState(new KvCache(4, gpuBlocks, hostBlocks));
+        this.kv = new KvCache(4, gpuBlocks, hostBlocks);
+        this.state = new SchedulerState(kv);
+        this.committer = new PlanCommitter(state);
         this.budget = budget;
     }
 
@@ -52,15 +56,15 @@ public final class Scene {
     /** A host sequence whose row is between layers. */
     public Sequence inFlight(int length) {
         Sequence sequence = host(length);
-        state.kv().grow(sequence, length);
+        kv.grow(sequence, length);
         state.enterInFlight(sequence);
         return sequence;
     }
 
     private Sequence decoding(int length, KvTier tier) {
         Sequence sequence = sequence(length - 1, LatencyTargets.NONE);
-        state.kv().assignTier(sequence, tier);
-        if (!state.kv().grow(sequence, length - 1)) {
+        kv.assignTier(sequence, tier);
+        if (!kv.grow(sequence, length - 1)) {
             throw new IllegalArgumentException("the " + tier + " pool is too small for the scene");
         }
         sequence.advance(length - 1);
@@ -75,7 +79,7 @@ public final class Scene {
 
     public Sequence waiting(int length, LatencyTargets targets) {
         Sequence sequence = sequence(length, targets);
-        state.waiting().add(sequence);
+        committer.enqueue(sequence);
         return sequence;
     }
 
@@ -99,7 +103,7 @@ public final class Scene {
                         sequence.append(0, 0);
                     }
                 }));
-        state.kv().checkIntegrity(state.live());
+        state.checkIntegrity();
     }
 
     public String draft(Policy policy) {

@@ -13,7 +13,7 @@ class SchedulerStateTest {
     private void end(FinishReason reason) {
         Sequence sequence = scene.gpu(9); // one token of output
         sequence.state(new RequestState.Finished(reason));
-        scene.state.remove(sequence);
+        scene.committer.remove(sequence);
     }
 
     @Test

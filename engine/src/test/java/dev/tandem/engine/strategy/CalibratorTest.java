@@ -10,6 +10,7 @@ import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 

@@ -3,9 +3,9 @@ package dev.tandem.engine.strategy;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Policy;
-import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
 import java.util.SplittableRandom;
 import java.util.stream.Stream;
@@ -19,17 +19,13 @@ public final class ChangingStrategies implements Policy {
 
     public ChangingStrategies(Budget budget, long seed) {
         random = new SplittableRandom(seed);
-        var options = new Strategy.Options(
-                budget,
-                Preemption.SWAP,
-                TierRules.neutral(),
-                true,
-                false,
-                0,
-                false,
-                0,
-                new Strategy.InFlight(64, 1024, false),
-                64);
+        var options = Strategy.Options.builder(budget)
+                .chunkedPrefill(true)
+                .hidesAll(false)
+                .apexCohort(false)
+                .inFlight(new InFlightLimits(64, 1024, false))
+                .piggybackedTokens(64)
+                .build();
         Stream<Policy> known =
                 Stream.of(Strategy.values()).map(strategy -> strategy.policy(options, TestProfile.withCpu(100)));
         policies = Stream.concat(Stream.of(new Shuffling(budget, Shuffling.Takes.WHAT_CUDA_DOES, seed)), known)

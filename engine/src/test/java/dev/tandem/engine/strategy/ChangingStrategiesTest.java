@@ -62,7 +62,8 @@ class ChangingStrategiesTest {
                             .isEqualTo(ContentExecutor.token(i, prompts.get(i) - 1 + k));
                 }
             }
-            assertThat(engine.loop.stats().gpuBlocksUsed() + engine.loop.stats().hostBlocksUsed())
+            assertThat(engine.loop.stats().gpu().used()
+                            + engine.loop.stats().host().used())
                     .isZero();
         }
     }

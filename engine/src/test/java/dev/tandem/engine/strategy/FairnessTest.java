@@ -10,6 +10,7 @@ import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -42,8 +43,15 @@ class FairnessTest {
     @EnumSource(Strategy.class)
     void everyRequestEndsWhileOthersKeepComing(Strategy strategy) {
         TierRules rules = new TierRules(LatencyTargets.NONE, 8, 0, 4);
-        var options = new Strategy.Options(
-                BUDGET, Preemption.RECOMPUTE, rules, true, false, 0, false, 8, Strategy.InFlight.UNLIMITED, 16);
+        var options = Strategy.Options.builder(BUDGET)
+                .preemption(Preemption.RECOMPUTE)
+                .rules(rules)
+                .chunkedPrefill(true)
+                .hidesAll(false)
+                .apexCohort(false)
+                .queueBypasses(8)
+                .piggybackedTokens(16)
+                .build();
         PolicyScheduler scheduler = PolicyScheduler.of(strategy.policy(options, TestProfile.withCpu(10)));
         SplittableRandom random = new SplittableRandom(11);
         try (EngineHarness engine = new EngineHarness(executor, scheduler, BUDGET)) {
@@ -100,17 +108,11 @@ class FairnessTest {
                     budget.maxBatchTokens(),
                     CONTEXT,
                     Readiness.random(seed));
-            Strategy.Options options = new Strategy.Options(
-                    budget,
-                    Preemption.SWAP,
-                    TierRules.neutral(),
-                    random.nextBoolean(),
-                    random.nextBoolean(),
-                    0,
-                    random.nextBoolean(),
-                    0,
-                    Strategy.InFlight.UNLIMITED,
-                    0);
+            Strategy.Options options = Strategy.Options.builder(budget)
+                    .chunkedPrefill(random.nextBoolean())
+                    .hidesAll(random.nextBoolean())
+                    .apexCohort(random.nextBoolean())
+                    .build();
             Policy policy = strategy.policy(options, TestProfile.withCpu(Math.pow(10, random.nextInt(-1, 3))));
             try (EngineHarness engine = new EngineHarness(small, PolicyScheduler.of(policy), budget)) {
                 for (int i = 0; i < 20; i++) {

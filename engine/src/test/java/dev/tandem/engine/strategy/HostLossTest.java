@@ -8,6 +8,7 @@ import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -35,10 +36,10 @@ class HostLossTest {
             for (int i = 0; i < 10; i++) {
                 engine.submit("r" + i, new int[] {1, 2, 3, 4, 5, 6}, EngineHarness.greedy(30));
             }
-            while (engine.loop.stats().inFlight() < 2) {
+            while (engine.loop.stats().requests().inFlight() < 2) {
                 engine.step();
             }
-            long[] doomed = {engine.loop.stats().inFlight()};
+            long[] doomed = {engine.loop.stats().requests().inFlight()};
             executor.losing = key -> doomed[0]-- > 0; // all that fly now
             engine.step();
             executor.losing = key -> false;
@@ -59,8 +60,8 @@ class HostLossTest {
                     .as("no row is admitted once the host is lost")
                     .allMatch(plan -> plan.admissions().isEmpty());
             assertThat(engine.loop.stats().hostLost()).contains("the worker is gone");
-            assertThat(engine.loop.stats().hostBlocksUsed()).isZero();
-            assertThat(engine.loop.stats().gpuBlocksUsed()).isZero();
+            assertThat(engine.loop.stats().host().used()).isZero();
+            assertThat(engine.loop.stats().gpu().used()).isZero();
         }
     }
 }

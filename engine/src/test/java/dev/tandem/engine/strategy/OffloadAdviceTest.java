@@ -8,7 +8,18 @@ import org.junit.jupiter.api.Test;
 
 class OffloadAdviceTest {
     private static ExecutorLimits limits(int hostBlocks) {
-        return new ExecutorLimits(10, 1000, 4, 4, 25, hostBlocks, 64, 2, 8, true, 8, 100, true, 0);
+        return ExecutorLimits.builder()
+                .vocabulary(10)
+                .contextTokens(1000)
+                .blockTokens(4)
+                .gpuBlocks(25)
+                .hostBlocks(hostBlocks)
+                .maxBatchTokens(64)
+                .layers(2)
+                .kvBytesPerToken(8)
+                .overlaps(true)
+                .inFlight(8, 100, true)
+                .build();
     }
 
     @Test

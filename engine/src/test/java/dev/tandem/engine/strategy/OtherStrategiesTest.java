@@ -14,7 +14,7 @@ import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
-import dev.tandem.engine.strategy.Strategy.InFlight;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -28,9 +28,7 @@ class OtherStrategiesTest {
     }
 
     private static Policy ruled(Strategy strategy, TierRules rules) {
-        return strategy.policy(
-                new Strategy.Options(BUDGET, Preemption.SWAP, rules, false, true, 0, true, 0, InFlight.UNLIMITED, 0),
-                TestProfile.model());
+        return strategy.policy(Strategy.Options.builder(BUDGET).rules(rules).build(), TestProfile.model());
     }
 
     @Test
@@ -133,7 +131,7 @@ class OtherStrategiesTest {
                 .as("9 and 600 over 32 steps, rounded up to 64")
                 .isEqualTo(64);
         for (int i = 0; i < 100; i++) {
-            scene.state.remove(scene.gpu(4)); // one token of output
+            scene.committer.remove(scene.gpu(4)); // one token of output
         }
         double spread = scene.state.meanOutput() / 6;
         assertThat(spread).isBetween(1.5, 2.0);
@@ -144,17 +142,12 @@ class OtherStrategiesTest {
 
     @Test
     void promptsThatFitTheGpuAreComputedAtOnceWhateverTheHostCouldTake() {
-        Strategy.Options options = new Strategy.Options(
-                BUDGET,
-                Preemption.SWAP,
-                TierRules.neutral(),
-                true,
-                true,
-                0,
-                false,
-                0,
-                new Strategy.InFlight(8, 64, false),
-                16);
+        Strategy.Options options = Strategy.Options.builder(BUDGET)
+                .chunkedPrefill(true)
+                .apexCohort(false)
+                .inFlight(new InFlightLimits(8, 64, false))
+                .piggybackedTokens(16)
+                .build();
         Policy policy = Strategy.ASYNC_OVERLAP.policy(options, TestProfile.withCpu(100));
         Scene scene = new Scene(200, 200, BUDGET).limit(400);
         for (int i = 0; i < 9; i++) {
@@ -195,7 +188,7 @@ class OtherStrategiesTest {
             sequence.advance(1);
             sequence.append(0, last);
         }
-        scene.state.kv().grow(sequence, sequence.length());
+        scene.kv.grow(sequence, sequence.length());
     }
 
     @Test
@@ -207,7 +200,7 @@ class OtherStrategiesTest {
         }
         decoded(scene, 250);
         decoded(scene, 100);
-        scene.state.now(400);
+        scene.committer.now(400);
         Policy policy = policy(Strategy.ASYNC_OVERLAP);
         policy.completed(policy.draft(scene.state, new Decision()), 1); // from here on 100 per token
         assertThat(scene.draft(policy))
@@ -232,9 +225,7 @@ class OtherStrategiesTest {
     void prefillsAreOffloadedInChunks() {
         Budget small = new Budget(400, 20, 10);
         Policy policy = Strategy.ASYNC_OVERLAP.policy(
-                new Strategy.Options(
-                        small, Preemption.SWAP, TierRules.neutral(), true, true, 0, true, 0, InFlight.UNLIMITED, 0),
-                TestProfile.model());
+                Strategy.Options.builder(small).chunkedPrefill(true).build(), TestProfile.model());
         Scene scene = new Scene(3, 200, small).limit(100);
         scene.gpu(9);
         scene.host(20);
@@ -243,7 +234,7 @@ class OtherStrategiesTest {
         for (int i = 0; i < 4; i++) {
             StepDraft draft = policy.draft(scene.state, new Decision());
             steps.add(Scene.text(draft));
-            scene.complete(draft.commit());
+            scene.complete(scene.committer.commit(draft));
         }
         assertThat(steps)
                 .containsExactly("[r0 r2+10lands] admit r1", "[r0 r2+10lands]", "[r0 r2+6lands]", "[r0] admit r2");
@@ -255,11 +246,11 @@ class OtherStrategiesTest {
         Sequence draining = scene.waiting(26);
         StepDraft begun = new StepDraft(scene.state, BUDGET);
         begun.start(draining, 10, AttentionSite.GPU_PREFILL_OFFLOAD);
-        scene.complete(begun.commit());
+        scene.complete(scene.committer.commit(begun));
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP);
         StepDraft draft = policy.draft(scene.state, new Decision());
         assertThat(Scene.text(draft)).isEqualTo("[r0+16lands]");
-        scene.complete(draft.commit());
+        scene.complete(scene.committer.commit(draft));
         assertThat(scene.draft(policy)).isEqualTo("r0>gpu [r0]");
     }
 
@@ -270,10 +261,12 @@ class OtherStrategiesTest {
             scene.inFlight(9);
         }
         StepDraft none = new StepDraft(scene.state, BUDGET);
-        assertThat(none.commit().slotsPerLayer()).as("they go on").isEqualTo(13);
+        assertThat(scene.committer.commit(none).slotsPerLayer())
+                .as("they go on")
+                .isEqualTo(13);
         StepDraft few = new StepDraft(scene.state, BUDGET);
         few.slots(8);
-        assertThat(few.commit().slotsPerLayer()).isEqualTo(8);
+        assertThat(scene.committer.commit(few).slotsPerLayer()).isEqualTo(8);
     }
 
     @Test
@@ -288,7 +281,7 @@ class OtherStrategiesTest {
                 TierRules.neutral(),
                 false,
                 true,
-                InFlight.UNLIMITED,
+                InFlightLimits.UNLIMITED,
                 0);
         assertThat(scene.draft(cohort)).isEqualTo("[r0]");
     }
@@ -308,7 +301,7 @@ class OtherStrategiesTest {
         for (int i = 0; i < 4; i++) {
             host.append(0, 0);
         }
-        measured.state.now(1000);
+        measured.committer.now(1000);
         rules.completed(new StepDraft(measured.state, BUDGET));
         assertThat(rules.hostPerToken()).isEqualTo(250);
         assertThat(slow.draft(ruled(Strategy.ASYMMETRIC, rules))).isEqualTo("r1 dropped [r0]");
@@ -323,12 +316,12 @@ class OtherStrategiesTest {
         Sequence host = scene.host(9);
         for (Sequence sequence : new Sequence[] {gpu, host}) {
             for (int i = 0; i < 4; i++) {
-                scene.state.kv().grow(sequence, sequence.length());
+                scene.kv.grow(sequence, sequence.length());
                 sequence.advance(1);
                 sequence.append(0, 0);
             }
         }
-        scene.state.now(1000);
+        scene.committer.now(1000);
         // 4 blocks are needed to come in, 3 + 3 are the GPU's: both cannot be there
         assertThat(scene.draft(ruled(Strategy.ASYMMETRIC, rules))).isEqualTo("r0>host r1>gpu [r1] [r0cpu]");
     }
@@ -340,12 +333,12 @@ class OtherStrategiesTest {
         Sequence gpu = scene.gpu(9);
         scene.host(9);
         for (int i = 0; i < 4; i++) {
-            scene.state.kv().grow(gpu, gpu.length());
+            scene.kv.grow(gpu, gpu.length());
             gpu.advance(1);
             gpu.append(0, 0);
         }
         // the GPU's time per token is 250; the host's four first tokens may take 4 * 250 times the bound, and took 1000
-        scene.state.now(1000);
+        scene.committer.now(1000);
         assertThat(scene.draft(ruled(Strategy.ASYMMETRIC, rules))).isEqualTo("[r0] [r1cpu]");
         TierRules later = new TierRules(LatencyTargets.NONE, 0, 0.9);
         assertThat(scene.draft(ruled(Strategy.ASYMMETRIC, later))).isEqualTo("r0>host r1>gpu [r1] [r0cpu]");
@@ -357,25 +350,38 @@ class OtherStrategiesTest {
                 .hasMessage(
                         "--strategy neoo is not known; known are gpu-only, simple-offload, symmetric, fastdecode-plus,"
                                 + " asymmetric, async-overlap, neo, apex");
-        ExecutorLimits limits = new ExecutorLimits(10, 1000, 4, 4, 500, 20, 64, 2, 8, true, 8, 100, true, 0);
+        ExecutorLimits limits = ExecutorLimits.builder()
+                .vocabulary(10)
+                .contextTokens(1000)
+                .blockTokens(4)
+                .gpuBlocks(500)
+                .hostBlocks(20)
+                .maxBatchTokens(64)
+                .layers(2)
+                .kvBytesPerToken(8)
+                .overlaps(true)
+                .inFlight(8, 100, true)
+                .build();
         assertThatThrownBy(() -> Strategy.SYMMETRIC.check(limits, 100))
                 .hasMessageContaining(
                         "--strategy symmetric keeps all KV on the host: a sequence of 100 tokens needs 25 blocks"
                                 + " there and the host pool has 20; raise --host-kv");
-        ExecutorLimits none = new ExecutorLimits(10, 1000, 4, 4, 500, 0, 64, 2, 8, true, 8, 100, true, 0);
+        ExecutorLimits none = ExecutorLimits.builder()
+                .vocabulary(10)
+                .contextTokens(1000)
+                .blockTokens(4)
+                .gpuBlocks(500)
+                .maxBatchTokens(64)
+                .layers(2)
+                .kvBytesPerToken(8)
+                .overlaps(true)
+                .inFlight(8, 100, true)
+                .build();
         assertThatThrownBy(() -> Strategy.NEO.check(none, 100)).hasMessageContaining("raise --host-kv");
         assertThatThrownBy(() -> new TierRules(LatencyTargets.NONE, -1, 0)).hasMessageContaining("--rotate-after -1");
-        assertThatThrownBy(() -> new Strategy.Options(
-                        BUDGET,
-                        Preemption.SWAP,
-                        TierRules.neutral(),
-                        false,
-                        true,
-                        Double.NaN,
-                        true,
-                        0,
-                        InFlight.UNLIMITED,
-                        0))
+        assertThatThrownBy(() -> Strategy.Options.builder(BUDGET)
+                        .apexMinCpuRatio(Double.NaN)
+                        .build())
                 .hasMessageContaining("--apex-min-cpu-ratio NaN");
     }
 }

@@ -11,6 +11,7 @@ import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -29,8 +30,13 @@ class RotationTest {
     private static List<Long> rotations(Strategy strategy, double cpu) {
         ContentExecutor executor = new ContentExecutor(2, 260, 800, 64, 600, Readiness.allEarly());
         TierRules rules = new TierRules(LatencyTargets.NONE, 3, 0);
-        var options = new Strategy.Options(
-                BUDGET, Preemption.RECOMPUTE, rules, true, false, 0, false, 0, Strategy.InFlight.UNLIMITED, 0);
+        var options = Strategy.Options.builder(BUDGET)
+                .preemption(Preemption.RECOMPUTE)
+                .rules(rules)
+                .chunkedPrefill(true)
+                .hidesAll(false)
+                .apexCohort(false)
+                .build();
         PolicyScheduler scheduler = PolicyScheduler.of(strategy.policy(options, TestProfile.withCpu(cpu)));
         try (EngineHarness engine = new EngineHarness(executor, scheduler, BUDGET)) {
             for (int i = 0; i < 5; i++) {

@@ -31,7 +31,7 @@ class SpeedupEstimateTest {
     /** Requests put out one token each. */
     private void endMany() {
         for (int i = 0; i < 600; i++) {
-            scene.state.remove(scene.gpu(2));
+            scene.committer.remove(scene.gpu(2));
         }
     }
 

@@ -40,7 +40,7 @@ public final class TestProfile {
     }
 
     /** With so much for each stage of two sub-batches that take turns, and for the way to the CPU and back. */
-    static CostModel withStages(double stage, double trip) {
+    public static CostModel withStages(double stage, double trip) {
         String text = TEXT.replace("stage-overhead 0", "stage-overhead " + stage) + "trip-overhead " + trip + "\n";
         return new CostModel(Profile.parse(text, "the test profile"));
     }

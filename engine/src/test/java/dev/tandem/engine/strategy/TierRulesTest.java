@@ -36,15 +36,15 @@ class TierRulesTest {
     /** The host returns four tokens in so many nanoseconds, then its sequence ends. */
     private void measure(long nanos) {
         Sequence host = with(scene.host(9), 4, nanos);
-        scene.state.now(scene.state.now() + nanos);
+        scene.committer.now(scene.state.now() + nanos);
         step();
-        scene.state.remove(host);
+        scene.committer.remove(host);
     }
 
     @Test
     void tokensInFlightCount() {
         with(scene.inFlight(9), 4, 0);
-        scene.state.now(1000);
+        scene.committer.now(1000);
         step();
         assertThat(rules.hostPerToken()).isEqualTo(250);
     }
@@ -54,11 +54,11 @@ class TierRulesTest {
         Sequence returned = scene.waiting(26);
         StepDraft returns = new StepDraft(scene.state, BUDGET);
         returns.start(returned, 26, AttentionSite.GPU_PREFILL_OFFLOAD);
-        returns.commit();
+        scene.committer.commit(returns);
         returned.advance(26);
         returned.append(0, 10_000); // the prompt took 10,000 ns
         with(returned, 4, 10_400);
-        scene.state.now(10_400);
+        scene.committer.now(10_400);
         step();
         assertThat(rules.hostPerToken()).isEqualTo(100);
     }
@@ -116,10 +116,10 @@ class TierRulesTest {
     @Test
     void sequencesThatMissTheirTargetAreKnown() {
         with(scene.host(9), 4, 0);
-        scene.state.now(100);
+        scene.committer.now(100);
         step();
         assertThat(rules.missesTargets()).isFalse();
-        scene.state.now(1000);
+        scene.committer.now(1000);
         step();
         assertThat(rules.missesTargets()).isTrue();
     }

@@ -6,7 +6,7 @@ import dev.tandem.model.ModelException;
 public final class RopeFrequencies {
     private RopeFrequencies() {}
 
-    /** @return {@code [headDim / 2]} radians a position */
+    /** Radians per position, {@code [headDim / 2]}. */
     public static float[] of(ModelConfig config) {
         int pairs = config.headDim() / 2;
         float[] frequencies = new float[pairs];

@@ -3,4 +3,7 @@
  *
  * <p>Owned by: immutable. Next: {@code weights}.
  */
+@NullMarked
 package dev.tandem.model.config;
+
+import org.jspecify.annotations.NullMarked;

@@ -53,6 +53,7 @@ public final class GgufFile implements AutoCloseable {
         return types;
     }
 
+    @SuppressWarnings("MustBeClosedChecker") // the file owns the arena, and closes it
     public static GgufFile open(Path path) {
         Arena arena = Arena.ofShared();
         try {

@@ -85,7 +85,9 @@ final class GgufReader {
         }
         int length = (int) claimed;
         int from = take(length);
-        return new String(head.array(), from, length, StandardCharsets.UTF_8);
+        byte[] text = new byte[length];
+        head.get(from, text);
+        return new String(text, StandardCharsets.UTF_8);
     }
 
     /** A count of things that take at least {@code minBytes} each. */

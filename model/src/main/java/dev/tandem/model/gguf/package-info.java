@@ -3,4 +3,7 @@
  *
  * <p>Owned by: whoever closes the file. Next: {@code weights}.
  */
+@NullMarked
 package dev.tandem.model.gguf;
+
+import org.jspecify.annotations.NullMarked;

@@ -129,9 +129,9 @@ final class BlockUnpacking {
             long scales = at + 192 + 8L * half;
             for (int quarter = 0; quarter < 4; quarter++) {
                 for (int i = 0; i < 32; i++) {
-                    int nibble = unsigned(data, low + quarter % 2 * 32 + i) >> quarter / 2 * 4 & 15;
+                    int nibble = unsigned(data, low + quarter % 2 * 32L + i) >> quarter / 2 * 4 & 15;
                     int q = (nibble | (unsigned(data, high + i) >> 2 * quarter & 3) << 4) - 32;
-                    float scale = d * signed(data, scales + 2 * quarter + i / 16);
+                    float scale = d * signed(data, scales + 2L * quarter + i / 16);
                     out[to + 128 * half + 32 * quarter + i] = scale * q;
                 }
             }

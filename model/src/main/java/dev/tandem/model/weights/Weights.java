@@ -9,7 +9,11 @@ import dev.tandem.model.ModelException;
 public interface Weights extends AutoCloseable {
     boolean contains(String name);
 
-    /** @throws ModelException when there is none of that name */
+    /**
+     * The tensor of this name.
+     *
+     * @throws ModelException when there is none of that name
+     */
     Tensor tensor(String name);
 
     /** Where the tensors come from, for messages. */

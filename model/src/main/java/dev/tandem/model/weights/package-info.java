@@ -4,4 +4,7 @@
  *
  * <p>Owned by: whoever closes the {@code Weights}; tensors are read-only. Next: module {@code cpu}.
  */
+@NullMarked
 package dev.tandem.model.weights;
+
+import org.jspecify.annotations.NullMarked;

@@ -14,7 +14,9 @@ import io.netty.handler.codec.http.HttpHeaders;
 import io.netty.handler.codec.http.HttpResponseStatus;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.LastHttpContent;
+import io.netty.util.NetUtil;
 import java.io.InputStream;
+import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -28,17 +30,23 @@ import java.util.concurrent.TimeUnit;
  */
 public final class Exchange {
     private static final int LINGER_SECONDS = 2;
+    /** Of a client which goes before it has its answer; nothing is sent then. */
+    private static final int CLIENT_GONE = 499;
 
     private final Channel channel;
     private final RequestHead head;
     private final RequestBody body;
     private final boolean keepAlive;
+    private final long startedNanos;
     private final Map<String, String> responseHeaders = new LinkedHashMap<>();
     private final Object writable = new Object();
     private Runnable disconnectAction = () -> {};
     private boolean gone;
     private State state = State.OPEN;
     private boolean streamed;
+    private int status = CLIENT_GONE;
+    private int promptTokens;
+    private int outputTokens;
 
     private enum State {
         OPEN,
@@ -46,12 +54,16 @@ public final class Exchange {
         ENDED
     }
 
-    /** @param keepAlive whether the connection serves further requests after this one */
-    Exchange(Channel channel, RequestHead head, RequestBody body, boolean keepAlive) {
+    /**
+     * @param keepAlive whether the connection serves further requests after this one
+     * @param startedNanos when the request was complete, by the access log's clock
+     */
+    Exchange(Channel channel, RequestHead head, RequestBody body, boolean keepAlive, long startedNanos) {
         this.channel = channel;
         this.head = head;
         this.body = body;
         this.keepAlive = keepAlive;
+        this.startedNanos = startedNanos;
     }
 
     public String method() {
@@ -84,6 +96,41 @@ public final class Exchange {
     /** A stream to a client which does not know the chunked encoding ends where the connection does. */
     private boolean endsByClosing() {
         return head.http10() && streamed;
+    }
+
+    /** Tells the access log how much was computed. */
+    public void tokens(int prompt, int output) {
+        promptTokens = prompt;
+        outputTokens = output;
+    }
+
+    int promptTokens() {
+        return promptTokens;
+    }
+
+    int outputTokens() {
+        return outputTokens;
+    }
+
+    long startedNanos() {
+        return startedNanos;
+    }
+
+    /** The status of the answer; 499 where the client went before the end of its answer. */
+    int status() {
+        return state == State.ENDED ? status : CLIENT_GONE;
+    }
+
+    /** The answer's {@code X-Request-Id}; empty where it has none. */
+    String requestId() {
+        return responseHeaders.getOrDefault("X-Request-Id", "");
+    }
+
+    /** The client's address, or what stands for one. */
+    String client() {
+        return channel.remoteAddress() instanceof InetSocketAddress address
+                ? NetUtil.toAddressString(address.getAddress())
+                : "-";
     }
 
     /** Adds a header to the answer, before it is sent. */
@@ -136,6 +183,7 @@ public final class Exchange {
 
     void respond(Response answer) {
         state = State.ENDED;
+        status = answer.status();
         ByteBuf buffer = Unpooled.wrappedBuffer(answer.content());
         DefaultFullHttpResponse response =
                 new DefaultFullHttpResponse(HttpVersion.HTTP_1_1, HttpResponseStatus.valueOf(answer.status()), buffer);
@@ -155,6 +203,7 @@ public final class Exchange {
     public void beginEvents() {
         state = State.STREAMING;
         streamed = true;
+        status = HttpResponseStatus.OK.code();
         DefaultHttpResponse response = new DefaultHttpResponse(HttpVersion.HTTP_1_1, HttpResponseStatus.OK);
         HttpHeaders headers = response.headers();
         headers.set(HttpHeaderNames.CONTENT_TYPE, "text/event-stream; charset=utf-8");
@@ -169,7 +218,7 @@ public final class Exchange {
     /**
      * Sends one event, waiting while the client reads too slowly.
      *
-     * @throws ClientGoneException when nobody reads any more
+     * @throws ClientGoneException when the client has gone
      */
     public void event(String data) throws InterruptedException {
         synchronized (writable) {

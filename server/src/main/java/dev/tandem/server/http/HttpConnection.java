@@ -71,6 +71,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
     private final Router router;
     private final ErrorBody errors;
     private final BodyBudget budget;
+    private final AccessLog log;
     private final Queue<Pending> pending = new ArrayDeque<>();
     private Optional<Exchange> current = Optional.empty();
     private Optional<Arriving> arriving = Optional.empty();
@@ -78,24 +79,31 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
     private boolean continueDue;
     private boolean closing;
     private boolean serving;
-    private Awaited placeholder = Awaited.NOTHING;
+    private Awaited awaited = Awaited.NOTHING;
     private Optional<Future<?>> readDeadline = Optional.empty();
     private Optional<Future<?>> writeDeadline = Optional.empty();
 
-    HttpConnection(HttpLimits limits, OriginPolicy origins, Router router, ErrorBody errors, BodyBudget budget) {
+    HttpConnection(
+            HttpLimits limits,
+            OriginPolicy origins,
+            Router router,
+            ErrorBody errors,
+            BodyBudget budget,
+            AccessLog log) {
         this.limits = limits;
         this.origins = origins;
         this.router = router;
         this.errors = errors;
         this.budget = budget;
+        this.log = log;
     }
 
     /** Stands before the codec, and says when the first byte of a request arrives. */
     final class FirstByte extends ChannelInboundHandlerAdapter {
         @Override
         public void channelRead(ChannelHandlerContext context, Object bytes) {
-            boolean between = placeholder == Awaited.NOTHING && arriving.isEmpty() && !discardingBody && !closing;
-            if (placeholder == Awaited.REQUEST || between) {
+            boolean between = awaited == Awaited.NOTHING && arriving.isEmpty() && !discardingBody && !closing;
+            if (awaited == Awaited.REQUEST || between) {
                 await(context, Awaited.HEADERS);
             }
             context.fireChannelRead(bytes);
@@ -264,7 +272,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
             RequestBody body,
             Router.Decision decision,
             boolean keepAlive) {
-        Exchange exchange = new Exchange(context.channel(), head, body, keepAlive);
+        Exchange exchange = new Exchange(context.channel(), head, body, keepAlive, log.now());
         if (origins.refusal(head).isEmpty()) {
             origins.headers(head).forEach(exchange::responseHeader);
         }
@@ -326,7 +334,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
         try {
             exchange.fail(errors.of(500, "the server failed; its log has the reason"));
         } catch (ClientGoneException e) {
-            LOG.log(Level.DEBUG, "the client has gone before it was told", e);
+            LOG.log(Level.DEBUG, "the client has gone before its error answer", e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
@@ -342,6 +350,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
 
     private void ended(ChannelHandlerContext context, Exchange exchange) {
         exchange.releaseBody();
+        log.ended(exchange);
         current = Optional.empty();
         if (!exchange.keepsAlive()) {
             closing = true;
@@ -361,13 +370,13 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
     }
 
     private void awaitRequestWhereIdle(ChannelHandlerContext context) {
-        if (placeholder == Awaited.NOTHING && current.isEmpty() && pending.isEmpty() && !closing && !discardingBody) {
+        if (awaited == Awaited.NOTHING && current.isEmpty() && pending.isEmpty() && !closing && !discardingBody) {
             await(context, Awaited.REQUEST);
         }
     }
 
     private void await(ChannelHandlerContext context, Awaited next) {
-        placeholder = next;
+        awaited = next;
         readDeadline.ifPresent(deadline -> deadline.cancel(false));
         readDeadline = switch (next) {
             case NOTHING -> Optional.empty();
@@ -385,7 +394,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
     private void tooSlow(ChannelHandlerContext context, String what, Duration limit) {
         RequestHead unknown = new RequestHead("", "", Map.of(), false, false);
         if (discardingBody) {
-            close(context, "a body that nobody needs is too slow");
+            close(context, "a refused request's body is too slow");
         } else {
             refuseAndClose(
                     context,

@@ -27,10 +27,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /** Listens, and closes every connection when it closes. */
 public final class HttpServer implements AutoCloseable {
-    /**
-     * Connections beyond the limit which are open for a moment to be told so; further ones are closed without an
-     * answer.
-     */
+    /** Connections beyond the limit that get an answer which says so; further ones are closed without an answer. */
     private static final int MAX_REFUSALS = 128;
 
     /** A client that does not read makes its handler wait from here on. */
@@ -43,9 +40,17 @@ public final class HttpServer implements AutoCloseable {
 
     /**
      * @param port 0 takes a free one
+     * @param log gets every request at its end
      * @throws ListenException when it cannot listen there
      */
-    public HttpServer(String host, int port, HttpLimits limits, OriginPolicy origins, Router router, ErrorBody errors) {
+    public HttpServer(
+            String host,
+            int port,
+            HttpLimits limits,
+            OriginPolicy origins,
+            Router router,
+            ErrorBody errors,
+            AccessLog log) {
         try {
             listener = new ServerBootstrap()
                     .group(loops)
@@ -54,7 +59,7 @@ public final class HttpServer implements AutoCloseable {
                     .childOption(ChannelOption.TCP_NODELAY, true)
                     .childOption(ChannelOption.SO_KEEPALIVE, true) // a peer that vanished frees what computes for it
                     .childOption(ChannelOption.WRITE_BUFFER_WATER_MARK, WATER_MARK)
-                    .childHandler(new Initializer(limits, origins, router, errors))
+                    .childHandler(new Initializer(limits, origins, router, errors, log))
                     .bind(host, port)
                     .syncUninterruptibly()
                     .channel();
@@ -70,12 +75,14 @@ public final class HttpServer implements AutoCloseable {
         private final Router router;
         private final ErrorBody errors;
         private final BodyBudget budget;
+        private final AccessLog log;
 
-        Initializer(HttpLimits limits, OriginPolicy origins, Router router, ErrorBody errors) {
+        Initializer(HttpLimits limits, OriginPolicy origins, Router router, ErrorBody errors, AccessLog log) {
             this.limits = limits;
             this.origins = origins;
             this.router = router;
             this.errors = errors;
+            this.log = log;
             this.budget = new BodyBudget(limits.maxBufferedBytes());
         }
 
@@ -97,7 +104,7 @@ public final class HttpServer implements AutoCloseable {
                 HttpDecoderConfig decoder = new HttpDecoderConfig()
                         .setMaxInitialLineLength(limits.maxHeaderBytes())
                         .setMaxHeaderSize(limits.maxHeaderBytes());
-                HttpConnection connection = new HttpConnection(limits, origins, router, errors, budget);
+                HttpConnection connection = new HttpConnection(limits, origins, router, errors, budget, log);
                 channel.pipeline()
                         .addLast(connection.new FirstByte())
                         .addLast(new HttpServerCodec(decoder))

@@ -40,6 +40,7 @@ public final class ListenException extends RuntimeException {
 
     private static String unknownHost(String host) {
         return "'" + host
-                + "' is not a known host name or address; use --host 127.0.0.1, or 0.0.0.0 for all addresses of this machine";
+                + "' is not a known host name or address; use --host 127.0.0.1, or 0.0.0.0 for all addresses of "
+                + "this machine";
     }
 }

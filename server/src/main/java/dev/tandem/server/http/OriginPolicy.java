@@ -12,7 +12,7 @@ import java.util.regex.Pattern;
  * browser send requests to 127.0.0.1: the browser then says {@code Origin}. With DNS rebinding the page's own host name
  * resolves to 127.0.0.1: the browser then says that name in {@code Host}.
  *
- * <p>Owned by: nobody; immutable.
+ * <p>Owned by: any thread; immutable.
  */
 public final class OriginPolicy {
     private static final String ANY = "*";

@@ -5,4 +5,7 @@
  * <p>Owned by: a connection belongs to its event loop; an {@code Exchange} to the virtual thread that serves it. Next:
  * {@code openai}.
  */
+@NullMarked
 package dev.tandem.server.http;
+
+import org.jspecify.annotations.NullMarked;

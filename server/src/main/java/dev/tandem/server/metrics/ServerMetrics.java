@@ -7,7 +7,7 @@ import dev.tandem.engine.observe.StepRecord;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.Usage;
-import dev.tandem.engine.strategy.Guard;
+import dev.tandem.engine.strategy.select.StrategySelector;
 import io.prometheus.metrics.core.metrics.Counter;
 import io.prometheus.metrics.core.metrics.CounterWithCallback;
 import io.prometheus.metrics.core.metrics.Gauge;
@@ -73,7 +73,8 @@ public final class ServerMetrics implements EngineListener {
         stepTokens = histogram("vllm:iteration_tokens_total", "Tokens computed a step.", LENGTH_BUCKETS);
         shadowVerification = histogram(
                 "tandem:shadow_verification_logprob_difference",
-                "Difference of a token's natural-log probability between host KV, as served, and the GPU alone (--shadow-verification-rate).",
+                "Difference of a token's natural-log probability between host KV, as served, and the GPU alone "
+                        + "(--shadow-verification-rate).",
                 DIFFERENCE_BUCKETS);
         promptTokens = counter("vllm:prompt_tokens", "Prompt tokens of finished requests.");
         generationTokens = counter("vllm:generation_tokens", "Output tokens.");
@@ -113,23 +114,28 @@ public final class ServerMetrics implements EngineListener {
 
     /** Adds what is read from the engine at each scrape. */
     public void watch(Supplier<EngineStats> stats, Supplier<Integer> waiting, int blockTokens) {
-        gauge("vllm:num_requests_running", "Requests that take part in steps.", stats, s -> s.running());
+        gauge(
+                "vllm:num_requests_running",
+                "Requests that take part in steps.",
+                stats,
+                s -> s.requests().running());
         GaugeWithCallback.builder()
                 .name("vllm:num_requests_waiting")
                 .help("Requests that wait for their first step or, preempted, for room.")
                 .labelNames(LABELS)
-                .callback(callback -> callback.call(waiting.get() + stats.get().swapped(), model, "0"))
+                .callback(callback ->
+                        callback.call(waiting.get() + stats.get().requests().swapped(), model, "0"))
                 .register(registry);
         gauge(
                 "vllm:kv_cache_usage_perc",
                 "Share of the GPU pool's blocks in use; 1 is all.",
                 stats,
-                s -> share(s.gpuBlocksUsed(), s.gpuBlocks()));
+                s -> share(s.gpu()));
         gauge(
                 "tandem:in_flight_tokens",
                 "Host tokens between layers, whose attention the CPU computes.",
                 stats,
-                s -> s.inFlight());
+                s -> s.requests().inFlight());
         gauge(
                 "tandem:host_lost",
                 "1 when the CPU computes attention no longer and the GPU serves alone.",
@@ -139,7 +145,7 @@ public final class ServerMetrics implements EngineListener {
                 "tandem:host_kv_cache_usage_perc",
                 "Share of the host pool's blocks in use; 1 is all.",
                 stats,
-                s -> share(s.hostBlocksUsed(), s.hostBlocks()));
+                s -> share(s.host()));
         CounterWithCallback.builder()
                 .name("vllm:num_preemptions")
                 .help("Preemptions.")
@@ -155,8 +161,8 @@ public final class ServerMetrics implements EngineListener {
                         model,
                         "0",
                         Integer.toString(blockTokens),
-                        Integer.toString(stats.get().gpuBlocks()),
-                        Integer.toString(stats.get().hostBlocks()))
+                        Integer.toString(stats.get().gpu().blocks()),
+                        Integer.toString(stats.get().host().blocks()))
                 .set(1);
     }
 
@@ -177,7 +183,7 @@ public final class ServerMetrics implements EngineListener {
     }
 
     /** Adds what the guard makes of offloading. */
-    public void watch(Guard guard) {
+    public void watch(StrategySelector guard) {
         GaugeWithCallback.builder()
                 .name("tandem:offloading")
                 .help("1 while the guard lets requests decode on the host, 0 while it keeps to the GPU.")
@@ -201,14 +207,16 @@ public final class ServerMetrics implements EngineListener {
                 .register(registry);
     }
 
-    private static double share(int used, int all) {
-        return all == 0 ? 0 : (double) used / all;
+    private static double share(EngineStats.Pool pool) {
+        return pool.blocks() == 0 ? 0 : (double) pool.used() / pool.blocks();
     }
 
     @Override
     public void step(StepRecord record) {
-        stepTokens.labelValues(model, "0").observe(record.prefillTokens() + record.decodeTokens());
-        hostTokens.labelValues(model, "0").inc(record.hostTokens());
+        stepTokens
+                .labelValues(model, "0")
+                .observe(record.tokens().prefill() + record.tokens().decode());
+        hostTokens.labelValues(model, "0").inc(record.tokens().host());
     }
 
     @Override

@@ -3,4 +3,7 @@
  *
  * <p>Owned by: thread-safe; the engine thread counts, any thread scrapes.
  */
+@NullMarked
 package dev.tandem.server.metrics;
+
+import org.jspecify.annotations.NullMarked;

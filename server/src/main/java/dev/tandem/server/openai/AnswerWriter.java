@@ -82,10 +82,14 @@ final class AnswerWriter {
     }
 
     void write(Exchange exchange, Generation generation) throws InterruptedException {
-        if (wishes.stream()) {
-            stream(exchange, generation);
-        } else {
-            answer(exchange, generation);
+        try {
+            if (wishes.stream()) {
+                stream(exchange, generation);
+            } else {
+                answer(exchange, generation);
+            }
+        } finally {
+            exchange.tokens(promptTokens, completionTokens);
         }
     }
 

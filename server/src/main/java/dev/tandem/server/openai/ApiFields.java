@@ -4,6 +4,7 @@ import dev.tandem.engine.request.RequestException;
 import dev.tandem.server.http.Printable;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Objects;
 import java.util.function.Predicate;
 import tools.jackson.databind.JsonNode;
 
@@ -28,13 +29,19 @@ final class ApiFields {
 
     /** What becomes of a field. */
     sealed interface Rule {
-        /** @param meaning for the reference */
+        /**
+         * Read by the endpoint's handler.
+         *
+         * @param meaning for the reference
+         */
         record Honoured(String meaning) implements Rule {}
 
         /** A hint: the answer is right without it. */
         record Ignored(String reason) implements Rule {}
 
         /**
+         * Answered with an error.
+         *
          * @param remedy what the client does instead
          * @param neutral values that ask for nothing, which are accepted, in words; empty when there are none
          */
@@ -54,7 +61,7 @@ final class ApiFields {
     private ApiFields() {}
 
     static Map<String, Rule> of(Endpoint endpoint) {
-        return TABLE.get(endpoint);
+        return Objects.requireNonNull(TABLE.get(endpoint), "every endpoint has rules");
     }
 
     /** Throws unless the field is honoured, ignored, or asks for nothing. */
@@ -62,7 +69,7 @@ final class ApiFields {
         if (value.isNull()) {
             return; // clients write absent fields so
         }
-        switch (TABLE.get(endpoint).get(name)) {
+        switch (of(endpoint).get(name)) {
             case Rule.Honoured honoured -> {}
             case Rule.Ignored ignored -> {}
             case Rule.Refused refused -> {
@@ -79,7 +86,7 @@ final class ApiFields {
 
     /** The handlers read honoured fields alone: what they read is in the reference. */
     static void requireHonoured(Endpoint endpoint, String name) {
-        if (!(TABLE.get(endpoint).get(name) instanceof Rule.Honoured)) {
+        if (!(of(endpoint).get(name) instanceof Rule.Honoured)) {
             throw new IllegalStateException("the field " + name + " is read and is not honoured by " + endpoint);
         }
     }

@@ -77,7 +77,7 @@ final class ChatPrompt {
         return conversation;
     }
 
-    /** With {@code tool_choice} "none" the model is not told of the tools. */
+    /** With {@code tool_choice} "none" the prompt does not name the tools. */
     private static List<Object> tools(RequestFields fields) {
         List<Object> tools = new ArrayList<>();
         boolean useTools = !fields.field("tool_choice")

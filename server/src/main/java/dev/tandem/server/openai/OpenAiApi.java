@@ -14,6 +14,7 @@ import java.security.MessageDigest;
 import java.time.InstantSource;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.UUID;
 import tools.jackson.databind.ObjectMapper;
@@ -63,7 +64,6 @@ public final class OpenAiApi implements Router {
     private final ServedModel model;
     private final ServerMetrics metrics;
     private final Optional<String> apiKey;
-    private final String version;
     private final InstantSource time;
     private final Map<String, Route> routes;
 
@@ -79,7 +79,6 @@ public final class OpenAiApi implements Router {
         this.model = model;
         this.metrics = metrics;
         this.apiKey = apiKey;
-        this.version = version;
         this.time = time;
         PromptReader site =
                 new PromptReader(model.tokenizer(), model.engine().config().contextTokens());
@@ -169,7 +168,9 @@ public final class OpenAiApi implements Router {
     @Override
     public void serve(Exchange exchange) throws InterruptedException {
         try {
-            routes.get(exchange.path()).handler().serve(exchange);
+            Objects.requireNonNull(routes.get(exchange.path()), "decide() lets known paths in")
+                    .handler()
+                    .serve(exchange);
         } catch (RequestException e) {
             int status = ApiErrors.status(e.category());
             if (e.category() == RequestException.Category.OVERLOADED) {
@@ -179,7 +180,7 @@ public final class OpenAiApi implements Router {
             exchange.respond(
                     status,
                     "application/json",
-                    JSON.writeValueAsBytes(ApiErrors.node(status, e.getMessage(), e.parameter())));
+                    JSON.writeValueAsBytes(ApiErrors.node(status, String.valueOf(e.getMessage()), e.parameter())));
         }
     }
 

@@ -91,7 +91,7 @@ final class PromptReader {
         try {
             return tokenizer.encode(text, addSpecial);
         } catch (TokenizerException e) { // longer than the library can bear
-            throw RequestException.bad(field, e.getMessage());
+            throw RequestException.bad(field, String.valueOf(e.getMessage()));
         }
     }
 

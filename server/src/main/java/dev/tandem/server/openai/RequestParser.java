@@ -75,7 +75,9 @@ final class RequestParser {
         } catch (StreamConstraintsException e) {
             if (e.getOriginalMessage().startsWith(STRING_TOO_LONG)) {
                 throw RequestException.bad(
-                        "", prompts.tooLong("the body", maxStringLength).getMessage());
+                        "",
+                        String.valueOf(
+                                prompts.tooLong("the body", maxStringLength).getMessage()));
             }
             throw RequestException.bad(
                     "",

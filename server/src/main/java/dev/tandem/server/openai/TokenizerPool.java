@@ -3,6 +3,7 @@ package dev.tandem.server.openai;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.server.http.ClientGoneException;
 import dev.tandem.server.http.Exchange;
+import java.util.Objects;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
@@ -19,7 +20,7 @@ import java.util.function.Supplier;
  * <p>Owned by: thread-safe.
  */
 public final class TokenizerPool implements AutoCloseable {
-    /** The rest of the cores is the engine's; on two cores one thread tokenizes about a megabyte a second. */
+    /** The other cores are the engine's; on two cores one thread tokenizes about a megabyte per second. */
     private static final int CORES_PER_THREAD = 4;
 
     private static final int MAX_THREADS = 8;
@@ -38,7 +39,11 @@ public final class TokenizerPool implements AutoCloseable {
                 Thread.ofPlatform().daemon().name("tandem-tokenizer-", 0).factory());
     }
 
-    /** @param capacity requests which may wait for a thread */
+    /**
+     * A pool for this machine.
+     *
+     * @param capacity requests which may wait for a thread
+     */
     public static TokenizerPool of(int capacity) {
         int cores = Runtime.getRuntime().availableProcessors();
         return new TokenizerPool(Math.clamp(cores / CORES_PER_THREAD, 1, MAX_THREADS), capacity);
@@ -66,7 +71,7 @@ public final class TokenizerPool implements AutoCloseable {
         try {
             return result.get();
         } catch (ExecutionException e) {
-            switch (e.getCause()) {
+            switch (Objects.requireNonNull(e.getCause())) {
                 case RuntimeException cause -> throw cause;
                 case Error cause -> throw cause;
                 case Throwable cause -> throw new IllegalStateException(cause); // a supplier throws no other

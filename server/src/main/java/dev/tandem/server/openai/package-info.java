@@ -3,4 +3,7 @@
  *
  * <p>Owned by: handlers are shared; everything about one request belongs to its virtual thread. Next: {@code metrics}.
  */
+@NullMarked
 package dev.tandem.server.openai;
+
+import org.jspecify.annotations.NullMarked;

@@ -48,7 +48,8 @@ public final class FakeConnection implements AutoCloseable {
                 new OriginPolicy(true, List.of(), List.of()),
                 router,
                 (status, message) -> message.getBytes(StandardCharsets.UTF_8),
-                budget);
+                budget,
+                AccessLog.OFF);
         channel.freezeTime();
         channel.pipeline().addLast(connection.new FirstByte(), new HttpServerCodec(), connection);
         channel.pipeline().fireChannelActive();

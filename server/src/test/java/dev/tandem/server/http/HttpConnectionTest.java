@@ -33,6 +33,9 @@ class HttpConnectionTest {
     private final List<String> served = new ArrayList<>();
     private Serving serving = exchange -> exchange.respond(200, "text/plain", bytes(exchange));
     private EmbeddedChannel channel;
+    private long nanos;
+    private final List<String> logged = new ArrayList<>();
+    private final AccessLog log = AccessLog.to(() -> nanos, logged::add);
 
     private static byte[] bytes(Exchange exchange) {
         try {
@@ -65,7 +68,8 @@ class HttpConnectionTest {
                 new OriginPolicy(true, List.of(), List.of()),
                 router,
                 (status, message) -> message.getBytes(StandardCharsets.UTF_8),
-                budget);
+                budget,
+                log);
         channel = new EmbeddedChannel();
         channel.freezeTime();
         channel.pipeline().addLast(connection.new FirstByte(), new HttpServerCodec(), connection);
@@ -76,6 +80,43 @@ class HttpConnectionTest {
     void close() {
         channel.finishAndReleaseAll();
         assertThat(budget.used()).isZero();
+    }
+
+    // --- access log
+
+    @Test
+    void aRequestIsOneLineAtItsEnd() {
+        serving = exchange -> {
+            nanos += 1_234_567_890;
+            exchange.responseHeader("X-Request-Id", "abc");
+            exchange.tokens(12, 34);
+            exchange.respond(429, "text/plain", new byte[0]);
+        };
+        send("POST /v1/completions?key=secret HTTP/1.1\r\nContent-Length: 6\r\n\r\nprompt");
+        assertThat(logged)
+                .containsExactly("POST /v1/completions 429 1234ms prompt_tokens=12 output_tokens=34 client=- id=abc");
+    }
+
+    @Test
+    void textOfAClientCannotForgeALine() {
+        send("GET /a\u009b2K\u2028200 HTTP/1.1\r\n\r\nNONSENSE\r\n\r\n");
+        assertThat(logged)
+                .hasSize(2)
+                .allSatisfy(line -> assertThat(line)
+                        .matches("\\S+ \\S+ \\d{3} \\d+ms prompt_tokens=0 output_tokens=0 client=- id=-")
+                        .matches("\\P{Cntrl}*"));
+    }
+
+    @Test
+    void aClientThatGoesBeforeItsAnswerHasTheStatus499() {
+        serving = exchange -> {
+            exchange.beginEvents();
+            exchange.tokens(3, 1);
+            throw new ClientGoneException();
+        };
+        send("POST /v1/completions HTTP/1.1\r\nContent-Length: 0\r\n\r\n");
+        assertThat(logged)
+                .containsExactly("POST /v1/completions 499 0ms prompt_tokens=3 output_tokens=1 client=- id=-");
     }
 
     private void send(String text) {

@@ -85,8 +85,8 @@ final class Filters {
                         .max((a, b) -> Values.compare(budget, a, b))
                         .orElse(new Values.Undefined("max"));
             case "map" -> map(budget, value, args, named);
-            case "select", "reject" -> select(budget, value, args, named, name.equals("select"));
-            case "selectattr", "rejectattr" -> selectByAttribute(budget, value, args, named, name.equals("selectattr"));
+            case "select", "reject" -> select(budget, value, args, name.equals("select"));
+            case "selectattr", "rejectattr" -> selectByAttribute(budget, value, args, name.equals("selectattr"));
             default -> throw new JinjaException("the filter '" + name + "' is not known");
         };
     }
@@ -304,8 +304,7 @@ final class Filters {
         return value == Values.NONE ? List.of() : Values.iterate(budget, value);
     }
 
-    private static Object select(
-            RenderBudget budget, Object value, List<Object> args, Map<String, Object> named, boolean keep) {
+    private static Object select(RenderBudget budget, Object value, List<Object> args, boolean keep) {
         List<Object> kept = new ArrayList<>();
         for (Object item : orNothing(budget, value)) {
             boolean holds = args.isEmpty()
@@ -319,8 +318,7 @@ final class Filters {
         return kept;
     }
 
-    private static Object selectByAttribute(
-            RenderBudget budget, Object value, List<Object> args, Map<String, Object> named, boolean keep) {
+    private static Object selectByAttribute(RenderBudget budget, Object value, List<Object> args, boolean keep) {
         String name = Values.text(budget, args.getFirst());
         List<Object> kept = new ArrayList<>();
         for (Object item : orNothing(budget, value)) {

@@ -12,6 +12,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Renders one template once. A template that does not end, or would fill the memory, is stopped by the
@@ -38,6 +39,7 @@ final class Interpreter {
             this.outer = outer;
         }
 
+        @Nullable
         Object find(String name) {
             Object value = names.get(name);
             return value != null ? value : outer.map(o -> o.find(name)).orElse(null);

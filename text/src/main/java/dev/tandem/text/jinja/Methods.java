@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /** Methods of Python's str, list and dict that templates call. */
 final class Methods {
@@ -325,7 +326,7 @@ final class Methods {
         return out.append(s, at, s.length()).toString();
     }
 
-    private static Object positional(List<Object> args, int index) {
+    private static @Nullable Object positional(List<Object> args, int index) {
         return index < args.size() ? args.get(index) : null;
     }
 

@@ -5,4 +5,7 @@
  *
  * <p>Owned by: templates are immutable, a rendering belongs to its caller.
  */
+@NullMarked
 package dev.tandem.text.jinja;
+
+import org.jspecify.annotations.NullMarked;

@@ -35,11 +35,14 @@ class JinjaLimitsTest {
             quoteCharacter = '`',
             value = {
                 "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %} => characters in all",
-                "{% set r = range(99999) %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %} => characters in all",
-                "{% set r = range(999) %}{% for a in r %}{% for b in r %}{% for c in r %}{{ a < b < c }}{% endfor %}{% endfor %}{% endfor %} => characters in all",
+                "{% set r = range(99999) %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %} => characters "
+                        + "in all",
+                "{% set r = range(999) %}{% for a in r %}{% for b in r %}{% for c in r %}{{ a < b < c }}{% endfor "
+                        + "%}{% endfor %}{% endfor %} => characters in all",
                 "{{ range(1000000) }} => at most 100000 items",
                 "{{ range(0, 9223372036854775807, 1) }} => at most 100000 items",
-                "{{ range(-9223372036854775807, 9223372036854775807, 9223372036854775807) | length }}{{ range(1, 2, 0) }} => must not be 0",
+                "{{ range(-9223372036854775807, 9223372036854775807, 9223372036854775807) | length }}{{ range(1, 2, "
+                        + "0) }} => must not be 0",
                 "{{ 'x' * 10 ** 9 }} => a text of 1000000000 characters; the limit is 16777216",
                 "{{ 'xx' * 9223372036854775807 }} => the limit is 16777216",
                 "{{ [1] * 10 ** 9 }} => characters in all",
@@ -49,22 +52,32 @@ class JinjaLimitsTest {
                 "{{ 'x' | indent(10 ** 9, true) }} => the limit is",
                 "{{ ('\\n' * 100000) | indent(100000, true, true) }} => the limit is",
                 "{{ {'a': {'b': 1}} | tojson(indent=10 ** 9) }} => the limit is",
-                "{% set ns = namespace(x='xxxxxxxx') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %} => the limit is 16777216",
-                "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %} => characters in all",
-                "{% set ns = namespace(x='a') %}{% for i in range(9) %}{% set ns.x = ns.x.replace('a', 'aaaaaaaaaaaaaaaa') %}{% endfor %} => the limit is 16777216",
-                "{% set ns = namespace(x='a') %}{% for i in range(9) %}{% set ns.x = ns.x.replace('', 'aaaaaaaaaaaaaaaa') %}{% endfor %} => the limit is 16777216",
-                "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }} => nested more than 510 deep",
-                "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x | tojson }} => nested more than 510 deep",
-                "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x == [ns.x] or ns.x < ns.x }} => nested more than 510 deep",
+                "{% set ns = namespace(x='xxxxxxxx') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% "
+                        + "endfor %} => the limit is 16777216",
+                "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %} => "
+                        + "characters in all",
+                "{% set ns = namespace(x='a') %}{% for i in range(9) %}{% set ns.x = ns.x.replace('a', "
+                        + "'aaaaaaaaaaaaaaaa') %}{% endfor %} => the limit is 16777216",
+                "{% set ns = namespace(x='a') %}{% for i in range(9) %}{% set ns.x = ns.x.replace('', "
+                        + "'aaaaaaaaaaaaaaaa') %}{% endfor %} => the limit is 16777216",
+                "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x "
+                        + "}} => nested more than 510 deep",
+                "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x "
+                        + "| tojson }} => nested more than 510 deep",
+                "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x "
+                        + "== [ns.x] or ns.x < ns.x }} => nested more than 510 deep",
                 "{% set l = [] %}{{ l.append(l) }}{{ l }} => nested more than 510 deep",
                 "{% set l = [] %}{{ l.append(l) }}{{ l | tojson }} => nested more than 510 deep",
                 "{% set l = [] %}{{ l.append(l) }}{{ {l: 1} }} => cannot be the key of a dict",
                 "{% macro m(x) %}{{ m(x) }}{% endmacro %}{{ m(1) }} => nested more than 500 deep",
-                "{% macro m(x) %}{% for i in [1] %}{% if true %}{{ [[m(x)]] }}{% endif %}{% endfor %}{% endmacro %}{{ m(1) }} => nested more than 500 deep",
+                "{% macro m(x) %}{% for i in [1] %}{% if true %}{{ [[m(x)]] }}{% endif %}{% endfor %}{% endmacro "
+                        + "%}{{ m(1) }} => nested more than 500 deep",
                 "{% set l = range(99999) %}{{ l | unique | list }} => steps",
                 "{% set x = 'x' * 9999999 %}{% for i in range(99999) %}{{ 'y' in x }}{% endfor %} => steps",
-                "{% set x = 'x' * 999999 %}{% for i in range(99999) %}{% set y = x | upper %}{% endfor %} => characters in all",
-                "{{ 'abc'[::9223372036854775807] }}{{ 'abc'[2::-9223372036854775807 - 1] }}{{ [1, 2][::9223372036854775807] }}{{ 1 // 0 }} => division by zero",
+                "{% set x = 'x' * 999999 %}{% for i in range(99999) %}{% set y = x | upper %}{% endfor %} => "
+                        + "characters in all",
+                "{{ 'abc'[::9223372036854775807] }}{{ 'abc'[2::-9223372036854775807 - 1] }}{{ [1, "
+                        + "2][::9223372036854775807] }}{{ 1 // 0 }} => division by zero",
                 "{{ 1.5 % 0 }} => division by zero",
                 "{{ strftime_now('%Q') }} => does not know %Q",
                 "{{ '{99999999999}'.format(1) }} => format has no value",
@@ -190,7 +203,8 @@ class JinjaLimitsTest {
         }
         assertStopped("{{ tools | tojson(indent=4) }}", Map.of("tools", tools), "the limit is 16777216");
         assertStopped(
-                "{% for t in tools %}{% for u in range(99) %}{% set x = t | tojson(indent=4) %}{% endfor %}{% endfor %}",
+                "{% for t in tools %}{% for u in range(99) %}{% set x = t | tojson(indent=4) %}{% endfor %}{% "
+                        + "endfor %}",
                 Map.of("tools", tools), "characters in all");
     }
 
@@ -222,7 +236,8 @@ class JinjaLimitsTest {
         String template =
                 "{%- for m in messages %}{%- if m.role == 'user' and m.content is string and loop.index0 % 2 == 0 %}"
                         + "{{ '<|im_start|>' + m.role + '\\n' + m.content | trim + '<|im_end|>\\n' }}{%- else %}"
-                        + "{{ '<|im_start|>' ~ m['role'] ~ '\\n' ~ m.content[1:] ~ '<|im_end|>' }}{%- endif %}{%- endfor %}";
+                        + "{{ '<|im_start|>' ~ m['role'] ~ '\\n' ~ m.content[1:] ~ '<|im_end|>' }}{%- endif %}{%- "
+                        + "endfor %}";
         assertThat(render(template, Map.of("messages", messages)).length()).isGreaterThan(1_000_000);
     }
 }

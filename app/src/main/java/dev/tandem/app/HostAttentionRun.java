@@ -1,0 +1,94 @@
+package dev.tandem.app;
+
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cpu.decode.DecodeImplementations;
+import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cpu.probe.BandwidthProbe;
+import dev.tandem.cuda.AttentionBenchmark;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.model.config.DataType;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+
+/** Measures the implementations of host attention that run here, with given numbers of threads. */
+final class HostAttentionRun {
+    static final List<Shape> SHAPES =
+            List.of(new Shape("gqa-32-8-128", 32, 8, 128), new Shape("mha-32-32-128", 32, 32, 128));
+
+    /** Until the loops are compiled and the pages are touched. */
+    private static final Duration WARM_UP = Duration.ofMillis(1_500);
+
+    record Shape(String name, int heads, int kvHeads, int headDim) {}
+
+    /** Host tokens per step, and KV tokens of each. */
+    record Size(int batch, int context) {}
+
+    record Row(
+            Shape shape,
+            DataType type,
+            Size size,
+            String implementation,
+            int threads,
+            AttentionBenchmark.Result measured) {
+        @Override
+        public String toString() {
+            return String.format(
+                    Locale.ROOT,
+                    "%-14s %-9s %-12s %3d x %,6d, %2d threads: reads %6.1f GB/s, arithmetic %6.1f,"
+                            + " attention %6.1f, share %.2f (%.2f of a sequential read), %.1f us",
+                    shape.name(),
+                    type.flag(),
+                    implementation,
+                    size.batch(),
+                    size.context(),
+                    threads,
+                    measured.peakBandwidth(),
+                    measured.arithmetic(),
+                    measured.kernel(),
+                    measured.share(),
+                    measured.shareOfSequential(),
+                    measured.micros());
+        }
+    }
+
+    private final String implementation;
+    private final List<Integer> threads;
+    private final int rounds;
+
+    /** @param implementation empty for all */
+    HostAttentionRun(String implementation, List<Integer> threads, int rounds) {
+        this.implementation = implementation;
+        this.threads = threads;
+        this.rounds = rounds;
+    }
+
+    List<Row> measure(Shape shape, DataType type, Size size) {
+        List<Row> rows = new ArrayList<>();
+        BlockFormat format = new BlockFormat(shape.kvHeads(), shape.headDim(), type);
+        try (AttentionBenchmark benchmark = new AttentionBenchmark(
+                format, shape.heads(), size.batch(), size.context(), rounds, 1, WARM_UP, Clock.system())) {
+            List<BandwidthProbe> readers = BandwidthProbe.all(format, shape.heads());
+            for (PagedDecodeAttention attention : DecodeImplementations.all(format, shape.heads())) {
+                if (implementation.isEmpty() || implementation.equals(attention.name())) {
+                    for (int count : threads) {
+                        Row row = new Row(
+                                shape,
+                                type,
+                                size,
+                                attention.name(),
+                                count,
+                                benchmark.measure(attention, readers, count));
+                        if (!row.measured().pinned()) {
+                            System.err.println("note: The " + count + " threads are not bound to cores: there are fewer"
+                                    + " cores, or a CPU quota. Results vary more.");
+                        }
+                        rows.add(row);
+                    }
+                }
+            }
+        }
+        return rows;
+    }
+}

@@ -1,0 +1,76 @@
+package dev.tandem.app;
+
+import dev.tandem.engine.config.ConfigurationException;
+import java.util.Optional;
+import picocli.CommandLine.Option;
+
+/** Where a server listens, who may use it, and what it logs. */
+@Section(Section.Heading.SERVER)
+final class ServerOptions {
+    private static final int MAX_PORT = 65_535;
+
+    @Option(
+            names = "--host",
+            paramLabel = "ADDRESS",
+            defaultValue = "127.0.0.1",
+            description = "Address to listen on. Default: ${DEFAULT-VALUE}.")
+    String host = "127.0.0.1";
+
+    @Option(
+            names = "--port",
+            paramLabel = "PORT",
+            defaultValue = "8000",
+            description = "Port to listen on; 0 takes a free one. Default: ${DEFAULT-VALUE}.")
+    int port = 8000;
+
+    @Option(
+            names = "--api-key",
+            paramLabel = "KEY",
+            defaultValue = "${env:TANDEM_API_KEY}",
+            description = "Key that clients must send, except to /health and /metrics."
+                    + " Default: the variable TANDEM_API_KEY; without it no key is needed.")
+    Optional<String> apiKey = Optional.empty();
+
+    @Option(
+            names = "--served-model-name",
+            paramLabel = "NAME",
+            description = "Name of the model in requests and answers. Default: the model's own name.")
+    Optional<String> servedModelName = Optional.empty();
+
+    @Option(
+            names = "--log-level",
+            paramLabel = "LEVEL",
+            defaultValue = "info",
+            description = "Least severe log lines to write: debug, info, warning or error. debug also lists libraries,"
+                    + " kernels and memory at the start. Default: ${DEFAULT-VALUE}.")
+    LogLevel logLevel = LogLevel.INFO;
+
+    @Option(
+            names = "--log-requests",
+            description = "Write one line per request at its end, whatever --log-level says: method, path, status,"
+                    + " duration, tokens, client and request id; never the prompt. Default: off.")
+    boolean logRequests;
+
+    @Option(
+            names = "--shutdown-timeout",
+            paramLabel = "SECONDS",
+            defaultValue = "30",
+            description = "Seconds that running requests get to finish after SIGTERM. Default: ${DEFAULT-VALUE}.")
+    int shutdownTimeout = 30;
+
+    /** @throws ConfigurationException that names the option, its value and the remedy */
+    void check() {
+        if (port < 0 || port > MAX_PORT) {
+            throw new ConfigurationException(
+                    "--port " + port + " must lie in [0, " + MAX_PORT + "]; 0 takes a free one");
+        }
+        if (shutdownTimeout < 0) {
+            throw new ConfigurationException("--shutdown-timeout " + shutdownTimeout + " must be 0 or more seconds");
+        }
+    }
+
+    /** The key that clients must send; empty when they need none. */
+    Optional<String> key() {
+        return apiKey.filter(key -> !key.isBlank());
+    }
+}

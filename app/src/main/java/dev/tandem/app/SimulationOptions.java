@@ -1,0 +1,98 @@
+package dev.tandem.app;
+
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cuda.CudaExecutor;
+import dev.tandem.cuda.ModelShape;
+import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.strategy.PiggybackedPrefill;
+import dev.tandem.engine.strategy.select.Strategy;
+import dev.tandem.model.config.ModelConfig;
+import java.nio.file.Path;
+import java.util.Optional;
+import picocli.CommandLine.Option;
+
+/** What {@code bench simulate} runs, and the limits of the executor that it simulates. */
+@Section(Section.Heading.COMMAND)
+final class SimulationOptions {
+    @Option(
+            names = "--steady",
+            paramLabel = "SECONDS",
+            defaultValue = "60",
+            description = "Simulated seconds of the measured window. Default: ${DEFAULT-VALUE}.")
+    int steady;
+
+    @Option(
+            names = "--requests",
+            paramLabel = "NUMBER",
+            description = "Run this many requests from start to end, all at time 0, in place of a window."
+                    + " Default: a window.")
+    Optional<Integer> requests = Optional.empty();
+
+    @Option(
+            names = "--warm-up",
+            paramLabel = "SECONDS",
+            defaultValue = "120",
+            description = "Simulated seconds before the window. Default: ${DEFAULT-VALUE}.")
+    int warmUp;
+
+    @Option(
+            names = "--lose-host-at",
+            paramLabel = "SECONDS",
+            description = "Simulated time from which on every token whose attention the CPU computes is lost, as when a"
+                    + " worker dies. Default: never.")
+    Optional<Double> loseHostAt = Optional.empty();
+
+    /** @throws ConfigurationException that names the option, its value and the limit */
+    void check() {
+        if (!(loseHostAt.orElse(0.0) >= 0)) {
+            throw new ConfigurationException(
+                    "--lose-host-at " + loseHostAt.get() + " must be a number of seconds, 0 or more");
+        }
+        if (steady < 1 || warmUp < 0 || requests.orElse(1) < 1) {
+            throw new ConfigurationException("--steady " + steady
+                    + requests.map(count -> ", --requests " + count).orElse("") + " and --warm-up "
+                    + warmUp + ": they must be at least 1, --warm-up at least 0");
+        }
+    }
+
+    Path profile(ModelOptions options) {
+        return options.strategy.profile.orElseThrow(() -> new ConfigurationException(
+                "bench simulate needs the machine's profile: --profile FILE, as tandem profile --output writes it"
+                        + " there"));
+    }
+
+    /** What a CUDA executor with these options would have. */
+    static ExecutorLimits limits(ModelOptions options, ModelConfig model, Profile profile) {
+        if (profile.layers() != model.layers()) {
+            throw new ConfigurationException("--profile is of a model of " + profile.layers()
+                    + " layers and this one has "
+                    + model.layers() + "; use the profile of this model, or another --model or --preset");
+        }
+        ModelShape shape = new ModelShape(model, CudaBackend.type(options, model));
+        int gpuBlocks = options.memory.gpuBlocks.orElseThrow(() -> new ConfigurationException(
+                "bench simulate needs the size of the GPU's pool: --num-gpu-blocks-override, or a --preset that has"
+                        + " it"));
+        boolean hybrid = options.strategy.chosen() != Strategy.GPU_ONLY;
+        long hostBytes = hybrid ? options.memory.hostKv.map(ByteSize::bytes).orElse(0L) : 0;
+        int hostBlocks = (int) (hostBytes / (shape.kvBytesPerToken() * BlockFormat.TOKENS));
+        CostModel cost = new CostModel(profile);
+        int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
+        return ExecutorLimits.builder()
+                .vocabulary(model.vocabulary())
+                .contextTokens(model.usableContext())
+                .blockTokens(ModelShape.BLOCK_TOKENS)
+                .hostBlockTokens(BlockFormat.TOKENS)
+                .gpuBlocks(gpuBlocks)
+                .hostBlocks(hostBlocks)
+                .maxBatchTokens(options.budget().maxBatchTokens())
+                .layers(profile.layers())
+                .kvBytesPerToken(shape.kvBytesPerToken())
+                .overlaps(hybrid)
+                .inFlight(hybrid ? CudaExecutor.maxSlots() : 0, hybrid ? CudaExecutor.maxHostTokens() : 0, false)
+                .piggybackedTokens(piggybacked)
+                .build();
+    }
+}

@@ -1,0 +1,43 @@
+package dev.tandem.app;
+
+import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.strategy.select.Strategy;
+import dev.tandem.model.config.DataType;
+import java.util.Locale;
+import java.util.Optional;
+
+/** The rows of a start's summary that both executors have. */
+final class StartSummary {
+    private StartSummary() {}
+
+    /** @param dtype as the option has it */
+    static void weights(DataType type, long bytes, String dtype, StartLog log) {
+        log.row("weights", new ByteSize(bytes) + ", computed in " + type.flag() + " (--dtype " + dtype + ")");
+    }
+
+    static void memory(ExecutorLimits limits, StartLog log) {
+        log.row(
+                "memory",
+                "GPU KV " + pool(limits.gpuBlocks(), limits.blockTokens(), limits) + ", host KV "
+                        + pool(limits.hostBlocks(), limits.hostBlockTokens(), limits));
+    }
+
+    private static String pool(int blocks, int blockTokens, ExecutorLimits limits) {
+        long tokens = (long) blocks * blockTokens;
+        return blocks == 0
+                ? "none"
+                : String.format(
+                        Locale.ROOT, "%s (%,d tokens)", new ByteSize(tokens * limits.kvBytesPerToken()), tokens);
+    }
+
+    /** @param workers what the executor says of its attention threads */
+    static void tiers(
+            Strategy strategy, int attentionThreads, Optional<String> workers, ExecutorLimits limits, StartLog log) {
+        String host = limits.hostBlocks() == 0 ? "no host pool" : "the host pool keeps preempted requests";
+        log.row(
+                "tiers",
+                strategy == Strategy.GPU_ONLY
+                        ? "GPU only; " + host
+                        : "GPU and host; " + workers.orElse("host attention: " + attentionThreads + " threads"));
+    }
+}

@@ -1,0 +1,38 @@
+package dev.tandem.app;
+
+import dev.tandem.engine.config.ConfigurationException;
+import java.util.Optional;
+import picocli.CommandLine.Option;
+
+/** How much {@code bench throughput} runs. */
+@Section(Section.Heading.COMMAND)
+final class ThroughputOptions {
+    @Option(
+            names = "--requests",
+            paramLabel = "NUMBER",
+            defaultValue = "32",
+            description = "Requests of a run to the end. Default: ${DEFAULT-VALUE}.")
+    int requests;
+
+    @Option(
+            names = "--steady",
+            paramLabel = "SECONDS",
+            description = "Measure a window of this many seconds in place of a run to the end. Default: a run.")
+    Optional<Integer> steady = Optional.empty();
+
+    @Option(
+            names = "--warm-up",
+            paramLabel = "SECONDS",
+            defaultValue = "5",
+            description = "Seconds before the window. Default: ${DEFAULT-VALUE}.")
+    int warmUp;
+
+    /** @throws ConfigurationException that names the options, their values and the limit */
+    void check() {
+        if (requests < 1 || steady.orElse(1) < 1 || warmUp < 0) {
+            throw new ConfigurationException("--requests " + requests
+                    + steady.map(seconds -> ", --steady " + seconds).orElse("")
+                    + " and --warm-up " + warmUp + ": they must be at least 1, --warm-up at least 0");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+package dev.tandem.engine.kv;
+
+import dev.tandem.engine.request.Sequence;
+
+/** Read access to the KV cache: block sizes and free blocks. Scheduling decisions use it and grant nothing. */
+public interface KvCapacity {
+    /** The blocks of a tier. */
+    BlockPool pool(KvTier tier);
+
+    /** Blocks that hold {@code tokens} tokens in the tier. */
+    int blocksFor(KvTier tier, int tokens);
+
+    /** Blocks that the sequence lacks to hold {@code tokens} tokens in the tier where it is. */
+    int missing(Sequence sequence, int tokens);
+}

@@ -1,0 +1,234 @@
+package dev.tandem.engine.loop;
+
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.kv.BlockPool;
+import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.observe.EngineListener;
+import dev.tandem.engine.output.OutputProcessor;
+import dev.tandem.engine.queue.AdmissionQueue;
+import dev.tandem.engine.queue.EngineCommand;
+import dev.tandem.engine.queue.WaitingQueue;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.request.Usage;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.schedule.PlanCommitter;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.SubBatch;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.SplittableRandom;
+
+/**
+ * Requests from their acceptance to their last event. Each client receives exactly one last event, whatever the
+ * callbacks of other clients do.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class LiveRequests implements OutputProcessor.RequestEnds {
+    private static final Logger LOG = System.getLogger(LiveRequests.class.getName());
+
+    private final EngineConfig config;
+    private final AdmissionQueue arrivals;
+    private final Clock clock;
+    private final EngineListener listener;
+    private final PlanCommitter committer;
+    private final StepPipeline pipeline;
+    private final OutputProcessor output;
+    private final SplittableRandom seeds;
+    private final Map<String, Sequence> byId = new HashMap<>();
+    private long nextKey;
+    /** Accepted requests that have not been in a step. */
+    private int notStarted;
+
+    LiveRequests(
+            EngineConfig config,
+            AdmissionQueue arrivals,
+            Clock clock,
+            EngineListener listener,
+            PlanCommitter committer,
+            StepPipeline pipeline) {
+        this.config = config;
+        this.arrivals = arrivals;
+        this.clock = clock;
+        this.listener = listener;
+        this.committer = committer;
+        this.pipeline = pipeline;
+        this.output = new OutputProcessor(listener, this);
+        this.seeds = new SplittableRandom(config.seed());
+    }
+
+    OutputProcessor output() {
+        return output;
+    }
+
+    int notStarted() {
+        return notStarted;
+    }
+
+    void accept(EngineCommand.Submit submit) {
+        Request request = submit.request();
+        if (byId.containsKey(request.id())) {
+            refuse(request, "request id " + request.id() + " is already in use; choose another id");
+            return;
+        }
+        int room = config.contextTokens() - request.prompt().length;
+        int limit = request.prompt().length
+                + Math.min(room, request.sampling().maxTokens().orElse(room));
+        Sequence sequence;
+        try {
+            TokenSampler sampler =
+                    new TokenSampler(request.sampling(), submit.adjustments(), config.endTokens(), seeds.nextLong());
+            sequence = new Sequence(nextKey++, request, submit.arrivedNanos(), limit, sampler);
+        } catch (RuntimeException | Error e) { // out of memory, for example: only this request fails
+            LOG.log(Level.WARNING, "Request " + request.id() + " cannot be accepted.", e);
+            refuse(request, "the request cannot be accepted: " + e);
+            return;
+        }
+        byId.put(request.id(), sequence);
+        pipeline.add(sequence);
+        committer.enqueue(sequence);
+        notStarted++;
+    }
+
+    private void refuse(Request request, String message) {
+        leftQueue(request);
+        listener.failed(request);
+        deliverEnd(request, new TokenEvent.Failed(message));
+    }
+
+    /** Delivers the last event of a request; a sink that throws on it receives nothing more. */
+    private static void deliverEnd(Request request, TokenEvent end) {
+        try {
+            request.sink().on(end);
+        } catch (RuntimeException | Error e) {
+            LOG.log(Level.WARNING, "The event sink of request " + request.id() + " failed on its last event.", e);
+        }
+    }
+
+    void cancel(String id) {
+        output.process();
+        Sequence sequence = byId.get(id);
+        if (sequence != null) {
+            finish(sequence, FinishReason.ABORT, "", "", clock.nanos());
+        }
+    }
+
+    /** Counts the plan's sequences as started. */
+    void start(StepPlan plan, long now) {
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                start(pipeline.get(chunk.sequence()), now);
+            }
+        }
+    }
+
+    private void start(Sequence sequence, long now) {
+        if (sequence.timings().scheduledAt(now)) {
+            notStarted--;
+            leftQueue(sequence.request());
+        }
+    }
+
+    /** The engine's own requests do not count as waiting. */
+    private void leftQueue(Request request) {
+        if (!ShadowVerification.isVerification(request)) {
+            arrivals.left();
+        }
+    }
+
+    /**
+     * Appends a sampled token, which the next plan needs, and queues it for its client. The client receives it while
+     * the next step runs, unless stop strings decide whether the request goes on.
+     */
+    void append(Sequence sequence, StepResult.Sampled sampled, long now) {
+        int token = sampled.choice().token();
+        sequence.append(token, now);
+        if (sampled.fromHost()) {
+            sequence.tiers().countHostToken();
+        }
+        SamplingParams sampling = sequence.request().sampling();
+        boolean end = !sampling.ignoreEos() && config.endTokens().contains(token)
+                || sampling.stopTokenIds().contains(token);
+        boolean textDecides = !sampling.stop().isEmpty();
+        if (!textDecides && (end || sequence.known() >= sequence.limit())) {
+            release(sequence, end ? FinishReason.STOP : FinishReason.LENGTH, now);
+        }
+        output.add(sequence, sampled.choice(), end, sampled.fromHost(), now);
+        if (textDecides) {
+            output.process();
+        }
+    }
+
+    /** Ends the sequence's part in steps; its client may still have tokens to receive. */
+    private void release(Sequence sequence, FinishReason reason, long now) {
+        start(sequence, now);
+        pipeline.release(sequence, reason);
+    }
+
+    @Override
+    public void finish(Sequence sequence, FinishReason reason, String text, String stopReason, long now) {
+        if (!end(sequence, reason)) {
+            return;
+        }
+        Usage usage = Usage.of(sequence, now);
+        listener.finished(sequence.request(), reason, usage); // first: a client that has its end may read the metrics
+        deliverEnd(sequence.request(), new TokenEvent.Finished(reason, text, stopReason, usage));
+    }
+
+    @Override
+    public void fail(Sequence sequence, String message) {
+        if (end(sequence, FinishReason.ABORT)) {
+            listener.failed(sequence.request());
+            deliverEnd(sequence.request(), new TokenEvent.Failed(message));
+        }
+    }
+
+    /** Forgets the request; false when it has ended before. */
+    private boolean end(Sequence sequence, FinishReason reason) {
+        if (!byId.remove(sequence.request().id(), sequence)) {
+            return false;
+        }
+        if (pipeline.get(sequence.key()) != null) {
+            release(sequence, reason, clock.nanos());
+        }
+        output.forget(sequence);
+        return true;
+    }
+
+    @Override
+    public boolean hasEnded(Sequence sequence) {
+        return byId.get(sequence.request().id()) != sequence;
+    }
+
+    /** Fails the first live request: {@code emptyPlans} consecutive plans did not compute it, nor any other. */
+    void failUnschedulable(SchedulerState state, int emptyPlans) {
+        Sequence first = state.live().stream().min(WaitingQueue.ORDER).orElseThrow();
+        BlockPool gpu = state.kv().pool(KvTier.GPU);
+        String message = "the request of " + first.length() + " tokens cannot be scheduled: it needs "
+                + state.kv().blocksFor(KvTier.GPU, first.length()) + " KV blocks, and of the GPU pool's "
+                + gpu.size() + " blocks " + gpu.free() + " are free; send a shorter one, or restart the server";
+        LOG.log(Level.ERROR, "{0} consecutive plans were empty; request {1} ends: {2}", emptyPlans, first, message);
+        fail(first, message);
+    }
+
+    /** Fails every request, those in the admission queue included. */
+    void failAll(String message) {
+        output.process();
+        for (EngineCommand command = arrivals.poll(); command != null; command = arrivals.poll()) {
+            if (command instanceof EngineCommand.Submit submit) {
+                refuse(submit.request(), message);
+            }
+        }
+        List.copyOf(byId.values()).forEach(sequence -> fail(sequence, message));
+    }
+}

@@ -1,0 +1,273 @@
+package dev.tandem.engine.loop;
+
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.executor.Executor;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.RequestState;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.PlanCommitter;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.engine.step.SubBatch;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+
+/**
+ * Submitted steps, and what their sequences may count on before the results are known (async scheduling).
+ *
+ * <p>After each submit the executor says whether the next step may be planned before this one's result is known. Such a
+ * step is asynchronous, any other is synchronous:
+ *
+ * <table>
+ * <caption>Invariants</caption>
+ * <tr><th></th><th>synchronous step</th><th>asynchronous step</th></tr>
+ * <tr><th>next step is planned</th><td>after its result</td><td>after its submit</td></tr>
+ * <tr><th>steps outstanding with it</th><td>none after it</td><td>one after it</td></tr>
+ * <tr><th>blocks it touches</th><td>both tiers</td><td>GPU blocks only</td></tr>
+ * <tr><th>its tokens count as computed</th><td>from its result on</td><td>from its submit on</td></tr>
+ * <tr><th>the token it samples</th><td>is appended at its result</td>
+ *     <td>is a placeholder from its submit to its result</td></tr>
+ * <tr><th>a sequence that reaches its limit</th><td>ends at the result</td>
+ *     <td>leaves the scheduler at the submit, its request ends at the result</td></tr>
+ * <tr><th>blocks of a sequence that ends while it runs</th>
+ *     <td>stay allocated until its result: the pipeline is exposed</td>
+ *     <td>are free at once: a later step writes them after this one has run</td></tr>
+ * </table>
+ *
+ * In-flight tokens follow neither column: the executor owns their blocks until a result names them.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class StepPipeline {
+    /**
+     * A submitted step.
+     *
+     * @param async whether the next step is planned before this one's result is known
+     * @param started when planning began
+     * @param planNanos time that planning took
+     */
+    record Step(StepPlan plan, boolean async, long started, long planNanos) {}
+
+    /**
+     * A step with its result.
+     *
+     * @param tookNanos from its submit, or from the result before if that came later, to its result
+     * @param settledNanos when the result came
+     */
+    record Settled(Step step, StepResult result, long tookNanos, long settledNanos) {}
+
+    private final Executor executor;
+    private final Clock clock;
+    private final SchedulerState state;
+    private final PlanCommitter committer;
+    /** Sequences whose end is not settled, by key. */
+    private final Map<Long, Sequence> live = new HashMap<>();
+    /** Submitted, oldest first. */
+    private final ArrayDeque<Step> submitted = new ArrayDeque<>();
+    /** Sequences that ended while the pipeline was exposed. */
+    private final List<Sequence> leaving = new ArrayList<>();
+    /** True while a synchronous step runs. */
+    private boolean exposed;
+
+    private long lastSettled = Long.MIN_VALUE;
+    /** True once the executor is gone: no block is freed any more. */
+    private boolean abandoned;
+
+    StepPipeline(Executor executor, Clock clock, SchedulerState state, PlanCommitter committer) {
+        this.executor = executor;
+        this.clock = clock;
+        this.state = state;
+        this.committer = committer;
+    }
+
+    /** Adds a sequence that may take part in steps. */
+    void add(Sequence sequence) {
+        live.put(sequence.key(), sequence);
+    }
+
+    /** The sequence, or null when its end is settled. */
+    Sequence get(long key) {
+        return live.get(key);
+    }
+
+    boolean isEmpty() {
+        return submitted.isEmpty();
+    }
+
+    /** True when another step may be planned now. */
+    boolean acceptsPlan() {
+        return submitted.isEmpty() || submitted.getLast().async();
+    }
+
+    /** Submits a plan whose planning began at {@code started}. */
+    void submit(StepPlan plan, long started) {
+        long planned = clock.nanos();
+        executor.submit(plan);
+        boolean async = executor.allowsAsyncScheduling();
+        if (async) {
+            countComputed(plan);
+            addPlaceholders(plan);
+        }
+        exposed = !async;
+        submitted.add(new Step(plan, async, started, planned - started));
+    }
+
+    /** True when the next thing to do is to plan: one step runs, and the next is planned before its result. */
+    boolean plansAhead() {
+        return submitted.size() == 1 && submitted.getLast().async();
+    }
+
+    /** Waits for the oldest step and applies its result, but for its lost sequences and sampled tokens. */
+    Settled settle() {
+        Step step = submitted.getFirst();
+        StepResult result = executor.poll();
+        long now = clock.nanos();
+        long took = now - Math.max(step.started() + step.planNanos(), lastSettled);
+        lastSettled = now;
+        submitted.removeFirst();
+        if (!step.async()) {
+            exposed = false;
+            countComputed(step.plan());
+        }
+        returnInFlight(step.plan(), result);
+        return new Settled(step, result, took, now);
+    }
+
+    private void countComputed(StepPlan plan) {
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                Sequence sequence = live.get(chunk.sequence());
+                if (sequence != null) { // else the step before has ended it
+                    sequence.advance(chunk.rows());
+                }
+            }
+        }
+    }
+
+    private void addPlaceholders(StepPlan plan) {
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                if (chunk.sampler().isEmpty()) {
+                    continue;
+                }
+                Sequence sequence = live.get(chunk.sequence());
+                sequence.addPlaceholder();
+                if (sequence.length() >= sequence.limit()) {
+                    leave(sequence, FinishReason.LENGTH);
+                }
+            }
+        }
+    }
+
+    /** Takes back in-flight tokens that were sampled or paused. */
+    private void returnInFlight(StepPlan plan, StepResult result) {
+        for (long key : result.parked()) {
+            committer.endInFlight(key);
+        }
+        for (StepResult.Sampled sampled : result.sampled()) {
+            if (wasInFlight(plan, sampled.sequence())) {
+                Sequence sequence = committer.endInFlight(sampled.sequence());
+                if (sequence != null) {
+                    sequence.advance(1);
+                }
+            }
+        }
+    }
+
+    /**
+     * Whether the sequence's token was in flight during the step. A token may be in flight only since the next step,
+     * planned before this one's result: then this step computed the sequence as a chunk and samples a placeholder.
+     */
+    private boolean wasInFlight(StepPlan plan, long key) {
+        if (!state.isInFlight(key)) {
+            return false;
+        }
+        Sequence sequence = live.get(key);
+        if (sequence != null) {
+            return sequence.known() == sequence.length();
+        }
+        // the sequence has ended and has no placeholders: the plan says whether it was a chunk
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                if (chunk.sequence() == key) {
+                    return false;
+                }
+            }
+        }
+        return true;
+    }
+
+    /**
+     * Takes back the blocks of a sequence that the step has lost.
+     *
+     * @return the sequence, whose request is to be failed; empty when it has ended before
+     */
+    Optional<Sequence> lose(StepPlan plan, StepResult.Lost lost) {
+        Sequence sequence = live.get(lost.sequence());
+        if (wasInFlight(plan, lost.sequence())) {
+            committer.lose(lost.sequence(), lost.stillInUse());
+            if (sequence != null) {
+                sequence.state(new RequestState.Finished(FinishReason.ABORT)); // it has no blocks left to free
+            }
+        } else if (lost.stillInUse()) {
+            holder(lost.sequence()).ifPresent(committer::quarantine);
+        }
+        return Optional.ofNullable(sequence);
+    }
+
+    /** The sequence that holds the blocks: a live one, or one that is leaving. */
+    private Optional<Sequence> holder(long key) {
+        Sequence sequence = live.get(key);
+        return sequence != null
+                ? Optional.of(sequence)
+                : leaving.stream().filter(candidate -> candidate.key() == key).findFirst();
+    }
+
+    /** Ends a sequence's part in steps; later tokens that submitted steps sample for it are discarded. */
+    void release(Sequence sequence, FinishReason reason) {
+        leave(sequence, reason);
+        sequence.dropPlaceholders();
+        live.remove(sequence.key());
+    }
+
+    private void leave(Sequence sequence, FinishReason reason) {
+        if (sequence.state() instanceof RequestState.Finished) {
+            return;
+        }
+        sequence.state(new RequestState.Finished(reason));
+        if (abandoned) {
+            return;
+        }
+        if (exposed) {
+            leaving.add(sequence);
+        } else {
+            committer.remove(sequence);
+        }
+    }
+
+    /** Frees the blocks of sequences that have ended, unless a synchronous step still runs. */
+    void freeLeaving() {
+        if (!exposed) {
+            leaving.forEach(committer::remove);
+            leaving.clear();
+        }
+    }
+
+    /** The executor is gone: from now on no block is freed one by one. */
+    void abandon() {
+        abandoned = true;
+    }
+
+    /** Forgets all steps and frees all blocks, after {@link #abandon} and the end of every request. */
+    void clear() {
+        leaving.clear();
+        submitted.clear();
+        committer.abandon();
+    }
+}

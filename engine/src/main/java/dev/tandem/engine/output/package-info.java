@@ -1,0 +1,7 @@
+/**
+ * From sampled tokens to client events: detokenisation, stop strings, event sinks. Entry point:
+ * {@link dev.tandem.engine.output.OutputProcessor}.
+ *
+ * <p>Owned by: engine thread. Next: {@code loop}.
+ */
+package dev.tandem.engine.output;

@@ -1,0 +1,228 @@
+package dev.tandem.engine.schedule;
+
+import dev.tandem.engine.kv.KvCache;
+import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.Swap;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.request.RequestState;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.step.Admission;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.SubBatch;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+
+/**
+ * Applies drafts and the outcome of steps to the scheduler's state: the only class that changes {@link SchedulerState}
+ * and grants or frees KV blocks.
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class PlanCommitter {
+    private final SchedulerState state;
+    private final KvCache kv;
+
+    /** Creates the one committer of a state. */
+    public PlanCommitter(SchedulerState state) {
+        this.state = state;
+        this.kv = state.cache();
+    }
+
+    /** Sets the time at which planning of the next step begins. */
+    public void now(long nanos) {
+        state.now(nanos);
+    }
+
+    /** Adds a new sequence to the waiting queue. */
+    public void enqueue(Sequence sequence) {
+        state.queue().add(sequence);
+    }
+
+    /** Carries a draft out: grants and frees blocks, moves sequences between tiers and queues, numbers the step. */
+    public StepPlan commit(StepDraft draft) {
+        BlockLedger blocks = draft.blocks();
+        blocks.drops().forEach(this::drop);
+        draft.bypassed().forEach(sequence -> sequence.timings().countBypassed());
+        List<Swap> swaps = swaps(blocks);
+        List<SubBatch> subBatches = new ArrayList<>(2);
+        for (int batch = 0; batch < 2; batch++) {
+            if (!draft.rows(batch).isEmpty()) {
+                subBatches.add(new SubBatch(chunks(draft.rows(batch))));
+            }
+        }
+        List<Admission> admissions = admissions(draft.admissions());
+        int inFlight = state.inFlight().size();
+        state.scheduled(draft.rows(0).size() + draft.rows(1).size() + inFlight);
+        List<Long> resume = draft.resumed().isEmpty()
+                ? List.of()
+                : draft.resumed().stream().map(Sequence::key).toList();
+        return new StepPlan(
+                state.nextStep(),
+                swaps,
+                subBatches,
+                admissions,
+                slots(draft.slots(), inFlight),
+                state.takePausing(),
+                resume);
+    }
+
+    private void drop(Sequence sequence) {
+        state.unsettle(sequence);
+        state.countPreemption();
+        sequence.tiers().countPreemption();
+        kv.release(sequence);
+        sequence.restart();
+        sequence.state(RequestState.WAITING);
+        state.queue().add(sequence);
+    }
+
+    /** Moves out come before moves in, which may take the blocks that they free. */
+    private List<Swap> swaps(BlockLedger blocks) {
+        int count = blocks.outs().size() + blocks.ins().size();
+        if (count == 0) {
+            return List.of();
+        }
+        List<Swap> swaps = new ArrayList<>(count);
+        for (Sequence sequence : blocks.outs()) {
+            state.countPreemption();
+            sequence.tiers().countPreemption();
+            swaps.add(move(sequence, KvTier.HOST));
+        }
+        for (Sequence sequence : blocks.ins()) {
+            swaps.add(move(sequence, KvTier.GPU));
+        }
+        return swaps;
+    }
+
+    private Swap move(Sequence sequence, KvTier to) {
+        state.unsettle(sequence);
+        Swap swap = kv.move(sequence, to)
+                .orElseThrow(() -> new IllegalStateException("the " + to + " tier has no room for " + sequence
+                        + ", which the draft moves there; its block counts are wrong"));
+        state.settle(sequence);
+        return swap;
+    }
+
+    private List<Chunk> chunks(List<StepDraft.Row> rows) {
+        List<Chunk> chunks = new ArrayList<>(rows.size());
+        for (StepDraft.Row row : rows) {
+            Sequence sequence = row.sequence();
+            if (sequence.state() == RequestState.WAITING) {
+                state.queue().remove(sequence);
+                kv.assignTier(sequence, row.site().tier());
+                state.settle(sequence);
+            }
+            grow(sequence);
+            boolean last = row.rows() == sequence.remaining();
+            chunks.add(new Chunk(
+                    sequence.key(),
+                    sequence.computed(),
+                    sequence.tokens(sequence.computed(), row.rows()),
+                    sequence.table().toArray(),
+                    row.site(),
+                    last ? Optional.of(sequence.sampler()) : Optional.empty()));
+        }
+        return chunks;
+    }
+
+    private List<Admission> admissions(List<Sequence> sequences) {
+        if (sequences.isEmpty()) {
+            return List.of();
+        }
+        List<Admission> admissions = new ArrayList<>(sequences.size());
+        for (Sequence sequence : sequences) {
+            grow(sequence);
+            int position = sequence.computed();
+            admissions.add(new Admission(
+                    sequence.key(),
+                    position,
+                    sequence.token(position),
+                    sequence.table().toArray(),
+                    sequence.sampler()));
+            state.enterInFlight(sequence);
+        }
+        return admissions;
+    }
+
+    private void grow(Sequence sequence) {
+        if (!kv.grow(sequence, sequence.length())) {
+            throw new IllegalStateException("the " + sequence.table().tier() + " tier has no blocks for the tokens of "
+                    + sequence + ", which the draft schedules; its block counts are wrong");
+        }
+    }
+
+    /**
+     * Slots per layer of the step. Under strategies that set none, in-flight tokens still continue: they hold blocks,
+     * and their clients wait.
+     */
+    private static int slots(int drafted, int inFlight) {
+        if (inFlight == 0) {
+            return 0;
+        }
+        return drafted > 0 ? drafted : 1 + inFlight / 8;
+    }
+
+    /**
+     * Takes back an in-flight sequence that the executor has released, because its token was sampled or paused. A
+     * cancelled one is freed.
+     *
+     * @return the sequence, or null when it had been cancelled
+     */
+    public Sequence endInFlight(long key) {
+        Sequence sequence = state.leaveInFlight(key);
+        if (sequence.state() instanceof RequestState.Finished) {
+            kv.release(sequence);
+            return null;
+        }
+        state.returnToHost(sequence);
+        return sequence;
+    }
+
+    /**
+     * Takes back an in-flight sequence that the executor has given up.
+     *
+     * @param stillInUse whether its blocks may still be written; they are then never granted again
+     */
+    public void lose(long key, boolean stillInUse) {
+        Sequence sequence = state.leaveInFlight(key);
+        if (stillInUse) {
+            quarantine(sequence);
+        } else {
+            kv.release(sequence);
+        }
+    }
+
+    /** Takes the sequence's blocks out of use for good, because they may still be written. It holds none afterwards. */
+    public void quarantine(Sequence sequence) {
+        kv.quarantine(sequence);
+        sequence.restart();
+    }
+
+    /**
+     * Removes a sequence and frees its blocks. The executor owns the blocks of an in-flight sequence: the next step
+     * pauses it, and {@link #endInFlight} frees them.
+     */
+    public void remove(Sequence sequence) {
+        if (state.isInFlight(sequence.key())) {
+            state.pause(sequence);
+            return;
+        }
+        if (sequence.outputLength() > 0) {
+            state.countEnded(sequence.outputLength(), isAborted(sequence));
+        }
+        state.unsettle(sequence);
+        kv.release(sequence);
+    }
+
+    private static boolean isAborted(Sequence sequence) {
+        return sequence.state() instanceof RequestState.Finished(FinishReason reason) && reason == FinishReason.ABORT;
+    }
+
+    /** Removes all sequences because the executor is gone; frees all blocks that are not quarantined. */
+    public void abandon() {
+        state.live().forEach(kv::release);
+        state.clear();
+    }
+}

@@ -1,0 +1,175 @@
+package dev.tandem.engine.strategy.paper;
+
+import dev.tandem.engine.request.RequestState;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Decision.Candidate;
+import dev.tandem.engine.schedule.Load;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.AsyncOverlap;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.Pipeline;
+import dev.tandem.engine.strategy.StepPredictor;
+
+/**
+ * {@code apex}: APEX's scheduler (§3.4). Algorithm 1: gpu-only without CPU requests; else asymmetric pipelining where
+ * Algorithm 2 finds inequality (6) (decodes alone) or (8) (with prefills) to hold; else async overlap.
+ *
+ * @param minCpuRatio CPU requests for each GPU request below which the CPU is left alone: 0, or the 8 of §4.2
+ * @param finish whether the executor takes in-flight tokens through the layers that they have left (partial progress)
+ */
+public record Apex(
+        Budget budget,
+        StepPredictor predictor,
+        Pipeline pipeline,
+        AsyncOverlap async,
+        GpuOnly gpuOnly,
+        double minCpuRatio,
+        boolean finish)
+        implements Policy {
+    /**
+     * How much more the pipeline must promise before in-flight tokens return for it: meanwhile the CPU has less and
+     * less to do.
+     */
+    private static final double CLEARLY = 1.05;
+
+    /** The pipeline's tier rules are async overlap's, and hear of a step once. */
+    @Override
+    public void completed(StepDraft draft, double achieved) {
+        async.completed(draft, achieved);
+    }
+
+    /** Algorithm 1. */
+    @Override
+    public StepDraft draft(SchedulerState state, Decision why) {
+        int cpuRequests = state.host().size() + state.inFlight().size();
+        StepDraft pipelined = pipeline.draft(state);
+        if (cpuRequests + pipelined.outs().size() == 0) {
+            // rule 1, GPU first: its memory holds every request
+            why.because("apex: no CPU requests, so gpu-only");
+            return pipelined;
+        }
+        if (state.inFlight().isEmpty()
+                && cpuRequests < minCpuRatio * state.gpu().size()) {
+            why.because(
+                    "apex: %d CPU requests are fewer than %.1f for each of %d GPU requests, so gpu-only (§4.2)",
+                    cpuRequests, minCpuRatio, state.gpu().size());
+            return gpuOnly.draft(state, new Decision());
+        }
+        resumePartial(pipelined);
+        int scheduled = pipelined.load(0).cpuRows()
+                + pipelined.load(1).cpuRows()
+                + pipelined.resumed().size();
+        if (scheduled == 0) {
+            StepDraft overlapped = async.draft(state, new Decision());
+            if (!state.inFlight().isEmpty()) {
+                return besideInFlightTokens(state, overlapped, "no CPU request fits the pipeline", why);
+            }
+            why.because("apex: no CPU request fits the pipeline, so async-overlap");
+            return overlapped;
+        }
+        return select(state, pipelined, why);
+    }
+
+    /**
+     * Rule 4, partial progress: in-flight tokens that have done some layers finish in the decode-only sub-batch, before
+     * rows that would begin at layer 0. All of them do or none: a token left behind would wait for no reason.
+     */
+    private void resumePartial(StepDraft draft) {
+        if (!finish || draft.load(0).prefillPairs() == 0) {
+            return;
+        }
+        int rows = 0;
+        long tokens = 0;
+        for (Sequence sequence : draft.state().inFlight()) {
+            rows++;
+            tokens += sequence.length();
+        }
+        Load one = draft.load(1);
+        double attention = predictor.cost().cpuAttention(one.cpuRows() + rows, one.cpuTokens() + tokens);
+        if (rows > 0 && attention <= predictor.linear(draft.load(0))) {
+            draft.state().inFlight().stream()
+                    .filter(sequence -> sequence.state() == RequestState.IN_FLIGHT)
+                    .forEach(draft::resume);
+            if (!draft.resumed().isEmpty()) {
+                draft.shape(Shape.PIPELINE);
+            }
+        }
+    }
+
+    /** Algorithm 2. */
+    private StepDraft select(SchedulerState state, StepDraft pipelined, Decision why) {
+        Inequalities.Times times = times(pipelined);
+        boolean mixed = pipelined.load(0).prefillPairs() > 0;
+        double overlap = mixed ? Inequalities.mixedCycle(times) : Inequalities.decodeCycle(times);
+        double gpu = mixed ? Inequalities.mixedGpuThroughput(times) : Inequalities.decodeGpuThroughput(times);
+        double pipe = mixed ? Inequalities.mixedPipeThroughput(times) : Inequalities.decodePipeThroughput(times);
+        why.consider(new Candidate(
+                Shape.GPU_ONLY, pipelined.load(0).gpuRows(), 0, times.linear() + times.gpuAttention(), 0));
+        why.consider(new Candidate(
+                Shape.PIPELINE, pipelined.totalRows(), pipelined.load(1).cpuRows(), overlap, 0));
+        String inequality = mixed ? "(8)" : "(6)";
+        boolean waiting = !state.inFlight().isEmpty() && pipelined.resumed().isEmpty();
+        if (pipe > gpu && !waiting) {
+            why.because("apex: inequality %s holds, %.0f > %.0f tokens/s, so asymmetric", inequality, pipe, gpu);
+            return pipelined;
+        }
+        StepDraft overlapped = async.draft(state, new Decision());
+        if (pipe > gpu) {
+            return besideInFlightTokens(state, overlapped, "inequality " + inequality + " holds", why);
+        }
+        why.because("apex: inequality %s fails, %.0f <= %.0f tokens/s, so async-overlap", inequality, pipe, gpu);
+        return overlapped;
+    }
+
+    /**
+     * The inequalities compare with the GPU alone. While rows are in flight, which an asymmetric step would move by one
+     * layer at most, the other choice is a step that the CPU works for as well. And they keep the pipeline from what it
+     * could do with them: where that is clearly more, they return and none enters.
+     */
+    private StepDraft besideInFlightTokens(SchedulerState state, StepDraft overlapped, String premise, Decision why) {
+        double secondsPerToken = predictor.secondsPerToken(overlapped.load(0));
+        double overlap = predictor.work(overlapped).normalisedWork(secondsPerToken) / predictor.of(overlapped);
+        double returned = returned(state, secondsPerToken);
+        boolean endInFlight = returned > CLEARLY * overlap;
+        why.because(
+                "apex: %s; with the in-flight tokens asymmetric would do %.2f of gpu-only's work,"
+                        + " async-overlap does %.2f, so %s",
+                premise, returned, overlap, endInFlight ? "they return" : "async-overlap");
+        return endInFlight ? async.draining(state, new Decision()) : overlapped;
+    }
+
+    /** gpu-only's work per second of an asymmetric step if all in-flight tokens could take part. */
+    private double returned(SchedulerState state, double secondsPerToken) {
+        StepDraft draft = pipeline.draftAsIfReturned(state);
+        StepPredictor.Work work = predictor.work(draft);
+        double inFlight = (double) state.inFlight().size() / predictor.cost().layers();
+        return new StepPredictor.Work(work.promptSeconds(), work.tokens() - inFlight).normalisedWork(secondsPerToken)
+                / predictor.of(draft);
+    }
+
+    /** T_glinear and T_gatt of the GPU's decodes, N_G and N_C, all of one layer. */
+    private Inequalities.Times times(StepDraft draft) {
+        Load zero = draft.load(0);
+        int cpuRows = zero.cpuRows() + draft.load(1).cpuRows() + draft.resumed().size();
+        long cpuTokens = zero.cpuTokens() + draft.load(1).cpuTokens();
+        for (Sequence sequence : draft.resumed()) {
+            cpuTokens += sequence.length();
+        }
+        var cost = predictor.cost();
+        double gpuAttention = cost.gpuAttention(zero.gpuTokens());
+        double cpuAttention = cost.cpuAttention(cpuRows, cpuTokens);
+        int prefillRows = zero.rows() - zero.gpuRows() - zero.cpuRows();
+        return new Inequalities.Times(
+                cost.linear(zero.gpuRows()),
+                gpuAttention,
+                cost.linear(prefillRows),
+                cost.prefillAttention(zero.prefillPairs()),
+                gpuAttention > 0 ? zero.gpuTokens() / gpuAttention : 0,
+                cpuAttention > 0 ? cpuTokens / cpuAttention : 0);
+    }
+}

@@ -1,0 +1,23 @@
+package dev.tandem.engine.strategy.paper;
+
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.AllHost;
+
+/** {@code simple-offload} (NEO §3.1, strawman 1): all KV and decode attention on the host, nothing overlaps. */
+public record SimpleOffload(Budget budget) implements Policy {
+    @Override
+    public StepDraft draft(SchedulerState state, Decision why) {
+        StepDraft draft = AllHost.prefills(state, budget, true);
+        AllHost.add(draft, 0, AllHost.decodes(draft));
+        draft.shape(draft.load(0).cpuRows() > 0 ? Shape.OFFLOAD : Shape.GPU_ONLY);
+        why.because(
+                "simple-offload: %d decode rows on the CPU, the GPU waits for each layer",
+                draft.load(0).cpuRows());
+        return draft;
+    }
+}

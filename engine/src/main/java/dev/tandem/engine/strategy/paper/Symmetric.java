@@ -1,0 +1,41 @@
+package dev.tandem.engine.strategy.paper;
+
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.AllHost;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * {@code symmetric} (NEO §3.1, strawman 2; FastDecode): all decode attention on the CPU, the decodes split evenly into
+ * two sub-batches that overlap. Prefills have steps of their own, and their KV leaves for the host.
+ */
+public record Symmetric(Budget budget) implements Policy {
+    @Override
+    public StepDraft draft(SchedulerState state, Decision why) {
+        StepDraft draft = AllHost.prefills(state, budget, false);
+        if (!draft.rows(0).isEmpty()) {
+            why.because(
+                    "symmetric: %d rows of prefill on their own", draft.load(0).rows());
+            return draft;
+        }
+        List<Sequence> zero = new ArrayList<>();
+        List<Sequence> one = new ArrayList<>();
+        long balance = 0;
+        for (Sequence sequence : AllHost.decodes(draft)) {
+            // the half with fewer tokens of context takes the next: attention is what has to be even
+            (balance <= 0 ? zero : one).add(sequence);
+            balance += balance <= 0 ? sequence.length() : -sequence.length();
+        }
+        AllHost.add(draft, 0, zero);
+        AllHost.add(draft, 1, one);
+        draft.shape(one.isEmpty() ? Shape.OFFLOAD : Shape.PIPELINE);
+        why.because("symmetric: %d + %d decode rows on the CPU", zero.size(), one.size());
+        return draft;
+    }
+}

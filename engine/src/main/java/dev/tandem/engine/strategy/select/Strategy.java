@@ -1,0 +1,347 @@
+package dev.tandem.engine.strategy.select;
+
+import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.strategy.Asymmetric;
+import dev.tandem.engine.strategy.AsyncOverlap;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.HostDrain;
+import dev.tandem.engine.strategy.InFlightLimits;
+import dev.tandem.engine.strategy.Pipeline;
+import dev.tandem.engine.strategy.SpeedupEstimate.Kind;
+import dev.tandem.engine.strategy.StepPredictor;
+import dev.tandem.engine.strategy.TierRules;
+import dev.tandem.engine.strategy.paper.Apex;
+import dev.tandem.engine.strategy.paper.Neo;
+import dev.tandem.engine.strategy.paper.SimpleOffload;
+import dev.tandem.engine.strategy.paper.Symmetric;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import java.util.stream.Collectors;
+
+/** What {@code --strategy} selects. */
+public enum Strategy {
+    GPU_ONLY("gpu-only", false, Set.of()),
+    SIMPLE_OFFLOAD("simple-offload", true, Set.of(Kind.TWO_PASSES)),
+    SYMMETRIC("symmetric", true, Set.of(Kind.TWO_PASSES)),
+    FASTDECODE_PLUS("fastdecode-plus", true, Set.of(Kind.TWO_PASSES)),
+    ASYMMETRIC("asymmetric", false, Set.of(Kind.TWO_PASSES_WITH_PROMPTS)),
+    ASYNC_OVERLAP("async-overlap", false, Set.of(Kind.IN_FLIGHT)),
+    NEO("neo", false, Set.of(Kind.TWO_PASSES_WITH_PROMPTS)),
+    APEX("apex", false, Set.of(Kind.IN_FLIGHT, Kind.TWO_PASSES_WITH_PROMPTS));
+
+    private final String flag;
+    private final boolean allHost;
+    private final Set<Kind> kinds;
+
+    Strategy(String flag, boolean allHost, Set<Kind> kinds) {
+        this.flag = flag;
+        this.allHost = allHost;
+        this.kinds = kinds;
+    }
+
+    /** The name that the command line, logs and results use. */
+    public String flag() {
+        return flag;
+    }
+
+    /** Whether every sequence decodes on the host, so that each must fit there. */
+    public boolean allHost() {
+        return allHost;
+    }
+
+    /** @throws ConfigurationException that lists the strategies */
+    public static Strategy of(String flag) {
+        return Arrays.stream(values())
+                .filter(strategy -> strategy.flag.equals(flag))
+                .findFirst()
+                .orElseThrow(() -> new ConfigurationException("--strategy " + flag + " is not known; known are "
+                        + Arrays.stream(values()).map(Strategy::flag).collect(Collectors.joining(", "))));
+    }
+
+    /**
+     * The options that the papers leave open. {@link #builder} has them as in the papers.
+     *
+     * @param chunkedPrefill whether {@code neo}, {@code apex} and {@code async-overlap} cut prompts; the papers do not
+     * @param hidesAll whether all CPU rows of two sub-batches hide behind the GPU's work, as in NEO
+     * @param apexMinCpuRatio CPU requests per GPU request below which {@code apex} leaves the CPU alone (§4.2: 8)
+     * @param apexCohort whether {@code apex} moves its host tokens through the layers together, as in the paper
+     * @param queueBypasses later requests that may start before one that does not fit
+     * @param inFlight limits of the executor
+     * @param piggybackedTokens of the executor, 0 to compute prompts at once
+     */
+    public record Options(
+            Budget budget,
+            Preemption preemption,
+            TierRules rules,
+            boolean chunkedPrefill,
+            boolean hidesAll,
+            double apexMinCpuRatio,
+            boolean apexCohort,
+            int queueBypasses,
+            InFlightLimits inFlight,
+            int piggybackedTokens) {
+        /** As in the papers. */
+        public static Options of(Budget budget) {
+            return builder(budget).build();
+        }
+
+        /** Begins with the options of the papers. */
+        public static Builder builder(Budget budget) {
+            return new Builder(budget);
+        }
+
+        public Options {
+            if (!(apexMinCpuRatio >= 0)) {
+                throw new ConfigurationException("--apex-min-cpu-ratio " + apexMinCpuRatio + " must be 0 or more");
+            }
+        }
+
+        /** Makes {@link Options}; what is not set is as in the papers. */
+        public static final class Builder {
+            private final Budget budget;
+            private Preemption preemption = Preemption.SWAP;
+            private TierRules rules = TierRules.neutral();
+            private boolean chunkedPrefill;
+            private boolean hidesAll = true;
+            private double apexMinCpuRatio;
+            private boolean apexCohort = true;
+            private int queueBypasses;
+            private InFlightLimits inFlight = InFlightLimits.UNLIMITED;
+            private int piggybackedTokens;
+
+            private Builder(Budget budget) {
+                this.budget = budget;
+            }
+
+            /** What happens to the KV of a preempted sequence. */
+            public Builder preemption(Preemption value) {
+                preemption = value;
+                return this;
+            }
+
+            /** Which sequences may be on the host, and for how long. */
+            public Builder rules(TierRules value) {
+                rules = value;
+                return this;
+            }
+
+            /** Whether prompts may be cut. */
+            public Builder chunkedPrefill(boolean value) {
+                chunkedPrefill = value;
+                return this;
+            }
+
+            /** Whether all CPU rows of two sub-batches hide behind the GPU's work. */
+            public Builder hidesAll(boolean value) {
+                hidesAll = value;
+                return this;
+            }
+
+            /** CPU requests per GPU request below which {@code apex} leaves the CPU alone. */
+            public Builder apexMinCpuRatio(double value) {
+                apexMinCpuRatio = value;
+                return this;
+            }
+
+            /** Whether {@code apex} moves its host tokens through the layers together. */
+            public Builder apexCohort(boolean value) {
+                apexCohort = value;
+                return this;
+            }
+
+            /** Later requests that may start before one that does not fit. */
+            public Builder queueBypasses(int value) {
+                queueBypasses = value;
+                return this;
+            }
+
+            /** Limits of the executor. */
+            public Builder inFlight(InFlightLimits value) {
+                inFlight = value;
+                return this;
+            }
+
+            /** Rows of a step up to which prompt tokens cost little; 0 to compute prompts at once. */
+            public Builder piggybackedTokens(int value) {
+                piggybackedTokens = value;
+                return this;
+            }
+
+            /** @throws ConfigurationException that names the option and its limit */
+            public Options build() {
+                return new Options(
+                        budget,
+                        preemption,
+                        rules,
+                        chunkedPrefill,
+                        hidesAll,
+                        apexMinCpuRatio,
+                        apexCohort,
+                        queueBypasses,
+                        inFlight,
+                        piggybackedTokens);
+            }
+        }
+    }
+
+    /**
+     * Checks that every sequence up to {@code contextTokens} fits where the strategy wants it.
+     *
+     * @throws ConfigurationException that names the pool and the remedy
+     */
+    public void check(ExecutorLimits limits, int contextTokens) {
+        int needed = (contextTokens + limits.hostBlockTokens() - 1) / limits.hostBlockTokens();
+        if (allHost && needed > limits.hostBlocks()) {
+            throw new ConfigurationException("--strategy " + flag + " keeps all KV on the host: a sequence of "
+                    + contextTokens
+                    + " tokens needs " + needed + " blocks there and the host pool has " + limits.hostBlocks()
+                    + "; raise --host-kv or lower --max-model-len");
+        }
+        if (this != GPU_ONLY && limits.hostBlocks() == 0) {
+            throw new ConfigurationException(
+                    "--strategy " + flag + " needs host KV and the host pool has no block; raise --host-kv");
+        }
+    }
+
+    /**
+     * The strategy without guard.
+     *
+     * @param cost of this machine; may be null where the strategy does not predict
+     */
+    public Policy policy(Options options, CostModel cost) {
+        return policy(options, cost, SelectorLimits.DEFAULT);
+    }
+
+    Policy policy(Options options, CostModel cost, SelectorLimits limits) {
+        Budget budget = options.budget();
+        return switch (this) {
+            case GPU_ONLY -> gpuOnly(options);
+            case SIMPLE_OFFLOAD -> new SimpleOffload(budget);
+            case SYMMETRIC -> new Symmetric(budget);
+            case FASTDECODE_PLUS -> new Asymmetric(flag, pipeline(options, cost, false));
+            case ASYMMETRIC -> new Asymmetric(flag, pipeline(options, cost, true));
+            case ASYNC_OVERLAP -> asyncOverlap(options, cost, false);
+            case NEO -> neo(options, cost);
+            case APEX ->
+                options.apexCohort()
+                        ? apex(options, cost, asyncOverlap(options, cost, true))
+                        : selector(options, paper(cost), arms(options, cost), Optional.empty(), limits);
+        };
+    }
+
+    /**
+     * The strategy under its guard: gpu-only is an arm, too.
+     *
+     * @param predictor for this executor, swaps included
+     */
+    public StrategySelector guarded(Options options, StepPredictor predictor) {
+        return guarded(options, predictor, SelectorLimits.DEFAULT);
+    }
+
+    StrategySelector guarded(Options options, StepPredictor predictor, SelectorLimits limits) {
+        CostModel cost = predictor.cost();
+        StrategySelector.Baseline baseline =
+                new StrategySelector.Baseline(gpuOnly(options), drain(options, cost), !allHost);
+        return selector(options, predictor, arms(options, cost), Optional.of(baseline), limits);
+    }
+
+    private static StrategySelector selector(
+            Options options,
+            StepPredictor predictor,
+            List<Arm> arms,
+            Optional<StrategySelector.Baseline> baseline,
+            SelectorLimits limits) {
+        ArmRanking ranking = new GoodputRanking(predictor, options.rules().server());
+        return new StrategySelector(arms, baseline, predictor, ranking, limits);
+    }
+
+    /**
+     * {@code apex} as in the paper is an arm where its host tokens move together; else its rules and async overlap
+     * alone are two.
+     */
+    private List<Arm> arms(Options options, CostModel cost) {
+        if (this != APEX || options.apexCohort()) {
+            return List.of(new Arm(flag, policy(options, cost), kinds));
+        }
+        AsyncOverlap overlap = asyncOverlap(options, cost, false);
+        // both arms make their steps with this one: the rules tell it of completed steps, for both
+        Arm rules = new Arm(
+                "apex's rules",
+                apex(options, cost, overlap),
+                kinds,
+                Optional.of(neo(options, cost)::draft),
+                Optional.empty());
+        Arm alone = new Arm(
+                "async-overlap alone",
+                overlap::draft,
+                Set.of(Kind.IN_FLIGHT),
+                Optional.empty(),
+                Optional.of(overlap::draining));
+        return List.of(rules, alone);
+    }
+
+    private static GpuOnly gpuOnly(Options options) {
+        return new GpuOnly(
+                options.budget(), options.preemption(), options.queueBypasses(), options.piggybackedTokens());
+    }
+
+    private static HostDrain drain(Options options, CostModel cost) {
+        AsyncOverlap overlap = new AsyncOverlap(
+                options.budget(),
+                paper(cost),
+                TierRules.neutral(),
+                true,
+                false,
+                options.inFlight(),
+                options.piggybackedTokens());
+        return new HostDrain(options.budget(), overlap, options.queueBypasses(), options.piggybackedTokens());
+    }
+
+    private static Apex apex(Options options, CostModel cost, AsyncOverlap overlap) {
+        return new Apex(
+                options.budget(),
+                paper(cost),
+                pipeline(options, cost, true),
+                overlap,
+                new GpuOnly(options.budget(), options.preemption()),
+                options.apexMinCpuRatio(),
+                options.inFlight().finish());
+    }
+
+    private static Neo neo(Options options, CostModel cost) {
+        return new Neo(pipeline(options, cost, true), paper(cost));
+    }
+
+    /** The papers' predictor: tiers overlap, swaps are free. */
+    private static StepPredictor paper(CostModel cost) {
+        return new StepPredictor(cost, true, 0);
+    }
+
+    private static Pipeline pipeline(Options options, CostModel cost, boolean gpuKv) {
+        return new Pipeline(
+                options.budget(),
+                paper(cost),
+                options.rules(),
+                options.chunkedPrefill(),
+                options.hidesAll() || !gpuKv,
+                gpuKv);
+    }
+
+    private static AsyncOverlap asyncOverlap(Options options, CostModel cost, boolean cohort) {
+        return new AsyncOverlap(
+                options.budget(),
+                paper(cost),
+                options.rules(),
+                options.chunkedPrefill(),
+                cohort,
+                options.inFlight(),
+                cohort ? 0 : options.piggybackedTokens());
+    }
+}

@@ -1,0 +1,202 @@
+package dev.tandem.engine.strategy.paper;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.InFlightLimits;
+import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.select.Strategy;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/**
+ * APEX §3.2 and §3.4. {@link TestProfile}: T_glinear = 10 up to 100 rows, N_G = 100 tokens a second, N_C = 10, 2
+ * layers.
+ */
+class ApexTest {
+    private static final Budget BUDGET = new Budget(600, 20, 600);
+
+    private static Apex apex(double minCpuRatio) {
+        return apex(minCpuRatio, InFlightLimits.UNLIMITED);
+    }
+
+    private static Apex apex(double minCpuRatio, InFlightLimits inFlight) {
+        var options = Strategy.Options.builder(BUDGET)
+                .apexMinCpuRatio(minCpuRatio)
+                .inFlight(inFlight)
+                .build();
+        return (Apex) Strategy.APEX.policy(options, TestProfile.model());
+    }
+
+    private static StepDraft draft(Scene scene, double minCpuRatio, Decision why) {
+        return apex(minCpuRatio).draft(scene.state, why);
+    }
+
+    /** A full GPU of one sequence with {@code gpuTokens}, and one host sequence of 40. */
+    private static Scene decodes(int gpuTokens) {
+        Scene scene = new Scene((gpuTokens + 3) / 4, 400, BUDGET).limit(1000);
+        scene.gpu(gpuTokens);
+        scene.host(40);
+        return scene;
+    }
+
+    @Test
+    void algorithm1WithoutCpuRequestsIsGpuOnly() {
+        Scene scene = new Scene(50, 50, BUDGET);
+        scene.gpu(20);
+        scene.waiting(30);
+        StepDraft draft = draft(scene, 0, new Decision());
+        assertThat(draft.shape()).isEqualTo(Shape.GPU_ONLY);
+        assertThat(Scene.text(draft)).isEqualTo("[r0 r1+30]");
+    }
+
+    @Test
+    void algorithm1WithoutARequestThatFitsThePipelineIsAsync() {
+        // T_ca = 12 hides neither behind T_l0 = 10 nor behind T_l1 + T_ga0 = 10 + 1
+        Scene scene = new Scene(25, 400, BUDGET).limit(1000);
+        scene.gpu(97);
+        scene.host(121);
+        Decision why = new Decision();
+        StepDraft draft = draft(scene, 0, why);
+        assertThat(Scene.text(draft)).isEqualTo("[r0] admit r1");
+        assertThat(draft.shape()).isEqualTo(Shape.ASYNC);
+        assertThat(why.reason()).contains("no CPU request fits");
+    }
+
+    /**
+     * (6) with T_l = 10, T_a = g / 100, N_G / N_C = 10: at g = 298, 20 / 2.98 + 3 + 0.298 = 10.009 > 10; at g = 300, 20
+     * / 3 + 3 + 0.3 = 9.967 < 10.
+     */
+    @ParameterizedTest
+    @CsvSource({"100, PIPELINE", "298, PIPELINE", "300, ASYNC", "900, ASYNC"})
+    void algorithm2DecodesAlone(int gpuTokens, Shape expected) {
+        Decision why = new Decision();
+        assertThat(draft(decodes(gpuTokens), 0, why).shape()).isEqualTo(expected);
+        assertThat(why.reason()).contains("inequality (6)");
+    }
+
+    /**
+     * (8) with g = 100 GPU tokens: (100 + 10 T) / 11 > 100 where T = T_lp + T_ap + 11, so T_lp + T_ap > 89. A prompt of
+     * 334 rows: 33.4 + 334 * 335 / 2000 = 89.3; one of 333: 33.3 + 55.6 = 88.9.
+     */
+    @ParameterizedTest
+    @CsvSource({"334, PIPELINE", "333, ASYNC"})
+    void algorithm2WithPrefills(int prompt, Shape expected) {
+        // the GPU is full, so the prompt lands on the host; step 5 keeps it, for 12.1 hides behind T_l0 = 33, not 10
+        Scene scene = new Scene(25, 400, BUDGET).limit(1000);
+        scene.gpu(100);
+        scene.host(121);
+        scene.waiting(prompt);
+        Decision why = new Decision();
+        assertThat(draft(scene, 0, why).shape()).as(why.reason()).isEqualTo(expected);
+        assertThat(why.reason()).contains("inequality (8)");
+    }
+
+    @Test
+    void inequality6IsInequality5() {
+        for (double gpuRate : new double[] {1, 10, 75, 100, 1000}) {
+            for (double attention : new double[] {0.1, 1, 5, 30}) {
+                var t = new Inequalities.Times(10, attention, 0, 0, gpuRate, 10);
+                assertThat(Inequalities.decodesGain(t))
+                        .as("N_G %s, T_gatt %s", gpuRate, attention)
+                        .isEqualTo(Inequalities.decodePipeThroughput(t) > Inequalities.decodeGpuThroughput(t));
+            }
+        }
+    }
+
+    @Test
+    void equationsByHand() {
+        var t = new Inequalities.Times(10, 4, 30, 5, 100, 7);
+        assertThat(Inequalities.gpuOnlyTime(t)).as("(1)").isEqualTo(14);
+        assertThat(Inequalities.decodeCycle(t)).as("(2)").isEqualTo(24);
+        assertThat(Inequalities.gpuTokens(t)).as("(3)").isEqualTo(400);
+        assertThat(Inequalities.decodePipeThroughput(t))
+                .as("(5) left: (400 + 7 * 24) / 24")
+                .isEqualTo(568.0 / 24);
+        assertThat(Inequalities.decodeGpuThroughput(t))
+                .as("(5) right: 400 / 14")
+                .isEqualTo(400.0 / 14);
+        assertThat(Inequalities.mixedCycle(t)).as("(7)").isEqualTo(49);
+        assertThat(Inequalities.mixedPipeThroughput(t))
+                .as("(8) left: (400 + 7 * 49) / 14")
+                .isEqualTo(743.0 / 14);
+        assertThat(Inequalities.mixedGpuThroughput(t)).as("(8) right").isEqualTo(100);
+    }
+
+    @Test
+    void rule4PartialProgressFinishesInTheDecodeOnlyBatch() {
+        // prompt on the GPU, T_l0 = 10 hides 2 * 40 tokens in flight; (8) holds: no GPU decode to lose
+        Scene scene = new Scene(100, 400, BUDGET).limit(1000);
+        scene.inFlight(40);
+        scene.inFlight(40);
+        scene.waiting(50);
+        StepDraft draft = draft(scene, 0, new Decision());
+        assertThat(draft.shape()).isEqualTo(Shape.PIPELINE);
+        assertThat(Scene.text(draft)).isEqualTo("[r2+50] resume r0 resume r1");
+    }
+
+    /**
+     * (8) holds, and the executor cannot finish the in-flight token, which an asymmetric step of 201 would move by one
+     * layer of two. A decoded token is worth 22, the prompt 179. Async overlap leaves the prompt for later: 22 * (1 + 1
+     * / 2) / 22 = 1.50. Had the other row landed, an asymmetric step would do (179 + 22 * 3) / 201 = 1.22 with one host
+     * token, and with eight (179 + 22 * 10) / 201 = 1.98.
+     */
+    @ParameterizedTest
+    @CsvSource({"1, 120, 1.22, 1.50, async-overlap", "8, 15, 1.98, 1.50, they return"})
+    void inFlightTokensReturnWhereThePipelineWouldDoMoreWithThem(
+            int hostTokens, int context, String returned, String now, String outcome) {
+        Scene scene = new Scene(25, 400, BUDGET).limit(1000);
+        scene.gpu(100);
+        for (int i = 0; i < hostTokens; i++) {
+            scene.host(context);
+        }
+        scene.inFlight(20);
+        scene.waiting(334);
+        Decision why = new Decision();
+        StepDraft draft = apex(0, new InFlightLimits(100, 100, false)).draft(scene.state, why);
+        assertThat(draft.shape()).as(why.reason()).isEqualTo(Shape.ASYNC);
+        assertThat(why.reason()).contains(returned).contains(now).endsWith(outcome);
+        assertThat(draft.admissions())
+                .as("the CPU keeps up with no more of 120 tokens, and none of 15 shall enter")
+                .isEmpty();
+    }
+
+    @Test
+    void rule4WaitsWhenTheCpuWouldNotKeepUp() {
+        Scene scene = new Scene(100, 400, BUDGET).limit(1000);
+        scene.inFlight(80);
+        scene.inFlight(80);
+        scene.waiting(50);
+        StepDraft draft = draft(scene, 0, new Decision());
+        assertThat(draft.shape()).as("0.1 * 160 > T_l0 = 10").isEqualTo(Shape.ASYNC);
+        assertThat(draft.resumed()).isEmpty();
+    }
+
+    @Test
+    void section42LeavesTheCpuAloneForFewRequests() {
+        Scene scene = decodes(100);
+        Decision why = new Decision();
+        assertThat(draft(scene, 8, why).shape()).isEqualTo(Shape.GPU_ONLY);
+        assertThat(why.reason()).contains("§4.2");
+        assertThat(draft(scene, 1, new Decision()).shape())
+                .as("one for one is enough")
+                .isEqualTo(Shape.PIPELINE);
+    }
+
+    @Test
+    void section31HoldsGpuMemoryOnlyForWhatRuns() {
+        Scene scene = new Scene(30, 400, BUDGET).limit(1000);
+        for (int i = 0; i < 5; i++) {
+            scene.gpu(17 + i);
+        }
+        StepDraft draft = draft(scene, 0, new Decision());
+        assertThat(draft.load(0).gpuRows())
+                .as("every sequence in GPU blocks is in the step")
+                .isEqualTo(draft.gpuSequences());
+    }
+}

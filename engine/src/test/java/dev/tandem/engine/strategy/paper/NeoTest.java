@@ -1,0 +1,318 @@
+package dev.tandem.engine.strategy.paper;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.Asymmetric;
+import dev.tandem.engine.strategy.Pipeline;
+import dev.tandem.engine.strategy.StepPredictor;
+import dev.tandem.engine.strategy.TestProfile;
+import dev.tandem.engine.strategy.TierRules;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/**
+ * NEO §3.2, step by step. {@link TestProfile}: T_l = 10 up to 100 rows and a tenth a row beyond, T_ga = 0.01 a token,
+ * T_ca = 0.1 a token, prefill attention 0.001 a pair, 2 layers.
+ */
+class NeoTest {
+    private static final Budget BUDGET = new Budget(400, 20, 400);
+
+    private static Pipeline pipeline(Budget budget, TierRules rules) {
+        return new Pipeline(budget, new StepPredictor(TestProfile.model(), true, 0), rules, false, true, true);
+    }
+
+    private static Asymmetric waitingForRows() {
+        StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
+        return new Asymmetric("asymmetric", new Pipeline(BUDGET, predictor, TierRules.neutral(), false, false, true));
+    }
+
+    private static Asymmetric steps1To5(Scene scene) {
+        return new Asymmetric("asymmetric", pipeline(scene.budget(), TierRules.neutral()));
+    }
+
+    private static Neo neo(Scene scene) {
+        return new Neo(pipeline(scene.budget(), TierRules.neutral()), new StepPredictor(TestProfile.model(), true, 0));
+    }
+
+    @Test
+    void step1BothBatchesBeginEmpty() {
+        assertThat(new Scene(10, 10, BUDGET).draft(steps1To5(new Scene(1, 1, BUDGET))))
+                .isEmpty();
+    }
+
+    @Test
+    void step2EveryGpuDecodeIsInBatch0() {
+        Scene scene = new Scene(20, 20, BUDGET);
+        scene.gpu(9);
+        scene.gpu(5);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r1]");
+    }
+
+    @Test
+    void step2SwapsOutUntilTheNewKvFits() {
+        // 2 + 2 blocks are held, both need a third, one is free: the younger leaves, and decodes on the CPU,
+        // where T_ca1 = 0.1 * 9 <= T_l0 = 10
+        Scene scene = new Scene(5, 20, BUDGET).limit(40);
+        scene.gpu(9);
+        scene.gpu(9);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("r1>host [r0] [r1cpu]");
+    }
+
+    @Test
+    void step2DropsWhatTheHostCannotHold() {
+        Scene scene = new Scene(5, 2, BUDGET).limit(40);
+        scene.gpu(9);
+        scene.gpu(9);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("r1 dropped [r0]");
+    }
+
+    @Test
+    void step2SwapsInWhenThereIsAmpleSpace() {
+        // r1 needs 3 blocks and one stays free for each GPU sequence to grow by: 3 + 1 <= 10 - 3
+        Scene scene = new Scene(10, 20, BUDGET);
+        scene.gpu(10);
+        scene.host(10);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("r1>gpu [r0 r1]");
+    }
+
+    @Test
+    void step2LeavesTheHostAloneWhenSpaceIsScarce() {
+        // 3 + 1 > 6 - 3
+        Scene scene = new Scene(6, 20, BUDGET).limit(60);
+        scene.gpu(10);
+        scene.host(10);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0] [r1cpu]");
+    }
+
+    @Test
+    void step3KeepsNewKvOnTheGpu() {
+        Scene scene = new Scene(20, 20, BUDGET);
+        scene.gpu(9);
+        scene.waiting(16);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r1+16]");
+    }
+
+    @Test
+    void step3SwapsNewKvOutWhenTheGpuIsFull() {
+        // 1500 tokens of host KV: T_ca1 = 15 needs T_l0 >= 15: without the prompt's 200 rows T_l0 is 10 and step 5
+        // would
+        // take the prompt away; with it T_l0 is 20.1
+        Scene scene = new Scene(4, 100, BUDGET).limit(300);
+        scene.gpu(13);
+        scene.host(150);
+        scene.waiting(200);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2+200lands] [r1cpu]");
+    }
+
+    @Test
+    void step3EndsWhereTheActivationsDo() {
+        Scene scene = new Scene(200, 20, BUDGET);
+        scene.gpu(9);
+        scene.waiting(300);
+        scene.waiting(100);
+        assertThat(scene.draft(steps1To5(scene))).as("1 + 300 + 100 > 400 rows").isEqualTo("[r0 r1+300]");
+    }
+
+    @Test
+    void step3LeavesRowsToTheHostWherePromptsMayBeCut() {
+        // T_l0 = 10 + 0.1 * (397 - 100) = 39.7 hides all that the host has
+        Scene scene = new Scene(3, 200, BUDGET).limit(420);
+        scene.gpu(9);
+        scene.host(60);
+        scene.host(60);
+        scene.waiting(399);
+        Pipeline cut = new Pipeline(
+                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), true, true, true);
+        assertThat(Scene.text(cut.draft(scene.state))).isEqualTo("[r0 r3+397lands] [r1cpu r2cpu]");
+    }
+
+    @Test
+    void step4FillsBatch1ThenBatch0ThenWaits() {
+        // T_l0 = 10 hides 100 tokens in batch 1: two rows of 41, the third would make 12.3; batch 0 hides
+        // (T_l1 + T_ga0) / 0.1 = 100.9 tokens: two more; the fifth waits for the next iteration
+        Scene scene = new Scene(3, 200, BUDGET).limit(60);
+        scene.gpu(9);
+        for (int i = 0; i < 5; i++) {
+            scene.host(41);
+        }
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r3cpu r4cpu] [r1cpu r2cpu]");
+    }
+
+    @Test
+    void step4HidesWhatAStageTakesBeyondTheWayToTheCpu() {
+        // T_l0 = 10 hides 10 + 2 * 3 - 4 = 12: three rows of 39; 2 * (3 + 10 + 3 + 10 + 0.09) = 52.18. With a way of 7
+        // it hides 9, two rows
+        Scene scene = new Scene(3, 200, BUDGET).limit(60);
+        scene.gpu(9);
+        for (int i = 0; i < 3; i++) {
+            scene.host(39);
+        }
+        StepPredictor near = new StepPredictor(TestProfile.withStages(3, 4), true, 0);
+        StepDraft draft = new Pipeline(BUDGET, near, TierRules.neutral(), false, true, true).draft(scene.state);
+        assertThat(Scene.text(draft)).isEqualTo("[r0] [r1cpu r2cpu r3cpu]");
+        assertThat(near.of(draft)).isCloseTo(52.18, within(1e-6));
+        StepPredictor far = new StepPredictor(TestProfile.withStages(3, 7), true, 0);
+        assertThat(far.of(draft)).as("T_ca1 = 11.7 behind 9").isCloseTo(52.18 + 2 * 2.7, within(1e-6));
+        assertThat(Scene.text(new Pipeline(BUDGET, far, TierRules.neutral(), false, true, true).draft(scene.state)))
+                .isEqualTo("[r0 r3cpu] [r1cpu r2cpu]");
+        StepPredictor beyond = new StepPredictor(TestProfile.withStages(3, 20), true, 0);
+        assertThat(beyond.of(draft))
+                .as("11.7 and 4 more; batch 0 has no way to go")
+                .isCloseTo(52.18 + 2 * 15.7, within(1e-6));
+    }
+
+    @Test
+    void step4AsksNoMoreOfTheCpuThanALayerTakes() {
+        // each batch hides T_l + 2 * 3 = 16, but both together what the GPU takes for a layer: 3 + 10 + 3 + 10 + 0.09.
+        // Rows of 52 take 5.2: three
+        // and two make 26, a sixth would make 31.2
+        Scene scene = new Scene(3, 200, BUDGET).limit(60);
+        scene.gpu(9);
+        for (int i = 0; i < 6; i++) {
+            scene.host(52);
+        }
+        StepPredictor stages = new StepPredictor(TestProfile.withStages(3, 0), true, 0);
+        StepDraft draft = new Pipeline(BUDGET, stages, TierRules.neutral(), false, true, true).draft(scene.state);
+        assertThat(Scene.text(draft)).isEqualTo("[r0 r4cpu r5cpu] [r1cpu r2cpu r3cpu]");
+        assertThat(stages.of(draft)).isCloseTo(52.18, within(1e-6));
+        StepPredictor shorter = new StepPredictor(TestProfile.withStages(2, 0), true, 0);
+        assertThat(shorter.of(draft)).as("26 of the CPU, 24.09 of the GPU").isCloseTo(52, within(1e-6));
+    }
+
+    @Test
+    void theGpuWaitsForRowsThatRaiseTheRate() {
+        // r1 hides behind T_l0 = 10, r2 behind T_l1 + T_ga0 = 10.09: 3 requests in 2 * 20.09. r3 makes batch 0's way 10
+        // + 12 = 22, in batch 1 it would
+        // be 22.09: 4 in 44. r4 there leaves the CPU 24 to do: 5 in 48. r5 would make that 30: 6 in 60
+        Scene scene = new Scene(3, 200, BUDGET).limit(80);
+        scene.gpu(9);
+        for (int i = 0; i < 5; i++) {
+            scene.host(60);
+        }
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2cpu] [r1cpu]");
+        StepDraft draft = waitingForRows().draft(scene.state, new Decision());
+        assertThat(Scene.text(draft)).isEqualTo("[r0 r2cpu r3cpu] [r1cpu r4cpu]");
+        assertThat(new StepPredictor(TestProfile.model(), true, 0).of(draft)).isCloseTo(48, within(1e-6));
+    }
+
+    @Test
+    void theGpuWaitsForNobodyWhereNoneHides() {
+        Scene scene = new Scene(3, 200, BUDGET).limit(200);
+        scene.gpu(9);
+        scene.host(120);
+        assertThat(scene.draft(waitingForRows())).isEqualTo("[r0]");
+    }
+
+    @Test
+    void step4SkipsALongRequestAndTakesTheNext() {
+        Scene scene = new Scene(3, 200, BUDGET).limit(200);
+        scene.gpu(9);
+        scene.host(120);
+        scene.host(90);
+        assertThat(scene.draft(steps1To5(scene))).as("12 > 10 and 12 > 10.09").isEqualTo("[r0] [r2cpu]");
+    }
+
+    @Test
+    void step4TakesThoseThatHaveWaitedLongestForAToken() {
+        // one of 60 tokens hides behind T_l0 = 10, one behind T_l1 + T_ga0; the third waits, and is first in the next
+        // step
+        Scene scene = new Scene(10, 100, BUDGET).limit(200);
+        scene.gpu(10);
+        List<Sequence> host = List.of(scene.host(60), scene.host(60), scene.host(60));
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2cpu] [r1cpu]");
+        for (Sequence sequence : host.subList(0, 2)) {
+            sequence.advance(1);
+            sequence.append(0, 5);
+        }
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r1cpu] [r3cpu]");
+    }
+
+    @Test
+    void step5PutsOffPromptsThatTheCpuDoesNotNeed() {
+        // as in step 3, but T_ca1 = 8 hides behind T_l0 = 10 without the prompt
+        Scene scene = new Scene(4, 100, BUDGET).limit(300);
+        scene.gpu(13);
+        scene.host(80);
+        scene.waiting(200);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0] [r1cpu]");
+    }
+
+    @Test
+    void step5KeepsPromptsWhileTheCpuIsIdle() {
+        Scene scene = new Scene(4, 100, BUDGET).limit(300);
+        scene.gpu(13);
+        scene.host(40);
+        scene.waiting(200);
+        assertThat(scene.draft(steps1To5(scene))).as("T_ca1 = 4 < T_l0 / 2 = 5").isEqualTo("[r0 r2+200lands] [r1cpu]");
+    }
+
+    @Test
+    void step5KeepsAPromptWhoseFirstTokenIsUrgent() {
+        Scene scene = new Scene(4, 100, BUDGET).limit(300);
+        scene.gpu(13);
+        scene.host(80);
+        scene.waiting(200, new LatencyTargets(1_000, 0));
+        scene.committer.now(501);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2+200lands] [r1cpu]");
+        scene.committer.now(500);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0] [r1cpu]");
+    }
+
+    @Test
+    void step6TakesThePipelineWhereItBringsMoreRequestsASecond() {
+        // pipeline: 2 * (max(10, 0.9) + max(10 + 0.09, 0)) = 40.18 for 2 requests: 0.0498/s
+        // gpu-only: 2 * (10 + 0.09) = 20.18 for 1: 0.0496/s
+        Scene scene = new Scene(3, 20, BUDGET).limit(40);
+        scene.gpu(9);
+        scene.host(9);
+        assertThat(scene.draft(neo(scene))).isEqualTo("[r0] [r1cpu]");
+    }
+
+    @Test
+    void step6TakesGpuOnlyWhereTheSecondPassCostsMore() {
+        // two on the GPU: pipeline 2 * (10 + 10.18) = 40.36 for 3: 0.0743/s; gpu-only 20.36 for 2: 0.0982/s
+        Scene scene = new Scene(6, 20, BUDGET).limit(40);
+        scene.gpu(9);
+        scene.gpu(9);
+        scene.host(9);
+        Decision why = new Decision();
+        assertThat(Scene.text(neo(scene).draft(scene.state, why))).isEqualTo("[r0 r1]");
+        assertThat(why.candidates()).hasSize(2);
+        assertThat(why.reason()).startsWith("neo: gpu-only brings 0.1 requests/s");
+    }
+
+    @Test
+    void fastDecodePlusKeepsNoKvOnTheGpu() {
+        Scene scene = new Scene(50, 200, BUDGET).limit(100);
+        Pipeline pipeline = new Pipeline(
+                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, false);
+        scene.gpu(9);
+        scene.host(30);
+        scene.waiting(120);
+        // r0 was finished in GPU blocks: it leaves; T_l0 = 12 with the prompt hides 3 + 0.9; without it T_l0 = 0
+        assertThat(scene.draft(new Asymmetric("fastdecode-plus", pipeline)))
+                .isEqualTo("r0>host [r2+120lands] [r1cpu r0cpu]");
+    }
+
+    @Test
+    void fastDecodePlusHidesRowsBehindOneThatNothingHides() {
+        // without a prompt r0 goes regardless: T_l0 + T_ca0 = 10 + 30; beside it batch 1 hides T_l0 = 10, and the CPU
+        // has 40 in all
+        Scene scene = new Scene(50, 200, BUDGET).limit(400);
+        Pipeline pipeline = new Pipeline(
+                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, false);
+        scene.host(300);
+        scene.host(90);
+        scene.host(30);
+        StepDraft draft = pipeline.draft(scene.state);
+        assertThat(Scene.text(draft)).isEqualTo("[r0cpu] [r1cpu]");
+        assertThat(new StepPredictor(TestProfile.model(), true, 0).of(draft)).isCloseTo(80, within(1e-6));
+    }
+}

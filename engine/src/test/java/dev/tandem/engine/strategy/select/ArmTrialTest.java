@@ -1,0 +1,130 @@
+package dev.tandem.engine.strategy.select;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.request.LatencyTargets;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.Scene;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.StepPredictor;
+import dev.tandem.engine.strategy.TestProfile;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+/**
+ * Two arms measured against each other. Which made each step, as text: r the first, o the second, l the steps with
+ * which the second is left. Their steps differ only in the time that they take.
+ */
+class ArmTrialTest {
+    private static final Budget BUDGET = new Budget(400, 20, 400);
+    /** Windows of 4 steps, 5 in which the host may fill, 10 steps between trials. */
+    private static final SelectorLimits LIMITS = new SelectorLimits(0, 3, 4, 5, 5, 10);
+    /** A window with more host tokens than before, one with as many: then the arm no longer fills the host. */
+    private static final int WARM_UP = 4 + 4;
+
+    private static final int RUN = 2 * 4;
+    private static final String FIRST = "r".repeat(WARM_UP + RUN);
+
+    private final CostModel cost = TestProfile.model();
+    private final StepPredictor predictor = new StepPredictor(cost, true, 0);
+    private final Policy step = Strategy.ASYNC_OVERLAP.policy(Strategy.Options.of(BUDGET), cost);
+    private final Scene scene = new Scene(3, 100, BUDGET).limit(60);
+    private final StringBuilder turns = new StringBuilder();
+    private final StrategySelector selector = new StrategySelector(
+            List.of(
+                    new Arm("rules", named('r'), Set.of()),
+                    new Arm("overlap", named('o'), Set.of(), Optional.empty(), Optional.of(named('l')))),
+            Optional.empty(),
+            predictor,
+            new GoodputRanking(predictor, LatencyTargets.NONE),
+            LIMITS);
+
+    private Policy named(char name) {
+        return (state, why) -> {
+            turns.append(name);
+            return step.draft(state, why);
+        };
+    }
+
+    private String run(int steps, double overlapSpeed) {
+        turns.setLength(0);
+        for (int i = 0; i < steps; i++) {
+            StepDraft draft = selector.draft(scene.state, new Decision());
+            boolean overlaps = turns.charAt(turns.length() - 1) == 'o';
+            selector.completed(draft, predictor.of(draft) / (overlaps ? overlapSpeed : 1));
+        }
+        return turns.toString();
+    }
+
+    private void hostTokens() {
+        scene.gpu(9);
+        scene.host(20);
+        scene.host(20);
+    }
+
+    @Test
+    void theArmThatDoesMoreGoesOn() {
+        hostTokens();
+        String won = "o".repeat(WARM_UP + RUN + 12);
+        assertThat(run(200, 2)).startsWith(FIRST + won + "r".repeat(WARM_UP) + "o".repeat(WARM_UP + 40) + "r");
+    }
+
+    @Test
+    void hardlyMoreIsNotEnough() {
+        hostTokens();
+        String tried = "o".repeat(WARM_UP + RUN);
+        assertThat(run(120, 1.01)).startsWith(FIRST + tried + "r".repeat(WARM_UP + 40) + tried + "r");
+    }
+
+    @Test
+    void aHopelessArmIsGivenUpWhileItWarmsUp() {
+        hostTokens();
+        assertThat(run(100, 0.5)).startsWith(FIRST + "o".repeat(WARM_UP) + "r".repeat(WARM_UP + 40) + "o");
+    }
+
+    @Test
+    void anArmWarmsUpAsLongAsTheHostFills() {
+        hostTokens();
+        assertThat(run(FIRST.length(), 2)).isEqualTo(FIRST);
+        for (int window = 1; window < LIMITS.warmUps(); window++) {
+            assertThat(run(4, 2)).isEqualTo("oooo");
+            assertThat(selector.phase()).as("window %d", window).isEqualTo(Phase.WARM_UP);
+            scene.host(20);
+        }
+        run(4, 2);
+        assertThat(selector.phase()).as("after as many as there may be").isEqualTo(Phase.RUN);
+    }
+
+    @Test
+    void inFlightTokensReturnBeforeTheOtherArmGoesOn() {
+        hostTokens();
+        assertThat(run(FIRST.length() + WARM_UP, 0.5)).isEqualTo(FIRST + "o".repeat(WARM_UP));
+        var inFlight = scene.inFlight(20);
+        assertThat(run(2, 0.5)).isEqualTo("ll");
+        scene.committer.endInFlight(inFlight.key());
+        assertThat(run(2, 0.5)).isEqualTo("rr");
+    }
+
+    @Test
+    void stepsThatLeaveTheHostAloneDoNotCount() {
+        scene.gpu(9);
+        assertThat(run(100, 2)).isEqualTo("r".repeat(100));
+    }
+
+    @Test
+    void draftsOfWhichNoStepIsMadeDoNotCount() {
+        hostTokens();
+        for (int i = 0; i < 100; i++) {
+            selector.draft(scene.state, new Decision());
+        }
+        selector.completed(new GpuOnly(BUDGET, Preemption.SWAP).draft(scene.state, new Decision()), 1);
+        assertThat(run(FIRST.length() + 1, 2)).isEqualTo(FIRST + "o");
+    }
+}

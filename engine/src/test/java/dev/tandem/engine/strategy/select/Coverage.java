@@ -1,0 +1,223 @@
+package dev.tandem.engine.strategy.select;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.engine.ContentExecutor;
+import dev.tandem.engine.EngineHarness;
+import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.observe.EngineStats;
+import dev.tandem.engine.request.FinishReason;
+import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.DecisionLog;
+import dev.tandem.engine.schedule.Policy;
+import dev.tandem.engine.schedule.Shape;
+import dev.tandem.engine.step.AttentionSite;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.engine.step.StepPlan;
+import dev.tandem.engine.step.StepResult;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.EnumMap;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeMap;
+
+/** What runs have met. */
+final class Coverage {
+    enum Seen {
+        CPU_ROWS,
+        TWO_SUB_BATCHES,
+        IN_FLIGHT,
+        OVER_SEVERAL_STEPS,
+        RESUMED,
+        PARKED,
+        OFFLOADED,
+        OFFLOADED_IN_CHUNKS,
+        TO_HOST,
+        TO_GPU,
+        ROTATED,
+        PREEMPTED,
+        BYPASSED,
+        PLACEHOLDER,
+        LOST,
+        ABORTED,
+        STOPPED,
+        OFFLOADING,
+        GUARD_LOSS,
+        TRIAL_WARM_UP,
+        TRIAL_RUN
+    }
+
+    private final Map<Seen, Integer> seen = new EnumMap<>(Seen.class);
+    private final Map<String, Integer> reasons = new TreeMap<>();
+    private final Set<Shape> shapes = EnumSet.noneOf(Shape.class);
+    private final Set<Phase> phases = EnumSet.noneOf(Phase.class);
+    private int runs;
+    private int plans;
+    private int results;
+
+    int runs() {
+        return runs;
+    }
+
+    void note(Seen what, boolean met) {
+        if (met) {
+            seen.merge(what, 1, Integer::sum);
+        }
+    }
+
+    /** After a step. */
+    void step(
+            ContentExecutor executor,
+            DecisionLog log,
+            EngineStats stats,
+            Optional<StrategySelector> guard,
+            Policy strategy) {
+        for (; plans < executor.plans.size(); plans++) {
+            plan(executor.plans.get(plans));
+        }
+        for (; results < executor.history.size(); results++) {
+            StepResult result = executor.history.get(results);
+            note(Seen.PARKED, !result.parked().isEmpty());
+            note(Seen.LOST, !result.lost().isEmpty());
+        }
+        for (Decision decision : log.last(1)) {
+            shapes.add(decision.chosen());
+            reasons.merge(decision.reason().replaceAll("-?[0-9]+([.][0-9]+)?", "#"), 1, Integer::sum);
+        }
+        note(Seen.IN_FLIGHT, stats.requests().inFlight() > 0);
+        note(Seen.OFFLOADING, guard.map(StrategySelector::isOffloading).orElse(false));
+        note(Seen.GUARD_LOSS, guard.map(judge -> judge.losses() > 0).orElse(false));
+        if (strategy instanceof StrategySelector selector) {
+            phases.add(selector.phase());
+            note(Seen.TRIAL_WARM_UP, selector.isTrial() && selector.phase() == Phase.WARM_UP);
+            note(Seen.TRIAL_RUN, selector.isTrial() && selector.phase() == Phase.RUN);
+        }
+    }
+
+    private void plan(StepPlan plan) {
+        List<Chunk> chunks = plan.subBatches().stream()
+                .flatMap(batch -> batch.chunks().stream())
+                .toList();
+        boolean out = plan.swaps().stream().anyMatch(swap -> swap.to() == KvTier.HOST);
+        boolean in = plan.swaps().stream().anyMatch(swap -> swap.to() == KvTier.GPU);
+        note(Seen.TO_HOST, out);
+        note(Seen.TO_GPU, in);
+        note(Seen.ROTATED, out && in);
+        note(Seen.TWO_SUB_BATCHES, plan.subBatches().size() == 2);
+        note(Seen.RESUMED, !plan.resume().isEmpty());
+        note(
+                Seen.OVER_SEVERAL_STEPS,
+                plan.slotsPerLayer() > 0 && plan.admissions().isEmpty());
+        for (Chunk chunk : chunks) {
+            note(Seen.CPU_ROWS, chunk.site() == AttentionSite.CPU_FROM_HOST);
+            note(Seen.OFFLOADED, chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD);
+            note(Seen.OFFLOADED_IN_CHUNKS, chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD && chunk.start() > 0);
+            note(Seen.PLACEHOLDER, chunk.tokens()[chunk.rows() - 1] == Chunk.PLACEHOLDER);
+        }
+    }
+
+    void end(Collection<EngineHarness.Answer> answers) {
+        answers.forEach(answer -> {
+            note(Seen.PREEMPTED, answer.usage != null && answer.usage.preemptions() > 0);
+            note(Seen.ABORTED, answer.reason == FinishReason.ABORT);
+            note(Seen.STOPPED, answer.reason == FinishReason.STOP);
+        });
+    }
+
+    void add(Coverage run) {
+        runs++;
+        run.seen.forEach((what, count) -> seen.merge(what, count, Integer::sum));
+        run.reasons.forEach((reason, count) -> reasons.merge(reason, count, Integer::sum));
+        shapes.addAll(run.shapes);
+        phases.addAll(run.phases);
+    }
+
+    void check(Strategy strategy) {
+        Set<Seen> missing = expected(strategy);
+        missing.removeAll(seen.keySet());
+        assertThat(missing)
+                .as("what %d runs of %s have not met, of %s", runs, strategy.flag(), seen)
+                .isEmpty();
+        for (String reason : reasons(strategy)) {
+            assertThat(reasons.keySet()).as("reasons of %s", strategy.flag()).anyMatch(met -> met.contains(reason));
+        }
+        if (strategy != Strategy.GPU_ONLY) {
+            assertThat(phases).as("phases of %s", strategy.flag()).containsExactlyInAnyOrder(Phase.values());
+        }
+        assertThat(shapes).as("shapes of %s", strategy.flag()).containsExactlyInAnyOrderElementsOf(shapes(strategy));
+    }
+
+    private static Set<Seen> expected(Strategy strategy) {
+        Set<Seen> expected = EnumSet.of(
+                Seen.PREEMPTED, Seen.BYPASSED, Seen.PLACEHOLDER, Seen.ABORTED, Seen.STOPPED, Seen.TO_HOST, Seen.TO_GPU);
+        if (strategy == Strategy.GPU_ONLY) {
+            return expected;
+        }
+        // those that are not async overlap's own are in flight while a guard drains the host
+        expected.addAll(
+                EnumSet.of(Seen.IN_FLIGHT, Seen.OVER_SEVERAL_STEPS, Seen.OFFLOADED, Seen.OFFLOADING, Seen.GUARD_LOSS));
+        expected.addAll(
+                switch (strategy) {
+                    case GPU_ONLY -> EnumSet.noneOf(Seen.class);
+                    case SIMPLE_OFFLOAD -> EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS);
+                    case SYMMETRIC -> EnumSet.of(Seen.CPU_ROWS, Seen.TWO_SUB_BATCHES);
+                    case FASTDECODE_PLUS -> EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES);
+                    case ASYMMETRIC, NEO ->
+                        EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED);
+                    case ASYNC_OVERLAP -> EnumSet.of(Seen.OFFLOADED_IN_CHUNKS, Seen.ROTATED, Seen.PARKED, Seen.LOST);
+                    case APEX ->
+                        EnumSet.of(
+                                Seen.CPU_ROWS,
+                                Seen.OFFLOADED_IN_CHUNKS,
+                                Seen.TWO_SUB_BATCHES,
+                                Seen.ROTATED,
+                                Seen.RESUMED,
+                                Seen.PARKED,
+                                Seen.LOST,
+                                Seen.TRIAL_WARM_UP,
+                                Seen.TRIAL_RUN);
+                });
+        return expected;
+    }
+
+    private static Set<Shape> shapes(Strategy strategy) {
+        return switch (strategy) {
+            case GPU_ONLY -> EnumSet.of(Shape.GPU_ONLY);
+            case SIMPLE_OFFLOAD -> EnumSet.of(Shape.GPU_ONLY, Shape.OFFLOAD, Shape.ASYNC);
+            case SYMMETRIC -> EnumSet.allOf(Shape.class);
+            case FASTDECODE_PLUS, ASYMMETRIC, NEO, APEX -> EnumSet.of(Shape.GPU_ONLY, Shape.PIPELINE, Shape.ASYNC);
+            case ASYNC_OVERLAP -> EnumSet.of(Shape.GPU_ONLY, Shape.ASYNC);
+        };
+    }
+
+    /** Parts of what decisions say, with # for numbers. */
+    private static List<String> reasons(Strategy strategy) {
+        List<String> guards = List.of(
+                "guard: gain # % of at least # %, so gpu-only", "guard: offloading lost, so gpu-only",
+                "guard: the strategy leaves the host alone", "the host drains: # tokens in flight");
+        List<String> own = switch (strategy) {
+            case GPU_ONLY -> List.of("gpu-only: # rows");
+            case SIMPLE_OFFLOAD -> List.of("the GPU waits for each layer");
+            case SYMMETRIC -> List.of("rows of prefill on their own", "symmetric: # + # decode rows");
+            case FASTDECODE_PLUS, ASYMMETRIC -> List.of("of which the CPU reads # + #");
+            case ASYNC_OVERLAP -> List.of("# in flight, # of them admitted now");
+            case NEO -> List.of("neo: asymmetric brings", "neo: gpu-only brings", "neo: no CPU decode hides");
+            case APEX ->
+                List.of(
+                        "apex: no CPU requests, so gpu-only",
+                        "apex: # CPU requests are fewer than",
+                        "no CPU request fits the pipeline, so async-overlap",
+                        "inequality (#) fails, # <= # tokens/s, so async-overlap",
+                        "inequality (#) holds, # > # tokens/s, so asymmetric",
+                        "async-overlap does #, so async-overlap",
+                        "async-overlap does #, so they return");
+        };
+        List<String> all = new ArrayList<>(own);
+        all.addAll(strategy == Strategy.GPU_ONLY ? List.of() : guards);
+        return all;
+    }
+}
