@@ -27,7 +27,7 @@ record Activations(
         DeviceBuffer gateUp,
         DeviceBuffer activation,
         DeviceBuffer angles)
-        implements AutoCloseable {
+        implements GemmBuffers, AutoCloseable {
 
     /** @param maxRows rounded up to what products compute */
     static Activations of(Device device, ModelShape shape, int maxRows, String label) {

@@ -171,7 +171,7 @@ public final class AttentionBenchmark implements AutoCloseable {
         private final HostToken[] hostTokens = new HostToken[batch];
 
         Rig(PagedDecodeAttention attention, int threads) {
-            int left = Math.clamp(topology.order().size() - threads, 0, CudaExecutor.CORES_LEFT);
+            int left = Math.clamp(topology.order().size() - threads, 0, HostAttentionWorkers.CORES_LEFT);
             int bytes = format.type().bytes();
             this.queues = new HostAttentionQueues(
                     config,

@@ -95,7 +95,7 @@ final class CudaWeights implements AutoCloseable {
                 head = matrix(shape.vocabulary(), shape.hidden());
                 rows("lm_head.weight", config.vocabulary(), config.hidden(), Placement.plain(head, shape.hidden()));
             }
-            if (kernels.streams()) {
+            if (kernels.hasTma()) {
                 layers.forEach(layer -> maps.add(new Maps(
                         map(device, layer.qkv(), shape.qkv(), shape.hidden()),
                         map(device, layer.output(), shape.hidden(), shape.queries()),
@@ -117,6 +117,10 @@ final class CudaWeights implements AutoCloseable {
 
     private TensorMap map(Device device, long address, int rows, int columns) {
         return TensorMap.of(device, address, rows, columns, BOX_ROWS, shape.type());
+    }
+
+    ModelShape shape() {
+        return shape;
     }
 
     /** Bytes of all weights of a model. */

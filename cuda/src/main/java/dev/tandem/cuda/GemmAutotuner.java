@@ -20,7 +20,7 @@ import java.util.TreeMap;
 import java.util.stream.IntStream;
 
 /**
- * Chooses who computes which products: what an earlier start kept, else what is measured fastest now.
+ * Chooses who computes which GEMMs: what an earlier start kept, else what is measured fastest now.
  *
  * <p>Owned by: the executor, before it serves.
  */
@@ -32,16 +32,17 @@ final class GemmAutotuner {
     private static final int GATE_UP_ROUNDS = 3;
     private static final int MIN_PROMPT_ROWS = 1024;
 
-    private final CudaForward forward;
+    private final LayerGemms gemms;
     private final AutotuneCache choices;
 
-    GemmAutotuner(CudaForward forward, AutotuneCache choices) {
-        this.forward = forward;
+    GemmAutotuner(LayerGemms gemms, AutotuneCache choices) {
+        this.gemms = gemms;
         this.choices = choices;
     }
 
-    /** All that decides which products are fastest, and which of them are measured. */
-    static String identity(Device device, CublasLt library, ModelShape shape, CudaOptions options) {
+    /** Everything that decides which GEMMs are fastest, and which of them are measured. */
+    static String identity(
+            Device device, CublasLt library, ModelShape shape, int maxRows, int maxSequences, boolean hostTier) {
         ModelConfig config = shape.config();
         return String.format(
                 Locale.ROOT,
@@ -60,71 +61,72 @@ final class GemmAutotuner {
                 config.kvHeads(),
                 config.headDim(),
                 shape.vocabulary(),
-                options.maxBatchTokens(),
-                options.maxSequences(),
-                options.attentionThreads() > 0);
+                maxRows,
+                maxSequences,
+                hostTier);
     }
 
     /**
      * cublasLt's algorithms, for all numbers of rows that it is asked for; overwrites the activations.
      *
-     * @param graphRows most rows of steps that are replayed from graphs
+     * @param graphRows max rows of steps that are replayed from graphs
      * @param sampled rows that there are logits for
      * @param max rows of a step
      * @param slots of in-flight tokens, which a step may have besides
      */
-    void algorithms(Stream stream, int graphRows, int sampled, int max, int slots) {
-        GemmPlan linear = forward.linear();
+    void algorithms(Stream stream, Activations activations, int graphRows, int sampled, int max, int slots) {
         for (int rows = Kernels.GEMV_MAX_ROWS; rows <= graphRows; rows += GraphCache.BUCKET_STEP) {
-            linear.measure(stream, forward.activations(), rows);
+            gemms.measure(stream, activations, rows);
             if (rows <= GemmPlan.roundUp(sampled)) {
-                linear.measureHead(stream, forward.activations(), rows);
+                gemms.measureHead(stream, activations, rows);
             }
         }
         for (int rows = MIN_PROMPT_ROWS; rows < max; rows *= 2) {
-            linear.measure(stream, forward.activations(), rows);
+            gemms.measure(stream, activations, rows);
         }
         // prompts that wait fill steps to the last token
-        linear.measure(stream, forward.activations(), max);
+        gemms.measure(stream, activations, max);
         for (int rows = GemmPlan.ROW_STEP; rows <= GemmPlan.roundUp(max + slots); rows += GemmPlan.ROW_STEP) {
-            linear.load(stream, forward.activations(), rows);
+            gemms.load(stream, activations, rows);
             if (rows <= GemmPlan.roundUp(sampled)) {
-                linear.loadHead(stream, forward.activations(), rows);
+                gemms.loadHead(stream, activations, rows);
             }
         }
-        forward.activations().clear(stream);
+        activations.clear(stream);
     }
 
     /**
-     * For each number of rows that has kernels of our own and fits {@code inputs}, takes the method whose products and
-     * activations of all layers need least time.
+     * The fastest plan: for each number of rows the method whose GEMMs and activations of all layers take the least
+     * time, then for each number of rows of the library whether gate, up and SwiGLU are one kernel.
+     *
+     * @param forward whose plan is the first
+     * @param inputs numbers of rows beyond its capacity keep their method
+     * @param maxRows of a step
      */
-    void methods(StepTimer timer, StepBuffer inputs) {
-        GemmPlan linear = forward.linear();
-        for (int rows : linear.choices()) {
+    GemmPlan plan(StepTimer timer, CudaForward forward, StepBuffer inputs, int maxRows) {
+        GemmPlan plan = forward.plan();
+        for (int rows : plan.choices()) {
             if (rows > inputs.rowCapacity()) {
                 break;
             }
-            linear.choose(
-                    rows,
-                    Method.valueOf(choices.of(
-                            "products/" + rows,
-                            () -> fastest(timer, inputs, rows).name())));
+            CudaForward current = forward.with(plan);
+            Method method = Method.valueOf(choices.of(
+                    "gemm/" + rows, () -> fastest(timer, current, inputs, rows).name()));
+            plan = plan.with(rows, method);
         }
+        return withCrossover(timer, forward.with(plan), maxRows);
     }
 
     /**
-     * Methods take turns and the least time of each counts: whatever disturbs a machine that has just begun, disturbs
-     * one round.
+     * Methods take turns and the minimum of each counts: what disturbs a machine that has just begun disturbs one
+     * round.
      */
-    private Method fastest(StepTimer timer, StepBuffer inputs, int rows) {
-        GemmPlan linear = forward.linear();
+    private Method fastest(StepTimer timer, CudaForward forward, StepBuffer inputs, int rows) {
         int sampled = rows <= Kernels.GEMV_MAX_ROWS ? rows : StepTimer.FEW_ROWS;
-        List<Method> methods = linear.available(rows);
+        List<Method> methods = gemms.available(rows);
         List<Graph> graphs = new ArrayList<>();
         for (Method method : methods) {
-            linear.choose(rows, method);
-            graphs.add(timer.gemms(inputs, rows, sampled));
+            graphs.add(timer.of(forward.with(forward.plan().with(rows, method))).gemms(inputs, rows, sampled));
         }
         double[] min = new double[methods.size()];
         Arrays.fill(min, Double.MAX_VALUE);
@@ -139,41 +141,40 @@ final class GemmAutotuner {
                 .orElseThrow());
     }
 
-    /** For which numbers of rows, of up to {@code max}, gate, up and activation are one kernel's. */
-    void manyRows(StepTimer timer, int max) {
-        GemmPlan linear = forward.linear();
-        if (!linear.many() || max < GemmPlan.PAIR_ROWS) {
-            return;
+    private GemmPlan withCrossover(StepTimer timer, CudaForward forward, int maxRows) {
+        GemmPlan plan = forward.plan();
+        if (!gemms.hasGemmSwiglu() || maxRows < LayerGemms.PAIR_ROWS) {
+            return plan;
         }
         SortedMap<Integer, Double> apart = new TreeMap<>();
         SortedMap<Integer, Double> together = new TreeMap<>();
-        for (int rows = GemmPlan.PAIR_ROWS; rows / 2 < max; rows *= 2) {
-            int count = Math.min(rows, max);
-            String[] millis = choices.of("gate-up/" + count, () -> gateUpBothWays(timer, count))
+        for (int rows = LayerGemms.PAIR_ROWS; rows / 2 < maxRows; rows *= 2) {
+            int count = Math.min(rows, maxRows);
+            String[] millis = choices.of("gate-up/" + count, () -> gateUpBothWays(timer, forward, count))
                     .split(" ");
             apart.put(count, Double.valueOf(millis[0]));
             together.put(count, Double.valueOf(millis[1]));
         }
-        linear.choose(SwigluCrossover.of(apart, together, linear::manyTurns));
+        return plan.with(SwigluCrossover.of(apart, together, gemms::gemmSwigluTurns));
     }
 
-    /** Milliseconds of either way, by turns, the least of each: apart, then together. */
-    private String gateUpBothWays(StepTimer timer, int rows) {
+    /** Milliseconds of both ways, by turns, the minimum of each: two kernels, then one. */
+    private static String gateUpBothWays(StepTimer timer, CudaForward forward, int rows) {
+        StepTimer two = timer.of(forward.with(forward.plan().with(SwigluCrossover.NEVER)));
+        StepTimer one = timer.of(forward.with(forward.plan().with(SwigluCrossover.ALWAYS)));
         double apart = Double.MAX_VALUE;
         double together = Double.MAX_VALUE;
         for (int round = 0; round < GATE_UP_ROUNDS; round++) {
-            forward.linear().choose(SwigluCrossover.NEVER);
-            apart = Math.min(apart, timer.gateUp(rows));
-            forward.linear().choose(SwigluCrossover.ALWAYS);
-            together = Math.min(together, timer.gateUp(rows));
+            apart = Math.min(apart, two.gateUp(rows));
+            together = Math.min(together, one.gateUp(rows));
         }
         return apart + " " + together;
     }
 
-    /** Most rows of decode steps in which prompts ride, of up to {@code max}. */
+    /** Max rows of decode steps that piggyback prompt tokens, up to {@code max}. */
     int piggybackedTokens(StepTimer timer, StepBuffer inputs, int max) {
         String rows = choices.of(
-                "riding", () -> Integer.toString(PiggybackedPrefill.of(count -> timer.gemms(inputs, count), max)));
+                "piggybacked", () -> Integer.toString(PiggybackedPrefill.of(count -> timer.gemms(inputs, count), max)));
         return Integer.parseInt(rows);
     }
 
@@ -182,9 +183,8 @@ final class GemmAutotuner {
         choices.keep();
     }
 
-    /** Which products decode steps use, and when that was measured. */
-    String text() {
-        return "products of decode steps, " + choices.origin() + ": "
-                + forward.linear().chosen();
+    /** Who computes the GEMMs of decode steps, and when that was measured. */
+    String text(GemmPlan plan) {
+        return "GEMMs of decode steps, " + choices.origin() + ": " + plan.text();
     }
 }

@@ -1,12 +1,7 @@
 package dev.tandem.cuda;
 
-import dev.tandem.cuda.device.Device;
-import dev.tandem.cuda.device.DeviceBuffer;
-import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.kernels.Kernels;
-import java.util.ArrayList;
-import java.util.List;
 
 /**
  * From logits to tokens on the GPU: biases and penalties, the most probable token or a draw, log-probabilities, and
@@ -14,67 +9,24 @@ import java.util.List;
  *
  * <p>Owned by: engine thread.
  */
-final class GpuSampler implements AutoCloseable {
+final class GpuSampler {
     private final Kernels kernels;
     private final int layers;
-    private final List<DeviceBuffer> buffers = new ArrayList<>();
-    private final DeviceBuffer logits;
-    private final DeviceBuffer argmaxParts;
-    private final DeviceBuffer argmaxFinished;
-    private final DeviceBuffer chosen;
-    private long hostTokens;
+    private final Logits logits;
+    private final long hostTokens;
 
-    /** @param sampled most rows that there are logits for */
-    GpuSampler(Device device, Stream stream, Kernels kernels, ModelShape shape, int sampled) {
+    /** @param hostTokens address of the host link's memory; 0 without attention threads */
+    GpuSampler(Kernels kernels, ModelShape shape, Logits logits, long hostTokens) {
         this.kernels = kernels;
         this.layers = shape.config().layers();
-        logits = buffer(device, 4L * sampled * shape.vocabulary(), "logits");
-        argmaxParts = buffer(device, 8L * sampled * Kernels.ARGMAX_PARTS, "argmax parts");
-        argmaxFinished = buffer(device, 4L * sampled, "argmax counters");
-        chosen = buffer(device, 4L * sampled, "sampled tokens");
-        buffers.forEach(buffer -> stream.fill(buffer, 0));
-    }
-
-    private DeviceBuffer buffer(Device device, long bytes, String label) {
-        DeviceBuffer buffer = device.allocate((bytes + 255) / 256 * 256, label);
-        buffers.add(buffer);
-        return buffer;
-    }
-
-    /** Says where in-flight tokens are; before the first step with slots. */
-    void hostTokens(long address) {
-        hostTokens = address;
-    }
-
-    /** [sampled rows, vocabulary] fp32. */
-    DeviceBuffer logits() {
-        return logits;
-    }
-
-    /** Address of the chosen tokens, in the order of the sampled rows. */
-    long chosen() {
-        return chosen.address();
-    }
-
-    long bytes() {
-        return buffers.stream().mapToLong(DeviceBuffer::bytes).sum();
-    }
-
-    /** Chooses the most probable token of each of {@code sampled} rows. */
-    void mostProbable(Stream stream, int sampled) {
-        kernels.argmax.launch(
-                stream,
-                sampled,
-                Kernels.ARGMAX_PARTS,
-                logits.address(),
-                argmaxParts.address(),
-                argmaxFinished.address(),
-                chosen.address());
+        this.logits = logits;
+        this.hostTokens = hostTokens;
     }
 
     /** Biases, penalties and forbidden tokens, before {@link #sample}; once. */
-    void adjust(Stream stream, StepBuffer step) {
-        kernels.adjust.launch(stream, step.adjustedCount(), 1, logits.address(), step.adjusted(), step.adjustments());
+    void adjust(Stream stream, SamplingInputs step) {
+        kernels.adjust.launch(
+                stream, step.adjustedCount(), 1, logits.values().address(), step.adjusted(), step.adjustments());
     }
 
     /**
@@ -83,14 +35,14 @@ final class GpuSampler implements AutoCloseable {
      * @param slots 0 when none wants any
      * @param out {@link ReportedLogprobs}
      */
-    void logprobs(Stream stream, StepBuffer step, int draws, int slots, int firstSlotSample, long out) {
+    void logprobs(Stream stream, SamplingInputs step, int draws, int slots, int firstSlotSample, long out) {
         kernels.logprobs.launch(
                 stream,
                 draws + slots,
                 1,
-                logits.address(),
+                logits.values().address(),
                 step.draws(),
-                chosen.address(),
+                logits.chosen().address(),
                 draws,
                 firstSlotSample,
                 hostTokens,
@@ -103,14 +55,14 @@ final class GpuSampler implements AutoCloseable {
      *
      * @param slots 0 when none is
      */
-    void sample(Stream stream, StepBuffer step, int draws, int slots, int sampled) {
+    void sample(Stream stream, SamplingInputs step, int draws, int slots, int sampled) {
         kernels.sample.launch(
                 stream,
                 draws + slots,
                 1,
-                logits.address(),
+                logits.values().address(),
                 step.draws(),
-                chosen.address(),
+                logits.chosen().address(),
                 draws,
                 sampled - slots,
                 hostTokens,
@@ -123,11 +75,7 @@ final class GpuSampler implements AutoCloseable {
      * of {@code passes}.
      */
     void report(Stream stream, int sampled, int slots, int passes, long out, long stamps) {
-        kernels.report.launch(stream, 1, 1, chosen.address(), sampled, hostTokens, layers, slots, passes, out, stamps);
-    }
-
-    @Override
-    public void close() {
-        Resources.closeAll(buffers);
+        kernels.report.launch(
+                stream, 1, 1, logits.chosen().address(), sampled, hostTokens, layers, slots, passes, out, stamps);
     }
 }

@@ -1,6 +1,5 @@
 package dev.tandem.cuda;
 
-import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.CudaForward.Pass;
 import dev.tandem.cuda.KvPools.Moving;
 import dev.tandem.cuda.device.Graph;
@@ -175,10 +174,10 @@ final class GraphCache implements AutoCloseable {
     void launch(List<Pass> passes) {
         if (passes.stream().allMatch(pass -> mayRepeat(pass.extent()))) {
             Waiting shape = new Waiting(
-                    passes.stream().map(pass -> pass.extent().alike()).toList(), pools.moving());
+                    passes.stream().map(pass -> pass.extent().graphShape()).toList(), pools.moving());
             if (++shapes.get(shape, any -> new Count()).steps >= REPEATS) {
                 Optional<Graph> graph =
-                        fallback.find(waiting, shape, wanted -> stream.capture(() -> run(alike(passes))));
+                        fallback.find(waiting, shape, wanted -> stream.capture(() -> run(graphShapes(passes))));
                 if (graph.isPresent()) {
                     stream.launch(graph.get());
                     return;
@@ -192,12 +191,12 @@ final class GraphCache implements AutoCloseable {
         return extent.rows() <= MAX_WAITING_ROWS
                 && extent.tiles() == 0
                 && extent.slots() == 0
-                && !CudaForward.sendsHostTokens(extent);
+                && !extent.sendsHostTokens();
     }
 
-    private static List<Pass> alike(List<Pass> passes) {
+    private static List<Pass> graphShapes(List<Pass> passes) {
         return passes.stream()
-                .map(pass -> new Pass(pass.step(), pass.extent().alike()))
+                .map(pass -> new Pass(pass.step(), pass.extent().graphShape()))
                 .toList();
     }
 
@@ -208,7 +207,7 @@ final class GraphCache implements AutoCloseable {
     }
 
     private static Extent extent(Key key) {
-        return new Extent(key.rows(), key.sampled(), true, key.tiles(), key.slots());
+        return Extent.decode(key.rows(), key.sampled()).withTiles(key.tiles()).withSlots(key.slots());
     }
 
     /** Graphs of all decode steps without slots. */

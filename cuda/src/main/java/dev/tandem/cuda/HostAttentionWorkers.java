@@ -30,6 +30,9 @@ import java.util.concurrent.locks.LockSupport;
  * <p>Owned by: each worker owns the row whose task it took; counters are written by their worker alone.
  */
 final class HostAttentionWorkers implements AutoCloseable {
+    /** Cores that the workers leave to the engine and the server. */
+    static final int CORES_LEFT = 2;
+
     /** Some tens of microseconds: then the core is offered to others. */
     private static final int SPINS = 2_000;
     /** Longs between the counters of two workers: a cache line and the one that is fetched with it. */

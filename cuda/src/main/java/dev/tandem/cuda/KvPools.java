@@ -129,6 +129,15 @@ final class KvPools implements AutoCloseable {
         return gpu;
     }
 
+    int gpuBlocks() {
+        return gpuBlocks;
+    }
+
+    /** Address of a layer's blocks in the GPU pool. */
+    long layer(int layer) {
+        return gpu.address() + layer * layerBytes();
+    }
+
     int hostBlocks() {
         return hostBlocks;
     }
@@ -229,8 +238,8 @@ final class KvPools implements AutoCloseable {
         swapping.waitFor(planned);
         for (int layer = 0; layer < layers; layer += LAYERS_AT_ONCE) {
             int count = Math.min(LAYERS_AT_ONCE, layers - layer);
-            move(swapping, kernels.moveOut, gpu.address() + layer * layerBytes(), outs, layer, count);
-            move(swapping, kernels.moveIn, gpu.address() + layer * layerBytes(), ins, layer, count);
+            move(swapping, kernels.moveOut, layer(layer), outs, layer, count);
+            move(swapping, kernels.moveIn, layer(layer), ins, layer, count);
             swapping.record(swapped[layer / LAYERS_AT_ONCE]);
         }
     }

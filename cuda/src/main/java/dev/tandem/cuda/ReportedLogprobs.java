@@ -23,9 +23,10 @@ final class ReportedLogprobs implements AutoCloseable {
     private final PinnedBuffer pinned;
     private final int rows;
 
-    ReportedLogprobs(Device device, int rows) {
+    /** @param steps whose reports are kept at a time */
+    ReportedLogprobs(Device device, int rows, int steps) {
         this.rows = rows;
-        this.pinned = device.pinned(4L * WORDS * rows * GpuClock.RING, "log-probabilities");
+        this.pinned = device.pinned(4L * WORDS * rows * steps, "log-probabilities");
     }
 
     /** Where the step of a slot of the clock's ring reports. */

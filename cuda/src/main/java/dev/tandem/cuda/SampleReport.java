@@ -36,20 +36,25 @@ final class SampleReport implements AutoCloseable {
 
     private final ModelShape shape;
     private final int vocabulary;
+    private final int steps;
     private final PinnedBuffer tokens;
     private final ReportedLogprobs logprobs;
     private final PinnedBuffer row;
     private final float[] rowLogits;
     private final SamplingScratch scratch = new SamplingScratch();
 
-    /** @param max rows that a step samples, with who sits in its slots after them */
-    SampleReport(Device device, Stream stream, DeviceBuffer logits, ModelShape shape, int max) {
+    /**
+     * @param max rows that a step samples, and as many again for the in-flight tokens of its slots
+     * @param steps whose reports are kept at a time
+     */
+    SampleReport(Device device, Stream stream, DeviceBuffer logits, ModelShape shape, int max, int steps) {
         this.stream = stream;
         this.logits = logits;
         this.shape = shape;
         this.vocabulary = shape.config().vocabulary();
-        this.tokens = device.pinned(4L * GpuClock.RING * max, "sampled tokens");
-        this.logprobs = new ReportedLogprobs(device, max);
+        this.steps = steps;
+        this.tokens = device.pinned(4L * steps * max, "sampled tokens");
+        this.logprobs = new ReportedLogprobs(device, max, steps);
         this.row = device.pinned(4L * shape.vocabulary(), "a row of logits");
         this.rowLogits = new float[shape.vocabulary()];
     }
@@ -58,8 +63,8 @@ final class SampleReport implements AutoCloseable {
     MemorySegment of(int slot) {
         return tokens.memory()
                 .asSlice(
-                        tokens.memory().byteSize() / GpuClock.RING * slot,
-                        tokens.memory().byteSize() / GpuClock.RING);
+                        tokens.memory().byteSize() / steps * slot,
+                        tokens.memory().byteSize() / steps);
     }
 
     /** Where that step reports log-probabilities. */

@@ -23,7 +23,7 @@ import java.lang.foreign.MemorySegment;
  * <p>Owned by: engine thread. What it writes after {@link #clear} does not touch what was uploaded last, so a step's
  * inputs may be written while the step before waits for its own; those before that must be there.
  */
-final class StepBuffer implements AutoCloseable {
+final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseable {
     private static final int ALIGNMENT = 256;
     private static final int HEADER = 16;
     /** prelude.cu. */
@@ -250,7 +250,8 @@ final class StepBuffer implements AutoCloseable {
         return maxAdjustments - adjustmentCount;
     }
 
-    int adjustedCount() {
+    @Override
+    public int adjustedCount() {
         return adjustedCount;
     }
 
@@ -319,55 +320,68 @@ final class StepBuffer implements AutoCloseable {
         }
     }
 
-    long header() {
+    @Override
+    public long header() {
         return device.address();
     }
 
-    long tokens() {
+    @Override
+    public long tokens() {
         return device.address() + 4L * tokensAt;
     }
 
-    long positions() {
+    @Override
+    public long positions() {
         return device.address() + 4L * positionsAt;
     }
 
-    long slots() {
+    @Override
+    public long slots() {
         return device.address() + 4L * slotsAt;
     }
 
-    long samples() {
+    @Override
+    public long samples() {
         return device.address() + 4L * samplesAt;
     }
 
-    long admitted() {
+    @Override
+    public long admitted() {
         return device.address() + 4L * admittedAt;
     }
 
-    long admittedDraws() {
+    @Override
+    public long admittedDraws() {
         return device.address() + 4L * admittedDrawsAt;
     }
 
-    long draws() {
+    @Override
+    public long draws() {
         return device.address() + 4L * drawsAt;
     }
 
-    long adjusted() {
+    @Override
+    public long adjusted() {
         return device.address() + 4L * adjustedAt;
     }
 
-    long adjustments() {
+    @Override
+    public long adjustments() {
         return device.address() + 4L * adjustmentsAt;
     }
 
-    long tiles() {
+    @Override
+    public long tiles() {
         return device.address() + 4L * tilesAt;
     }
 
-    long sequences() {
+    @Override
+    public long sequences() {
         return device.address() + 4L * sequencesAt;
     }
 
-    long tables() {
+    @Override
+    public long tables() {
         return device.address() + 4L * tablesAt;
     }
 

@@ -1,6 +1,5 @@
 package dev.tandem.cuda;
 
-import dev.tandem.cuda.CudaForward.Extent;
 import dev.tandem.cuda.CudaForward.Pass;
 import dev.tandem.cuda.StepLayout.Filled;
 import dev.tandem.cuda.device.Stream;
@@ -23,7 +22,7 @@ import java.util.function.Consumer;
  */
 final class StepLauncher {
     private final Stream stream;
-    private final CudaForward forward;
+    private final GpuSampler sampler;
     private final KvPools pools;
     private final StepLayout layout;
     private final GraphCache replays;
@@ -84,7 +83,7 @@ final class StepLauncher {
 
     StepLauncher(
             Stream stream,
-            CudaForward forward,
+            GpuSampler sampler,
             KvPools pools,
             StepLayout layout,
             GraphCache replays,
@@ -92,7 +91,7 @@ final class StepLauncher {
             Optional<HostTokenTracker> hostTokens,
             int layers) {
         this.stream = stream;
-        this.forward = forward;
+        this.sampler = sampler;
         this.pools = pools;
         this.layout = layout;
         this.replays = replays;
@@ -128,7 +127,7 @@ final class StepLauncher {
         int samples = launched.firstSlotSample() + slots;
         choose(step, slots, samples, report);
         if (samples > 0) {
-            forward.choice().report(stream, samples, slots, launched.passes(), report.tokens(), report.stamps());
+            sampler.report(stream, samples, slots, launched.passes(), report.tokens(), report.stamps());
         }
         last = launched;
         return launched;
@@ -138,21 +137,15 @@ final class StepLauncher {
     private void choose(StepBuffer step, int slots, int samples, Report report) {
         boolean slotsDraw = slots > 0 && hostTokens.orElseThrow().queues().draws();
         if (step.adjustedCount() > 0) {
-            forward.choice().adjust(stream, step);
+            sampler.adjust(stream, step);
         }
         if (step.drawCount() > 0 || slotsDraw) {
-            forward.choice().sample(stream, step, step.drawCount(), slotsDraw ? slots : 0, samples);
+            sampler.sample(stream, step, step.drawCount(), slotsDraw ? slots : 0, samples);
         }
         boolean slotsReport = slots > 0 && hostTokens.orElseThrow().queues().reportsLogprobs();
         if (step.reportsLogprobs() || slotsReport) {
-            forward.choice()
-                    .logprobs(
-                            stream,
-                            step,
-                            step.drawCount(),
-                            slotsReport ? slots : 0,
-                            samples - slots,
-                            report.logprobs());
+            sampler.logprobs(
+                    stream, step, step.drawCount(), slotsReport ? slots : 0, samples - slots, report.logprobs());
         }
     }
 
@@ -215,6 +208,7 @@ final class StepLauncher {
     private Launched passes(StepPlan plan, List<List<Chunk>> batches, int slots, int waiting) {
         List<Chunk> sampled = new ArrayList<>();
         List<Pass> passes = new ArrayList<>(batches.size());
+        List<StepBuffer> steps = new ArrayList<>(batches.size());
         long tasks = waiting == 0 ? 0 : hostTokens.orElseThrow().queues().promise((long) waiting * layers);
         int before = 0;
         for (List<Chunk> chunks : batches) {
@@ -230,17 +224,16 @@ final class StepLauncher {
             before += filled.hostTokens();
             passes.add(new Pass(
                     step,
-                    new Extent(
-                            filled.rows() + slotsHere,
-                            filled.sampled() + slotsHere,
-                            filled.decodes() > 0,
-                            step.tileCount(),
-                            slotsHere,
-                            filled.hostTokens())));
+                    Extent.of(filled.rows() + slotsHere, filled.sampled() + slotsHere)
+                            .withDecodes(filled.decodes() > 0)
+                            .withTiles(step.tileCount())
+                            .withSlots(slotsHere)
+                            .withHostTokens(filled.hostTokens())));
+            steps.add(step);
         }
         List<Optional<TokenSampler.Draw>> draws = draws(inputs.first(), sampled);
         pools.upload(stream);
-        passes.forEach(pass -> pass.step().upload(stream));
+        steps.forEach(step -> step.upload(stream));
         replays.launch(passes);
         return new Launched(sampled, draws, sampled.size(), slots, waiting > 0 ? passes.size() : 0);
     }

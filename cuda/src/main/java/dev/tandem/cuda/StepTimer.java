@@ -1,8 +1,7 @@
 package dev.tandem.cuda;
 
-import dev.tandem.cuda.CudaForward.Extent;
-import dev.tandem.cuda.CudaForward.Part;
 import dev.tandem.cuda.CudaForward.Pass;
+import dev.tandem.cuda.Extent.Part;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Event;
 import dev.tandem.cuda.device.Graph;
@@ -41,12 +40,21 @@ public final class StepTimer implements AutoCloseable {
     private final Event end;
 
     StepTimer(Device device, Stream stream, CudaForward forward, StepLayout layout, ModelShape shape) {
+        this(stream, forward, layout, shape, device.event(), device.event());
+    }
+
+    private StepTimer(Stream stream, CudaForward forward, StepLayout layout, ModelShape shape, Event begin, Event end) {
         this.stream = stream;
         this.forward = forward;
         this.layout = layout;
         this.shape = shape;
-        this.begin = device.event();
-        this.end = device.event();
+        this.begin = begin;
+        this.end = end;
+    }
+
+    /** Times another forward pass; shares the events of this timer, which alone is closed. */
+    StepTimer of(CudaForward other) {
+        return new StepTimer(stream, other, layout, shape, begin, end);
     }
 
     /** Milliseconds of the products and activations of a step of so many rows, few of which are sampled. */
@@ -60,7 +68,7 @@ public final class StepTimer implements AutoCloseable {
     }
 
     private static Extent linear(int rows, int sampled) {
-        return new Extent(rows, sampled, true, 0, 0).only(LINEAR);
+        return Extent.decode(rows, sampled).only(LINEAR);
     }
 
     /** Milliseconds of one launch. */
@@ -70,7 +78,7 @@ public final class StepTimer implements AutoCloseable {
 
     /** Milliseconds of gate, up and activation of some layers. */
     double gateUp(int rows) {
-        int layers = Math.min(GemmPlan.MEASURED_LAYERS, shape.config().layers());
+        int layers = Math.min(LayerGemms.MEASURED_LAYERS, shape.config().layers());
         return once(() -> forward.gateUp(stream, layers, rows), Thread::onSpinWait);
     }
 
@@ -90,7 +98,7 @@ public final class StepTimer implements AutoCloseable {
         StepLayout.slots(inputs, bucket - slots, slots, bucket - slots, (sequence, token) -> token, List.of());
         layout.spread(inputs, slots);
         inputs.upload(stream);
-        return times(rows, context, inputs, new Extent(bucket, bucket, true, 0, slots), repeats);
+        return times(rows, context, inputs, Extent.decode(bucket, bucket).withSlots(slots), repeats);
     }
 
     /** Likewise, with the last {@code piggybacked} tokens of a prompt of {@code context} tokens beside them. */
@@ -118,7 +126,9 @@ public final class StepTimer implements AutoCloseable {
                 rows + piggybacked,
                 context,
                 inputs,
-                new Extent(bucket, rows + slots, true, inputs.tileCount(), slots),
+                Extent.decode(bucket, rows + slots)
+                        .withTiles(inputs.tileCount())
+                        .withSlots(slots),
                 repeats);
     }
 
@@ -144,7 +154,7 @@ public final class StepTimer implements AutoCloseable {
 
     StepTime prefill(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {
         fillPrompt(inputs, tokens, gpuBlocks);
-        return times(tokens, tokens, inputs, new Extent(tokens, 1, false, inputs.tileCount(), 0), repeats);
+        return times(tokens, tokens, inputs, Extent.of(tokens, 1).withTiles(inputs.tileCount()), repeats);
     }
 
     private void fillPrompt(StepBuffer inputs, int tokens, int gpuBlocks) {
@@ -183,7 +193,7 @@ public final class StepTimer implements AutoCloseable {
         StepLayout.pad(inputs, 0, rows);
         layout.spread(inputs, 0);
         inputs.upload(stream);
-        Extent extent = new Extent(rows, sampled, true, 0, 0);
+        Extent extent = Extent.decode(rows, sampled);
         try (Graph graph = captured(inputs, extent)) {
             return time(repeats, () -> stream.launch(graph), meanwhile);
         }
@@ -192,7 +202,7 @@ public final class StepTimer implements AutoCloseable {
     /** Milliseconds of all layers' linear stages of a step with so many prompt tokens. */
     double promptLayers(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {
         fillPrompt(inputs, tokens, gpuBlocks);
-        return time(inputs, new Extent(tokens, 0, false, 0, 0).only(LINEAR), repeats);
+        return time(inputs, Extent.of(tokens, 0).only(LINEAR), repeats);
     }
 
     /**
@@ -204,7 +214,7 @@ public final class StepTimer implements AutoCloseable {
     double hostTokens(List<StepBuffer> inputs, List<HostToken> rows, boolean waits, LongSupplier tasks, int repeats) {
         int waiting = waits ? 1 : 0;
         List<Pass> passes = inputs.subList(0, rows.size()).stream()
-                .map(input -> new Pass(input, new Extent(1, 0, false, 0, 0, waiting)))
+                .map(input -> new Pass(input, Extent.of(1, 0).withHostTokens(waiting)))
                 .toList();
         Runnable fill = () -> {
             long first = tasks.getAsLong();
@@ -269,7 +279,7 @@ public final class StepTimer implements AutoCloseable {
             StepLayout.pad(inputs, 0, 1);
             layout.spread(inputs, 0);
             inputs.upload(stream);
-            graph = stream.capture(() -> forward.run(stream, inputs, new Extent(1, 1, true, 0, 0)));
+            graph = stream.capture(() -> forward.run(stream, inputs, Extent.decode(1, 1)));
             refill();
         }
 

@@ -355,7 +355,7 @@ class AttentionKernelTest {
                         assertThat(IntStream.concat(
                                                 Arrays.stream(rig.ints(partial, (int) (4 * quads))),
                                                 Arrays.stream(rig.ints(sums, (int) (2 * quads))))
-                                        .allMatch(word -> word == CudaForward.NOT_THERE))
+                                        .allMatch(word -> word == ForwardBuffers.NOT_THERE))
                                 .as("every part has been taken")
                                 .isTrue();
                     }
@@ -521,7 +521,7 @@ class AttentionKernelTest {
                             0,
                             0L,
                             0,
-                            CudaForward.BESIDE);
+                            Kernels.DECODE_BESIDE);
                     float[] actual = rig.halves(out, rows * shape.queries());
                     for (int row = 0; row < decodes; row++) {
                         check(rig, pool, q, actual, row, row, lengths[row]);

@@ -28,7 +28,7 @@ class AutotuneCacheTest {
 
     private AutotuneCache keep() {
         AutotuneCache choices = AutotuneCache.open(cache, GPU);
-        assertThat(choices.of("products/24", () -> "WGMMA")).isEqualTo("WGMMA");
+        assertThat(choices.of("gemm/24", () -> "WGMMA")).isEqualTo("WGMMA");
         assertThat(choices.of("gate-up/512", () -> "0.1 0.2")).isEqualTo("0.1 0.2");
         choices.keep();
         assertThat(choices.origin()).isEqualTo("measured, kept in " + file());
@@ -54,28 +54,28 @@ class AutotuneCacheTest {
     void theNextStartFindsThem() {
         keep();
         AutotuneCache next = AutotuneCache.open(cache, GPU);
-        assertThat(next.of("products/24", AutotuneCacheTest::neverAgain)).isEqualTo("WGMMA");
+        assertThat(next.of("gemm/24", AutotuneCacheTest::neverAgain)).isEqualTo("WGMMA");
         assertThat(next.of("gate-up/512", AutotuneCacheTest::neverAgain)).isEqualTo("0.1 0.2");
         assertThat(next.origin()).isEqualTo("as kept in " + file());
-        assertThat(next.find("products/32")).isEmpty();
+        assertThat(next.find("gemm/32")).isEmpty();
     }
 
     @Test
     void whatComesLaterIsAdded() {
         keep();
         AutotuneCache next = AutotuneCache.open(cache, GPU);
-        next.of("products/32", () -> "STREAM");
+        next.of("gemm/32", () -> "GEMV_TMA");
         next.keep();
         AutotuneCache third = AutotuneCache.open(cache, GPU);
-        assertThat(third.find("products/24")).contains("WGMMA");
-        assertThat(third.find("products/32")).contains("STREAM");
+        assertThat(third.find("gemm/24")).contains("WGMMA");
+        assertThat(third.find("gemm/32")).contains("GEMV_TMA");
     }
 
     @Test
     void anythingElseMeasuresForItself() {
         keep();
         AutotuneCache other = AutotuneCache.open(cache, "a GPU, 132 multiprocessors");
-        assertThat(other.find("products/24")).isEmpty();
+        assertThat(other.find("gemm/24")).isEmpty();
     }
 
     @Test
@@ -83,12 +83,12 @@ class AutotuneCacheTest {
         keep();
         Path file = file();
         AutotuneCache other = AutotuneCache.open(folder.resolve("other"), "another");
-        other.put("products/24", "LIBRARY");
+        other.put("gemm/24", "LIBRARY");
         other.keep();
         try (Stream<Path> files = Files.list(folder.resolve("other"))) {
             Files.write(file, Files.readAllBytes(files.findFirst().orElseThrow()));
         }
-        assertThat(AutotuneCache.open(cache, GPU).find("products/24")).isEmpty();
+        assertThat(AutotuneCache.open(cache, GPU).find("gemm/24")).isEmpty();
     }
 
     @Test
@@ -104,10 +104,10 @@ class AutotuneCacheTest {
         }) {
             Files.writeString(file(), damaged);
             AutotuneCache choices = AutotuneCache.open(cache, GPU);
-            assertThat(choices.find("products/24")).as(damaged).isEmpty();
-            assertThat(choices.of("products/24", () -> "STREAM")).isEqualTo("STREAM");
+            assertThat(choices.find("gemm/24")).as(damaged).isEmpty();
+            assertThat(choices.of("gemm/24", () -> "GEMV_TMA")).isEqualTo("GEMV_TMA");
             choices.keep();
-            assertThat(AutotuneCache.open(cache, GPU).find("products/24")).contains("STREAM");
+            assertThat(AutotuneCache.open(cache, GPU).find("gemm/24")).contains("GEMV_TMA");
         }
     }
 
@@ -116,9 +116,9 @@ class AutotuneCacheTest {
         Files.createDirectories(cache.getParent());
         Files.writeString(cache, "a file where the folder should be");
         AutotuneCache choices = AutotuneCache.open(cache, GPU);
-        choices.put("products/24", "WGMMA");
+        choices.put("gemm/24", "WGMMA");
         choices.keep();
-        assertThat(choices.find("products/24")).contains("WGMMA");
+        assertThat(choices.find("gemm/24")).contains("WGMMA");
         assertThat(choices.origin())
                 .startsWith("measured; ")
                 .contains("cannot be written")

@@ -62,12 +62,13 @@ class GemmKernelTest {
                 float[] sums = sumOfParts(rig.floats(out, splits * rows * n), rows * n);
                 double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
                 assertThat(GpuRig.error(sums, expected)).as("%d rows", rows).isLessThan(1e-5);
-                if (rig.kernels.streams()) {
+                if (rig.kernels.hasTma()) {
                     int boxRows = 8 * Kernels.tiles(rows);
                     TensorMap ws = TensorMap.of(rig.device, weights.address(), n, depth, 64, shape.type());
                     TensorMap xs = TensorMap.of(rig.device, padded.address(), boxRows, depth, boxRows, shape.type());
                     DeviceBuffer streamed = rig.poisoned(4L * splits * rows * n);
-                    rig.kernels.stream(rows)
+                    rig.kernels
+                            .gemvTma(rows)
                             .launch(rig.stream, (n + 127) / 128, splits, ws, xs, streamed.address(), rows, n, depth);
                     float[] totals = sumOfParts(rig.floats(streamed, splits * rows * n), rows * n);
                     assertThat(GpuRig.error(totals, expected))
@@ -107,7 +108,7 @@ class GemmKernelTest {
                 assertThat(GpuRig.error(rig.halves(out, rows * width), expected))
                         .as("%d rows", rows)
                         .isLessThan(KernelTest.rounding(shape));
-                if (rig.kernels.streams()) {
+                if (rig.kernels.hasTma()) {
                     int boxRows = 8 * Kernels.tiles(rows);
                     TensorMap ws = TensorMap.of(rig.device, weights.address(), 2L * width, depth, 64, shape.type());
                     TensorMap xs = TensorMap.of(rig.device, padded.address(), boxRows, depth, boxRows, shape.type());

@@ -23,7 +23,8 @@ class SampledTokensTest {
     private final Device device = new Device(fake.driver(), 0, 0);
     private final Stream stream = device.stream("test");
     private final ModelShape shape = GpuRig.shape(4, 2, 64, 256, 512, 301, DataType.FLOAT16);
-    private final SampleReport tokens = new SampleReport(device, stream, device.allocate(1 << 16, "logits"), shape, 8);
+    private final SampleReport tokens =
+            new SampleReport(device, stream, device.allocate(1 << 16, "logits"), shape, 8, 4);
     private final List<StepResult.Sampled> sampled = new ArrayList<>();
     private final List<StepResult.Lost> lost = new ArrayList<>();
 

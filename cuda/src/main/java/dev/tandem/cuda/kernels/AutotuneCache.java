@@ -21,7 +21,7 @@ import java.util.stream.Collectors;
  *
  * <p>Owned by: the executor's thread.
  */
-public final class AutotuneCache {
+public final class AutotuneCache implements AlgorithmStore {
     private static final String HASH = "hash ";
     private static final String DELETE = "# Delete this file to have it measured again.";
 
@@ -75,14 +75,12 @@ public final class AutotuneCache {
         });
     }
 
+    @Override
     public Optional<String> find(String name) {
         return Optional.ofNullable(values.get(name));
     }
 
-    /**
-     * @param name without spaces
-     * @param value in one line
-     */
+    @Override
     public void put(String name, String value) {
         if (name.contains(" ") || value.contains("\n")) {
             throw new IllegalArgumentException("'" + name + " " + value + "' is not a line of a name and a value");

@@ -74,10 +74,10 @@ public final class CublasLtGemm implements AutoCloseable {
     /** Results and algorithms that {@link #load} has seen. */
     private final Set<String> loaded = new HashSet<>();
 
-    private final AutotuneCache choices;
+    private final AlgorithmStore choices;
 
     /** @param choices of this library, device and type */
-    public CublasLtGemm(CublasLt library, Device device, DataType type, AutotuneCache choices) {
+    public CublasLtGemm(CublasLt library, Device device, DataType type, AlgorithmStore choices) {
         this.choices = choices;
         this.library = library;
         this.device = device;
