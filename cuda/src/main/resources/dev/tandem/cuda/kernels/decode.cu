@@ -1,11 +1,20 @@
-// Decode attention over paged KV. The work of a step is a line of units, one for each KV block of each (row, KV head),
-// rows one after another, each pair after a gap of as many units as beginning it costs; every thread block takes an
-// equal stretch of the line, so that all end at the same time. A stretch crosses few pairs; of a pair that several
-// stretches share, the first, for which it is the last pair, adds what the others leave: they began with it. All that
-// share the line fit at a time.
+// Decode attention over paged KV: queries [rows][HEADS][HEAD_WIDTH] -> out of the same shape.
+//
+// Work: a line of units, one for each KV block of each pair (row, KV head), rows one after another. Each pair begins
+// with a start-up cost of so many units. Every thread block takes an equal partition of the line, so that all end at
+// the same time. Where several partitions share a pair, the first of them merges what the others publish (split-KV).
+// All thread blocks that share the line fit on the GPU at a time, so waiting for each other is safe.
 // Within a pair the warps take KV blocks in turn. Tokens are the 16-row operand, the heads of the group the 8 columns:
 // scores^T = K q^T, then out^T = V^T p^T with V stored in token pairs. K and V go from memory to registers in the order
 // in which they are used.
+//
+// Shared memory: merged [WARPS][GROUP][HEAD_WIDTH] fp32, the warps' sums of a pair; maxima and totals [WARPS][GROUP];
+// found, the row of the partition's first unit. No dynamic part.
+//
+// Waits and signals:
+//   the kernel before      dependencyWait, once; KV blocks that it cannot write are read before
+//   partial results        publishPartial writes words other than NOT_THERE, mergePartials polls them and resets them
+//   in-flight tokens       exchange appends to sendQueue for the transfer kernel (table in prelude.cu)
 
 #define GROUPS32 (HEAD_WIDTH / 32)
 #define WARPS (GROUP * HEAD_WIDTH > 2560 ? 2 : 4)

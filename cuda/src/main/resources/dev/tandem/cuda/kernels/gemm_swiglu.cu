@@ -1,8 +1,18 @@
-// Gate, up and their activation for many rows on Hopper: out[m][i] = silu(gate) * up of x[m][k] weights[n][k]. A tile
-// is 128 rows of x and 256 weight rows, by turns 8 of gate and 8 of up: two groups of four warps multiply 64 rows of x
-// each, and a warp more drives the tensor copy engine. Two blocks are a cluster: they have the same weight rows, of
-// which each brings half for both, and rows of x next to each other. Blocks stay for all tiles; the next tile's
-// operands are on their way while results are stored.
+// Gate and up GEMM with SwiGLU for many rows on Hopper: out [rows][INTERMEDIATE] = silu(gate) * up of x [rows][depth]
+// weights [2 INTERMEDIATE][depth]^T.
+//
+// A tile is 128 rows of x and 256 weight rows, by turns 8 of gate and 8 of up. Two warpgroups multiply 64 rows of x
+// each; one more warp drives the Tensor Memory Accelerator (TMA). Two thread blocks are a cluster: they take the same
+// weight rows, of which each brings half for both, and neighbouring rows of x. Thread blocks stay for all tiles; the
+// next tile's operands are on their way while results are stored.
+//
+// Shared memory (dynamic): STAGES of { x [128][64], weights [256][64] } 16-bit, swizzled; then a tile's results, PANELS
+// of [64][64] 16-bit for each warpgroup. Static: barriers full and empty [STAGES].
+//
+// Waits and signals:
+//   the kernel before      dependencyWait, before the first tile
+//   full[stage]            TMA has filled it: the warpgroups of this thread block wait
+//   empty[stage]           both warpgroups of both thread blocks have read it: the copying warp waits
 
 #define TILE_ROWS 128
 #define TILE_WEIGHTS 256

@@ -1,8 +1,18 @@
-// Products of 17 to 192 rows on Hopper: out[m][n] = sum over k of x[m][k] weights[n][k]. Weight rows are the tall
-// operand of asynchronous products and x, up to TOKENS rows, the broad one, so that little is computed for rows that
-// there are not. A block takes a strip of weight rows: GROUPS groups of four warps 64 of them each. With two groups one
-// warp more drives the tensor copy engine; with four, which bring x half as often, a thread of the first group does,
-// for no registers are left.
+// GEMMs of 17 to 192 rows on Hopper: x [rows][depth] weights [n][depth]^T -> fp32 partial sums [splits][rows][n], or
+// SwiGLU of them [rows][INTERMEDIATE].
+//
+// Weight rows are the 64-row operand of wgmma and x, up to TOKENS rows, the other one, so that little is computed for
+// rows that do not exist. A thread block takes a strip of weight rows, 64 for each of its GROUPS warpgroups. With two
+// warpgroups one more warp drives the Tensor Memory Accelerator (TMA). With four, which bring x half as often, a thread
+// of the first warpgroup does, because no registers are left.
+//
+// Shared memory (dynamic): stages of { weights GROUPS x [64][64], x [TOKENS][64] } 16-bit, swizzled; results take their
+// place at the end. Static: barriers full and empty, one for each stage.
+//
+// Waits and signals:
+//   the kernel before      dependencyWait, before x is read; weights are fetched before
+//   full[stage]            TMA has filled it: all warpgroups wait
+//   empty[stage]           all warpgroups have read it: the copying thread waits
 
 #define BOX_ROWS 64
 #define BOX_BYTES (BOX_ROWS * 128)

@@ -1,8 +1,13 @@
-// Products of few rows: out[m][n] = sum over k of x[m][k] weights[n][k], bound by reading the weights once.
+// GEMMs of few rows: x [rows][depth] weights [n][depth]^T -> fp32 partial sums [splits][rows][n], or SwiGLU of them
+// [rows][INTERMEDIATE]. The time is that of reading the weights once. x has up to 8 TILES rows.
+//
 // The weights are the 16-row operand of the tensor core. k may be permuted freely as long as both operands agree: of
 // each 32 columns, lane (g, q) takes 8q .. 8q+7 of rows g and g+8 in one 16-byte load each, which is two steps of 16.
-// TILES: x has up to 8 TILES rows.
-// A warp owns 2 x 16 weight rows; 8 warps share x, staged in shared memory in the order in which fragments are read.
+// A warp owns 2 x 16 weight rows; 8 warps share x, staged in the order in which fragments are read.
+//
+// Shared memory (dynamic): staged, two buffers of [CHUNK_STEPS][TILES][32 lanes] 16-byte pieces of x.
+//
+// Waits and signals: dependencyWait before x is read; weights are read before.
 
 #define CHUNK_STEPS 8          // 256 columns of x at a time
 #define AHEAD 4                // steps of weights in flight a warp: 4 x 4 x 16 bytes a lane

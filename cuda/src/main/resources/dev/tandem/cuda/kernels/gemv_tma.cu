@@ -1,7 +1,17 @@
-// Products of few rows on Hopper: out[m][n] = sum over k of x[m][k] weights[n][k], bound by reading the weights once.
-// The tensor copy engine streams tiles of 64 columns into a ring in shared memory, so that much is in flight without
-// registers, and begins with weights while the kernel before still runs. TILES: x has up to 8 TILES rows.
-// A block takes 128 weight rows in two boxes of 64; each of its 4 warps 32 of them; a fifth warp drives the copies.
+// GEMMs of few rows on Hopper: x [rows][depth] weights [n][depth]^T -> fp32 partial sums [splits][rows][n], or SwiGLU
+// of them [rows][INTERMEDIATE]. The time is that of reading the weights once. x has up to 8 TILES rows.
+//
+// The Tensor Memory Accelerator (TMA) streams tiles of 64 columns into a ring in shared memory: many bytes are under
+// way without registers, and weights come while the kernel before still runs. A thread block takes 128 weight rows in
+// two boxes of 64; each of its 4 warps takes 32 of them; a fifth warp drives the copies.
+//
+// Shared memory (dynamic): STAGES_OF_RING of { weights 2 x [64][64], x [8 TILES][64] } 16-bit, swizzled. Static:
+// barriers full and empty [STAGES_OF_RING].
+//
+// Waits and signals:
+//   the kernel before      dependencyWait, before x is read
+//   full[stage]            TMA has filled it: the four warps wait
+//   empty[stage]           the four warps have read it: the copying lane waits
 
 #define BOX_ROWS 64
 #define BOX_BYTES (BOX_ROWS * 128)

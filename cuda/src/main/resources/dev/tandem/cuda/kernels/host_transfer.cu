@@ -1,3 +1,15 @@
+// Kernels that carry host tokens between GPU and host: q, k and v [HEADS + 2 KV_HEADS][HEAD_DIM] of a token go out,
+// attention's output [HEADS][HEAD_DIM] comes back. `transfer` serves in-flight tokens beside a step; `send_host_tokens`
+// and `receive_host_tokens` serve tokens for which the step waits; `report` tells the host what a step chose.
+//
+// Shared memory: none but what __syncthreads_or needs.
+//
+// Waits and signals (flags and fences: table in prelude.cu):
+//   transfer               polls ready and sendQueue; ends by sendCounters[3], givenUp or its timeout
+//   send_host_tokens       follows rope_store in its stream; signals asked
+//   receive_host_tokens    polls answered of each token, until givenUp is set or time is over
+//   report                 dependencyWait
+
 #define TRANSFER_WARPS 8
 #define FEW_ROWS 8
 

@@ -1,6 +1,14 @@
-// Causal attention of prompt chunks over paged KV. A block takes a tile of a chunk's tokens with all heads of one
-// group, 128 rows of (token, head); its 8 warps share K and V, staged 64 tokens at a time. S = Q K^T with the rows as
-// the 16-row operand; its result is the operand of P V as it lies in registers.
+// Causal attention of prompt chunks over paged KV: queries [rows][HEADS][HEAD_WIDTH] -> out of the same shape.
+//
+// A thread block takes a tile of a chunk's tokens with all heads of one group, 128 rows of (token, head). Its 8 warps
+// share K and V, staged 64 tokens at a time. S = Q K^T with the rows as the 16-row operand; its result is the operand
+// of P V as it lies in registers.
+//
+// Shared memory (dynamic): STAGES of { K [64][HEAD_WIDTH], V [32 token pairs][HEAD_WIDTH][2] } 16-bit, swizzled; after
+// the last stage its first byte says whether this thread block merges.
+//
+// Waits and signals: dependencyWait at the start; thread blocks that share a tile count in `finished` (merge of
+// tiles.cu).
 
 #define GROUPS32 (HEAD_WIDTH / 32)
 #define STAGE_CHUNKS (STAGE_TOKENS * HEAD_WIDTH / 8)   // 16-byte pieces of K, and of V

@@ -1,8 +1,18 @@
-// Causal attention of prompt chunks over paged KV on Hopper, for heads of 64 and 128: two groups of four warps take 64
-// of a tile's rows each and multiply them asynchronously by K and V in shared memory; a third group of warps stages
-// these ahead of them.
-// While a group weighs the scores of one stage, its products of the stage before, and the other group's, are under way.
-// Blocks stay for all tiles. STAGES of K and V are in shared memory.
+// Causal attention of prompt chunks over paged KV on Hopper, for heads of 64 and 128: queries [rows][HEADS][HEAD_WIDTH]
+// -> out of the same shape.
+//
+// Two warpgroups take 64 of a tile's 128 rows each and multiply them asynchronously by K and V in shared memory; a
+// third warpgroup stages these ahead of them. While a warpgroup computes the softmax of one stage, its GEMMs of the
+// stage before and the other warpgroup's run. Thread blocks stay for all tiles.
+//
+// Shared memory (dynamic): STAGES of { K, V }, each HEAD_WIDTH / 64 panels of [64 tokens][64] 16-bit, swizzled. Static:
+// barriers full and empty [STAGES]; last, whether this thread block merges.
+//
+// Waits and signals:
+//   the kernel before      dependencyWait; decode attention beside this kernel begins only after it
+//   full[stage]            the staging warpgroup has filled it: both others wait
+//   empty[stage]           the 8 attending warps have read it: the staging warpgroup waits
+//   finished[tile]         thread blocks that share a tile count in it (merge of tiles.cu)
 
 #define PANEL_BYTES (STAGE_TOKENS * 128)               // 64 dimensions of a stage's tokens
 #define VALUES_AT (HEAD_WIDTH / 64 * PANEL_BYTES)

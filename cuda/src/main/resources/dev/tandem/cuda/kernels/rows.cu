@@ -1,4 +1,15 @@
-// Row-wise operations between the products. One block a row unless said otherwise.
+// Row-wise kernels between the GEMMs: embed, add_norm, close_up, rope_store, swiglu; and move_out, move_in and
+// sum_moved, which convert KV between the GPU's and the host's blocks. One thread block per row unless said otherwise.
+// Shapes stand at each kernel.
+//
+// Shared memory: add_norm has blockSum's 32 sums and, in a cluster, one sum per thread block; sum_moved has 8 sums. No
+// dynamic part.
+//
+// Waits and signals:
+//   all but move_*, sum_moved, random_fill      dependencyWait before they read what the kernel before wrote
+//   add_norm               thread blocks of a cluster exchange sums (clusterSum)
+//   rope_store             takes returning tokens from returnQueues; signals asked with the last warp of a host token
+//   embed                  clears sendCounters[3], by which the transfer kernel knows that a step begins
 
 // neighbouring values that move at once
 template <int N> struct alignas(N >= 4 ? 16 : 4 * N) Floats {

@@ -1,4 +1,11 @@
-// From logits to tokens. logits [rows][VOCABULARY] fp32, of which VOCABULARY_REAL are tokens.
+// From logits [rows][VOCABULARY] fp32, of which VOCABULARY_REAL are tokens, to tokens [rows]: argmax, adjust, sample,
+// logprobs.
+//
+// Shared memory: 32 candidates or sums for reductions of a thread block; sample has a histogram of BINS 64-bit totals.
+// No dynamic part.
+//
+// Waits and signals: dependencyWait at the start of each kernel; the PARTS thread blocks of a row of argmax count in
+// `finished`, and the last one merges.
 
 #define PARTS 16
 #define BINS 2048
