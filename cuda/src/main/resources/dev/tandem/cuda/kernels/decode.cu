@@ -25,12 +25,13 @@ struct Sequence { int firstUnit, length, table, blocks; };
 #define PARTS_AT_ONCE 8
 // How often a block looks for partial results that do not come. Each look is a round trip to the second-level cache or
 // more, so the kernel fails after ten seconds or later. To go on without a partial result would be a wrong token; to
-// wait for ever would be a GPU that nobody can stop.
+// wait for ever would be a GPU that no one can stop.
 #define MAX_LOOKS (1 << 24)
 // Of a part that has not been left yet, and again once it has been taken.
 #define NOT_THERE 0xffffffffu
 
-// A part's words say themselves whether they are there: no other is NOT_THERE, and whoever waits for them needs no
+// A part's words say themselves whether they are there: no other is NOT_THERE, and a thread that waits for them needs
+// no
 // counter and no fence.
 __device__ __forceinline__ word there(float v) {
     return __float_as_uint(v) == NOT_THERE ? 0x7fffffffu : __float_as_uint(v);
@@ -99,7 +100,7 @@ __device__ __forceinline__ void publishPartial(float4 *parts, float2 *norms, siz
     store2(norms + at, there(sum.maximum), there(sum.weights));
 }
 
-// Adds what `count` stretches have left from `at` on, each QUADS after the one before, as soon as all of it is there.
+// Adds what `count` partitions have left from `at` on, each QUADS after the one before, as soon as all of it is there.
 __device__ __forceinline__ void mergePartials(float4 *parts, float2 *norms, size_t at, int count, Sum &sum) {
 #pragma unroll 1
     for (int from = 0; from < count; from += PARTS_AT_ONCE) {
@@ -133,7 +134,7 @@ __device__ __forceinline__ void mergePartials(float4 *parts, float2 *norms, size
 #define BESIDE 4
 
 // Slots of in-flight tokens: rows that leave, whose q, k and v rotation has left for the transfer kernel, ask for their
-// attention of this layer; rows that board take their attention's result. Thread blocks share this work.
+// attention of this layer; tokens that return take their attention's result. Thread blocks share this work.
 __device__ __noinline__ void exchange(HostTokens *hostTokens, int layer, int slots, int place, int thread, int threads,
         half16 *out) {
     const int EIGHTS = HEAD_DIM / 8;
@@ -170,10 +171,11 @@ __device__ __noinline__ void carry(HostTokens *hostTokens) {
 
 // The step's own rows, and slots for in-flight tokens from row firstSlot on. Where no transfer kernel carries these
 // (place & CARRIES), the first thread block does. Beside prompts' attention (place & BESIDE), the kernel before this
-// one, all that is read here is there, and the last thread blocks have the stretches: others, which find no room yet,
+// one, all that is read here is there, and the last thread blocks have the partitions: others, which find no room yet,
 // must not be waited for. It is waited for at the end.
 // queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them,
-// units of a gap parts [thread blocks][QUADS] of the pair that began in an earlier stretch, with partNorms (maximum,
+// units of start-up cost parts [thread blocks][QUADS] of the pair that began in an earlier partition, with partNorms
+// (maximum,
 // sum of weights) likewise; both NOT_THERE, before and after
 extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(
         const half16 *queries, const half16 *blocks, const int *tables, const Sequence *sequences, const int *header,
@@ -207,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         if (sequences[r].firstUnit <= unit && (r + 1 == rows || sequences[r + 1].firstUnit > unit)) found = r;
     }
     __syncthreads();
-    int row = found, others = 0; // stretches that leave a part of the last pair
+    int row = found, others = 0; // partitions that leave a part of the last pair
     uint2 *result = nullptr;
     while (unit < endUnit) {
         Sequence sequence = sequences[row];
@@ -270,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             }
         }
         for (int j = 0; j < mine; j++) {
-            // four chains: the products of one wait for each other
+            // four chains: the MMAs of one wait for each other
             float scores[EIGHT_HEADS][4][4];
 #pragma unroll
             for (int e = 0; e < EIGHT_HEADS; e++) {
@@ -346,12 +348,12 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             }
         }
         __syncthreads();
-        // the thread block that owns a unit: the one whose stretch of units * c / sharing ... holds it
+        // the thread block that owns a unit: the one whose partition of units * c / sharing ... holds it
         int firstOwner = (int)(((long)(pairBegin + 1) * sharing - 1) / units),
                 lastOwner = (int)(((long)pairEnd * sharing - 1) / units);
         result = (uint2 *)(out + ((size_t)row * HEADS + kvHead * GROUP) * HEAD_WIDTH);
         others = lastOwner - partition;
-        if (partition == firstOwner && others > 0) break; // which is the stretch's end
+        if (partition == firstOwner && others > 0) break; // which is the partition's end
 #pragma unroll 1
         for (int i = threadIdx.x; i < QUADS; i += WARPS * 32) {
             Sum sum = overWarps(merged, maxima, totals, i);

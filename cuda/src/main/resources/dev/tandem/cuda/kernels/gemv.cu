@@ -10,7 +10,7 @@
 // Waits and signals: dependencyWait before x is read; weights are read before.
 
 #define CHUNK_STEPS 8          // 256 columns of x at a time
-#define AHEAD 4                // steps of weights in flight a warp: 4 x 4 x 16 bytes a lane
+#define AHEAD 4                // steps of weights under way per warp: 4 x 4 x 16 bytes a lane
 
 __device__ __forceinline__ void stage(uint4 *to, const half16 *x, int depth, int step, int steps) {
     for (int i = threadIdx.x; i < CHUNK_STEPS * TILES * 32; i += 256) {

@@ -19,7 +19,7 @@
 // Carries in-flight tokens beside a step's kernels. One thread block, until the last layer's attention, which the
 // embedding and that layer mark. So few registers that two blocks of decode attention have room beside it.
 // A step that hangs, or whose next launch failed, never marks it: then the transfer kernel ends when the host gives up,
-// or after its patience, and says so.
+// or after its timeout, and says so.
 extern "C" __global__ void __launch_bounds__(TRANSFER_WARPS * 32, 3) transfer(HostTokens *hostTokens) {
     wide *counters = hostTokens->sendCounters;
     wide sent = counters[1], received = counters[2], began = nanos();
@@ -63,14 +63,14 @@ extern "C" __global__ void __launch_bounds__(128) send_host_tokens(const int *he
     if (threadIdx.x == 0) ask(hostTokens, rows, blockIdx.x, hostToken, layer);
 }
 
-// What was written before the value is seen by whoever is told of it
+// What was written before the value is seen by a thread that acquires it
 __device__ __forceinline__ wide acquired(const volatile wide *p) {
     wide v;
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
     return v;
 }
 
-// Nobody waits for ever: after the patience the step gives up in the host's place, which sees it.
+// No step waits for ever: after the timeout it gives up in the host's place, which sees it.
 __device__ __forceinline__ void awaitAnswer(const HostTokens *hostTokens, int hostToken, wide wanted) {
     wide began = nanos();
     while (acquired(&hostTokens->answered[hostToken]) != wanted && *hostTokens->givenUp == 0) {
@@ -123,7 +123,8 @@ extern "C" __global__ void __launch_bounds__(128) receive_host_tokens(const int 
     }
 }
 
-// What a step tells the host: chosen tokens, who sits in the slots after the last layer, and when it reported, with
+// What a step tells the host: chosen tokens, which host tokens hold the slots after the last layer, and when it
+// reported, with
 // slots when each layer was, with host tokens of `passes` sub-batches when it waited for them; straight to pinned
 // memory
 extern "C" __global__ void report(const int *tokens, int count, const HostTokens *hostTokens, int layers, int slots,

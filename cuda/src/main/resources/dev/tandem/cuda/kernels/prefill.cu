@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         for (int n = 0; n < STAGE_TOKENS / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) s[n][i] = 0;
-        // tokens inside, dimensions outside: products that follow each other do not wait for each other
+        // tokens inside, dimensions outside: MMAs that follow each other do not wait for each other
 #pragma unroll
         for (int t = 0; t < GROUPS32; t++) {
             uint4 b[STAGE_TOKENS / 8];

@@ -130,7 +130,7 @@ struct Stager {
     template <int BUFFER> __device__ __forceinline__ void handOver(char *ring, wide *full, wide *empty, int number) {
         storeValues<BUFFER>(ring + number % STAGES * STAGE_BYTES);
         copyWait<1>();
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // the products read through another proxy
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // wgmma reads through another proxy
         barrierArrive(&full[number % STAGES]);
         int next = number + 2;
         if (head >= 0) {
@@ -310,7 +310,7 @@ __device__ __forceinline__ void attend(const Work &work, const half16 *queries, 
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
 // any grid: its blocks take the parts of all tiles, of each KV head, between them; `splits` of a tile's context where
 // it is long enough;
-// finished [tiles][KV_HEADS] zeroed. With 160 registers a block of host tokens that depart fits beside it (4,096 are
+// finished [tiles][KV_HEADS] zeroed. With 160 registers a block of host tokens that are sent fits beside it (4,096 are
 // left).
 // With a step's header decode attention is the next kernel, and runs beside this one on the multiprocessors that the
 // header leaves it: it does not wait for the kernel before, so it must not begin before that has ended. Then the header

@@ -181,41 +181,42 @@ struct Draw { float temperature, topP, minP, uniform; int topK, row, logprobs, a
 struct Adjustment { int token; float bias, repetition, penalty; };
 
 // In-flight tokens: decode rows whose attention the CPU computes. The last rows of a step, from `firstSlot` on, are
-// slots: at each layer rows that are ready board them, take the post-projection and the next pre-projection, and leave
+// slots: at each layer rows that are ready take them, run the post-projection and the next pre-projection, and leave
 // again.
-// A row keeps its residual and angles here. slotMaps[layer] says who sits in the slots before layer's pre-projection.
+// A row keeps its residual and angles here. slotMaps[layer] says which host tokens hold the slots before layer's pre-
+// projection.
 // The step's own kernels touch GPU memory alone; `transfer` carries rows over the link beside them (host_transfer.cu).
 #define MAX_SLOTS 64
 struct HostTokens {
-    float *residual;          // [flights][HIDDEN]
-    float2 *angles;           // [flights][HEAD_DIM / 2]
-    Draw *draws;              // [flights]
-    int *slotMaps;            // [layers + 1][MAX_SLOTS] flight or -1
-    half16 *outgoing;         // [flights][HEADS + 2 KV_HEADS][HEAD_DIM] q, k and v on their way to the host
-    half16 *incoming;         // [flights][HEADS][HEAD_DIM] attention that has come from it
+    float *residual;          // [host tokens][HIDDEN]
+    float2 *angles;           // [host tokens][HEAD_DIM / 2]
+    Draw *draws;              // [host tokens]
+    int *slotMaps;            // [layers + 1][MAX_SLOTS] host token or -1
+    half16 *outgoing;         // [host tokens][HEADS + 2 KV_HEADS][HEAD_DIM] q, k and v on their way to the host
+    half16 *incoming;         // [host tokens][HEADS][HEAD_DIM] attention that has come from it
     wide *sendQueue;         // ring of (number + 1) << 24 | layer << 16 | host token
     wide *returnQueues;           // [layers] rings of (number + 1) << 16 | host token
-    wide *returned;            // [layers] arrivals that have boarded
-    wide *arrived;            // [layers] arrivals so far
+    wide *returned;            // [layers] returns that slots have taken
+    wide *arrived;            // [layers] returns so far
     // sendQueue so far; then those sent, results received, and whether the step nears its end
     wide *sendCounters;
     // pinned host memory
     volatile wide *tasks;     // ring of (number + 1) << 24 | layer << 16 | host token
     volatile wide *ready;     // likewise
-    half16 *sent;             // [flights][HEADS + 2 KV_HEADS][HEAD_DIM]
-    const half16 *results;    // [flights][HEADS][HEAD_DIM]
+    half16 *sent;             // [host tokens][HEADS + 2 KV_HEADS][HEAD_DIM]
+    const half16 *results;    // [host tokens][HEADS][HEAD_DIM]
     int ringMask;             // of all rings
     wide *stamps;             // [layers + 1] when each layer's attention began, and when the step reported
     // pinned host memory, of rows that pass all layers in their step: `rope_store` or `send_host_tokens` asks for their
     // attention, `receive_host_tokens` waits for it
     volatile wide *asked;     // ring of (number + 1) << 24 | layer << 16 | host token
-    volatile wide *answered;  // [flights] number + 1 of the last answer
-    // not 0: nobody answers any more; who says so: 1 the host or `receive_host_tokens`, 2 the transfer kernel
+    volatile wide *answered;  // [host tokens] number + 1 of the last answer
+    // not 0: no answers come any more; who says so: 1 the host or `receive_host_tokens`, 2 the transfer kernel
     volatile int *givenUp;
     // [2 sub-batches][layers][2] when `receive_host_tokens` began to wait, and when all was there
     wide *waits;
     wide timeout;            // nanoseconds that `receive_host_tokens` waits for a row
-    int *sentWarps;           // [flights] warps of `rope_store` that have sent their part of a row
+    int *sentWarps;           // [host tokens] warps of `rope_store` that have sent their part of a row
     wide transferTimeout;     // nanoseconds that `transfer` stays for its step to end
 };
 
@@ -230,7 +231,7 @@ __device__ __forceinline__ void ask(const HostTokens *hostTokens, const BatchHos
     wide number = rows->base + (wide)layer * rows->all + rows->offset + i;
     hostTokens->asked[number & hostTokens->ringMask] = (number + 1) << 24 | (wide)layer << 16 | hostToken;
 }
-// a row's slot says which flight's numbers it uses
+// the host token of a row's slot, or -1
 __device__ __forceinline__ int hostTokenIndex(int slot) { return slot < -1 ? -2 - slot : -1; }
 
 __device__ __forceinline__ wide nanos() {
@@ -249,7 +250,7 @@ __device__ __forceinline__ void acquireSystem() { asm volatile("fence.acq_rel.sy
 __device__ __forceinline__ void acquireDevice() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 // The link between GPU and host for in-flight tokens: sends what has left with a task each, and brings results that are
-// ready. Nobody waits for it.
+// ready. No kernel waits for it.
 //   flag          written by                                  read by                 between flag and data
 //   ready         a worker: results, then setRelease          carryRows               acquireSystem, then the barrier
 //   tasks         sendRow: sent, then __threadfence_system    a worker                getAcquire

@@ -38,7 +38,7 @@ template <int N> __device__ __forceinline__ Floats<N> widened(const Halves<N> &v
 
 // residual[row] = table[tokens[row]]; angles[row][i] = (cos, sin) of position times frequency. Rows from firstSlot on
 // are slots: those that enter layer 0 (admitted[slot] >= 0, with what their token is drawn by) keep theirs in
-// `flights`. A negative token is one that the step before has chosen, its -1 - token'th; that one is -1 where logits
+// `hostTokens`. A negative token is one that the step before has chosen, its -1 - token'th; that one is -1 where logits
 // were no numbers.
 extern "C" __global__ void embed(const int *tokens, const int *chosen, const int *positions, const half16 *table,
         const float *frequencies, float *residual, float2 *angles, int firstSlot, HostTokens *hostTokens,
@@ -88,9 +88,9 @@ template <int BLOCKS> __device__ __forceinline__ float clusterSum(float v) {
 }
 #endif
 
-// residual[row] += sum of the product's partials [splits][partialRows][HIDDEN]; out[row] = its RMS norm.
+// residual[row] += sum of the GEMM's partials [splits][partialRows][HIDDEN]; out[row] = its RMS norm.
 // rowMap picks the rows whose norm is wanted; with it the residual is left as it was.
-// The residual of a slot's row is in `flights`; what products have added since is in the slot's own place, and becomes
+// The residual of a slot's row is in `hostTokens`; what GEMMs have added since is in the slot's own place, and becomes
 // zero.
 // BLOCKS, a cluster where there are several, share a row; a thread has SOME neighbouring values at a time, of AT_ONCE
 // partials for sure.
@@ -169,7 +169,7 @@ __device__ __forceinline__ void addNorm(float *residual, const float *partials, 
                 out, epsilon, firstSlot, hostTokens, mapLayer); \
     }
 // few rows: the partials of one row after another are what takes long; some: many small blocks beside what is left of
-// the product's;
+// the GEMM;
 // many, without partials: blocks, and what a thread has under way
 // a thread of 1024 has 64 registers: with rows wider than 4096 values it has two quads of values, and room for the
 // partials of 4 splits instead of 8
@@ -182,7 +182,7 @@ ADD_NORM(add_norm, , 1, 1024, 4, 1, 8)
 #endif
 ADD_NORM(add_norm_many, , 1, 256, 8, 1, 1)
 
-// The last layer's rows that nobody samples have stored their K and V and go no further: the others, rowMap[0],
+// The last layer's rows that are not sampled have stored their K and V and go no further: the others, rowMap[0],
 // rowMap[1], ..., close up to the front of residual [rows][HIDDEN] and attended [rows][HEADS][HEAD_WIDTH], in place:
 // rowMap[i] >= i. A thread takes 16 bytes of all rows in turn, as many at a time as it has registers for.
 #define CLOSING 16
@@ -236,7 +236,7 @@ struct Pair { Some first, second; };
 
 #define QKV_AT_ONCE 4
 
-// Values of a row from `column` on, and half a head further: sum of partials (splits > 0) or the finished product, and
+// Values of a row from `column` on, and half a head further: sum of partials (splits > 0) or the finished GEMM, and
 // bias
 __device__ __forceinline__ Pair projected(const float *partials, int splits, int partialRows, const half16 *product,
         const float *bias, int row, int column) {
@@ -312,15 +312,17 @@ __device__ __forceinline__ void warpSent(const HostTokens *hostTokens, const Bat
     ask(hostTokens, rows, row - rows->first, hostToken, layer);
 }
 
-// q, k and v of a row: sum of partials (splits > 0) or the finished product, bias, norm of q and k heads, rotation.
+// q, k and v of a row: sum of partials (splits > 0) or the finished GEMM, bias, norm of q and k heads, rotation.
 // q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere);
-// blocks from poolBlocks on are staging, stagingShift blocks further. q, k and v of in-flight tokens go to `flights`;
-// so do those of rows that the CPU attends to within the step (slot < -1). V of two tokens lies by turns: where the
+// blocks from poolBlocks on are staging, stagingShift blocks further. q, k and v of in-flight tokens go to
+// `hostTokens`;
+// so do those of rows that the CPU attends to within the step (slot < -1). V of two tokens is interleaved: where the
 // next row is of the second, a thread stores both.
-// V of a block's tokens that are not written yet becomes zero, whatever a freed block held before: attention multiplies
+// V of a block's tokens that are not written yet becomes zero, regardless of what a freed block held before: attention
+// multiplies
 // it by zero.
 // HEAD_LANES threads a head; grid (rows, heads * HEAD_LANES / 128), with slots a row of blocks more, which chooses who
-// boards at this layer.
+// returns at this layer.
 extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows,
         const half16 *product, const float *bias, const float *queryNorm, const float *keyNorm, float epsilon,
         const float2 *angles, const int *slots, half16 *queries, half16 *blocks, int poolBlocks, int stagingShift,
@@ -328,7 +330,7 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
     dependentsLaunch();
     int row = blockIdx.x, thread = blockIdx.y * 128 + threadIdx.x, head = thread / HEAD_LANES,
             lane = thread % HEAD_LANES;
-    // the transfer kernel beside this fills what it reads: no need to wait for the product
+    // the transfer kernel beside this fills what it reads: no need to wait for the GEMM
     if (row == rows && thread < 32) chooseReturningTokens(hostTokens, layer, rows - firstSlot);
     dependencyWait();
     if (row == rows || head >= HEADS + 2 * KV_HEADS) return;
@@ -410,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
         storeTokens<1, 1>(tile + KV_TILE + after * HEAD_WIDTH * 2, lane, Pair(), Pair());
 }
 
-// out[row][i] = silu(gate) * up of a product [rows][2 INTERMEDIATE]; eight values a thread
+// out[row][i] = silu(gate) * up of a GEMM [rows][2 INTERMEDIATE]; eight values a thread
 extern "C" __global__ void __launch_bounds__(256) swiglu(const half16 *gateUp, half16 *out, int rows) {
     dependentsLaunch();
     dependencyWait();

@@ -6,13 +6,13 @@
 #define TYPES "f32.f16.f16"
 #endif
 
-// How a product finds its second operand in shared memory: rows of 128 bytes, swizzled; 1,024 bytes to the next eight
+// How wgmma finds its second operand in shared memory: rows of 128 bytes, swizzled; 1,024 bytes to the next eight
 // rows, `leading` to the next 64 columns where rows are tokens to sum over
 __device__ __forceinline__ wide operand(word at, int leading) {
     return (wide)(at >> 4) | (wide)(leading >> 4) << 16 | (wide)(1024 >> 4) << 32 | 1ull << 62;
 }
 
-// the first sums of a product as the assembler names them, sixteen at a time
+// the first sums of a wgmma as the assembler names them, sixteen at a time
 #define S0 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define S1 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define S2 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
@@ -29,7 +29,7 @@ __device__ __forceinline__ wide operand(word at, int leading) {
 
 __device__ __forceinline__ void gemmBegin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void gemmCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// until no more than PENDING groups of products are under way
+// until no more than PENDING groups of wgmma are under way
 template <int PENDING> __device__ __forceinline__ void gemmWait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory");
 }
