@@ -6,7 +6,7 @@ import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.probe.BandwidthProbe;
 import dev.tandem.cpu.probe.MachineProbe;
-import dev.tandem.cuda.AttentionBenchmark;
+import dev.tandem.cuda.tune.AttentionBenchmark;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.model.config.DataType;
@@ -18,10 +18,10 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
-import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
+import picocli.CommandLine;
 
 /** {@code bench attention}. */
 @Command(

@@ -6,7 +6,7 @@ import dev.tandem.bench.Statistics;
 import dev.tandem.bench.Workload;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.CudaExecutor;
-import dev.tandem.cuda.ModelShape;
+import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
@@ -24,10 +24,10 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.Callable;
-import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
+import picocli.CommandLine;
 
 /** {@code bench simulate}. */
 @Command(

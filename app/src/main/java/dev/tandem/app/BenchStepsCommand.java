@@ -2,16 +2,16 @@ package dev.tandem.app;
 
 import dev.tandem.bench.Statistics;
 import dev.tandem.cuda.CudaExecutor;
-import dev.tandem.cuda.StepTimer;
+import dev.tandem.cuda.tune.StepTimer;
 import dev.tandem.engine.config.ConfigurationException;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
-import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
+import picocli.CommandLine;
 
 /** {@code bench steps}. */
 @Command(

@@ -1,6 +1,6 @@
 package dev.tandem.app;
 
-import dev.tandem.cuda.CudaException;
+import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.ProfileException;
 import dev.tandem.engine.executor.ExecutorException;
@@ -20,8 +20,8 @@ import java.nio.file.NotDirectoryException;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
-import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
+import picocli.CommandLine;
 
 /**
  * How a command that cannot go on says so. What the user can mend is one line with the remedy; a mistake in Tandem is

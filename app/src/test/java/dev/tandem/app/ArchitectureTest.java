@@ -13,7 +13,9 @@ import com.tngtech.archunit.lang.ConditionEvents;
 import com.tngtech.archunit.lang.SimpleConditionEvent;
 import dev.tandem.engine.clock.Clock;
 import java.time.Instant;
+import java.util.List;
 import java.util.Random;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 /** Which module may know which, and what no code may reach for by itself. */
@@ -58,6 +60,37 @@ class ArchitectureTest {
                 "io.prometheus..",
                 "dev.tandem.engine..",
                 "dev.tandem.text..");
+    }
+
+    /** Packages of cuda, from the top floor to the ground: each may know those behind it. */
+    private static final List<String> CUDA_FLOORS = List.of(
+            "tune",
+            "step",
+            "sampling",
+            "forward",
+            "gemm",
+            "kv",
+            "hostattention",
+            "weights",
+            "kernels",
+            "device",
+            "ffi");
+
+    @Test
+    void eachFloorOfCudaKnowsOnlyThoseBelow() {
+        for (int floor = 0; floor < CUDA_FLOORS.size(); floor++) {
+            String[] above = Stream.concat(
+                            Stream.of("dev.tandem.cuda"),
+                            CUDA_FLOORS.subList(0, floor).stream().map(name -> "dev.tandem.cuda." + name))
+                    .toArray(String[]::new);
+            noClasses()
+                    .that()
+                    .resideInAPackage("dev.tandem.cuda." + CUDA_FLOORS.get(floor))
+                    .should()
+                    .dependOnClassesThat()
+                    .resideInAnyPackage(above)
+                    .check(CLASSES);
+        }
     }
 
     @Test

@@ -3,10 +3,13 @@ package dev.tandem.cuda;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Stream;
-import dev.tandem.cuda.kernels.AutotuneCache;
-import dev.tandem.cuda.kernels.CublasLtGemm;
+import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.gemm.CublasLtGemm;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.tune.AutotuneCache;
+import dev.tandem.cuda.tune.GemmAutotuner;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.model.config.DataType;
 

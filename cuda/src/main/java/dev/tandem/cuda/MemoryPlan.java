@@ -1,5 +1,11 @@
 package dev.tandem.cuda;
 
+import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.forward.ForwardBuffers;
+import dev.tandem.cuda.hostattention.HostLinkMemory;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.kv.PrefillOffload;
+import dev.tandem.cuda.step.GraphCache;
 import java.util.Locale;
 
 /**
@@ -66,7 +72,7 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
      * @param used bytes that weights and activations take
      * @param free bytes
      * @param total bytes
-     * @throws dev.tandem.cuda.CudaException when none fits
+     * @throws dev.tandem.cuda.ffi.CudaException when none fits
      */
     int gpuBlocks(ModelShape shape, double utilization, long used, long free, long total) {
         long budget = Math.min((long) (utilization * total) - used, free) - RESERVE_BYTES;

@@ -10,7 +10,7 @@ import java.util.Optional;
  *
  * <p>Owned by: engine thread.
  */
-final class Owned {
+public final class Owned {
     private final ArrayDeque<AutoCloseable> resources = new ArrayDeque<>();
 
     <T extends AutoCloseable> T own(T resource) {

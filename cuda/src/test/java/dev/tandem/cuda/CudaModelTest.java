@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.clock.Clock;
@@ -16,8 +17,8 @@ import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
-import dev.tandem.model.Checkpoint;
 import dev.tandem.model.Checkpoint.LoadFormat;
+import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -105,7 +106,7 @@ class CudaModelTest {
     }
 
     record Golden(int[] prompt, int[] greedy, float[] logits) {
-        static Golden of(String family) throws IOException {
+        public static Golden of(String family) throws IOException {
             Path directory = FAMILIES.resolve(family);
             String json = Files.readString(directory.resolve("golden.json"));
             try (FileChannel channel = FileChannel.open(directory.resolve("logits.bin"));

@@ -3,6 +3,11 @@ package dev.tandem.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.forward.ForwardBuffers;
+import dev.tandem.cuda.hostattention.HostLinkMemory;
+import dev.tandem.cuda.kernels.GpuRig;
+import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.model.config.DataType;
 import java.util.OptionalInt;
 import org.junit.jupiter.api.Test;

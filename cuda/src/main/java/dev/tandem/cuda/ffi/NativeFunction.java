@@ -1,6 +1,5 @@
 package dev.tandem.cuda.ffi;
 
-import dev.tandem.cuda.CudaException;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemoryLayout;

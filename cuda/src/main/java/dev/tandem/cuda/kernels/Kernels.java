@@ -1,6 +1,5 @@
 package dev.tandem.cuda.kernels;
 
-import dev.tandem.cuda.ModelShape;
 import dev.tandem.cuda.device.CudaModule;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Kernel;
