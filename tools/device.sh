@@ -146,10 +146,10 @@ for what in "$@"; do
     sanitizer)
       begin=$SECONDS
       for method in ${SANITIZED:-"CudaModelTest#samplingParametersOfEveryKindAreServed()" \
-        "GemmKernelTest#wgmmaGemm(dev.tandem.cuda.ModelShape)" \
-        "AttentionKernelTest#decodeAttention(dev.tandem.cuda.ModelShape)" \
-        "AttentionKernelTest#promptsBesideDecodes(dev.tandem.cuda.ModelShape)" \
-        "KernelTest#choices(dev.tandem.cuda.ModelShape)" \
+        "kernels.GemmKernelTest#wgmmaGemm(dev.tandem.cuda.kernels.ModelShape)" \
+        "kernels.AttentionKernelTest#decodeAttention(dev.tandem.cuda.kernels.ModelShape)" \
+        "kernels.AttentionKernelTest#promptsBesideDecodes(dev.tandem.cuda.kernels.ModelShape)" \
+        "kernels.KernelTest#choices(dev.tandem.cuda.kernels.ModelShape)" \
         "HybridModelTest#everyKindOfSamplingIsServedOnTheHostAndCancelledRowsAreFreed()"}; do
         for tool in ${SANITIZERS:-memcheck synccheck racecheck}; do
           if [ $((SECONDS - begin)) -gt "${SANITIZER_BUDGET:-1500}" ]; then

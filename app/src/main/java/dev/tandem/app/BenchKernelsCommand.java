@@ -1,8 +1,8 @@
 package dev.tandem.app;
 
-import dev.tandem.cuda.ModelShape;
 import dev.tandem.cuda.kernels.KernelCatalogue;
 import dev.tandem.cuda.kernels.KernelCompiler;
+import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.model.config.DataType;
 import java.util.LinkedHashSet;
 import java.util.Locale;

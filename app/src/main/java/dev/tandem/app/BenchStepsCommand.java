@@ -2,7 +2,7 @@ package dev.tandem.app;
 
 import dev.tandem.bench.Statistics;
 import dev.tandem.cuda.CudaExecutor;
-import dev.tandem.cuda.StepTimer;
+import dev.tandem.cuda.tune.StepTimer;
 import dev.tandem.engine.config.ConfigurationException;
 import java.io.IOException;
 import java.util.Map;

@@ -1,6 +1,6 @@
 package dev.tandem.app;
 
-import dev.tandem.cuda.CudaException;
+import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.ProfileException;
 import dev.tandem.engine.executor.ExecutorException;

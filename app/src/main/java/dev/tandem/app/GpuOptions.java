@@ -1,8 +1,8 @@
 package dev.tandem.app;
 
-import dev.tandem.cuda.CudaException;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.engine.config.ConfigurationException;
 import java.nio.file.Files;
 import java.nio.file.Path;

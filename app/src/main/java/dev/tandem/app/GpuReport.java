@@ -1,9 +1,9 @@
 package dev.tandem.app;
 
-import dev.tandem.cuda.CudaException;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.ffi.CudaDriver;
+import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.kernels.KernelCatalogue;
 import dev.tandem.server.http.Printable;
 import java.io.PrintStream;

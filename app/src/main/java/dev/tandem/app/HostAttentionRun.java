@@ -4,7 +4,7 @@ import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.probe.BandwidthProbe;
-import dev.tandem.cuda.AttentionBenchmark;
+import dev.tandem.cuda.tune.AttentionBenchmark;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.model.config.DataType;
 import java.time.Duration;

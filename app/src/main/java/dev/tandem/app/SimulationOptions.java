@@ -2,7 +2,7 @@ package dev.tandem.app;
 
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.CudaExecutor;
-import dev.tandem.cuda.ModelShape;
+import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;

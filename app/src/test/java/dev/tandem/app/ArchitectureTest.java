@@ -166,6 +166,37 @@ class ArchitectureTest {
                 .check(CLASSES);
     }
 
+    /** Packages of cuda, from the top floor to the ground: each may know those behind it. */
+    private static final List<String> CUDA_FLOORS = List.of(
+            "tune",
+            "step",
+            "sampling",
+            "forward",
+            "gemm",
+            "kv",
+            "hostattention",
+            "weights",
+            "kernels",
+            "device",
+            "ffi");
+
+    @Test
+    void eachFloorOfCudaKnowsOnlyThoseBelow() {
+        for (int floor = 0; floor < CUDA_FLOORS.size(); floor++) {
+            String[] above = Stream.concat(
+                            Stream.of("dev.tandem.cuda"),
+                            CUDA_FLOORS.subList(0, floor).stream().map(name -> "dev.tandem.cuda." + name))
+                    .toArray(String[]::new);
+            noClasses()
+                    .that()
+                    .resideInAPackage("dev.tandem.cuda." + CUDA_FLOORS.get(floor))
+                    .should()
+                    .dependOnClassesThat()
+                    .resideInAnyPackage(above)
+                    .check(CLASSES);
+        }
+    }
+
     @Test
     void timeAndChanceAreInjected() {
         noClasses()

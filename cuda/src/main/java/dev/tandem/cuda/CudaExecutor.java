@@ -4,16 +4,44 @@ import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.topology.CpuTopology;
-import dev.tandem.cuda.CudaForward.Extent;
-import dev.tandem.cuda.StepLauncher.Launched;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
-import dev.tandem.cuda.device.Resources;
+import dev.tandem.cuda.device.MemoryLedger;
 import dev.tandem.cuda.device.Stream;
-import dev.tandem.cuda.kernels.AutotuneCache;
-import dev.tandem.cuda.kernels.CublasLtGemm;
+import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.forward.AttentionLauncher;
+import dev.tandem.cuda.forward.CudaForward;
+import dev.tandem.cuda.forward.Extent;
+import dev.tandem.cuda.forward.ForwardBuffers;
+import dev.tandem.cuda.forward.HostTransferLauncher;
+import dev.tandem.cuda.forward.RowLauncher;
+import dev.tandem.cuda.forward.SmPartition;
+import dev.tandem.cuda.gemm.LayerGemms;
+import dev.tandem.cuda.hostattention.HostAttentionQueues;
+import dev.tandem.cuda.hostattention.HostAttentionWorkers;
+import dev.tandem.cuda.hostattention.HostFormat;
+import dev.tandem.cuda.hostattention.HostLinkMemory;
+import dev.tandem.cuda.hostattention.HostTokenTracker;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.kv.KvPools;
+import dev.tandem.cuda.sampling.GpuSampler;
+import dev.tandem.cuda.sampling.SampleReport;
+import dev.tandem.cuda.step.GpuClock;
+import dev.tandem.cuda.step.GraphCache;
+import dev.tandem.cuda.step.PlanRows;
+import dev.tandem.cuda.step.StepBuffer;
+import dev.tandem.cuda.step.StepDeadline;
+import dev.tandem.cuda.step.StepLauncher;
+import dev.tandem.cuda.step.StepLauncher.Launched;
+import dev.tandem.cuda.step.StepLayout;
+import dev.tandem.cuda.step.StepTrace;
+import dev.tandem.cuda.tune.CudaProfiler;
+import dev.tandem.cuda.tune.CudaTimings;
+import dev.tandem.cuda.tune.GemmAutotuner;
+import dev.tandem.cuda.tune.StepTimer;
+import dev.tandem.cuda.weights.CudaWeights;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.Executor;
@@ -26,7 +54,6 @@ import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
 import dev.tandem.model.Checkpoint;
-import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
@@ -54,52 +81,33 @@ import java.util.function.UnaryOperator;
  * <p>Owned by: engine thread. Construction may happen on another thread.
  */
 public final class CudaExecutor implements Executor {
-    /** Steps of prompts and decodes are graphs up to so many rows even where fewer sequences decode. */
-    private static final int MIN_GRAPH_ROWS = 256;
-    /** Rows up to which decode steps are graphs. */
-    private static final int MAX_GRAPH_ROWS = 512;
     /** Seconds between the steps of a busy engine, as measured on an H200. */
     private static final double STEP_OVERHEAD = 60e-6;
     /** Of all logits of a step, for which memory is kept: a MiB. */
     private static final int MAX_ADJUSTMENTS = 1 << 16;
-    /** Cores for the engine and the server. */
-    static final int CORES_LEFT = 2;
-    /** Compute capability. */
-    private static final int MIN_WITH_BFLOAT16 = 80;
     /**
      * For the step under way when the executor is closed: a server whose GPU hangs shall be gone within five seconds.
      */
     private static final long CLOSE_NANOS = 2_000_000_000L;
-    /** Left for graphs and what the driver takes later. */
-    private static final long RESERVE_BYTES = 512L << 20;
 
     private final CudaOptions options;
     private final Checkpoint checkpoint;
     private final ModelShape shape;
-    private final ArrayDeque<AutoCloseable> owned = new ArrayDeque<>();
+    private final Owned owned = new Owned();
+    private final MemoryPlan plan;
     private final Device device;
     private final Stream stream;
-    private final Kernels kernels;
-    private final CublasLtGemm gemms;
-    private final GemmAutotuner fastest;
     private final CudaWeights weights;
     private final CudaForward forward;
     private final KvPools pools;
-    private final StepLayout layout;
     private final StepTimer timer;
     private final CudaTimings timings;
     private final GpuClock clock;
-    private final StepBuffer decodeInputs;
-    private final StepBuffer mixedInputs;
-    private final Optional<StepBuffer> secondInputs;
+    private final StepLauncher.Inputs inputs;
     private final SampleReport chosen;
     private final ExecutorLimits limits;
-    private final GraphCache replays;
     private final StepLauncher launcher;
-    /** Most rows of decode steps, and of all steps that are replayed from graphs; slots come on top. */
-    private final int decodeRows;
-
-    private final int graphRows;
+    private final String gemms;
     /** Empty without attention threads. */
     private final Optional<HostTokenTracker> hostTokens;
 
@@ -159,163 +167,189 @@ public final class CudaExecutor implements Executor {
         this.options = options;
         this.checkpoint = checkpoint;
         this.shape = new ModelShape(checkpoint.config(), options.type());
+        this.plan = MemoryPlan.of(options);
+        this.time = time;
+        this.timeline = timeline;
         try {
-            device = own(new Device(
-                    CudaLibraries.driver()
-                            .orElseThrow(() -> new CudaException("this machine has no NVIDIA driver (libcuda.so.1)")),
-                    options.device(),
-                    options.multiprocessorLimit(),
-                    time));
-            if (options.type() == DataType.BFLOAT16 && device.capability() < MIN_WITH_BFLOAT16) {
-                throw new CudaException(device.name() + " has no bfloat16; use --dtype float16");
-            }
-            long before = device.memory().free();
-            stream = own(device.stream("steps"));
-            kernels = own(new Kernels(device, shape, compiler));
-            AutotuneCache choices = AutotuneCache.open(
-                    compiler.cache(), GemmAutotuner.identity(device, libraries.cublasLt(), shape, options));
-            gemms = own(new CublasLtGemm(libraries.cublasLt(), device, shape.type(), choices));
-            weights = own(new CudaWeights(device, stream, kernels, shape, checkpoint));
-            int contextTokens = checkpoint.config().usableContext();
-            int maxSequences = options.maxSequences();
             boolean hybrid = options.attentionThreads() > 0;
-            if (hybrid || options.kvChecksums()) {
-                hostObstacle(shape.config()).ifPresent(why -> {
-                    throw new CudaException(why + "; use --strategy gpu-only"
-                            + (options.kvChecksums() ? " without --kv-checksums" : ""));
-                });
-            }
-            if (hybrid) {
-                blockingLaunches(libraries).ifPresent(why -> {
-                    throw new CudaException(why);
-                });
-            }
-            int slots = hybrid ? HostLinkMemory.MAX_SLOTS : 0;
-            forward = own(new CudaForward(
-                    device,
-                    stream,
-                    kernels,
-                    gemms,
-                    weights,
+            requireHostTier(options, shape.config(), libraries);
+            Hardware hardware = Hardware.open(options, shape, libraries, compiler, time, owned);
+            device = hardware.device();
+            stream = hardware.stream();
+            Kernels kernels = hardware.kernels();
+
+            // the model: weights and all memory whose size does not depend on what is left
+            weights = owned.own(new CudaWeights(device, stream, kernels, shape, checkpoint));
+            SmPartition partition = SmPartition.of(
                     shape,
-                    options.maxBatchTokens() + slots,
-                    hybrid ? maxSequences + slots : 0,
-                    maxSequences + slots));
-            decodeRows = GraphCache.roundUp(Math.min(MAX_GRAPH_ROWS, maxSequences));
-            graphRows = Math.max(
-                    decodeRows,
-                    Math.min(
-                            MIN_GRAPH_ROWS,
-                            options.maxBatchTokens() / GraphCache.BUCKET_STEP * GraphCache.BUCKET_STEP));
-            fastest = new GemmAutotuner(forward, choices);
-            fastest.algorithms(stream, graphRows + slots, maxSequences + slots, options.maxBatchTokens(), slots);
-            long used = before - device.memory().free();
-            int gpuBlocks = options.gpuBlocks().orElseGet(() -> affordableBlocks(used));
-            pools = own(new KvPools(
+                    device.multiprocessors(),
+                    kernels.decodeAttention.residentBlocks(),
+                    kernels.promptsLeaveRoom(),
+                    device.bandwidth());
+            ForwardBuffers buffers = owned.own(new ForwardBuffers(device, stream, kernels, partition, plan.rows()));
+            LayerGemms layerGemms = owned.own(new LayerGemms(
+                    device,
+                    kernels,
+                    hardware.library(),
+                    weights,
+                    buffers.logits().values()));
+            GemmAutotuner autotuner = new GemmAutotuner(layerGemms, hardware.choices());
+            autotuner.algorithms(
+                    stream,
+                    buffers.activations(0),
+                    plan.graphRowsWithSlots(),
+                    plan.sampledRows(),
+                    plan.maxRows(),
+                    plan.slots());
+
+            // KV takes what is left
+            long used = hardware.used();
+            int gpuBlocks = options.gpuBlocks().orElseGet(() -> {
+                Device.Memory memory = device.memory();
+                return plan.gpuBlocks(shape, options.memoryUtilization(), used, memory.free(), memory.total());
+            });
+            pools = owned.own(new KvPools(
                     device,
                     kernels,
                     shape,
                     gpuBlocks,
-                    hybrid ? stagingBlocks() : 0,
+                    plan.stagingBlocks(),
                     options.hostBytes(),
-                    maxSequences,
+                    plan.maxSequences(),
                     options.kvChecksums()));
             stream.fill(pools.gpu(), 0);
-            forward.pools(pools, gpuBlocks);
-            long longestStep = deadline.nanos(options.maxBatchTokens() + slots, false, 0);
-            Optional<HostLinkMemory> linkMemory = hybrid
-                    ? Optional.of(
-                            own(new HostLinkMemory(device, stream, shape, 2 * options.watchdogNanos(), longestStep)))
-                    : Optional.empty();
-            linkMemory.ifPresent(forward::hostTokens);
-            layout = new StepLayout(forward.shares());
-            timer = own(new StepTimer(device, stream, forward, layout, shape));
-            clock = own(new GpuClock(device));
-            int tables = gpuBlocks + maxSequences + (hybrid ? stagingBlocks() : 0);
-            decodeInputs = own(new StepBuffer(
+            Optional<HostLinkMemory> linkMemory = hybrid ? Optional.of(owned.own(linkMemory())) : Optional.empty();
+            long hostMemory = linkMemory.map(HostLinkMemory::address).orElse(0L);
+            CudaForward untuned = new CudaForward(
+                    weights,
+                    layerGemms,
+                    layerGemms.plan(),
+                    buffers,
+                    pools,
+                    new CudaForward.Launchers(
+                            new RowLauncher(kernels, weights, buffers, pools, hostMemory),
+                            new AttentionLauncher(kernels, partition, buffers, pools, hostMemory),
+                            owned.own(new HostTransferLauncher(device, kernels, shape, hostMemory))));
+            clock = owned.own(new GpuClock(device));
+            inputs = inputs(gpuBlocks);
+            trace = owned.own(new StepTrace(device, timeline, time, layers()));
+            chosen = owned.own(new SampleReport(
                     device,
-                    graphRows + slots,
-                    graphRows + slots,
-                    GraphCache.maxTiles(graphRows + slots, maxSequences, shape),
-                    tables,
-                    MAX_ADJUSTMENTS,
-                    "steps replayed from graphs"));
-            replays = own(new GraphCache(stream, forward, decodeInputs, pools, shape));
-            int tiles = options.maxBatchTokens() / shape.tileTokens() + maxSequences + 1;
-            mixedInputs = own(new StepBuffer(
-                    device,
-                    options.maxBatchTokens() + slots,
-                    maxSequences + slots,
-                    tiles,
-                    tables,
-                    MAX_ADJUSTMENTS,
-                    "mixed steps"));
-            secondInputs = hybrid
-                    ? Optional.of(own(new StepBuffer(
-                            device,
-                            maxSequences + slots,
-                            maxSequences + slots,
-                            tiles,
-                            tables,
-                            0,
-                            "second sub-batches")))
-                    : Optional.empty();
-            int sampled = Math.max(graphRows, maxSequences) + 2 * slots;
-            trace = own(new StepTrace(device, timeline, time, layers()));
-            chosen = own(new SampleReport(device, stream, forward.choice().logits(), shape, sampled));
+                    stream,
+                    buffers.logits().values(),
+                    shape,
+                    Math.max(plan.graphRows(), plan.maxSequences()) + 2 * plan.slots(),
+                    GpuClock.RING));
+
+            // tuning
             long beforeGraphs = device.memory().free();
-            warmUp();
-            fastest.methods(timer, decodeInputs);
-            fastest.manyRows(timer, options.maxBatchTokens());
-            int piggybacked = fastest.piggybackedTokens(timer, decodeInputs, graphRows);
-            fastest.keep();
-            limits = ExecutorLimits.builder()
-                    .vocabulary(checkpoint.config().vocabulary())
-                    .contextTokens(contextTokens)
-                    .blockTokens(ModelShape.BLOCK_TOKENS)
-                    .hostBlockTokens(HostFormat.BLOCK_TOKENS)
-                    .gpuBlocks(gpuBlocks)
-                    .hostBlocks(pools.hostBlocks())
-                    .maxBatchTokens(options.maxBatchTokens())
-                    .layers(layers())
-                    .kvBytesPerToken(shape.kvBytesPerToken())
-                    .overlaps(hybrid)
-                    .inFlight(slots, hybrid ? HostAttentionQueues.MAX : 0, false)
-                    .piggybackedTokens(piggybacked)
-                    .build();
+            StepLayout layout = new StepLayout(partition);
+            warmUp(untuned, layout);
+            StepTimer untunedTimer = owned.own(new StepTimer(device, stream, untuned, layout, shape));
+            forward = untuned.with(autotuner.plan(untunedTimer, untuned, inputs.graph(), plan.maxRows()));
+            timer = untunedTimer.of(forward);
+            int piggybacked = autotuner.piggybackedTokens(timer, inputs.graph(), plan.graphRows());
+            autotuner.keep();
+            gemms = autotuner.text(forward.plan());
+            limits = limits(gpuBlocks, piggybacked);
+
+            // graphs
+            GraphCache graphs = owned.own(new GraphCache(stream, forward, inputs.graph(), pools, shape));
             if (options.graphs()) {
-                replays.capture(decodeRows);
+                graphs.capture(plan.decodeRows());
             }
             ledger = new MemoryLedger(
                     weights.bytes(),
-                    forward.bytes() + gemms.workspaceBytes() + decodeInputs.bytes() + mixedInputs.bytes(),
+                    buffers.bytes()
+                            + layerGemms.bytes()
+                            + hardware.library().workspaceBytes()
+                            + inputs.graph().bytes()
+                            + inputs.first().bytes(),
                     Math.max(0, beforeGraphs - device.memory().free()),
                     pools.gpu().bytes(),
                     pools.hostBytes(),
                     device.memory().free(),
                     device.memory().total());
-            timings = new CudaTimings(device, stream, kernels, pools, timer, decodeInputs, mixedInputs, gpuBlocks);
-            this.time = time;
-            this.timeline = timeline;
-            hostTokens =
-                    linkMemory.map(d -> own(new HostTokenTracker(d.queues(), startWorkers(d.queues(), attention))));
-            StepLauncher.Inputs inputs =
-                    new StepLauncher.Inputs(decodeInputs, options.graphs() ? graphRows : 0, mixedInputs, secondInputs);
-            launcher = new StepLauncher(stream, forward, pools, layout, replays, inputs, hostTokens, layers());
+            timings = new CudaTimings(device, stream, kernels, pools, timer, inputs.graph(), inputs.first(), gpuBlocks);
+            hostTokens = linkMemory.map(memory ->
+                    owned.own(new HostTokenTracker(memory.queues(), startWorkers(memory.queues(), attention))));
+            launcher = new StepLauncher(
+                    stream,
+                    new GpuSampler(kernels, shape, buffers.logits(), hostMemory),
+                    pools,
+                    layout,
+                    graphs,
+                    inputs,
+                    hostTokens,
+                    layers());
         } catch (RuntimeException | Error e) {
             closeOwned();
             throw e;
         }
     }
 
-    private <T extends AutoCloseable> T own(T resource) {
-        owned.push(resource);
-        return resource;
+    private static void requireHostTier(CudaOptions options, ModelConfig config, CudaLibraries libraries) {
+        boolean hybrid = options.attentionThreads() > 0;
+        if (hybrid || options.kvChecksums()) {
+            hostObstacle(config).ifPresent(why -> {
+                throw new CudaException(
+                        why + "; use --strategy gpu-only" + (options.kvChecksums() ? " without --kv-checksums" : ""));
+            });
+        }
+        if (hybrid) {
+            blockingLaunches(libraries).ifPresent(why -> {
+                throw new CudaException(why);
+            });
+        }
     }
 
-    /** Of one layer: a whole step of prompts may land. */
-    private int stagingBlocks() {
-        return options.maxBatchTokens() / ModelShape.BLOCK_TOKENS + options.maxSequences();
+    private HostLinkMemory linkMemory() {
+        long longestStep = StepDeadline.USUAL.nanos(plan.maxRows() + plan.slots(), false, 0);
+        return new HostLinkMemory(device, stream, shape, 2 * options.watchdogNanos(), longestStep);
+    }
+
+    private StepLauncher.Inputs inputs(int gpuBlocks) {
+        int tables = plan.tables(gpuBlocks);
+        int tiles = plan.tiles(shape);
+        StepBuffer graph = owned.own(new StepBuffer(
+                device,
+                plan.graphRowsWithSlots(),
+                plan.graphRowsWithSlots(),
+                GraphCache.maxTiles(plan.graphRowsWithSlots(), plan.maxSequences(), shape),
+                tables,
+                MAX_ADJUSTMENTS,
+                "steps replayed from graphs"));
+        StepBuffer first = owned.own(new StepBuffer(
+                device,
+                plan.maxRows() + plan.slots(),
+                plan.sampledRows(),
+                tiles,
+                tables,
+                MAX_ADJUSTMENTS,
+                "mixed steps"));
+        Optional<StepBuffer> second = plan.slots() == 0
+                ? Optional.empty()
+                : Optional.of(owned.own(new StepBuffer(
+                        device, plan.sampledRows(), plan.sampledRows(), tiles, tables, 0, "second sub-batches")));
+        return new StepLauncher.Inputs(graph, options.graphs() ? plan.graphRows() : 0, first, second);
+    }
+
+    private ExecutorLimits limits(int gpuBlocks, int piggybacked) {
+        boolean hybrid = options.attentionThreads() > 0;
+        return ExecutorLimits.builder()
+                .vocabulary(checkpoint.config().vocabulary())
+                .contextTokens(checkpoint.config().usableContext())
+                .blockTokens(ModelShape.BLOCK_TOKENS)
+                .hostBlockTokens(HostFormat.BLOCK_TOKENS)
+                .gpuBlocks(gpuBlocks)
+                .hostBlocks(pools.hostBlocks())
+                .maxBatchTokens(options.maxBatchTokens())
+                .layers(layers())
+                .kvBytesPerToken(shape.kvBytesPerToken())
+                .overlaps(hybrid)
+                .inFlight(plan.slots(), hybrid ? HostAttentionQueues.MAX : 0, false)
+                .piggybackedTokens(piggybacked)
+                .build();
     }
 
     private HostAttentionWorkers startWorkers(HostAttentionQueues rows, UnaryOperator<PagedDecodeAttention> attention) {
@@ -332,7 +366,8 @@ public final class CudaExecutor implements Executor {
                 time,
                 timeline,
                 options.attentionThreads(),
-                new HostAttentionWorkers.Cores(CpuTopology.find(), options.pinThreads(), CORES_LEFT),
+                new HostAttentionWorkers.Cores(
+                        CpuTopology.find(), options.pinThreads(), HostAttentionWorkers.CORES_LEFT),
                 options.watchdogNanos());
     }
 
@@ -346,42 +381,24 @@ public final class CudaExecutor implements Executor {
         return shape.config().layers();
     }
 
-    /** Which products decode steps use, and when that was measured. */
+    /** Who computes the GEMMs of decode steps, and when that was measured. */
     public String gemms() {
-        return fastest.text();
-    }
-
-    private int affordableBlocks(long used) {
-        Device.Memory memory = device.memory();
-        long budget =
-                Math.min((long) (options.memoryUtilization() * memory.total()) - used, memory.free()) - RESERVE_BYTES;
-        long staging = options.attentionThreads() > 0
-                ? PrefillOffload.STAGES * stagingBlocks() * shape.blockBytes() + PrefillOffload.bytes()
-                : 0;
-        long blocks = (budget - staging) / (shape.blockBytes() * layers());
-        if (blocks < 1) {
-            throw new CudaException(String.format(
-                    Locale.ROOT,
-                    "weights and activations take %.2f GiB of the %.2f GiB that --gpu-memory-utilization %.2f allows, which leaves"
-                            + " no room for KV blocks; raise it, or lower --max-num-batched-tokens",
-                    used / 0x1p30,
-                    options.memoryUtilization() * memory.total() / 0x1p30,
-                    options.memoryUtilization()));
-        }
-        return (int) Math.min(blocks, Integer.MAX_VALUE / ModelShape.BLOCK_TOKENS);
+        return gemms;
     }
 
     /**
-     * A decode step of each size that is replayed from a graph, so that a fault of a kernel shows at the start. All
-     * kernels are loaded before: our own with their modules, the library's by {@link GemmAutotuner#algorithms}.
+     * Runs a decode step of each size that is replayed from a graph, so that a fault of a kernel shows at the start.
+     * All kernels are loaded before: the project's own with their modules, the library's by
+     * {@link GemmAutotuner#algorithms}.
      */
-    private void warmUp() {
-        for (int bucket = 1; bucket <= decodeRows; bucket = GraphCache.bucket(bucket + 1)) {
-            decodeInputs.clear();
-            StepLayout.pad(decodeInputs, 0, bucket);
-            layout.spread(decodeInputs, 0);
-            decodeInputs.upload(stream);
-            forward.run(stream, decodeInputs, new Extent(bucket, bucket, true, 0, 0));
+    private void warmUp(CudaForward untuned, StepLayout layout) {
+        StepBuffer step = inputs.graph();
+        for (int bucket = 1; bucket <= plan.decodeRows(); bucket = GraphCache.bucket(bucket + 1)) {
+            step.clear();
+            StepLayout.pad(step, 0, bucket);
+            layout.spread(step, 0);
+            step.upload(stream);
+            untuned.run(stream, step, Extent.decode(bucket, bucket));
             stream.synchronise();
         }
     }
@@ -471,13 +488,13 @@ public final class CudaExecutor implements Executor {
                 stream,
                 pools,
                 shape,
-                decodeInputs,
-                mixedInputs,
-                secondInputs.orElseThrow(),
+                inputs.graph(),
+                inputs.first(),
+                inputs.second().orElseThrow(),
                 hostTokens.get(),
                 time,
                 limits.gpuBlocks());
-        return profiler.measure(name, decodeRows, options.maxBatchTokens(), STEP_OVERHEAD);
+        return profiler.measure(name, plan.decodeRows(), options.maxBatchTokens(), STEP_OVERHEAD);
     }
 
     @Override
@@ -711,11 +728,11 @@ public final class CudaExecutor implements Executor {
         System.getLogger(CudaExecutor.class.getName()).log(System.Logger.Level.DEBUG, "not freed: {0}", e.getMessage());
     }
 
+    /** Frees everything, unless a worker may still use the KV pools: workers are the youngest of what is owned. */
     private void closeOwned() {
-        if (!owned.isEmpty() && owned.peek() instanceof HostTokenTracker rows) {
-            owned.pop();
-            rows.close();
-            if (!rows.workers().ended()) {
+        if (owned.youngest().orElse(null) instanceof HostTokenTracker workers) {
+            workers.close();
+            if (!workers.workers().ended()) {
                 System.getLogger(CudaExecutor.class.getName())
                         .log(
                                 System.Logger.Level.WARNING,
@@ -724,10 +741,8 @@ public final class CudaExecutor implements Executor {
                 return;
             }
         }
-        List<AutoCloseable> all = List.copyOf(owned);
-        owned.clear();
         try {
-            Resources.closeAll(all);
+            owned.closeAll();
         } catch (RuntimeException e) {
             notFreed(e);
         }

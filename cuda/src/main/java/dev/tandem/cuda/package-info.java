@@ -1,6 +1,9 @@
 /**
  * The model and its KV cache on an NVIDIA GPU. Entry point: {@link dev.tandem.cuda.CudaExecutor}.
  *
- * <p>Owned by: engine thread. Next: {@code kernels} for what runs on the GPU, {@code device} for how it is driven.
+ * <p>Each package knows only those after it: tune, step, sampling, forward, gemm, kv, hostattention, weights, kernels,
+ * device, ffi.
+ *
+ * <p>Owned by: engine thread. Next: {@code step} for the way of a step.
  */
 package dev.tandem.cuda;

@@ -5,6 +5,10 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.kernels.GpuRig;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.step.StepDeadline;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.sampling.TokenSampler;

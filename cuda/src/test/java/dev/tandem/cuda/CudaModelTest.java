@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.clock.Clock;
@@ -105,7 +106,7 @@ class CudaModelTest {
     }
 
     record Golden(int[] prompt, int[] greedy, float[] logits) {
-        static Golden of(String family) throws IOException {
+        public static Golden of(String family) throws IOException {
             Path directory = FAMILIES.resolve(family);
             String json = Files.readString(directory.resolve("golden.json"));
             try (FileChannel channel = FileChannel.open(directory.resolve("logits.bin"));

@@ -1,6 +1,9 @@
 package dev.tandem.cuda;
 
+import dev.tandem.cuda.kernels.AttentionKernelTest;
+import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.KernelCompiler;
+import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.strategy.TestProfile;
@@ -19,8 +22,8 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * Kernels that sleep at random wherever another thread block, another kernel or the CPU waits for them: partial results
- * of attention, work that kernels of one step hand to each other, rows that cross the link. Results are as without, and
- * nothing hangs. {@code -Dtandem.delays.seeds=N} for more than two seeds.
+ * of attention, work that kernels of one step hand to each other, rows that cross the link. Results are the same as
+ * without, and nothing hangs. {@code -Dtandem.delays.seeds=N} for more than two seeds.
  */
 @Tag("gpu")
 @Timeout(300)
@@ -65,7 +68,7 @@ class DelayedKernelTest {
     /** Steps that wait for the CPU, two sub-batches, and in-flight tokens with their transfer kernel. */
     @ParameterizedTest
     @MethodSource("strategies")
-    void wholeStepsWithHostRows(Strategy strategy, int seed) throws IOException {
+    void wholeStepsWithHostTokens(Strategy strategy, int seed) throws IOException {
         Budget budget = new Budget(200, 100, 200);
         Policy policy = strategy.policy(HybridModelTest.options(budget, TierRules.neutral()), TestProfile.withCpu(100));
         CudaExecutor executor = CudaModelTest.executor(

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.tandem.cuda.CudaModelTest.Golden;
+import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorException;

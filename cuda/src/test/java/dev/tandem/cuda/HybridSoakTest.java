@@ -2,6 +2,9 @@ package dev.tandem.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.tandem.cuda.hostattention.HostFormat;
+import dev.tandem.cuda.hostattention.HostTokenTracker;
+import dev.tandem.cuda.hostattention.UnreliableAttention;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.SamplingParams;
@@ -129,17 +132,17 @@ class HybridSoakTest {
      */
     private static int round(
             long seed, long roundSeed, List<Text> texts, SplittableRandom random, Fault fault, boolean poisons) {
-        List<MoodyAttention> attention = new ArrayList<>();
+        List<UnreliableAttention> attention = new ArrayList<>();
         int pauses = 50 + random.nextInt(1000);
         CudaExecutor executor = CudaModelTest.executor(
                 "llama31",
                 CudaModelTest.options(
                         DataType.FLOAT16, 40 + random.nextInt(40), true, 1 + random.nextInt(6), fault.watchdogMillis),
                 real -> {
-                    MoodyAttention moody = new MoodyAttention(real);
-                    moody.pauses = pauses;
-                    attention.add(moody);
-                    return moody;
+                    UnreliableAttention unreliable = new UnreliableAttention(real);
+                    unreliable.pauses = pauses;
+                    attention.add(unreliable);
+                    return unreliable;
                 });
         Policy policy =
                 new UntilHostLost(new ChangingStrategies(BUDGET, roundSeed), new GpuOnly(BUDGET, Preemption.SWAP));
@@ -165,7 +168,7 @@ class HybridSoakTest {
             }
             // what a stalled worker holds stays taken
             int held = (int) attention.stream()
-                    .filter(moody -> moody.stuck.getCount() == 0)
+                    .filter(unreliable -> unreliable.stuck.getCount() == 0)
                     .count();
             assertThat(engine.loop.stats().host().used())
                     .as("host blocks, %s", round)
@@ -181,17 +184,17 @@ class HybridSoakTest {
                 check(answer, asked.get(i), isNaN, fault, round + ", r" + i);
             }
             assertThat(lost).as("requests of NaN, %s", round).isLessThanOrEqualTo(executor.poisonedRows());
-            attention.forEach(moody -> moody.release.countDown());
+            attention.forEach(unreliable -> unreliable.release.countDown());
             return executor.poisonedRows();
         }
     }
 
-    private static void begin(Fault fault, CudaExecutor executor, List<MoodyAttention> attention, int context) {
+    private static void begin(Fault fault, CudaExecutor executor, List<UnreliableAttention> attention, int context) {
         switch (fault) {
             case NONE -> {}
             case DEATH -> executor.endWorkers();
-            case STALL -> attention.forEach(moody -> moody.stalls = true);
-            case THROW -> attention.forEach(moody -> moody.poisoned = context);
+            case STALL -> attention.forEach(unreliable -> unreliable.stalls = true);
+            case THROW -> attention.forEach(unreliable -> unreliable.poisoned = context);
         }
     }
 

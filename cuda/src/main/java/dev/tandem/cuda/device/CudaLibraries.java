@@ -1,8 +1,8 @@
 package dev.tandem.cuda.device;
 
-import dev.tandem.cuda.CudaException;
 import dev.tandem.cuda.ffi.CublasLt;
 import dev.tandem.cuda.ffi.CudaDriver;
+import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.ffi.Nvrtc;
 import dev.tandem.fetch.WheelSource;
 import java.io.IOException;

@@ -4,8 +4,8 @@ import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
-import dev.tandem.cuda.CudaException;
 import dev.tandem.cuda.ffi.CudaDriver;
+import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.engine.clock.Clock;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

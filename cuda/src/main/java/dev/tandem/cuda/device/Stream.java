@@ -2,7 +2,7 @@ package dev.tandem.cuda.device;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
 
-import dev.tandem.cuda.CudaException;
+import dev.tandem.cuda.ffi.CudaException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 

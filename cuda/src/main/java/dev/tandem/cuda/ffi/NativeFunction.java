@@ -1,7 +1,6 @@
 package dev.tandem.cuda.ffi;
 
 import dev.tandem.cpu.topology.ForeignCall;
-import dev.tandem.cuda.CudaException;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemoryLayout;

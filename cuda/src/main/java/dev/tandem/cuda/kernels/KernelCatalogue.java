@@ -1,7 +1,6 @@
 package dev.tandem.cuda.kernels;
 
-import dev.tandem.cuda.CudaException;
-import dev.tandem.cuda.ModelShape;
+import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.config.RopeScaling;

@@ -3,7 +3,7 @@ package dev.tandem.cuda.kernels;
 import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
-import dev.tandem.cuda.CudaException;
+import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.ffi.Nvrtc;
 import dev.tandem.fetch.CacheFile;
 import java.io.IOException;
@@ -246,7 +246,7 @@ public final class KernelCompiler {
         }
     }
 
-    static byte[] hash(byte[] bytes) {
+    public static byte[] hash(byte[] bytes) {
         try {
             return MessageDigest.getInstance("SHA-256").digest(bytes);
         } catch (NoSuchAlgorithmException e) {

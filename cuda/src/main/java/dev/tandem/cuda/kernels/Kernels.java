@@ -1,6 +1,5 @@
 package dev.tandem.cuda.kernels;
 
-import dev.tandem.cuda.ModelShape;
 import dev.tandem.cuda.device.CudaModule;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Kernel;
@@ -25,6 +24,12 @@ public final class Kernels implements AutoCloseable {
     public static final int GEMV_MAX_ROWS = 8 * TILES.getLast();
     /** Row counts of {@code gemm_wgmma.cu}. */
     public static final List<Integer> WGMMA_ROWS = List.of(32, 64, 96, 128, 160, 192);
+    /** Flags of {@code decode_attention}: its first thread block carries in-flight tokens over the link. */
+    public static final int DECODE_CARRIES = 1;
+    /** Likewise: this is the model's last layer. */
+    public static final int DECODE_LAST_LAYER = 2;
+    /** Likewise: it runs beside prefill attention, the kernel before. */
+    public static final int DECODE_BESIDE = 4;
     /** Parts of a row's argmax; sample.cu. */
     public static final int ARGMAX_PARTS = 16;
     /** rows.cu. */
@@ -68,7 +73,7 @@ public final class Kernels implements AutoCloseable {
     public final Kernel report;
     public final Kernel randomFill;
     private final KernelCatalogue.Prefill prefill;
-    private final SequencedMap<Integer, Kernel> stream = new LinkedHashMap<>();
+    private final SequencedMap<Integer, Kernel> gemvTma = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> gemvTmaSwiglu = new LinkedHashMap<>();
     private final SequencedMap<Integer, Integer> gemvTmaBlocks = new LinkedHashMap<>();
     private final SequencedMap<Integer, Kernel> gemv = new LinkedHashMap<>();
@@ -139,8 +144,8 @@ public final class Kernels implements AutoCloseable {
         }
         for (int tiles : device.capability() >= KernelCatalogue.COPY_ENGINE ? TILES : List.<Integer>of()) {
             Loaded unit = next.next();
-            stream.put(tiles, unit.kernel("gemv_tma"));
-            gemvTmaBlocks.put(tiles, stream.get(tiles).residentBlocks());
+            gemvTma.put(tiles, unit.kernel("gemv_tma"));
+            gemvTmaBlocks.put(tiles, gemvTma.get(tiles).residentBlocks());
             gemvTmaSwiglu.put(tiles, unit.kernel("gemv_tma_swiglu"));
         }
         for (int max : device.capability() == KernelCatalogue.WARP_GROUPS ? WGMMA_ROWS : List.<Integer>of()) {
@@ -184,17 +189,17 @@ public final class Kernels implements AutoCloseable {
     }
 
     /** Whether there are product kernels that use the tensor copy engine. */
-    public boolean streams() {
-        return !stream.isEmpty();
+    public boolean hasTma() {
+        return !gemvTma.isEmpty();
     }
 
     /** Product kernel of gemv_tma.cu. */
-    public Kernel stream(int rows) {
-        return stream.get(tiles(rows));
+    public Kernel gemvTma(int rows) {
+        return gemvTma.get(tiles(rows));
     }
 
     /**
-     * Thread blocks of {@link #stream} that a multiprocessor holds at a time: two on 9.0, one where it has 100 KiB of
+     * Thread blocks of {@link #gemvTma} that a multiprocessor holds at a time: two on 9.0, one where it has 100 KiB of
      * shared memory.
      */
     public int gemvTmaBlocks(int rows) {

@@ -1,24 +1,33 @@
 // Joined in front of sources whose warps hand stages of shared memory to each other (Hopper).
 
 __device__ __forceinline__ word address(const void *p) { return (word)__cvta_generic_to_shared(p); }
-__device__ __forceinline__ void barrierInit(wide *b, int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(address(b)), "r"(count)); }
+__device__ __forceinline__ void barrierInit(wide *b, int count) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(address(b)), "r"(count));
+}
 __device__ __forceinline__ void barrierExpect(wide *b, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(address(b)), "r"(bytes) : "memory");
 }
-__device__ __forceinline__ void barrierArrive(wide *b) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(address(b)) : "memory"); }
+__device__ __forceinline__ void barrierArrive(wide *b) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(address(b)) : "memory");
+}
 __device__ __forceinline__ void barrierWait(wide *b, int parity) {
-    asm volatile("{\n.reg .pred p;\nwaiting: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@!p bra waiting;\n}" :: "r"(address(b)), "r"(parity) : "memory");
+    asm volatile("{\n.reg .pred p;\n"
+        "waiting: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n"
+        "@!p bra waiting;\n}" :: "r"(address(b)), "r"(parity) : "memory");
 }
 
 // 16 bytes `chunk` of a row of 128 bytes, as the copy engine swizzles them
 __device__ __forceinline__ word swizzled(int row, int chunk) { return row * 128 + ((chunk ^ row & 7) << 4); }
 
-// A matrix as the copy engine knows it (TensorMap.java); its policies for the second-level cache: evict first, evict last
+// A matrix as the copy engine knows it (TensorMap.java); its policies for the second-level cache: evict first, evict
+// last
 struct alignas(64) TensorMap { wide words[16]; };
 #define READ_ONCE 0x12F0000000000000ull
 #define KEPT 0x14F0000000000000ull
 
-__device__ __forceinline__ void fetchBox(void *to, const TensorMap *map, int column, int row, wide *barrier, wide policy) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;"
+__device__ __forceinline__ void fetchBox(void *to, const TensorMap *map, int column, int row, wide *barrier,
+        wide policy) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%2, %3}], [%4], %5;"
         :: "r"(address(to)), "l"(map), "r"(column), "r"(row), "r"(address(barrier)), "l"(policy) : "memory");
 }

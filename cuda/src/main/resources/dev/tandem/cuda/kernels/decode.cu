@@ -1,10 +1,20 @@
-// Decode attention over paged KV. The work of a step is a line of units, one for each KV block of each (row, KV head), rows
-// one after another, each pair after a gap of as many units as beginning it costs; every thread block takes an equal stretch of
-// the line, so that all end at the same time. A stretch crosses few pairs; of a pair that several stretches share, the first, for which
-// it is the last pair, adds what the others leave: they began with it. All that share the line fit at a time.
+// Decode attention over paged KV: queries [rows][HEADS][HEAD_WIDTH] -> out of the same shape.
+//
+// Work: a line of units, one for each KV block of each pair (row, KV head), rows one after another. Each pair begins
+// with a start-up cost of so many units. Every thread block takes an equal partition of the line, so that all end at
+// the same time. Where several partitions share a pair, the first of them merges what the others publish (split-KV).
+// All thread blocks that share the line fit on the GPU at a time, so waiting for each other is safe.
 // Within a pair the warps take KV blocks in turn. Tokens are the 16-row operand, the heads of the group the 8 columns:
-// scores^T = K q^T, then out^T = V^T p^T with V stored in token pairs. K and V go from memory to registers in the order in
-// which they are used.
+// scores^T = K q^T, then out^T = V^T p^T with V stored in token pairs. K and V go from memory to registers in the order
+// in which they are used.
+//
+// Shared memory: merged [WARPS][GROUP][HEAD_WIDTH] fp32, the warps' sums of a pair; maxima and totals [WARPS][GROUP];
+// found, the row of the partition's first unit. No dynamic part.
+//
+// Waits and signals:
+//   the kernel before      dependencyWait, once; KV blocks that it cannot write are read before
+//   partial results        publishPartial writes words other than NOT_THERE, mergePartials polls them and resets them
+//   in-flight tokens       exchange appends to sendQueue for the transfer kernel (table in prelude.cu)
 
 #define GROUPS32 (HEAD_WIDTH / 32)
 #define WARPS (GROUP * HEAD_WIDTH > 2560 ? 2 : 4)
@@ -15,22 +25,28 @@ struct Sequence { int firstUnit, length, table, blocks; };
 #define PARTS_AT_ONCE 8
 // How often a block looks for partial results that do not come. Each look is a round trip to the second-level cache or
 // more, so the kernel fails after ten seconds or later. To go on without a partial result would be a wrong token; to
-// wait for ever would be a GPU that nobody can stop.
+// wait for ever would be a GPU that no one can stop.
 #define MAX_LOOKS (1 << 24)
 // Of a part that has not been left yet, and again once it has been taken.
 #define NOT_THERE 0xffffffffu
 
-// A part's words say themselves whether they are there: no other is NOT_THERE, and whoever waits for them needs no counter and no fence.
-__device__ __forceinline__ word there(float v) { return __float_as_uint(v) == NOT_THERE ? 0x7fffffffu : __float_as_uint(v); }
+// A part's words say themselves whether they are there: no other is NOT_THERE, and a thread that waits for them needs
+// no
+// counter and no fence.
+__device__ __forceinline__ word there(float v) {
+    return __float_as_uint(v) == NOT_THERE ? 0x7fffffffu : __float_as_uint(v);
+}
 __device__ __forceinline__ void store4(float4 *to, word x, word y, word z, word w) {
-    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" :: "l"(to), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" :: "l"(to), "r"(x), "r"(y), "r"(z),
+            "r"(w) : "memory");
 }
 __device__ __forceinline__ void store2(float2 *to, word x, word y) {
     asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1,%2};" :: "l"(to), "r"(x), "r"(y) : "memory");
 }
 __device__ __forceinline__ bool load4(const float4 *from, float4 &v) {
     word x, y, z, w;
-    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "l"(from) : "memory");
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(x), "=r"(y), "=r"(z),
+            "=r"(w) : "l"(from) : "memory");
     v = make_float4(__uint_as_float(x), __uint_as_float(y), __uint_as_float(z), __uint_as_float(w));
     return x != NOT_THERE && y != NOT_THERE && z != NOT_THERE && w != NOT_THERE;
 }
@@ -60,7 +76,8 @@ struct Sum {
 };
 
 // what the block's warps have of the values' `quad`
-__device__ __forceinline__ Sum overWarps(const float (*merged)[GROUP][HEAD_WIDTH], const float (*maxima)[GROUP], const float (*totals)[GROUP], int quad) {
+__device__ __forceinline__ Sum overWarps(const float (*merged)[GROUP][HEAD_WIDTH], const float (*maxima)[GROUP],
+        const float (*totals)[GROUP], int quad) {
     int head = quad / (HEAD_WIDTH / 4);
     Sum sum = {make_float4(0, 0, 0, 0), -INFINITE, 0};
 #pragma unroll
@@ -83,7 +100,7 @@ __device__ __forceinline__ void publishPartial(float4 *parts, float2 *norms, siz
     store2(norms + at, there(sum.maximum), there(sum.weights));
 }
 
-// Adds what `count` stretches have left from `at` on, each QUADS after the one before, as soon as all of it is there.
+// Adds what `count` partitions have left from `at` on, each QUADS after the one before, as soon as all of it is there.
 __device__ __forceinline__ void mergePartials(float4 *parts, float2 *norms, size_t at, int count, Sum &sum) {
 #pragma unroll 1
     for (int from = 0; from < count; from += PARTS_AT_ONCE) {
@@ -116,14 +133,16 @@ __device__ __forceinline__ void mergePartials(float4 *parts, float2 *norms, size
 #define LAST_LAYER 2
 #define BESIDE 4
 
-// Slots of in-flight tokens: rows that leave, whose q, k and v rotation has left for the transfer kernel, ask for their attention of this
-// layer; rows that board take their attention's result. Thread blocks share this work.
-__device__ __noinline__ void exchange(HostTokens *hostTokens, int layer, int slots, int place, int thread, int threads, half16 *out) {
+// Slots of in-flight tokens: rows that leave, whose q, k and v rotation has left for the transfer kernel, ask for their
+// attention of this layer; tokens that return take their attention's result. Thread blocks share this work.
+__device__ __noinline__ void exchange(HostTokens *hostTokens, int layer, int slots, int place, int thread, int threads,
+        half16 *out) {
     const int EIGHTS = HEAD_DIM / 8;
     for (int i = thread; i < slots * HEADS * EIGHTS; i += threads) {
         int slot = i / (HEADS * EIGHTS), returning = slotted(hostTokens, layer + 1, slot);
         if (returning < 0) continue;
-        uint4 v = __ldcg((const uint4 *)(hostTokens->incoming + (size_t)returning * HEADS * HEAD_DIM) + i % (HEADS * EIGHTS));
+        uint4 v = __ldcg((const uint4 *)(hostTokens->incoming + (size_t)returning * HEADS * HEAD_DIM)
+                + i % (HEADS * EIGHTS));
         *(uint4 *)(out + (size_t)(i / EIGHTS) * HEAD_WIDTH + i % EIGHTS * 8) = v;
     }
     clearPadding(out, slots, thread, threads);
@@ -137,7 +156,8 @@ __device__ __noinline__ void exchange(HostTokens *hostTokens, int layer, int slo
     stressDelay();
     __threadfence();
     wide number = atomicAdd(hostTokens->sendCounters, 1ull);
-    *(volatile wide *)&hostTokens->sendQueue[number & hostTokens->ringMask] = (number + 1) << 24 | (wide)layer << 16 | leaving;
+    *(volatile wide *)&hostTokens->sendQueue[number & hostTokens->ringMask] = (number + 1) << 24 | (wide)layer << 16
+            | leaving;
 }
 
 __device__ __noinline__ void carry(HostTokens *hostTokens) {
@@ -149,15 +169,18 @@ __device__ __noinline__ void carry(HostTokens *hostTokens) {
     }
 }
 
-// The step's own rows, and slots for in-flight tokens from row firstSlot on. Where no transfer kernel carries these (place & CARRIES), the
-// first thread block does. Beside prompts' attention (place & BESIDE), the kernel before this one, all that is read here is there, and
-// the last thread blocks have the stretches: others, which find no room yet, must not be waited for. It is waited for at the end.
-// queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them, units of a gap
-// parts [thread blocks][QUADS] of the pair that began in an earlier stretch, with partNorms (maximum, sum of weights) likewise; both NOT_THERE,
-// before and after
-extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(const half16 *queries, const half16 *blocks,
-        const int *tables, const Sequence *sequences, const int *header, float scale, half16 *out, float4 *parts,
-        float2 *partNorms, int slots, int firstSlot, HostTokens *hostTokens, int layer, int place) {
+// The step's own rows, and slots for in-flight tokens from row firstSlot on. Where no transfer kernel carries these
+// (place & CARRIES), the first thread block does. Beside prompts' attention (place & BESIDE), the kernel before this
+// one, all that is read here is there, and the last thread blocks have the partitions: others, which find no room yet,
+// must not be waited for. It is waited for at the end.
+// queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them,
+// units of start-up cost parts [thread blocks][QUADS] of the pair that began in an earlier partition, with partNorms
+// (maximum,
+// sum of weights) likewise; both NOT_THERE, before and after
+extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 : 12) / WARPS) decode_attention(
+        const half16 *queries, const half16 *blocks, const int *tables, const Sequence *sequences, const int *header,
+        float scale, half16 *out, float4 *parts, float2 *partNorms, int slots, int firstSlot, HostTokens *hostTokens,
+        int layer, int place) {
     __shared__ float merged[WARPS][GROUP][HEAD_WIDTH];
     __shared__ float maxima[WARPS][GROUP], totals[WARPS][GROUP];
     __shared__ int found;
@@ -179,19 +202,21 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
     bool exchanges = partition * WARPS * 32 < slots * HEADS * HEAD_DIM / 8, waited = beside || exchanges;
     if (exchanges) {
         if (!beside) dependencyWait();
-        exchange(hostTokens, layer, slots, place, thread, sharing * WARPS * 32, out + (size_t)firstSlot * HEADS * HEAD_WIDTH);
+        exchange(hostTokens, layer, slots, place, thread, sharing * WARPS * 32,
+                out + (size_t)firstSlot * HEADS * HEAD_WIDTH);
     }
     for (int r = threadIdx.x; r < rows; r += WARPS * 32) {
         if (sequences[r].firstUnit <= unit && (r + 1 == rows || sequences[r + 1].firstUnit > unit)) found = r;
     }
     __syncthreads();
-    int row = found, others = 0; // stretches that leave a part of the last pair
+    int row = found, others = 0; // partitions that leave a part of the last pair
     uint2 *result = nullptr;
     while (unit < endUnit) {
         Sequence sequence = sequences[row];
         int startUpCost = header[3];
         int kvHead = (unit - sequence.firstUnit) / (sequence.blocks + startUpCost);
-        int pairBegin = sequence.firstUnit + kvHead * (sequence.blocks + startUpCost) + startUpCost, pairEnd = pairBegin + sequence.blocks;
+        int pairBegin = sequence.firstUnit + kvHead * (sequence.blocks + startUpCost) + startUpCost,
+                pairEnd = pairBegin + sequence.blocks;
         unit = max(unit, pairBegin);
         int here = min(pairEnd, endUnit) - unit, first = unit - pairBegin;
         if (here <= 0) break;
@@ -210,7 +235,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
         };
         auto values = [&](int j) {
             int id = __shfl_sync(~0u, ids, j % 32);
-            const half16 *tile = blocks + ((size_t)id * KV_HEADS + kvHead) * 2 * KV_TILE + KV_TILE + (q * HEAD_WIDTH + g * 4) * 2;
+            const half16 *tile = blocks + ((size_t)id * KV_HEADS + kvHead) * 2 * KV_TILE + KV_TILE
+                    + (q * HEAD_WIDTH + g * 4) * 2;
 #pragma unroll
             for (int t = 0; t < GROUPS32; t++) {
                 v0[t] = stream(tile + t * 64);
@@ -239,13 +265,14 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             total[e][0] = total[e][1] = 0;
 #pragma unroll
             for (int t = 0; t < GROUPS32; t++) {
-                fragments[e][t] = e * 8 + g < GROUP ? *(const uint4 *)(query + (e * 8 + g) * HEAD_WIDTH + t * 32 + q * 8) : make_uint4(0, 0, 0, 0);
+                fragments[e][t] = e * 8 + g < GROUP ? *(const uint4 *)(query + (e * 8 + g) * HEAD_WIDTH + t * 32 + q
+                        * 8) : make_uint4(0, 0, 0, 0);
 #pragma unroll
                 for (int i = 0; i < 4; i++) sums[e][2 * t][i] = sums[e][2 * t + 1][i] = 0;
             }
         }
         for (int j = 0; j < mine; j++) {
-            // four chains: the products of one wait for each other
+            // four chains: the MMAs of one wait for each other
             float scores[EIGHT_HEADS][4][4];
 #pragma unroll
             for (int e = 0; e < EIGHT_HEADS; e++) {
@@ -265,7 +292,10 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             for (int e = 0; e < EIGHT_HEADS; e++) {
                 float s[4];
 #pragma unroll
-                for (int i = 0; i < 4; i++) s[i] = token + i / 2 * 8 < sequence.length ? ((scores[e][0][i] + scores[e][1][i]) + (scores[e][2][i] + scores[e][3][i])) * scale : -INFINITE;
+                for (int i = 0; i < 4; i++)
+                    s[i] = token + i / 2 * 8 < sequence.length
+                            ? ((scores[e][0][i] + scores[e][1][i]) + (scores[e][2][i] + scores[e][3][i])) * scale
+                            : -INFINITE;
                 float factor[2];
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
@@ -318,11 +348,12 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
             }
         }
         __syncthreads();
-        // the thread block that owns a unit: the one whose stretch of units * c / sharing ... holds it
-        int firstOwner = (int)(((long)(pairBegin + 1) * sharing - 1) / units), lastOwner = (int)(((long)pairEnd * sharing - 1) / units);
+        // the thread block that owns a unit: the one whose partition of units * c / sharing ... holds it
+        int firstOwner = (int)(((long)(pairBegin + 1) * sharing - 1) / units),
+                lastOwner = (int)(((long)pairEnd * sharing - 1) / units);
         result = (uint2 *)(out + ((size_t)row * HEADS + kvHead * GROUP) * HEAD_WIDTH);
         others = lastOwner - partition;
-        if (partition == firstOwner && others > 0) break; // which is the stretch's end
+        if (partition == firstOwner && others > 0) break; // which is the partition's end
 #pragma unroll 1
         for (int i = threadIdx.x; i < QUADS; i += WARPS * 32) {
             Sum sum = overWarps(merged, maxima, totals, i);

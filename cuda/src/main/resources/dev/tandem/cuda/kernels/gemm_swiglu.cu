@@ -1,7 +1,18 @@
-// Gate, up and their activation for many rows on Hopper: out[m][i] = silu(gate) * up of x[m][k] weights[n][k]. A tile is 128 rows
-// of x and 256 weight rows, by turns 8 of gate and 8 of up: two groups of four warps multiply 64 rows of x each, and a warp more drives the
-// tensor copy engine. Two blocks are a cluster: they have the same weight rows, of which each brings half for both, and rows of x
-// next to each other. Blocks stay for all tiles; the next tile's operands are on their way while results are stored.
+// Gate and up GEMM with SwiGLU for many rows on Hopper: out [rows][INTERMEDIATE] = silu(gate) * up of x [rows][depth]
+// weights [2 INTERMEDIATE][depth]^T.
+//
+// A tile is 128 rows of x and 256 weight rows, by turns 8 of gate and 8 of up. Two warpgroups multiply 64 rows of x
+// each; one more warp drives the Tensor Memory Accelerator (TMA). Two thread blocks are a cluster: they take the same
+// weight rows, of which each brings half for both, and neighbouring rows of x. Thread blocks stay for all tiles; the
+// next tile's operands are on their way while results are stored.
+//
+// Shared memory (dynamic): STAGES of { x [128][64], weights [256][64] } 16-bit, swizzled; then a tile's results, PANELS
+// of [64][64] 16-bit for each warpgroup. Static: barriers full and empty [STAGES].
+//
+// Waits and signals:
+//   the kernel before      dependencyWait, before the first tile
+//   full[stage]            TMA has filled it: the warpgroups of this thread block wait
+//   empty[stage]           both warpgroups of both thread blocks have read it: the copying warp waits
 
 #define TILE_ROWS 128
 #define TILE_WEIGHTS 256
@@ -11,7 +22,8 @@
 #define HALF_BYTES (COLUMNS * 128)                        // of a stage's weights: what one block of the cluster brings
 #define STAGE_BYTES (X_BYTES + 2 * HALF_BYTES)
 #define PANELS (COLUMNS / 64)                             // of a group's results
-// Pairs of tiles that take the same weight rows at about the same time, so that these are read from memory once for all of them
+// Pairs of tiles that take the same weight rows at about the same time, so that these are read from memory once for all
+// of them
 #define TURN 8
 
 // d [64 x 256] = (add: +) x [64 x 16] weights^T [16 x 256]
@@ -26,23 +38,32 @@ __device__ __forceinline__ int rankInCluster() {
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
     return r;
 }
-__device__ __forceinline__ void clusterSync() { asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-// Arrives at the barrier of the cluster's block `rank`. Naming a scope wider than the default costs a fence of all memory each time
+__device__ __forceinline__ void clusterSync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// Arrives at the barrier of the cluster's block `rank`. Naming a scope wider than the default costs a fence of all
+// memory each time
 __device__ __forceinline__ void arriveAt(wide *b, int rank) {
-    asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there];\n}"
+    asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n}"
         :: "r"(address(b)), "r"(rank) : "memory");
 }
 // 8 rows of gate, 8 of up, and so on, to the same place of both blocks, whose barriers hear of it
-__device__ __forceinline__ void fetchPairsForBoth(void *to, const TensorMap *map, int column, int group, wide *barrier) {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3, %3, %4}], [%5], %6, %7;"
-        :: "r"(address(to)), "l"(map), "r"(column), "r"(0), "r"(group), "r"(address(barrier)), "h"((half16)3), "l"(KEPT) : "memory");
+__device__ __forceinline__ void fetchPairsForBoth(void *to, const TensorMap *map, int column, int group,
+        wide *barrier) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3, %3, %4}], [%5], %6, %7;"
+        :: "r"(address(to)), "l"(map), "r"(column), "r"(0), "r"(group), "r"(address(barrier)), "h"((half16)3),
+                "l"(KEPT) : "memory");
 }
 __device__ __forceinline__ void storeBox(const TensorMap *map, const void *from, int column, int row) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\ncp.async.bulk.commit_group;"
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\n"
+        "cp.async.bulk.commit_group;"
         :: "l"(map), "r"(column), "r"(row), "r"(address(from)) : "memory");
 }
 __device__ __forceinline__ void storeMatrices4(word to, const word *r) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(r[0]), "r"(r[1]),
+            "r"(r[2]), "r"(r[3]) : "memory");
 }
 __device__ __forceinline__ void groupSync(int group) { asm volatile("bar.sync %0, 128;" :: "r"(group + 1) : "memory"); }
 
@@ -50,7 +71,8 @@ __device__ __forceinline__ void groupSync(int group) { asm volatile("bar.sync %0
 struct Tiles {
     int pairs, columns, at;
     int pair, column; // of the tile at hand
-    __device__ __forceinline__ Tiles(int rows) : pairs((rows + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS)), columns((INTERMEDIATE + COLUMNS - 1) / COLUMNS), at(blockIdx.x / 2) {}
+    __device__ __forceinline__ Tiles(int rows) : pairs((rows + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS)),
+            columns((INTERMEDIATE + COLUMNS - 1) / COLUMNS), at(blockIdx.x / 2) {}
     __device__ __forceinline__ bool next() {
         if (at >= pairs * columns) return false;
         int turn = at / (TURN * columns), here = min(TURN, pairs - turn * TURN), rest = at - turn * TURN * columns;
@@ -61,14 +83,16 @@ struct Tiles {
     }
 };
 
-__device__ __forceinline__ void fetchTiles(Tiles tiles, const TensorMap *weights, const TensorMap *x, char *ring, wide *full, wide *empty, int rank, int count) {
+__device__ __forceinline__ void fetchTiles(Tiles tiles, const TensorMap *weights, const TensorMap *x, char *ring,
+        wide *full, wide *empty, int rank, int count) {
     for (int stage = 0; tiles.next();)
         for (int k = 0; k < count; k++, stage++) {
             int slot = stage % STAGES;
             char *to = ring + slot * STAGE_BYTES;
             if (stage >= STAGES) barrierWait(&empty[slot], (stage / STAGES - 1) & 1);
             barrierExpect(&full[slot], STAGE_BYTES);
-            fetchPairsForBoth(to + X_BYTES + rank * HALF_BYTES, weights, k * 64, tiles.column * (TILE_WEIGHTS / 16) + rank * (TILE_WEIGHTS / 32), &full[slot]);
+            fetchPairsForBoth(to + X_BYTES + rank * HALF_BYTES, weights, k * 64,
+                    tiles.column * (TILE_WEIGHTS / 16) + rank * (TILE_WEIGHTS / 32), &full[slot]);
             fetchBox(to, x, k * 64, (tiles.pair * 2 + rank) * TILE_ROWS, &full[slot], KEPT);
         }
 }
@@ -82,13 +106,15 @@ __device__ __forceinline__ void activate(const float (*sums)[4], char *panels) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float *gate = sums[2 * (j + i / 2)] + i % 2 * 2, *up = sums[2 * (j + i / 2) + 1] + i % 2 * 2;
-            r[i] = pack(__fdividef(gate[0], 1 + __expf(-gate[0])) * up[0], __fdividef(gate[1], 1 + __expf(-gate[1])) * up[1]);
+            r[i] = pack(__fdividef(gate[0], 1 + __expf(-gate[0])) * up[0],
+                    __fdividef(gate[1], 1 + __expf(-gate[1])) * up[1]);
         }
         storeMatrices4(address(panels) + j / 8 * PANEL_BYTES + swizzled(row, j % 8 + next), r);
     }
 }
 
-__device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out, char *ring, wide *full, wide *empty, int rank, int count) {
+__device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out, char *ring, wide *full, wide *empty,
+        int rank, int count) {
     int group = threadIdx.x / 128, thread = threadIdx.x % 128;
     char *panels = ring + STAGES * STAGE_BYTES + group * PANELS * PANEL_BYTES;
     for (int stage = 0; tiles.next();) {
@@ -107,13 +133,16 @@ __device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out,
         gemmWait<0>();
         hold<TILE_WEIGHTS / 8>(sums);
         if (thread < 2) arriveAt(&empty[(stage - 1) % STAGES], thread);
-        if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); // the last tile's results have left the panels
+        // the last tile's results have left the panels
+        if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
         groupSync(group);
         activate(sums, panels);
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         groupSync(group);
         if (thread == 0)
-            for (int p = 0; p < PANELS; p++) storeBox(out, panels + p * PANEL_BYTES, tiles.column * COLUMNS + p * 64, (tiles.pair * 2 + rank) * TILE_ROWS + group * 64);
+            for (int p = 0; p < PANELS; p++)
+                storeBox(out, panels + p * PANEL_BYTES, tiles.column * COLUMNS + p * 64,
+                        (tiles.pair * 2 + rank) * TILE_ROWS + group * 64);
     }
     if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
@@ -121,7 +150,8 @@ __device__ __forceinline__ void multiplyTiles(Tiles tiles, const TensorMap *out,
 // x and out reach as far as their memory: rows beyond `rows`, up to a multiple of 256, are computed if they are there.
 // Grid: any even number of blocks
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) gemm_swiglu(
-        const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap out, int rows, int depth) {
+         const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x,
+        const __grid_constant__ TensorMap out, int rows, int depth) {
     extern __shared__ __align__(1024) char ring[];
     __shared__ wide full[STAGES], empty[STAGES];
     dependentsLaunch();

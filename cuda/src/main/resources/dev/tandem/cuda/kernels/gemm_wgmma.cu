@@ -1,7 +1,18 @@
-// Products of 17 to 192 rows on Hopper: out[m][n] = sum over k of x[m][k] weights[n][k]. Weight rows are the tall operand of asynchronous
-// products and x, up to TOKENS rows, the broad one, so that little is computed for rows that there are not. A block takes a strip of
-// weight rows: GROUPS groups of four warps 64 of them each. With two groups one warp more drives the tensor copy engine; with four,
-// which bring x half as often, a thread of the first group does, for no registers are left.
+// GEMMs of 17 to 192 rows on Hopper: x [rows][depth] weights [n][depth]^T -> fp32 partial sums [splits][rows][n], or
+// SwiGLU of them [rows][INTERMEDIATE].
+//
+// Weight rows are the 64-row operand of wgmma and x, up to TOKENS rows, the other one, so that little is computed for
+// rows that do not exist. A thread block takes a strip of weight rows, 64 for each of its GROUPS warpgroups. With two
+// warpgroups one more warp drives the Tensor Memory Accelerator (TMA). With four, which bring x half as often, a thread
+// of the first warpgroup does, because no registers are left.
+//
+// Shared memory (dynamic): stages of { weights GROUPS x [64][64], x [TOKENS][64] } 16-bit, swizzled; results take their
+// place at the end. Static: barriers full and empty, one for each stage.
+//
+// Waits and signals:
+//   the kernel before      dependencyWait, before x is read; weights are fetched before
+//   full[stage]            TMA has filled it: all warpgroups wait
+//   empty[stage]           all warpgroups have read it: the copying thread waits
 
 #define BOX_ROWS 64
 #define BOX_BYTES (BOX_ROWS * 128)
@@ -37,19 +48,26 @@
 
 // d [64 x TOKENS] = (add: +) weights [64 x 16] x^T [16 x TOKENS]
 __device__ __forceinline__ void multiplyRows(float (*d)[4], wide weights, wide x, int add) {
-    asm volatile("{\n.reg .pred add;\n" OPERANDS("wgmma.mma_async.sync.aligned." SHAPE(TOKENS) TYPES " {" LIST "}, ", ", add, 1, 1, 0, 0;\n}")
+    asm volatile("{\n.reg .pred add;\n" OPERANDS("wgmma.mma_async.sync.aligned." SHAPE(TOKENS) TYPES " {" LIST "}, ",
+            ", add, 1, 1, 0, 0;\n}")
         : SUMS : "l"(weights), "l"(x), "r"(add));
 }
 
 // 8 rows of gate, 8 of up, and so on
-__device__ __forceinline__ void fetchPairs(void *to, const TensorMap *map, int column, int group, wide *barrier, wide policy) {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %3, %4}], [%5], %6;"
+__device__ __forceinline__ void fetchPairs(void *to, const TensorMap *map, int column, int group, wide *barrier,
+        wide policy) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%2, %3, %3, %4}], [%5], %6;"
         :: "r"(address(to)), "l"(map), "r"(column), "r"(0), "r"(group), "r"(address(barrier)), "l"(policy) : "memory");
 }
-template <int GROUPS> __device__ __forceinline__ void multipliersSync() { asm volatile("bar.sync 1, %0;" :: "n"(GROUPS * 128) : "memory"); }
+template <int GROUPS> __device__ __forceinline__ void multipliersSync() {
+    asm volatile("bar.sync 1, %0;" :: "n"(GROUPS * 128) : "memory");
+}
 
 // fp32 sums [rows][n], the strip's weight rows of one row of x after another.
-template <int GROUPS> __device__ __forceinline__ void storeSums(char *ring, const float (*sums)[4], float *out, int rows, int n, int firstRow) {
+template <int GROUPS>
+__device__ __forceinline__ void storeSums(char *ring, const float (*sums)[4], float *out, int rows, int n,
+        int firstRow) {
     const int STRIP = GROUPS * BOX_ROWS, STRIDE = STRIP + 4;
     float *tile = (float *)ring;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
@@ -64,12 +82,15 @@ template <int GROUPS> __device__ __forceinline__ void storeSums(char *ring, cons
     multipliersSync<GROUPS>();
     for (int i = threadIdx.x; i < rows * (STRIP / 4); i += GROUPS * 128) {
         int m = i / (STRIP / 4), column = i % (STRIP / 4) * 4;
-        if (firstRow + column < n) *(float4 *)(out + (size_t)m * n + firstRow + column) = *(const float4 *)(tile + m * STRIDE + column);
+        if (firstRow + column < n)
+            *(float4 *)(out + (size_t)m * n + firstRow + column) = *(const float4 *)(tile + m * STRIDE + column);
     }
 }
 
 // silu(gate) * up [rows][INTERMEDIATE], half as many columns of one row of x after another.
-template <int GROUPS> __device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[4], half16 *out, int rows, int firstColumn) {
+template <int GROUPS>
+__device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[4], half16 *out, int rows,
+        int firstColumn) {
     const int COLUMNS = GROUPS * BOX_ROWS / 2, STRIDE = COLUMNS + 8;
     half16 *tile = (half16 *)ring;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
@@ -78,18 +99,24 @@ template <int GROUPS> __device__ __forceinline__ void storeActivation(char *ring
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             float gate = sums[t][i];
-            tile[(t * 8 + q * 2 + i) * STRIDE + warp * 8 + g] = narrow(__fdividef(gate, 1 + __expf(-gate)) * sums[t][i + 2]);
+            tile[(t * 8 + q * 2 + i) * STRIDE + warp * 8 + g] =
+                    narrow(__fdividef(gate, 1 + __expf(-gate)) * sums[t][i + 2]);
         }
     multipliersSync<GROUPS>();
     for (int i = threadIdx.x; i < rows * (COLUMNS / 8); i += GROUPS * 128) {
         int m = i / (COLUMNS / 8), column = i % (COLUMNS / 8) * 8;
-        if (firstColumn + column < INTERMEDIATE) *(uint4 *)(out + (size_t)m * INTERMEDIATE + firstColumn + column) = *(const uint4 *)(tile + m * STRIDE + column);
+        if (firstColumn + column < INTERMEDIATE)
+            *(uint4 *)(out + (size_t)m * INTERMEDIATE + firstColumn + column) =
+                    *(const uint4 *)(tile + m * STRIDE + column);
     }
 }
 
-// `count` stages of 64 columns from stage `from` on of the block's weight rows and x become sums; whether this thread has any.
+// `count` stages of 64 columns from stage `from` on of the block's weight rows and x become sums; whether this thread
+// has any.
 // FUSED: 16 weight rows are 8 of gate and 8 of up.
-template <int GROUPS, bool FUSED, int STAGES> __device__ __forceinline__ bool product(const TensorMap *weights, const TensorMap *x, char *ring, int from, int count, float (*sums)[4]) {
+template <int GROUPS, bool FUSED, int STAGES>
+__device__ __forceinline__ bool product(const TensorMap *weights, const TensorMap *x, char *ring, int from, int count,
+        float (*sums)[4]) {
     const int STAGE_BYTES = GROUPS * BOX_BYTES + X_BYTES;
     const bool APART = GROUPS == 2;
     __shared__ wide full[STAGES], empty[STAGES];
@@ -109,7 +136,9 @@ template <int GROUPS, bool FUSED, int STAGES> __device__ __forceinline__ bool pr
         barrierExpect(barrier, STAGE_BYTES);
 #pragma unroll
         for (int b = 0; b < GROUPS; b += FUSED ? 2 : 1) {
-            if (FUSED) fetchPairs(stage + b * BOX_BYTES, weights, (from + i) * 64, firstRow / 16 + b * (BOX_ROWS / 16), barrier, READ_ONCE);
+            if (FUSED)
+                fetchPairs(stage + b * BOX_BYTES, weights, (from + i) * 64, firstRow / 16 + b * (BOX_ROWS / 16),
+                        barrier, READ_ONCE);
             else fetchBox(stage + b * BOX_BYTES, weights, (from + i) * 64, firstRow + b * BOX_ROWS, barrier, READ_ONCE);
         }
     };
@@ -150,29 +179,37 @@ template <int GROUPS, bool FUSED, int STAGES> __device__ __forceinline__ bool pr
     return true;
 }
 
-template <int GROUPS, int STAGES> __device__ __forceinline__ void swiglu(const TensorMap *weights, const TensorMap *x, char *ring, half16 *out, int rows, int depth) {
+template <int GROUPS, int STAGES>
+__device__ __forceinline__ void swiglu(const TensorMap *weights, const TensorMap *x, char *ring, half16 *out, int rows,
+        int depth) {
     float sums[TOKENS / 8][4];
-    if (product<GROUPS, true, STAGES>(weights, x, ring, 0, (depth + 63) / 64, sums)) storeActivation<GROUPS>(ring, sums, out, rows, blockIdx.x * (GROUPS * BOX_ROWS / 2));
+    if (product<GROUPS, true, STAGES>(weights, x, ring, 0, (depth + 63) / 64, sums))
+        storeActivation<GROUPS>(ring, sums, out, rows, blockIdx.x * (GROUPS * BOX_ROWS / 2));
 }
 
 // Partial sums out[split][rows][n]; grid (strips of 128, splits)
-extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma(const __grid_constant__ TensorMap weights,
+        const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];
     int all = (depth + 63) / 64;
-    int from = (int)((long)all * blockIdx.y / gridDim.y), count = (int)((long)all * (blockIdx.y + 1) / gridDim.y) - from;
+    int from = (int)((long)all * blockIdx.y / gridDim.y),
+            count = (int)((long)all * (blockIdx.y + 1) / gridDim.y) - from;
     float sums[TOKENS / 8][4];
-    if (product<2, false, STRIP_STAGES>(&weights, &x, ring, from, count, sums)) storeSums<2>(ring, sums, out + (size_t)blockIdx.y * rows * n, rows, n, blockIdx.x * 2 * BOX_ROWS);
+    if (product<2, false, STRIP_STAGES>(&weights, &x, ring, from, count, sums))
+        storeSums<2>(ring, sums, out + (size_t)blockIdx.y * rows * n, rows, n, blockIdx.x * 2 * BOX_ROWS);
 }
 
 // out[rows][INTERMEDIATE] = silu(gate) * up; grid (strips of 128)
-extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma_swiglu(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(288, 1) gemm_wgmma_swiglu(const __grid_constant__ TensorMap weights,
+        const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];
     swiglu<2, STRIP_STAGES>(&weights, &x, ring, out, rows, depth);
 }
 
 #if TALL_STAGES
 // the same; grid (strips of 256)
-extern "C" __global__ void __launch_bounds__(512, 1) gemm_wgmma_swiglu_tall(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(512, 1) gemm_wgmma_swiglu_tall(const __grid_constant__ TensorMap weights,
+        const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
     extern __shared__ __align__(1024) char ring[];
     swiglu<4, TALL_STAGES>(&weights, &x, ring, out, rows, depth);
 }

@@ -1,11 +1,16 @@
-// Products of few rows: out[m][n] = sum over k of x[m][k] weights[n][k], bound by reading the weights once.
-// The weights are the 16-row operand of the tensor core. k may be permuted freely as long as both operands agree: of each
-// 32 columns, lane (g, q) takes 8q .. 8q+7 of rows g and g+8 in one 16-byte load each, which is two steps of 16.
-// TILES: x has up to 8 TILES rows.
-// A warp owns 2 x 16 weight rows; 8 warps share x, staged in shared memory in the order in which fragments are read.
+// GEMMs of few rows: x [rows][depth] weights [n][depth]^T -> fp32 partial sums [splits][rows][n], or SwiGLU of them
+// [rows][INTERMEDIATE]. The time is that of reading the weights once. x has up to 8 TILES rows.
+//
+// The weights are the 16-row operand of the tensor core. k may be permuted freely as long as both operands agree: of
+// each 32 columns, lane (g, q) takes 8q .. 8q+7 of rows g and g+8 in one 16-byte load each, which is two steps of 16.
+// A warp owns 2 x 16 weight rows; 8 warps share x, staged in the order in which fragments are read.
+//
+// Shared memory (dynamic): staged, two buffers of [CHUNK_STEPS][TILES][32 lanes] 16-byte pieces of x.
+//
+// Waits and signals: dependencyWait before x is read; weights are read before.
 
 #define CHUNK_STEPS 8          // 256 columns of x at a time
-#define AHEAD 4                // steps of weights in flight a warp: 4 x 4 x 16 bytes a lane
+#define AHEAD 4                // steps of weights under way per warp: 4 x 4 x 16 bytes a lane
 
 __device__ __forceinline__ void stage(uint4 *to, const half16 *x, int depth, int step, int steps) {
     for (int i = threadIdx.x; i < CHUNK_STEPS * TILES * 32; i += 256) {
@@ -85,7 +90,8 @@ template <bool FUSED> __device__ __forceinline__ void product(const half16 *weig
             if (m < rows) {
                 if (FUSED) {
                     float gate = sums[0][t][i];
-                    ((half16 *)out)[(size_t)m * INTERMEDIATE + firstRow + row] = narrow(gate / (1 + __expf(-gate)) * sums[1][t][i]);
+                    ((half16 *)out)[(size_t)m * INTERMEDIATE + firstRow + row] =
+                            narrow(gate / (1 + __expf(-gate)) * sums[1][t][i]);
                 } else {
                     float *to = (float *)out + ((size_t)blockIdx.y * rows + m) * n + row;
                     to[firstRow] = sums[0][t][i];
@@ -96,10 +102,12 @@ template <bool FUSED> __device__ __forceinline__ void product(const half16 *weig
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) gemv(const half16 *weights, const half16 *x, float *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(256, 1) gemv(const half16 *weights, const half16 *x, float *out, int rows,
+        int n, int depth) {
     product<false>(weights, x, out, rows, n, depth);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) gemv_swiglu(const half16 *weights, const half16 *x, half16 *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(256, 1) gemv_swiglu(const half16 *weights, const half16 *x, half16 *out,
+        int rows, int n, int depth) {
     product<true>(weights, x, out, rows, n, depth);
 }

@@ -1,7 +1,17 @@
-// Products of few rows on Hopper: out[m][n] = sum over k of x[m][k] weights[n][k], bound by reading the weights once.
-// The tensor copy engine streams tiles of 64 columns into a ring in shared memory, so that much is in flight without
-// registers, and begins with weights while the kernel before still runs. TILES: x has up to 8 TILES rows.
-// A block takes 128 weight rows in two boxes of 64; each of its 4 warps 32 of them; a fifth warp drives the copies.
+// GEMMs of few rows on Hopper: x [rows][depth] weights [n][depth]^T -> fp32 partial sums [splits][rows][n], or SwiGLU
+// of them [rows][INTERMEDIATE]. The time is that of reading the weights once. x has up to 8 TILES rows.
+//
+// The Tensor Memory Accelerator (TMA) streams tiles of 64 columns into a ring in shared memory: many bytes are under
+// way without registers, and weights come while the kernel before still runs. A thread block takes 128 weight rows in
+// two boxes of 64; each of its 4 warps takes 32 of them; a fifth warp drives the copies.
+//
+// Shared memory (dynamic): STAGES_OF_RING of { weights 2 x [64][64], x [8 TILES][64] } 16-bit, swizzled. Static:
+// barriers full and empty [STAGES_OF_RING].
+//
+// Waits and signals:
+//   the kernel before      dependencyWait, before x is read
+//   full[stage]            TMA has filled it: the four warps wait
+//   empty[stage]           the four warps have read it: the copying lane waits
 
 #define BOX_ROWS 64
 #define BOX_BYTES (BOX_ROWS * 128)
@@ -9,22 +19,28 @@
 #define STAGE_BYTES (2 * BOX_BYTES + X_BYTES)
 
 __device__ __forceinline__ void matrices4(word *r, word at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]),
+            "=r"(r[3]) : "r"(at));
 }
 __device__ __forceinline__ void matrices2(word *r, word at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(at));
 }
-// FUSED: the second box is INTERMEDIATE rows further on, and out[m][n] = silu(first) * second as 16-bit values; a 16-row
-// operand is then 8 rows of gate above 8 of up. Otherwise fp32 partial sums [split][rows][n]. grid (strips, splits)
-template <bool FUSED> __device__ __forceinline__ void product(const TensorMap *weights, const TensorMap *x, void *out, int rows, int n, int depth) {
+// FUSED: the second box is INTERMEDIATE rows further on, and out[m][n] = silu(first) * second as 16-bit values; a
+// 16-row operand is then 8 rows of gate above 8 of up. Otherwise fp32 partial sums [split][rows][n]. grid (strips,
+// splits)
+template <bool FUSED>
+__device__ __forceinline__ void product(const TensorMap *weights, const TensorMap *x, void *out, int rows, int n,
+        int depth) {
     extern __shared__ __align__(1024) char ring[];
     __shared__ wide full[STAGES_OF_RING], empty[STAGES_OF_RING];
     // all blocks fit at a time: the next kernel's take the room of those that end
     dependentsLaunch();
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int firstRow = blockIdx.x * (FUSED ? BOX_ROWS : 2 * BOX_ROWS), secondRow = FUSED ? INTERMEDIATE + firstRow : firstRow + BOX_ROWS;
+    int firstRow = blockIdx.x * (FUSED ? BOX_ROWS : 2 * BOX_ROWS),
+            secondRow = FUSED ? INTERMEDIATE + firstRow : firstRow + BOX_ROWS;
     int all = (depth + 63) / 64;
-    int from = (int)((long)all * blockIdx.y / gridDim.y), count = (int)((long)all * (blockIdx.y + 1) / gridDim.y) - from;
+    int from = (int)((long)all * blockIdx.y / gridDim.y),
+            count = (int)((long)all * (blockIdx.y + 1) / gridDim.y) - from;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES_OF_RING; i++) {
             barrierInit(&full[i], 1);
@@ -43,7 +59,8 @@ template <bool FUSED> __device__ __forceinline__ void product(const TensorMap *w
                 fetchBox(stage + BOX_BYTES, weights, (from + i) * 64, secondRow, barrier, READ_ONCE);
             };
             auto fetchX = [&](int i) {
-                fetchBox(ring + i % STAGES_OF_RING * STAGE_BYTES + 2 * BOX_BYTES, x, (from + i) * 64, 0, &full[i % STAGES_OF_RING], KEPT);
+                fetchBox(ring + i % STAGES_OF_RING * STAGE_BYTES + 2 * BOX_BYTES, x, (from + i) * 64, 0,
+                        &full[i % STAGES_OF_RING], KEPT);
             };
             int ahead = count < STAGES_OF_RING ? count : STAGES_OF_RING;
             for (int i = 0; i < ahead; i++) fetchWeights(i);
@@ -67,7 +84,8 @@ template <bool FUSED> __device__ __forceinline__ void product(const TensorMap *w
     int part = lane / 8 % 2, line = lane % 8;
     int rowOf[2];
 #pragma unroll
-    for (int i = 0; i < 2; i++) rowOf[i] = FUSED ? part * BOX_ROWS + warp * 16 + i * 8 + line : warp * 32 + i * 16 + part * 8 + line;
+    for (int i = 0; i < 2; i++)
+        rowOf[i] = FUSED ? part * BOX_ROWS + warp * 16 + i * 8 + line : warp * 32 + i * 16 + part * 8 + line;
     for (int i = 0; i < count; i++) {
         int slot = i % STAGES_OF_RING;
         barrierWait(&full[slot], i / STAGES_OF_RING & 1);
@@ -87,7 +105,8 @@ template <bool FUSED> __device__ __forceinline__ void product(const TensorMap *w
             for (int t = 0; t < TILES; t++)
 #pragma unroll
                 for (int j = 0; j < 2; j++)
-                    multiply(sums[j][t], a[j][0], a[j][1], a[j][2], a[j][3], b[t / 2][t % 2 * 2], b[t / 2][t % 2 * 2 + 1]);
+                    multiply(sums[j][t], a[j][0], a[j][1], a[j][2], a[j][3], b[t / 2][t % 2 * 2],
+                            b[t / 2][t % 2 * 2 + 1]);
         }
         __syncwarp();
         if (lane == 0) barrierArrive(&empty[slot]);
@@ -104,7 +123,9 @@ template <bool FUSED> __device__ __forceinline__ void product(const TensorMap *w
                 if (FUSED) {
                     int column = firstRow + warp * 16 + j * 8 + g;
                     float gate = sums[j][t][i];
-                    if (column < INTERMEDIATE) ((half16 *)out)[(size_t)m * INTERMEDIATE + column] = narrow(gate / (1 + __expf(-gate)) * sums[j][t][i + 2]);
+                    if (column < INTERMEDIATE)
+                        ((half16 *)out)[(size_t)m * INTERMEDIATE + column] =
+                                narrow(gate / (1 + __expf(-gate)) * sums[j][t][i + 2]);
                 } else {
                     int column = firstRow + warp * 32 + j * 16 + g;
                     float *to = (float *)out + ((size_t)blockIdx.y * rows + m) * n;
@@ -116,10 +137,12 @@ template <bool FUSED> __device__ __forceinline__ void product(const TensorMap *w
     }
 }
 
-extern "C" __global__ void __launch_bounds__(160, 2) gemv_tma(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(160, 2) gemv_tma(const __grid_constant__ TensorMap weights,
+        const __grid_constant__ TensorMap x, float *out, int rows, int n, int depth) {
     product<false>(&weights, &x, out, rows, n, depth);
 }
 
-extern "C" __global__ void __launch_bounds__(160, 2) gemv_tma_swiglu(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
+extern "C" __global__ void __launch_bounds__(160, 2) gemv_tma_swiglu(const __grid_constant__ TensorMap weights,
+        const __grid_constant__ TensorMap x, half16 *out, int rows, int n, int depth) {
     product<true>(&weights, &x, out, rows, n, depth);
 }

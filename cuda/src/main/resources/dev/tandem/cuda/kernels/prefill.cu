@@ -1,13 +1,22 @@
-// Causal attention of prompt chunks over paged KV. A block takes a tile of a chunk's tokens with all heads of one group,
-// 128 rows of (token, head); its 8 warps share K and V, staged 64 tokens at a time. S = Q K^T with the rows as the 16-row
-// operand; its result is the operand of P V as it lies in registers.
+// Causal attention of prompt chunks over paged KV: queries [rows][HEADS][HEAD_WIDTH] -> out of the same shape.
+//
+// A thread block takes a tile of a chunk's tokens with all heads of one group, 128 rows of (token, head). Its 8 warps
+// share K and V, staged 64 tokens at a time. S = Q K^T with the rows as the 16-row operand; its result is the operand
+// of P V as it lies in registers.
+//
+// Shared memory (dynamic): STAGES of { K [64][HEAD_WIDTH], V [32 token pairs][HEAD_WIDTH][2] } 16-bit, swizzled; after
+// the last stage its first byte says whether this thread block merges.
+//
+// Waits and signals: dependencyWait at the start; thread blocks that share a tile count in `finished` (merge of
+// tiles.cu).
 
 #define GROUPS32 (HEAD_WIDTH / 32)
 #define STAGE_CHUNKS (STAGE_TOKENS * HEAD_WIDTH / 8)   // 16-byte pieces of K, and of V
 #define KEY_SWIZZLE(token, chunk) (HEAD_WIDTH % 64 == 0 ? (chunk) ^ ((token) & 1) << 2 : (chunk))
 #define VALUE_SWIZZLE(pair, chunk) ((chunk) ^ ((pair) & 3) << 1)
 
-__device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, const int *table, int kvHead, int token, int end, int poolBlocks, int stagingShift) {
+__device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, const int *table, int kvHead, int token,
+        int end, int poolBlocks, int stagingShift) {
     const int KEY_CHUNKS = HEAD_WIDTH / 8, VALUE_CHUNKS = HEAD_WIDTH / 4;
     for (int i = threadIdx.x; i < STAGE_CHUNKS; i += 256) {
         int row = i / KEY_CHUNKS, chunk = i % KEY_CHUNKS;
@@ -32,11 +41,13 @@ __device__ __forceinline__ void stageBlocks(uint4 *to, const half16 *blocks, con
 }
 
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
-// grid KV_HEADS * tiles * splits: so many blocks share a tile's context where it is long enough; finished [tiles][KV_HEADS] zeroed.
-// The last parameter is the header of prefill_wgmma.cu, which is launched alike: this kernel leaves no multiprocessors to decode attention.
-extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const half16 *queries, const half16 *blocks, const int *tables,
-        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished, int tileCount,
-        const int *) {
+// grid KV_HEADS * tiles * splits: so many blocks share a tile's context where it is long enough; finished
+// [tiles][KV_HEADS] zeroed.
+// The last parameter is the header of prefill_wgmma.cu, which is launched alike: this kernel leaves no multiprocessors
+// to decode attention.
+extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const half16 *queries, const half16 *blocks,
+        const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits,
+        float *parts, int *finished, int tileCount, const int *) {
     extern __shared__ uint4 staged[];
     dependentsLaunch();
     dependencyWait();
@@ -46,14 +57,17 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
     const Share &mine = work.share;
     const int *table = tables + tile.table;
     int kvHead = work.kvHead, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-    int end = tile.position + tile.rows, begin = mine.first * STAGE_TOKENS, stop = min(end, begin + mine.count * STAGE_TOKENS);
+    int end = tile.position + tile.rows, begin = mine.first * STAGE_TOKENS,
+            stop = min(end, begin + mine.count * STAGE_TOKENS);
     Rows rows = rowsOf(tile, kvHead);
     uint4 f[2][GROUPS32];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const half16 *query = queries + ((size_t)(tile.row + rows.token[h]) * HEADS + rows.head[h]) * HEAD_WIDTH + q * 8;
+        const half16 *query = queries + ((size_t)(tile.row + rows.token[h]) * HEADS + rows.head[h]) * HEAD_WIDTH + q
+                * 8;
 #pragma unroll
-        for (int t = 0; t < GROUPS32; t++) f[h][t] = rows.used[h] ? *(const uint4 *)(query + t * 32) : make_uint4(0, 0, 0, 0);
+        for (int t = 0; t < GROUPS32; t++)
+            f[h][t] = rows.used[h] ? *(const uint4 *)(query + t * 32) : make_uint4(0, 0, 0, 0);
     }
     float sums[HEAD_WIDTH / 8][4];
 #pragma unroll
@@ -68,7 +82,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
     for (int at = begin; at < stop; at += STAGE_TOKENS) {
 #if STAGES == 2
         if (at + STAGE_TOKENS < stop) {
-            stageBlocks(staged + (buffer ^ 1) * 2 * STAGE_CHUNKS, blocks, table, kvHead, at + STAGE_TOKENS, end, poolBlocks, stagingShift);
+            stageBlocks(staged + (buffer ^ 1) * 2 * STAGE_CHUNKS, blocks, table, kvHead, at + STAGE_TOKENS, end,
+                    poolBlocks, stagingShift);
             copyWait<1>();
         } else {
             copyWait<0>();
@@ -87,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         for (int n = 0; n < STAGE_TOKENS / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) s[n][i] = 0;
-        // tokens inside, dimensions outside: products that follow each other do not wait for each other
+        // tokens inside, dimensions outside: MMAs that follow each other do not wait for each other
 #pragma unroll
         for (int t = 0; t < GROUPS32; t++) {
             uint4 b[STAGE_TOKENS / 8];
@@ -97,9 +112,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
                 b[n] = keys[k * (HEAD_WIDTH / 8) + KEY_SWIZZLE(k, t * 4 + q)];
             }
 #pragma unroll
-            for (int n = 0; n < STAGE_TOKENS / 8; n++) multiply(s[n], f[0][t].x, f[1][t].x, f[0][t].y, f[1][t].y, b[n].x, b[n].y);
+            for (int n = 0; n < STAGE_TOKENS / 8; n++)
+                multiply(s[n], f[0][t].x, f[1][t].x, f[0][t].y, f[1][t].y, b[n].x, b[n].y);
 #pragma unroll
-            for (int n = 0; n < STAGE_TOKENS / 8; n++) multiply(s[n], f[0][t].z, f[1][t].z, f[0][t].w, f[1][t].w, b[n].z, b[n].w);
+            for (int n = 0; n < STAGE_TOKENS / 8; n++)
+                multiply(s[n], f[0][t].z, f[1][t].z, f[0][t].w, f[1][t].w, b[n].z, b[n].w);
         }
         bool masked = at + STAGE_TOKENS > tile.position;
         float factor[2];
@@ -126,8 +143,10 @@ extern "C" __global__ void __launch_bounds__(256, 1) prefill_attention(const hal
         }
         __syncthreads();
     }
-    // the stages are free by now: a T4's 64 KiB hold two stages of heads of 128, or one of heads of 256, and not a byte more
-    if (mine.parts > 1 && !merge(mine, kvHead, splits, parts, finished, sums, maximum, total, scale, (bool *)staged)) return;
+    // the stages are free by now: a T4's 64 KiB hold two stages of heads of 128, or one of heads of 256, and not a byte
+    // more
+    if (mine.parts > 1 && !merge(mine, kvHead, splits, parts, finished, sums, maximum, total, scale, (bool *)staged))
+        return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         total[h] += __shfl_xor_sync(~0u, total[h], 1);

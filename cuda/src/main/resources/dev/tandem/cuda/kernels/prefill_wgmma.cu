@@ -1,7 +1,18 @@
-// Causal attention of prompt chunks over paged KV on Hopper, for heads of 64 and 128: two groups of four warps take 64 of a tile's
-// rows each and multiply them asynchronously by K and V in shared memory; a third group of warps stages these ahead of them.
-// While a group weighs the scores of one stage, its products of the stage before, and the other group's, are under way. Blocks stay
-// for all tiles. STAGES of K and V are in shared memory.
+// Causal attention of prompt chunks over paged KV on Hopper, for heads of 64 and 128: queries [rows][HEADS][HEAD_WIDTH]
+// -> out of the same shape.
+//
+// Two warpgroups take 64 of a tile's 128 rows each and multiply them asynchronously by K and V in shared memory; a
+// third warpgroup stages these ahead of them. While a warpgroup computes the softmax of one stage, its GEMMs of the
+// stage before and the other warpgroup's run. Thread blocks stay for all tiles.
+//
+// Shared memory (dynamic): STAGES of { K, V }, each HEAD_WIDTH / 64 panels of [64 tokens][64] 16-bit, swizzled. Static:
+// barriers full and empty [STAGES]; last, whether this thread block merges.
+//
+// Waits and signals:
+//   the kernel before      dependencyWait; decode attention beside this kernel begins only after it
+//   full[stage]            the staging warpgroup has filled it: both others wait
+//   empty[stage]           the 8 attending warps have read it: the staging warpgroup waits
+//   finished[tile]         thread blocks that share a tile count in it (merge of tiles.cu)
 
 #define PANEL_BYTES (STAGE_TOKENS * 128)               // 64 dimensions of a stage's tokens
 #define VALUES_AT (HEAD_WIDTH / 64 * PANEL_BYTES)
@@ -15,21 +26,24 @@
 // d [64 x 64] = (ADD: +) a [64 x 16] b [16 x 64]; ROWS: b's rows are those to sum over
 template <int ADD, int ROWS> __device__ __forceinline__ void multiply64(float (*d)[4], const word *a, wide b) {
     asm volatile("{\n.reg .pred add;\nsetp.ne.s32 add, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16." TYPES " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,"
+        "wgmma.mma_async.sync.aligned.m64n64k16." TYPES
+        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,"
         "%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}"
         : FLOATS32(d, 0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD), "n"(ROWS));
 }
 
 // d [64 x 128] += a [64 x 16] b [16 x 128], b's rows those to sum over
 __device__ __forceinline__ void multiply128(float (*d)[4], const word *a, wide b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16." TYPES " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,"
-        "%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16." TYPES
+        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,"
+        "%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,"
+        "%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,"
         "%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;\n"
         : FLOATS32(d, 0), FLOATS32(d, 8) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-// K and V of stages from their blocks into shared memory: K by asynchronous copies, V through registers, because two tokens lie
-// interleaved in a block and are to lie apart. Both are asked for two stages ahead, across tiles.
+// K and V of stages from their blocks into shared memory: K by asynchronous copies, V through registers, because two
+// tokens lie interleaved in a block and are to lie apart. Both are asked for two stages ahead, across tiles.
 struct Stager {
     static const int VALUES = STAGE_TOKENS / 2 / TOKENS_AT_ONCE, BLOCKS_AT_ONCE = TOKENS_AT_ONCE / (BLOCK_TOKENS / 2);
     const half16 *blocks;
@@ -44,8 +58,10 @@ struct Stager {
     int ids[STAGE_BLOCKS];
     uint4 values[2][VALUES][2];
 
-    __device__ __forceinline__ Stager(const half16 *blocks, const int *tables, const Work &work, int poolBlocks, int stagingShift)
-            : blocks(blocks), tables(tables), poolBlocks(poolBlocks), stagingShift(stagingShift), work(work), stage(0), stop(0), head(0), asked(0) {
+    __device__ __forceinline__ Stager(const half16 *blocks, const int *tables, const Work &work, int poolBlocks,
+            int stagingShift)
+            : blocks(blocks), tables(tables), poolBlocks(poolBlocks), stagingShift(stagingShift), work(work), stage(0),
+                    stop(0), head(0), asked(0) {
         int thread = threadIdx.x - ATTENDERS, chunk = thread % ROW_CHUNKS;
         row = thread / ROW_CHUNKS;
         keyFrom = row * HEAD_WIDTH + chunk * 8;
@@ -102,9 +118,11 @@ struct Stager {
         for (int k = 0; k < VALUES; k++) {
             uint4 a = values[BUFFER][k][0], b = values[BUFFER][k][1];
             *(uint4 *)(to + evenTo + k * TOKENS_AT_ONCE * 256) = make_uint4(
-                __byte_perm(a.x, a.y, 0x5410), __byte_perm(a.z, a.w, 0x5410), __byte_perm(b.x, b.y, 0x5410), __byte_perm(b.z, b.w, 0x5410));
+                __byte_perm(a.x, a.y, 0x5410), __byte_perm(a.z, a.w, 0x5410), __byte_perm(b.x, b.y, 0x5410),
+                        __byte_perm(b.z, b.w, 0x5410));
             *(uint4 *)(to + oddTo + k * TOKENS_AT_ONCE * 256) = make_uint4(
-                __byte_perm(a.x, a.y, 0x7632), __byte_perm(a.z, a.w, 0x7632), __byte_perm(b.x, b.y, 0x7632), __byte_perm(b.z, b.w, 0x7632));
+                __byte_perm(a.x, a.y, 0x7632), __byte_perm(a.z, a.w, 0x7632), __byte_perm(b.x, b.y, 0x7632),
+                        __byte_perm(b.z, b.w, 0x7632));
         }
     }
 
@@ -112,7 +130,7 @@ struct Stager {
     template <int BUFFER> __device__ __forceinline__ void handOver(char *ring, wide *full, wide *empty, int number) {
         storeValues<BUFFER>(ring + number % STAGES * STAGE_BYTES);
         copyWait<1>();
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // the products read through another proxy
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // wgmma reads through another proxy
         barrierArrive(&full[number % STAGES]);
         int next = number + 2;
         if (head >= 0) {
@@ -208,8 +226,8 @@ __device__ __forceinline__ void rescale(float (*sums)[4], const float *factor) {
 }
 
 // Attention of one work's rows; `number`: stages before its first.
-__device__ __forceinline__ void attend(const Work &work, const half16 *queries, float scale, half16 *out, int splits, float *parts, int *finished,
-        word base, wide *full, wide *empty, int &number) {
+__device__ __forceinline__ void attend(const Work &work, const half16 *queries, float scale, half16 *out, int splits,
+        float *parts, int *finished, word base, wide *full, wide *empty, int &number) {
     const Tile &tile = work.tile;
     const Share &mine = work.share;
     int q = threadIdx.x % 4;
@@ -269,7 +287,8 @@ __device__ __forceinline__ void attend(const Work &work, const half16 *queries, 
     gemmCommit();
     settle(sums, attended, empty);
     __shared__ bool last;
-    if (mine.parts > 1 && !merge(mine, work.kvHead, splits, parts, finished, sums, maximum, total, scale, &last)) return;
+    if (mine.parts > 1 && !merge(mine, work.kvHead, splits, parts, finished, sums, maximum, total, scale, &last))
+        return;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         total[h] += __shfl_xor_sync(~0u, total[h], 1);
@@ -280,7 +299,8 @@ __device__ __forceinline__ void attend(const Work &work, const half16 *queries, 
         for (int t = 0; t < HEAD_WIDTH / 32; t++) {
             word w[4];
 #pragma unroll
-            for (int n = 0; n < 4; n++) w[n] = pack(sums[4 * t + n][2 * h] * inverse, sums[4 * t + n][2 * h + 1] * inverse);
+            for (int n = 0; n < 4; n++)
+                w[n] = pack(sums[4 * t + n][2 * h] * inverse, sums[4 * t + n][2 * h + 1] * inverse);
             uint4 eight = gather(w);
             if (rows.used[h]) *(uint4 *)(to + t * 32) = eight;
         }
@@ -288,13 +308,16 @@ __device__ __forceinline__ void attend(const Work &work, const half16 *queries, 
 }
 
 // queries, out [rows][HEADS][HEAD_WIDTH]; tables of block numbers, those from poolBlocks on stagingShift further;
-// any grid: its blocks take the parts of all tiles, of each KV head, between them; `splits` of a tile's context where it is long enough;
-// finished [tiles][KV_HEADS] zeroed. With 160 registers a block of host tokens that depart fits beside it (4,096 are left).
-// With a step's header decode attention is the next kernel, and runs beside this one on the multiprocessors that the header leaves it: it
-// does not wait for the kernel before, so it must not begin before that has ended. Then the header says how many share a tile, too.
-extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *queries, const half16 *blocks, const int *tables,
-        const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits, float *parts, int *finished, int tileCount,
-        const int *header) {
+// any grid: its blocks take the parts of all tiles, of each KV head, between them; `splits` of a tile's context where
+// it is long enough;
+// finished [tiles][KV_HEADS] zeroed. With 160 registers a block of host tokens that are sent fits beside it (4,096 are
+// left).
+// With a step's header decode attention is the next kernel, and runs beside this one on the multiprocessors that the
+// header leaves it: it does not wait for the kernel before, so it must not begin before that has ended. Then the header
+// says how many share a tile, too.
+extern "C" __global__ void __maxnreg__(160) prefill_attention(const half16 *queries, const half16 *blocks,
+        const int *tables, const Tile *tiles, float scale, half16 *out, int poolBlocks, int stagingShift, int splits,
+        float *parts, int *finished, int tileCount, const int *header) {
     extern __shared__ __align__(1024) char ring[];
     __shared__ wide full[STAGES], empty[STAGES];
     if (!header) dependentsLaunch();

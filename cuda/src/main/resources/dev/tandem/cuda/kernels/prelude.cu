@@ -85,7 +85,8 @@ __device__ __forceinline__ word transpose(word v) {
 __device__ __forceinline__ uint4 stream(const void *p) {
     uint4 r;
 #if __CUDA_ARCH__ >= 800
-    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z),
+            "=r"(r.w) : "l"(p));
 #else
     asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
 #endif
@@ -94,7 +95,8 @@ __device__ __forceinline__ uint4 stream(const void *p) {
 
 __device__ __forceinline__ void copy16(void *shared, const void *global) {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"((word)__cvta_generic_to_shared(shared)), "l"(global));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"((word)__cvta_generic_to_shared(shared)),
+            "l"(global));
 #else
     *(uint4 *)shared = *(const uint4 *)global;
 #endif
@@ -128,9 +130,9 @@ __device__ __forceinline__ void dependentsLaunch() {
 #define PROMPT_BLOCKS 4
 #define PROMPT_SPLITS 5
 
-// Zeroes what pads the heads of `rows` rows of attended [rows][HEADS][HEAD_WIDTH], for kernels that write HEAD_DIM values
-// of each head. A row of NaN that was there before leaves NaN in the padding, and the output projection multiplies it by
-// zero weights.
+// Zeroes what pads the heads of `rows` rows of attended [rows][HEADS][HEAD_WIDTH], for kernels that write HEAD_DIM
+// values of each head. A row of NaN that was there before leaves NaN in the padding, and the output projection
+// multiplies it by zero weights.
 __device__ __forceinline__ void clearPadding(half16 *attended, int rows, int thread, int threads) {
     const int PIECES = (HEAD_WIDTH - HEAD_DIM) / 8;
     for (int i = thread; PIECES > 0 && i < rows * HEADS * PIECES; i += threads)
@@ -178,49 +180,58 @@ struct Draw { float temperature, topP, minP, uniform; int topK, row, logprobs, a
 // what is done to a token's logit first; a forbidden token's penalty is infinite
 struct Adjustment { int token; float bias, repetition, penalty; };
 
-// In-flight tokens: decode rows whose attention the CPU computes. The last rows of a step, from `firstSlot` on, are slots: at
-// each layer rows that are ready board them, take the post-projection and the next pre-projection, and leave again.
-// A row keeps its residual and angles here. slotMaps[layer] says who sits in the slots before layer's pre-projection.
+// In-flight tokens: decode rows whose attention the CPU computes. The last rows of a step, from `firstSlot` on, are
+// slots: at each layer rows that are ready take them, run the post-projection and the next pre-projection, and leave
+// again.
+// A row keeps its residual and angles here. slotMaps[layer] says which host tokens hold the slots before layer's pre-
+// projection.
 // The step's own kernels touch GPU memory alone; `transfer` carries rows over the link beside them (host_transfer.cu).
 #define MAX_SLOTS 64
 struct HostTokens {
-    float *residual;          // [flights][HIDDEN]
-    float2 *angles;           // [flights][HEAD_DIM / 2]
-    Draw *draws;              // [flights]
-    int *slotMaps;            // [layers + 1][MAX_SLOTS] flight or -1
-    half16 *outgoing;         // [flights][HEADS + 2 KV_HEADS][HEAD_DIM] q, k and v on their way to the host
-    half16 *incoming;         // [flights][HEADS][HEAD_DIM] attention that has come from it
+    float *residual;          // [host tokens][HIDDEN]
+    float2 *angles;           // [host tokens][HEAD_DIM / 2]
+    Draw *draws;              // [host tokens]
+    int *slotMaps;            // [layers + 1][MAX_SLOTS] host token or -1
+    half16 *outgoing;         // [host tokens][HEADS + 2 KV_HEADS][HEAD_DIM] q, k and v on their way to the host
+    half16 *incoming;         // [host tokens][HEADS][HEAD_DIM] attention that has come from it
     wide *sendQueue;         // ring of (number + 1) << 24 | layer << 16 | host token
     wide *returnQueues;           // [layers] rings of (number + 1) << 16 | host token
-    wide *returned;            // [layers] arrivals that have boarded
-    wide *arrived;            // [layers] arrivals so far
-    wide *sendCounters;           // sendQueue so far; then those sent, results received, and whether the step nears its end
+    wide *returned;            // [layers] returns that slots have taken
+    wide *arrived;            // [layers] returns so far
+    // sendQueue so far; then those sent, results received, and whether the step nears its end
+    wide *sendCounters;
     // pinned host memory
     volatile wide *tasks;     // ring of (number + 1) << 24 | layer << 16 | host token
     volatile wide *ready;     // likewise
-    half16 *sent;             // [flights][HEADS + 2 KV_HEADS][HEAD_DIM]
-    const half16 *results;    // [flights][HEADS][HEAD_DIM]
+    half16 *sent;             // [host tokens][HEADS + 2 KV_HEADS][HEAD_DIM]
+    const half16 *results;    // [host tokens][HEADS][HEAD_DIM]
     int ringMask;             // of all rings
     wide *stamps;             // [layers + 1] when each layer's attention began, and when the step reported
-    // pinned host memory, of rows that pass all layers in their step: `rope_store` or `send_host_tokens` asks for their attention, `receive_host_tokens` waits for it
+    // pinned host memory, of rows that pass all layers in their step: `rope_store` or `send_host_tokens` asks for their
+    // attention, `receive_host_tokens` waits for it
     volatile wide *asked;     // ring of (number + 1) << 24 | layer << 16 | host token
-    volatile wide *answered;  // [flights] number + 1 of the last answer
-    volatile int *givenUp;    // not 0: nobody answers any more; who says so: 1 the host or `receive_host_tokens`, 2 the transfer kernel
-    wide *waits;              // [2 sub-batches][layers][2] when `receive_host_tokens` began to wait, and when all was there
+    volatile wide *answered;  // [host tokens] number + 1 of the last answer
+    // not 0: no answers come any more; who says so: 1 the host or `receive_host_tokens`, 2 the transfer kernel
+    volatile int *givenUp;
+    // [2 sub-batches][layers][2] when `receive_host_tokens` began to wait, and when all was there
+    wide *waits;
     wide timeout;            // nanoseconds that `receive_host_tokens` waits for a row
-    int *sentWarps;           // [flights] warps of `rope_store` that have sent their part of a row
+    int *sentWarps;           // [host tokens] warps of `rope_store` that have sent their part of a row
     wide transferTimeout;     // nanoseconds that `transfer` stays for its step to end
 };
 
-// Host tokens of a sub-batch, as its header says: `count` rows from `first` on. Their tasks of a layer are numbered from
-// base + layer * all + offset on, where `all` are those of the step's sub-batches together.
+// Host tokens of a sub-batch, as its header says: `count` rows from `first` on. Their tasks of a layer are numbered
+// from base + layer * all + offset on, where `all` are those of the step's sub-batches together.
 struct BatchHostTokens { int first, count, all, offset; wide base; };
-__device__ __forceinline__ const BatchHostTokens *batchHostTokens(const int *header) { return (const BatchHostTokens *)(header + 8); }
-__device__ __forceinline__ void ask(const HostTokens *hostTokens, const BatchHostTokens *rows, int i, int hostToken, int layer) {
+__device__ __forceinline__ const BatchHostTokens *batchHostTokens(const int *header) {
+    return (const BatchHostTokens *)(header + 8);
+}
+__device__ __forceinline__ void ask(const HostTokens *hostTokens, const BatchHostTokens *rows, int i, int hostToken,
+        int layer) {
     wide number = rows->base + (wide)layer * rows->all + rows->offset + i;
     hostTokens->asked[number & hostTokens->ringMask] = (number + 1) << 24 | (wide)layer << 16 | hostToken;
 }
-// a row's slot says which flight's numbers it uses
+// the host token of a row's slot, or -1
 __device__ __forceinline__ int hostTokenIndex(int slot) { return slot < -1 ? -2 - slot : -1; }
 
 __device__ __forceinline__ wide nanos() {
@@ -239,13 +250,13 @@ __device__ __forceinline__ void acquireSystem() { asm volatile("fence.acq_rel.sy
 __device__ __forceinline__ void acquireDevice() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 // The link between GPU and host for in-flight tokens: sends what has left with a task each, and brings results that are
-// ready. Nobody waits for it.
-//   flag         written by                                     read by           between flag and data
-//   ready        a worker: results, then setRelease             carryRows         acquireSystem, then the barrier
-//   tasks        sendRow: sent, then __threadfence_system       a worker          getAcquire
-//   sendQueue   exchange: after rope_store wrote outgoing      carryRows         acquireSystem, then the barrier
-//   arrivals     bringRow: incoming, then __threadfence         chooseReturningTokens  acquireDevice, then the kernel's end
-//   answered     a worker: results, then setRelease             collect           ld.acquire.sys, then the barrier
+// ready. No kernel waits for it.
+//   flag          written by                                  read by                 between flag and data
+//   ready         a worker: results, then setRelease          carryRows               acquireSystem, then the barrier
+//   tasks         sendRow: sent, then __threadfence_system    a worker                getAcquire
+//   sendQueue     exchange: after rope_store wrote outgoing   carryRows               acquireSystem, then the barrier
+//   returnQueues  bringRow: incoming, then __threadfence      chooseReturningTokens   acquireDevice, the kernel's end
+//   answered      a worker: results, then setRelease          receive_host_tokens     ld.acquire.sys, then the barrier
 #define AHEAD 8
 
 __device__ __forceinline__ void sendRow(HostTokens *hostTokens, wide number, wide entry) {
@@ -272,7 +283,9 @@ __device__ __forceinline__ void bringRow(HostTokens *hostTokens, int layer, int 
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             int at = first + i * 32 + lane;
-            if (at < EIGHTS) asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v[i].x), "=r"(v[i].y), "=r"(v[i].z), "=r"(v[i].w) : "l"(from + at));
+            if (at < EIGHTS)
+                asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v[i].x), "=r"(v[i].y),
+                        "=r"(v[i].z), "=r"(v[i].w) : "l"(from + at));
         }
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
@@ -285,7 +298,8 @@ __device__ __forceinline__ void bringRow(HostTokens *hostTokens, int layer, int 
     __syncwarp();
     if (lane == 0) {
         wide number = atomicAdd(&hostTokens->arrived[layer], 1ull);
-        *(volatile wide *)&hostTokens->returnQueues[(size_t)layer * (hostTokens->ringMask + 1) + (number & hostTokens->ringMask)] = (number + 1) << 16 | hostToken;
+        *(volatile wide *)&hostTokens->returnQueues[(size_t)layer * (hostTokens->ringMask + 1)
+                + (number & hostTokens->ringMask)] = (number + 1) << 16 | hostToken;
     }
 }
 

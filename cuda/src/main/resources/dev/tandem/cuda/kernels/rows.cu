@@ -1,4 +1,15 @@
-// Row-wise operations between the products. One block a row unless said otherwise.
+// Row-wise kernels between the GEMMs: embed, add_norm, close_up, rope_store, swiglu; and move_out, move_in and
+// sum_moved, which convert KV between the GPU's and the host's blocks. One thread block per row unless said otherwise.
+// Shapes stand at each kernel.
+//
+// Shared memory: add_norm has blockSum's 32 sums and, in a cluster, one sum per thread block; sum_moved has 8 sums. No
+// dynamic part.
+//
+// Waits and signals:
+//   all but move_*, sum_moved, random_fill      dependencyWait before they read what the kernel before wrote
+//   add_norm               thread blocks of a cluster exchange sums (clusterSum)
+//   rope_store             takes returning tokens from returnQueues; signals asked with the last warp of a host token
+//   embed                  clears sendCounters[3], by which the transfer kernel knows that a step begins
 
 // neighbouring values that move at once
 template <int N> struct alignas(N >= 4 ? 16 : 4 * N) Floats {
@@ -25,12 +36,13 @@ template <int N> __device__ __forceinline__ Floats<N> widened(const Halves<N> &v
     return r;
 }
 
-// residual[row] = table[tokens[row]]; angles[row][i] = (cos, sin) of position times frequency. Rows from firstSlot on are
-// slots: those that enter layer 0 (admitted[slot] >= 0, with what their token is drawn by) keep theirs in `flights`. A negative
-// token is one that the step before has chosen, its -1 - token'th; that one is -1 where logits were no numbers.
-extern "C" __global__ void embed(const int *tokens, const int *chosen, const int *positions, const half16 *table, const float *frequencies,
-                                 float *residual, float2 *angles, int firstSlot, HostTokens *hostTokens, const int *admitted,
-                                 const Draw *draws) {
+// residual[row] = table[tokens[row]]; angles[row][i] = (cos, sin) of position times frequency. Rows from firstSlot on
+// are slots: those that enter layer 0 (admitted[slot] >= 0, with what their token is drawn by) keep theirs in
+// `hostTokens`. A negative token is one that the step before has chosen, its -1 - token'th; that one is -1 where logits
+// were no numbers.
+extern "C" __global__ void embed(const int *tokens, const int *chosen, const int *positions, const half16 *table,
+        const float *frequencies, float *residual, float2 *angles, int firstSlot, HostTokens *hostTokens,
+        const int *admitted, const Draw *draws) {
     dependentsLaunch();
     dependencyWait();
     int row = blockIdx.x;
@@ -63,8 +75,10 @@ template <int BLOCKS> __device__ __forceinline__ float clusterSum(float v) {
     __shared__ float sums[BLOCKS];
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); // they have begun
     if (threadIdx.x < BLOCKS) {
-        asm volatile("{\n.reg .b32 there, rank;\nmov.u32 rank, %%cluster_ctarank;\nmad.lo.u32 there, rank, 4, %0;\nmapa.shared::cluster.u32 there, there, %1;\n"
-            "st.shared::cluster.f32 [there], %2;\n}" :: "r"((word)__cvta_generic_to_shared(sums)), "r"(threadIdx.x), "f"(v) : "memory");
+        asm volatile("{\n.reg .b32 there, rank;\nmov.u32 rank, %%cluster_ctarank;\n"
+            "mad.lo.u32 there, rank, 4, %0;\nmapa.shared::cluster.u32 there, there, %1;\n"
+            "st.shared::cluster.f32 [there], %2;\n}" :: "r"((word)__cvta_generic_to_shared(sums)), "r"(threadIdx.x),
+                    "f"(v) : "memory");
     }
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
     v = 0;
@@ -74,13 +88,17 @@ template <int BLOCKS> __device__ __forceinline__ float clusterSum(float v) {
 }
 #endif
 
-// residual[row] += sum of the product's partials [splits][partialRows][HIDDEN]; out[row] = its RMS norm.
+// residual[row] += sum of the GEMM's partials [splits][partialRows][HIDDEN]; out[row] = its RMS norm.
 // rowMap picks the rows whose norm is wanted; with it the residual is left as it was.
-// The residual of a slot's row is in `flights`; what products have added since is in the slot's own place, and becomes zero.
-// BLOCKS, a cluster where there are several, share a row; a thread has SOME neighbouring values at a time, of AT_ONCE partials for sure.
+// The residual of a slot's row is in `hostTokens`; what GEMMs have added since is in the slot's own place, and becomes
+// zero.
+// BLOCKS, a cluster where there are several, share a row; a thread has SOME neighbouring values at a time, of AT_ONCE
+// partials for sure.
 // grid (rows, BLOCKS)
-template <int BLOCKS, int THREADS, int SOME, int AT_ONCE, int UNROLLED> __device__ __forceinline__ void addNorm(float *residual, const float *partials, int splits, int partialRows,
-        const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const HostTokens *hostTokens, int mapLayer) {
+template <int BLOCKS, int THREADS, int SOME, int AT_ONCE, int UNROLLED>
+__device__ __forceinline__ void addNorm(float *residual, const float *partials, int splits, int partialRows,
+        const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const HostTokens *hostTokens,
+        int mapLayer) {
     typedef Floats<SOME> Values;
     const int ALL = HIDDEN / SOME, SHARE = (ALL + BLOCKS - 1) / BLOCKS, PER = (SHARE + THREADS - 1) / THREADS;
     int place = blockIdx.x, begin = blockIdx.y * SHARE, end = min(ALL, begin + SHARE);
@@ -112,7 +130,8 @@ template <int BLOCKS, int THREADS, int SOME, int AT_ONCE, int UNROLLED> __device
             Values parts[AT_ONCE];
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k++)
-                if (from + k < splits) parts[k] = ((const Values *)(partials + ((size_t)(from + k) * partialRows + row) * HIDDEN))[i];
+                if (from + k < splits)
+                    parts[k] = ((const Values *)(partials + ((size_t)(from + k) * partialRows + row) * HIDDEN))[i];
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k++)
                 if (from + k < splits) v[j] += parts[k];
@@ -142,13 +161,18 @@ template <int BLOCKS, int THREADS, int SOME, int AT_ONCE, int UNROLLED> __device
     }
 }
 #define ADD_NORM(NAME, CLUSTER, BLOCKS, THREADS, SOME, AT_ONCE, UNROLLED) \
-    extern "C" __global__ void CLUSTER __launch_bounds__(THREADS) NAME(float *residual, const float *partials, int splits, int partialRows, \
-            const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, const HostTokens *hostTokens, int mapLayer) { \
-        addNorm<BLOCKS, THREADS, SOME, AT_ONCE, UNROLLED>(residual, partials, splits, partialRows, weight, rowMap, out, epsilon, firstSlot, hostTokens, mapLayer); \
+    extern "C" __global__ void CLUSTER __launch_bounds__(THREADS) NAME(float *residual, const float *partials, \
+            int splits, int partialRows, \
+            const float *weight, const int *rowMap, half16 *out, float epsilon, int firstSlot, \
+                    const HostTokens *hostTokens, int mapLayer) { \
+        addNorm<BLOCKS, THREADS, SOME, AT_ONCE, UNROLLED>(residual, partials, splits, partialRows, weight, rowMap, \
+                out, epsilon, firstSlot, hostTokens, mapLayer); \
     }
-// few rows: the partials of one row after another are what takes long; some: many small blocks beside what is left of the product's;
+// few rows: the partials of one row after another are what takes long; some: many small blocks beside what is left of
+// the GEMM;
 // many, without partials: blocks, and what a thread has under way
-// a thread of 1024 has 64 registers: with rows wider than 4096 values it has two quads of values, and room for the partials of 4 splits instead of 8
+// a thread of 1024 has 64 registers: with rows wider than 4096 values it has two quads of values, and room for the
+// partials of 4 splits instead of 8
 #define FEW_AT_ONCE (HIDDEN > 4096 ? 4 : 8)
 ADD_NORM(add_norm_few, , 1, 1024, 4, FEW_AT_ONCE, 1)
 #if __CUDA_ARCH__ >= 900
@@ -158,11 +182,12 @@ ADD_NORM(add_norm, , 1, 1024, 4, 1, 8)
 #endif
 ADD_NORM(add_norm_many, , 1, 256, 8, 1, 1)
 
-// The last layer's rows that nobody samples have stored their K and V and go no further: the others, rowMap[0], rowMap[1], ..., close up
-// to the front of residual [rows][HIDDEN] and attended [rows][HEADS][HEAD_WIDTH], in place: rowMap[i] >= i. A thread takes 16 bytes
-// of all rows in turn, as many at a time as it has registers for.
+// The last layer's rows that are not sampled have stored their K and V and go no further: the others, rowMap[0],
+// rowMap[1], ..., close up to the front of residual [rows][HIDDEN] and attended [rows][HEADS][HEAD_WIDTH], in place:
+// rowMap[i] >= i. A thread takes 16 bytes of all rows in turn, as many at a time as it has registers for.
 #define CLOSING 16
-extern "C" __global__ void __launch_bounds__(128) close_up(float *residual, half16 *attended, const int *rowMap, int count) {
+extern "C" __global__ void __launch_bounds__(128) close_up(float *residual, half16 *attended, const int *rowMap,
+        int count) {
     dependentsLaunch();
     dependencyWait();
     const int RESIDUAL = HIDDEN / 4, ATTENDED = HEADS * HEAD_WIDTH / 8;
@@ -194,7 +219,8 @@ __device__ __noinline__ void chooseReturningTokens(const HostTokens *hostTokens,
         wide entry = more && slot < slots ? ring[(taken + slot) & hostTokens->ringMask] : 0;
         word there = __ballot_sync(~0u, entry >> 16 == taken + slot + 1);
         int run = there == ~0u ? 32 : __ffs(~there) - 1;
-        if (slot < slots) hostTokens->slotMaps[(layer + 1) * MAX_SLOTS + slot] = lane < run ? (int)(entry & 0xffff) : -1;
+        if (slot < slots)
+            hostTokens->slotMaps[(layer + 1) * MAX_SLOTS + slot] = lane < run ? (int)(entry & 0xffff) : -1;
         returned += min(run, slots - from);
         more = run == 32;
     }
@@ -202,15 +228,18 @@ __device__ __noinline__ void chooseReturningTokens(const HostTokens *hostTokens,
     if (lane == 0) hostTokens->returned[layer] = taken + returned;
 }
 
-// Of a head a thread has ROTATED neighbouring values of the first half and those of the second that rotation brings them together with.
+// Of a head a thread has ROTATED neighbouring values of the first half and those of the second that rotation brings
+// them together with.
 typedef Floats<ROTATED> Some;
 struct Pair { Some first, second; };
 #define HALF_HEAD (HEAD_DIM / 2)
 
 #define QKV_AT_ONCE 4
 
-// Values of a row from `column` on, and half a head further: sum of partials (splits > 0) or the finished product, and bias
-__device__ __forceinline__ Pair projected(const float *partials, int splits, int partialRows, const half16 *product, const float *bias, int row, int column) {
+// Values of a row from `column` on, and half a head further: sum of partials (splits > 0) or the finished GEMM, and
+// bias
+__device__ __forceinline__ Pair projected(const float *partials, int splits, int partialRows, const half16 *product,
+        const float *bias, int row, int column) {
     Pair r = {};
     size_t at = (size_t)row * QKV_WIDTH + column;
     if (splits == 0) {
@@ -245,11 +274,13 @@ __device__ __forceinline__ void storeHead(half16 *head, int lane, int width, con
         *(Halves<ROTATED> *)(head + lane * ROTATED) = narrowed(v.first);
         *(Halves<ROTATED> *)(head + HALF_HEAD + lane * ROTATED) = narrowed(v.second);
     }
-    for (int d = HEAD_DIM + lane * ROTATED; d < width; d += HEAD_LANES * ROTATED) *(Halves<ROTATED> *)(head + d) = Halves<ROTATED>();
+    for (int d = HEAD_DIM + lane * ROTATED; d < width; d += HEAD_LANES * ROTATED)
+        *(Halves<ROTATED> *)(head + d) = Halves<ROTATED>();
 }
 
 // to a head's values of an even token and the next, which lie by turns: of one of them or of both
-template <int EVEN, int ODD> __device__ __forceinline__ void storeTokens(half16 *pair, int lane, const Pair &even, const Pair &odd) {
+template <int EVEN, int ODD>
+__device__ __forceinline__ void storeTokens(half16 *pair, int lane, const Pair &even, const Pair &odd) {
     auto store = [&](int d, const Some &a, const Some &b) {
         struct alignas(ROTATED == 2 ? 8 : 16) Both { word of[ROTATED]; } r;
 #pragma unroll
@@ -266,8 +297,10 @@ template <int EVEN, int ODD> __device__ __forceinline__ void storeTokens(half16 
     for (int d = HEAD_DIM + lane * ROTATED; d < HEAD_WIDTH; d += HEAD_LANES * ROTATED) store(d, Some(), Some());
 }
 
-// The warp of this thread of a host token has written its part to pinned memory; with the last one's the row's task goes to the host.
-__device__ __forceinline__ void warpSent(const HostTokens *hostTokens, const BatchHostTokens *rows, int row, int hostToken, int layer, int thread) {
+// The warp of this thread of a host token has written its part to pinned memory; with the last one's the row's task
+// goes to the host.
+__device__ __forceinline__ void warpSent(const HostTokens *hostTokens, const BatchHostTokens *rows, int row,
+        int hostToken, int layer, int thread) {
     const int THREADS = (HEADS + 2 * KV_HEADS) * HEAD_LANES, WARPS = (THREADS + 31) / 32;
     int inWarp = min(32, THREADS - thread / 32 * 32);
     stressDelay();
@@ -279,20 +312,25 @@ __device__ __forceinline__ void warpSent(const HostTokens *hostTokens, const Bat
     ask(hostTokens, rows, row - rows->first, hostToken, layer);
 }
 
-// q, k and v of a row: sum of partials (splits > 0) or the finished product, bias, norm of q and k heads, rotation.
-// q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere); blocks
-// from poolBlocks on are staging, stagingShift blocks further. q, k and v of in-flight tokens go to `flights`; so do those of rows
-// that the CPU attends to within the step (slot < -1). V of two tokens lies by turns: where the next row is of the second, a thread stores both.
-// V of a block's tokens that are not written yet becomes zero, whatever a freed block held before: attention multiplies
+// q, k and v of a row: sum of partials (splits > 0) or the finished GEMM, bias, norm of q and k heads, rotation.
+// q goes to queries [rows][HEADS][HEAD_WIDTH], k and v to the row's slot of this layer's blocks (slot -1: nowhere);
+// blocks from poolBlocks on are staging, stagingShift blocks further. q, k and v of in-flight tokens go to
+// `hostTokens`;
+// so do those of rows that the CPU attends to within the step (slot < -1). V of two tokens is interleaved: where the
+// next row is of the second, a thread stores both.
+// V of a block's tokens that are not written yet becomes zero, regardless of what a freed block held before: attention
+// multiplies
 // it by zero.
-// HEAD_LANES threads a head; grid (rows, heads * HEAD_LANES / 128), with slots a row of blocks more, which chooses who boards at this layer.
-extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows, const half16 *product,
-        const float *bias, const float *queryNorm, const float *keyNorm, float epsilon, const float2 *angles,
-        const int *slots, half16 *queries, half16 *blocks, int poolBlocks, int stagingShift, int firstSlot, const HostTokens *hostTokens, int layer,
-        int rows, const int *header) {
+// HEAD_LANES threads a head; grid (rows, heads * HEAD_LANES / 128), with slots a row of blocks more, which chooses who
+// returns at this layer.
+extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partials, int splits, int partialRows,
+        const half16 *product, const float *bias, const float *queryNorm, const float *keyNorm, float epsilon,
+        const float2 *angles, const int *slots, half16 *queries, half16 *blocks, int poolBlocks, int stagingShift,
+        int firstSlot, const HostTokens *hostTokens, int layer, int rows, const int *header) {
     dependentsLaunch();
-    int row = blockIdx.x, thread = blockIdx.y * 128 + threadIdx.x, head = thread / HEAD_LANES, lane = thread % HEAD_LANES;
-    // the transfer kernel beside this fills what it reads: no need to wait for the product
+    int row = blockIdx.x, thread = blockIdx.y * 128 + threadIdx.x, head = thread / HEAD_LANES,
+            lane = thread % HEAD_LANES;
+    // the transfer kernel beside this fills what it reads: no need to wait for the GEMM
     if (row == rows && thread < 32) chooseReturningTokens(hostTokens, layer, rows - firstSlot);
     dependencyWait();
     if (row == rows || head >= HEADS + 2 * KV_HEADS) return;
@@ -323,7 +361,8 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
     if (norm) {
         float squares = 0;
 #pragma unroll
-        for (int i = 0; i < ROTATED; i++) squares += mine.first.of[i] * mine.first.of[i] + mine.second.of[i] * mine.second.of[i];
+        for (int i = 0; i < ROTATED; i++)
+            squares += mine.first.of[i] * mine.first.of[i] + mine.second.of[i] * mine.second.of[i];
         word lanes = (word)((1ull << HEAD_LANES) - 1) << (threadIdx.x % 32 / HEAD_LANES * HEAD_LANES);
 #pragma unroll
         for (int i = HEAD_LANES / 2; i; i >>= 1) squares += __shfl_xor_sync(lanes, squares, i);
@@ -336,7 +375,8 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
             }
     }
     if (real && (isQuery || isKey)) {
-        const float2 *turns = (hostToken >= 0 ? hostTokens->angles + (size_t)hostToken * HALF_HEAD : angles + (size_t)row * HALF_HEAD) + lane * ROTATED;
+        const float2 *turns = (hostToken >= 0 ? hostTokens->angles + (size_t)hostToken * HALF_HEAD
+                : angles + (size_t)row * HALF_HEAD) + lane * ROTATED;
 #pragma unroll
         for (int i = 0; i < ROTATED; i++) {
             float2 turn = turns[i];
@@ -372,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const float *partia
         storeTokens<1, 1>(tile + KV_TILE + after * HEAD_WIDTH * 2, lane, Pair(), Pair());
 }
 
-// out[row][i] = silu(gate) * up of a product [rows][2 INTERMEDIATE]; eight values a thread
+// out[row][i] = silu(gate) * up of a GEMM [rows][2 INTERMEDIATE]; eight values a thread
 extern "C" __global__ void __launch_bounds__(256) swiglu(const half16 *gateUp, half16 *out, int rows) {
     dependentsLaunch();
     dependencyWait();
@@ -401,13 +441,14 @@ __device__ __forceinline__ word component(const uint4 &v, int i) { return ((cons
 __device__ __forceinline__ void transpose(uint4 *v) {
     uint4 r[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++) r[i] = make_uint4(component(v[0], i), component(v[1], i), component(v[2], i), component(v[3], i));
+    for (int i = 0; i < 4; i++)
+        r[i] = make_uint4(component(v[0], i), component(v[1], i), component(v[2], i), component(v[3], i));
 #pragma unroll
     for (int i = 0; i < 4; i++) v[i] = r[i];
 }
 
-// A thread's part of one KV head of a moved block: K of four tokens by eight dimensions, and four times four dimensions of V of
-// two tokens. No shared memory: these run beside kernels that want all of it.
+// A thread's part of one KV head of a moved block: K of four tokens by eight dimensions, and four times four dimensions
+// of V of two tokens. No shared memory: these run beside kernels that want all of it.
 #define MOVE_THREADS 512
 #define PARTS_PER_HEAD (2 * HEAD_WIDTH)
 struct MovePart {
@@ -422,8 +463,12 @@ struct MovePart {
         token = part % (HOST_TOKENS / 4) * 4;
         pair = part / (HOST_TOKENS / 4) * 4;
     }
-    __device__ __forceinline__ long gpuTile(int token) const { return ((long)move->gpu[token / BLOCK_TOKENS] * KV_HEADS + head) * KV_TILE; }
-    __device__ __forceinline__ long gpuKeys(int token) const { return gpuTile(token) + token % BLOCK_TOKENS * (HEAD_WIDTH / 2) + pair; }
+    __device__ __forceinline__ long gpuTile(int token) const {
+        return ((long)move->gpu[token / BLOCK_TOKENS] * KV_HEADS + head) * KV_TILE;
+    }
+    __device__ __forceinline__ long gpuKeys(int token) const {
+        return gpuTile(token) + token % BLOCK_TOKENS * (HEAD_WIDTH / 2) + pair;
+    }
     __device__ __forceinline__ long host() const { return ((long)move->host * KV_HEADS + head) * HOST_HEAD_WORDS; }
     __device__ __forceinline__ long hostKeys(int i) const { return host() + (pair + i) * HOST_TOKENS + token; }
     // the i-th of V's: tokens 2 at / (HEAD_WIDTH / 4) and the next
@@ -433,30 +478,37 @@ struct MovePart {
         int first = 2 * valuePair(i);
         return gpuTile(first) + KV_TILE / 2 + first % BLOCK_TOKENS / 2 * HEAD_WIDTH + valueDim(i);
     }
-    __device__ __forceinline__ long hostValues(int i) const { return host() + HOST_KEY_WORDS + valuePair(i) * HEAD_DIM + valueDim(i); }
+    __device__ __forceinline__ long hostValues(int i) const {
+        return host() + HOST_KEY_WORDS + valuePair(i) * HEAD_DIM + valueDim(i);
+    }
 };
 
-// KV of `layers` layers from GPU blocks to host blocks. gpu and host point at the first layer; gpuLayer and hostLayer are words
-// to the next one. V of tokens that are not there is zero, and so are the rows that pad K.
-extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *gpu, word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
+// KV of `layers` layers from GPU blocks to host blocks. gpu and host point at the first layer; gpuLayer and hostLayer
+// are words to the next one. V of tokens that are not there is zero, and so are the rows that pad K.
+extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *gpu, word *host, long gpuLayer,
+        long hostLayer, const Moves *moves, int layers) {
     int count = moves->count;
     const uint4 zero = make_uint4(0, 0, 0, 0);
-    for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_PER_HEAD; at += (long)gridDim.x * MOVE_THREADS) {
+    for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_PER_HEAD;
+            at += (long)gridDim.x * MOVE_THREADS) {
         MovePart part(moves, count, at);
         const word *source = gpu + part.layer * gpuLayer;
         word *target = host + part.layer * hostLayer;
         int tokens = part.move->tokens;
         uint4 k[4], v[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) k[i] = part.token + i < tokens ? *(const uint4 *)(source + part.gpuKeys(part.token + i)) : zero;
+        for (int i = 0; i < 4; i++)
+            k[i] = part.token + i < tokens ? *(const uint4 *)(source + part.gpuKeys(part.token + i)) : zero;
 #pragma unroll
-        for (int i = 0; i < 4; i++) v[i] = 2 * part.valuePair(i) < tokens ? *(const uint4 *)(source + part.gpuValues(i)) : zero;
+        for (int i = 0; i < 4; i++)
+            v[i] = 2 * part.valuePair(i) < tokens ? *(const uint4 *)(source + part.gpuValues(i)) : zero;
         transpose(k);
 #pragma unroll
         for (int i = 0; i < 4; i++) *(uint4 *)(target + part.hostKeys(i)) = part.pair + i < HEAD_DIM / 2 ? k[i] : zero;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            if (2 * part.valuePair(i) + 1 == tokens) v[i] = make_uint4(v[i].x & 0xffff, v[i].y & 0xffff, v[i].z & 0xffff, v[i].w & 0xffff);
+            if (2 * part.valuePair(i) + 1 == tokens)
+                v[i] = make_uint4(v[i].x & 0xffff, v[i].y & 0xffff, v[i].z & 0xffff, v[i].w & 0xffff);
             if (part.valueDim(i) < HEAD_DIM) *(uint4 *)(target + part.hostValues(i)) = v[i];
         }
     }
@@ -464,19 +516,25 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_out(const word *
 
 // The other way. V of tokens that are not there becomes zero in the blocks of those that are: it is zero in the host
 // block, too.
-extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, const word *host, long gpuLayer, long hostLayer, const Moves *moves, int layers) {
+extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, const word *host, long gpuLayer,
+        long hostLayer, const Moves *moves, int layers) {
     int count = moves->count;
     const uint4 zero = make_uint4(0, 0, 0, 0);
-    for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_PER_HEAD; at += (long)gridDim.x * MOVE_THREADS) {
+    for (long at = (long)blockIdx.x * MOVE_THREADS + threadIdx.x; at < (long)layers * count * KV_HEADS * PARTS_PER_HEAD;
+            at += (long)gridDim.x * MOVE_THREADS) {
         MovePart part(moves, count, at);
         word *target = gpu + part.layer * gpuLayer;
         const word *source = host + part.layer * hostLayer;
         int tokens = part.move->tokens;
         uint4 k[4], v[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) k[i] = part.token < tokens && part.pair + i < HEAD_DIM / 2 ? *(const uint4 *)(source + part.hostKeys(i)) : zero;
+        for (int i = 0; i < 4; i++)
+            k[i] = part.token < tokens && part.pair + i < HEAD_DIM / 2 ? *(const uint4 *)(source + part.hostKeys(i))
+                    : zero;
 #pragma unroll
-        for (int i = 0; i < 4; i++) v[i] = 2 * part.valuePair(i) < tokens && part.valueDim(i) < HEAD_DIM ? *(const uint4 *)(source + part.hostValues(i)) : zero;
+        for (int i = 0; i < 4; i++)
+            v[i] = 2 * part.valuePair(i) < tokens && part.valueDim(i) < HEAD_DIM
+                    ? *(const uint4 *)(source + part.hostValues(i)) : zero;
         transpose(k);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -490,9 +548,11 @@ extern "C" __global__ void __launch_bounds__(MOVE_THREADS) move_in(word *gpu, co
     }
 }
 
-// Whether KV arrives as it leaves, whatever the format: sums [moves][allLayers] over every value and its place in the host block.
+// Whether KV arrives as it leaves, whatever the format: sums [moves][allLayers] over every value and its place in the
+// host block.
 // gpu points at layer `first`, gpuLayer values to the next one; grid (any, layers)
-extern "C" __global__ void __launch_bounds__(256) sum_moved(const half16 *gpu, long gpuLayer, const Moves *moves, int first, int allLayers, wide *sums) {
+extern "C" __global__ void __launch_bounds__(256) sum_moved(const half16 *gpu, long gpuLayer, const Moves *moves,
+        int first, int allLayers, wide *sums) {
     __shared__ wide warps[8];
     gpu += blockIdx.y * gpuLayer;
     for (int i = blockIdx.x; i < moves->count; i += gridDim.x) {
@@ -500,9 +560,11 @@ extern "C" __global__ void __launch_bounds__(256) sum_moved(const half16 *gpu, l
         int tokens = move->tokens;
         wide sum = 0;
         for (int at = threadIdx.x; at < 2 * KV_HEADS * tokens * HEAD_DIM; at += 256) {
-            int dim = at % HEAD_DIM, token = at / HEAD_DIM % tokens, kind = at / HEAD_DIM / tokens, here = token % BLOCK_TOKENS;
+            int dim = at % HEAD_DIM, token = at / HEAD_DIM % tokens, kind = at / HEAD_DIM / tokens,
+                    here = token % BLOCK_TOKENS;
             const half16 *tile = gpu + ((size_t)move->gpu[token / BLOCK_TOKENS] * KV_HEADS + kind / 2) * 2 * KV_TILE;
-            half16 value = kind % 2 ? tile[KV_TILE + (here / 2 * HEAD_WIDTH + dim) * 2 + here % 2] : tile[here * HEAD_WIDTH + dim];
+            half16 value = kind % 2 ? tile[KV_TILE + (here / 2 * HEAD_WIDTH + dim) * 2 + here % 2]
+                    : tile[here * HEAD_WIDTH + dim];
             wide place = ((wide)kind * HOST_TOKENS + token) * HEAD_DIM + dim;
             sum += mixed((place << 16 | value) * 0x9e3779b97f4a7c15ull);
         }
@@ -518,7 +580,8 @@ extern "C" __global__ void __launch_bounds__(256) sum_moved(const half16 *gpu, l
 }
 
 // seeded values, uniform around `centre`, for weights of which only the shape matters; columns beyond `real` are zero
-extern "C" __global__ void random_fill(half16 *out, long count, int columns, int real, wide seed, float centre, float scale) {
+extern "C" __global__ void random_fill(half16 *out, long count, int columns, int real, wide seed, float centre,
+        float scale) {
     for (long i = (long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (long)gridDim.x * blockDim.x) {
         wide x = mixed(seed + (wide)i * 0x9e3779b97f4a7c15ull);
         float uniform = (float)(x >> 40) * (2.f / 16777216.f) - 1;

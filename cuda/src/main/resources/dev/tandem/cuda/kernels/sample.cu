@@ -1,4 +1,11 @@
-// From logits to tokens. logits [rows][VOCABULARY] fp32, of which VOCABULARY_REAL are tokens.
+// From logits [rows][VOCABULARY] fp32, of which VOCABULARY_REAL are tokens, to tokens [rows]: argmax, adjust, sample,
+// logprobs.
+//
+// Shared memory: 32 candidates or sums for reductions of a thread block; sample has a histogram of BINS 64-bit totals.
+// No dynamic part.
+//
+// Waits and signals: dependencyWait at the start of each kernel; the PARTS thread blocks of a row of argmax count in
+// `finished`, and the last one merges.
 
 #define PARTS 16
 #define BINS 2048
@@ -62,7 +69,8 @@ extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wi
     }
 }
 
-// the key at which the running total of `what` over descending keys reaches `wanted`, by histograms of 11, 11 and 10 bits
+// the key at which the running total of `what` over descending keys reaches `wanted`, by histograms of 11, 11 and 10
+// bits
 template <class Weight> __device__ word threshold(const float *logits, double wanted, Weight what) {
     __shared__ wide totals[BINS];   // in units of 2^-32: sums of integers do not depend on their order
     __shared__ word chosen;
@@ -78,7 +86,8 @@ template <class Weight> __device__ word threshold(const float *logits, double wa
         for (int i = threadIdx.x; i < VOCABULARY_REAL; i += blockDim.x) {
             word k = key(logits[i]);
             int above = level == 0 ? 0 : level == 1 ? 21 : 10;
-            if (level == 0 || k >> above == prefix) atomicAdd(&totals[k >> shift & (bins - 1)], (wide)(what(logits[i]) * 4294967296.f));
+            if (level == 0 || k >> above == prefix)
+                atomicAdd(&totals[k >> shift & (bins - 1)], (wide)(what(logits[i]) * 4294967296.f));
         }
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -128,10 +137,10 @@ __device__ wide bestBelow(const float *logits, wide limit) {
     return blockBest(best);
 }
 
-// Log-probabilities of logits as they are: out[d.row] = the chosen token's, then ids and log-probabilities of the d.logprobs - 1
-// best, straight to pinned memory. A block a draw, then the slots', as in `sample`.
-extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, const Draw *draws, const int *tokens, int count,
-        int firstSample, const HostTokens *hostTokens, int layers, float *out) {
+// Log-probabilities of logits as they are: out[d.row] = the chosen token's, then ids and log-probabilities of the
+// d.logprobs - 1 best, straight to pinned memory. A block a draw, then the slots', as in `sample`.
+extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, const Draw *draws, const int *tokens,
+        int count, int firstSample, const HostTokens *hostTokens, int layers, float *out) {
     __shared__ double partial[32];
     dependencyWait();
     int hostToken = blockIdx.x < count ? -1 : slotted(hostTokens, layers, blockIdx.x - count);
@@ -164,11 +173,12 @@ extern "C" __global__ void __launch_bounds__(1024) logprobs(const float *all, co
 }
 
 // tokens[d.row]: temperature, min-p, top-k, then top-p of what top-k left, and one draw by d.uniform in ascending order
-// of ids; without temperature the most probable. Tokens as probable as the last one kept are kept too. `tokens` already holds the most
-// probable of logits that were not adjusted. A block a draw;
-// from `count` on, blocks take the slots' in-flight tokens, sampled from row firstSample on, where these are drawn at all.
-extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, const Draw *draws, int *tokens, int count, int firstSample,
-        const HostTokens *hostTokens, int layers) {
+// of ids; without temperature the most probable. Tokens as probable as the last one kept are kept too. `tokens` already
+// holds the most probable of logits that were not adjusted. A block a draw;
+// from `count` on, blocks take the slots' in-flight tokens, sampled from row firstSample on, where these are drawn at
+// all.
+extern "C" __global__ void __launch_bounds__(1024) sample(const float *all, const Draw *draws, int *tokens, int count,
+        int firstSample, const HostTokens *hostTokens, int layers) {
     __shared__ double partial[32];
     dependencyWait();
     Draw d;

@@ -1,16 +1,18 @@
-// Joined in front of both kernels of prefill attention. A block takes a tile of a chunk's tokens with all heads of one group,
-// 128 rows of (token, head): row 16 warp + lane / 4, and the one 8 further on, are a thread's; so are their results.
+// Joined in front of both kernels of prefill attention. A block takes a tile of a chunk's tokens with all heads of one
+// group, 128 rows of (token, head): row 16 warp + lane / 4, and the one 8 further on, are a thread's; so are their
+// results.
 #define TILE_TOKENS (128 / GROUP)
 #define STAGE_TOKENS 64
 
 struct Tile { int row, rows, position, table; };
 
-// What a thread of one block of a tile has: the blocks that share a tile's context leave it for the last of them, which adds
-// them up in their order. parts [tiles][KV_HEADS][splits][PART_VALUES][256 threads]
+// What a thread of one block of a tile has: the blocks that share a tile's context leave it for the last of them, which
+// adds them up in their order. parts [tiles][KV_HEADS][splits][PART_VALUES][256 threads]
 #define PART_VALUES (HEAD_WIDTH / 2 + 4)
 #define MIN_STAGES 2
 
-__device__ __forceinline__ void leavePart(float *part, const float (*sums)[4], const float *maximum, const float *total) {
+__device__ __forceinline__ void leavePart(float *part, const float (*sums)[4], const float *maximum,
+        const float *total) {
 #pragma unroll
     for (int n = 0; n < HEAD_WIDTH / 8; n++)
 #pragma unroll
@@ -22,7 +24,8 @@ __device__ __forceinline__ void leavePart(float *part, const float (*sums)[4], c
     }
 }
 
-__device__ __forceinline__ void addPart(const float *part, float (*sums)[4], float *maximum, float *total, float scale) {
+__device__ __forceinline__ void addPart(const float *part, float (*sums)[4], float *maximum, float *total,
+        float scale) {
     float mine[2], theirs[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -56,8 +59,8 @@ __device__ __forceinline__ Share share(const Tile &tile, int at, int splits) {
     return s;
 }
 
-// What a block does, one after the other: the parts of all tiles and KV heads, the longest first. The first `blocks` of the grid take
-// them in turns, and every other time the other way round, so that none has the longest each time.
+// What a block does, one after the other: the parts of all tiles and KV heads, the longest first. The first `blocks` of
+// the grid take them in turns, and every other time the other way round, so that none has the longest each time.
 struct Work {
     const Tile *tiles;
     int splits, items, blocks, turn;
@@ -98,9 +101,10 @@ __device__ __forceinline__ Rows rowsOf(const Tile &tile, int kvHead) {
     return rows;
 }
 
-// Scores of STAGE_TOKENS tokens from `at` on become powers of 2, relative to the largest so far; what was summed before is to be
-// multiplied by factor. s[n]: tokens 8n + 2 (lane % 4) and the next one, of both rows
-__device__ __forceinline__ void onlineSoftmax(float (*s)[4], bool masked, int at, const int *position, float scale, float *maximum, float *total, float *factor) {
+// Scores of STAGE_TOKENS tokens from `at` on become powers of 2, relative to the largest so far; what was summed before
+// is to be multiplied by factor. s[n]: tokens 8n + 2 (lane % 4) and the next one, of both rows
+__device__ __forceinline__ void onlineSoftmax(float (*s)[4], bool masked, int at, const int *position, float scale,
+        float *maximum, float *total, float *factor) {
     float top[2] = {maximum[0], maximum[1]};
 #pragma unroll
     for (int n = 0; n < STAGE_TOKENS / 8; n++) {
@@ -133,8 +137,10 @@ __device__ __forceinline__ void onlineSoftmax(float (*s)[4], bool masked, int at
 
 __device__ __forceinline__ void attendersMeet() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 
-// Where blocks share a tile: whether this one is the last, which has everything then. `last` is shared memory that nothing else uses meanwhile.
-__device__ __forceinline__ bool merge(const Share &share, int kvHead, int splits, float *parts, int *finished, float (*sums)[4], float *maximum, float *total, float scale, bool *last) {
+// Where blocks share a tile: whether this one is the last, which has everything then. `last` is shared memory that
+// nothing else uses meanwhile.
+__device__ __forceinline__ bool merge(const Share &share, int kvHead, int splits, float *parts, int *finished,
+        float (*sums)[4], float *maximum, float *total, float scale, bool *last) {
     const size_t PART = PART_VALUES * 256;
     int pair = share.tile * KV_HEADS + kvHead;
     float *first = parts + (size_t)pair * splits * PART;

@@ -6,13 +6,13 @@
 #define TYPES "f32.f16.f16"
 #endif
 
-// How a product finds its second operand in shared memory: rows of 128 bytes, swizzled; 1,024 bytes to the next eight rows,
-// `leading` to the next 64 columns where rows are tokens to sum over
+// How wgmma finds its second operand in shared memory: rows of 128 bytes, swizzled; 1,024 bytes to the next eight
+// rows, `leading` to the next 64 columns where rows are tokens to sum over
 __device__ __forceinline__ wide operand(word at, int leading) {
     return (wide)(at >> 4) | (wide)(leading >> 4) << 16 | (wide)(1024 >> 4) << 32 | 1ull << 62;
 }
 
-// the first sums of a product as the assembler names them, sixteen at a time
+// the first sums of a wgmma as the assembler names them, sixteen at a time
 #define S0 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define S1 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define S2 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
@@ -21,16 +21,21 @@ __device__ __forceinline__ wide operand(word at, int leading) {
 #define S5 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define S6 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"
 #define S7 ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
-#define FLOATS8(d, n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3]), "+f"(d[n + 1][0]), "+f"(d[n + 1][1]), "+f"(d[n + 1][2]), "+f"(d[n + 1][3])
+#define FLOATS8(d, \
+    n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3]), "+f"(d[n + 1][0]), "+f"(d[n + 1][1]), \
+    "+f"(d[n + 1][2]), "+f"(d[n + 1][3])
 #define FLOATS16(d, n) FLOATS8(d, n), FLOATS8(d, n + 2)
 #define FLOATS32(d, n) FLOATS16(d, n), FLOATS16(d, n + 4)
 
 __device__ __forceinline__ void gemmBegin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void gemmCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// until no more than PENDING groups of products are under way
-template <int PENDING> __device__ __forceinline__ void gemmWait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory"); }
+// until no more than PENDING groups of wgmma are under way
+template <int PENDING> __device__ __forceinline__ void gemmWait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory");
+}
 // the compiler moves no use of these values over this place
 template <int N> __device__ __forceinline__ void hold(float (*d)[4]) {
 #pragma unroll
-    for (int n = 0; n < N; n++) asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3]) :: "memory");
+    for (int n = 0; n < N; n++)
+        asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3]) :: "memory");
 }

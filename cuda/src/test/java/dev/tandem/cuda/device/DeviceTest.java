@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
-import dev.tandem.cuda.CudaException;
+import dev.tandem.cuda.ffi.CudaException;
 import org.junit.jupiter.api.Test;
 
 /** What is read of a GPU; without one. */

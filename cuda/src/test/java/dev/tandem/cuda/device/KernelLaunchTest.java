@@ -3,7 +3,7 @@ package dev.tandem.cuda.device;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.cuda.CudaException;
+import dev.tandem.cuda.ffi.CudaException;
 import org.junit.jupiter.api.Test;
 
 /** How kernels are loaded, and what is said of launches that do not fit them; without a GPU. */

@@ -3,7 +3,7 @@ package dev.tandem.cuda.device;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.cuda.CudaException;
+import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.engine.clock.Clock;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;

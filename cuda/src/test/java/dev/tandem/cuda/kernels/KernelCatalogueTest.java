@@ -3,8 +3,7 @@ package dev.tandem.cuda.kernels;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.tandem.cuda.CudaException;
-import dev.tandem.cuda.ModelShape;
+import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.model.config.DataType;
 import java.util.List;
 import org.junit.jupiter.api.Test;

@@ -1,0 +1,71 @@
+package dev.tandem.cuda;
+
+import dev.tandem.cuda.device.CudaLibraries;
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.gemm.CublasLtGemm;
+import dev.tandem.cuda.kernels.KernelCompiler;
+import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.tune.AutotuneCache;
+import dev.tandem.cuda.tune.GemmAutotuner;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.model.config.DataType;
+
+/**
+ * The GPU and what is loaded onto it before a model's weights.
+ *
+ * @param stream of all steps
+ * @param library cublasLt, for the model's type
+ * @param choices of GEMMs that an earlier start has kept
+ * @param freeBefore bytes of GPU memory that were free before anything was loaded
+ */
+record Hardware(
+        Device device, Stream stream, Kernels kernels, CublasLtGemm library, AutotuneCache choices, long freeBefore) {
+    /** Compute capability of the first GPUs with bfloat16. */
+    private static final int MIN_WITH_BFLOAT16 = 80;
+
+    /**
+     * Opens the GPU, compiles and loads the kernels.
+     *
+     * @param owned takes what is opened, also when a later part fails
+     * @throws CudaException when the machine, its libraries or its memory do not suffice
+     */
+    static Hardware open(
+            CudaOptions options,
+            ModelShape shape,
+            CudaLibraries libraries,
+            KernelCompiler compiler,
+            Clock time,
+            Owned owned) {
+        Device device = owned.own(new Device(
+                CudaLibraries.driver()
+                        .orElseThrow(() -> new CudaException("this machine has no NVIDIA driver (libcuda.so.1)")),
+                options.device(),
+                options.multiprocessorLimit(),
+                time));
+        if (options.type() == DataType.BFLOAT16 && device.capability() < MIN_WITH_BFLOAT16) {
+            throw new CudaException(device.name() + " has no bfloat16; use --dtype float16");
+        }
+        long freeBefore = device.memory().free();
+        Stream stream = owned.own(device.stream("steps"));
+        Kernels kernels = owned.own(new Kernels(device, shape, compiler));
+        AutotuneCache choices = AutotuneCache.open(
+                compiler.cache(),
+                GemmAutotuner.identity(
+                        device,
+                        libraries.cublasLt(),
+                        shape,
+                        options.maxBatchTokens(),
+                        options.maxSequences(),
+                        options.attentionThreads() > 0));
+        CublasLtGemm library = owned.own(new CublasLtGemm(libraries.cublasLt(), device, shape.type(), choices));
+        return new Hardware(device, stream, kernels, library, choices, freeBefore);
+    }
+
+    /** Bytes of GPU memory that were taken since the start. */
+    long used() {
+        return freeBefore - device.memory().free();
+    }
+}

@@ -1,0 +1,67 @@
+package dev.tandem.cuda.forward;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.Resources;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.gemm.GemmBuffers;
+import dev.tandem.cuda.gemm.GemmPlan;
+import dev.tandem.cuda.kernels.ModelShape;
+import java.util.List;
+
+/**
+ * What a sub-batch carries from kernel to kernel, at fixed addresses.
+ *
+ * @param residual [rows, hidden] fp32, the residual stream
+ * @param normed [rows, hidden]
+ * @param qkv [rows, qkv] as products leave it
+ * @param queries [rows, heads, headWidth]
+ * @param attended [rows, heads, headWidth]
+ * @param gateUp [rows, 2 intermediate]
+ * @param activation [rows, intermediate]
+ * @param angles [rows, headDim / 2] fp32 pairs of cosine and sine
+ */
+public record Activations(
+        DeviceBuffer residual,
+        DeviceBuffer normed,
+        DeviceBuffer qkv,
+        DeviceBuffer queries,
+        DeviceBuffer attended,
+        DeviceBuffer gateUp,
+        DeviceBuffer activation,
+        DeviceBuffer angles)
+        implements GemmBuffers, AutoCloseable {
+
+    /** @param maxRows rounded up to what products compute */
+    static Activations of(Device device, ModelShape shape, int maxRows, String label) {
+        int rows = GemmPlan.roundUp(Math.max(maxRows, GemmPlan.ROW_STEP));
+        long half = (long) shape.type().bytes() * rows;
+        return new Activations(
+                device.allocate(4L * rows * shape.hidden(), "the residual stream" + label),
+                device.allocate(half * shape.hidden(), "normed rows" + label),
+                device.allocate(half * shape.qkv(), "q, k and v" + label),
+                device.allocate(half * shape.queries(), "queries" + label),
+                device.allocate(half * shape.queries(), "attention results" + label),
+                device.allocate(half * 2 * shape.intermediate(), "gate and up" + label),
+                device.allocate(half * shape.intermediate(), "activations" + label),
+                device.allocate(4L * rows * shape.config().headDim(), "rotation angles" + label));
+    }
+
+    private List<DeviceBuffer> all() {
+        return List.of(residual, normed, qkv, queries, attended, gateUp, activation, angles);
+    }
+
+    /** Rows beyond a step's own are computed and never used, but must not be numbers that slow the GPU down. */
+    public void clear(Stream stream) {
+        all().forEach(buffer -> stream.fill(buffer, 0));
+    }
+
+    long bytes() {
+        return all().stream().mapToLong(DeviceBuffer::bytes).sum();
+    }
+
+    @Override
+    public void close() {
+        Resources.closeAll(all());
+    }
+}

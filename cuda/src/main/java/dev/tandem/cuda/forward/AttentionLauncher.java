@@ -1,0 +1,107 @@
+package dev.tandem.cuda.forward;
+
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.kv.KvPools;
+
+/** Launches decode attention (decode.cu) and prefill attention (prefill.cu, prefill_wgmma.cu) of a layer. */
+public final class AttentionLauncher {
+    private final Kernels kernels;
+    private final SmPartition partition;
+    private final ForwardBuffers buffers;
+    private final KvPools pools;
+    private final long hostTokens;
+    private final ModelShape shape;
+    private final int lastLayer;
+
+    /** @param hostTokens address of the host link's memory; 0 without attention threads */
+    public AttentionLauncher(
+            Kernels kernels, SmPartition partition, ForwardBuffers buffers, KvPools pools, long hostTokens) {
+        this.kernels = kernels;
+        this.partition = partition;
+        this.buffers = buffers;
+        this.pools = pools;
+        this.hostTokens = hostTokens;
+        this.shape = partition.shape();
+        this.lastLayer = shape.config().layers() - 1;
+    }
+
+    /**
+     * Attention of a sub-batch's rows.
+     *
+     * @param carries whether a thread block carries in-flight tokens over the link, because no transfer kernel does
+     */
+    void launch(Stream stream, Activations a, StepInputs step, Extent extent, int layer, boolean carries) {
+        boolean decodes = extent.decodes() || extent.slots() > 0;
+        boolean together = decodes && extent.tiles() > 0 && partition.together();
+        if (together) {
+            prefill(stream, a, step, extent, layer, step.header());
+        }
+        if (decodes) {
+            decode(stream, a, step, extent, layer, carries && extent.slots() > 0, together);
+        }
+        if (extent.tiles() > 0 && !together) {
+            prefill(stream, a, step, extent, layer, 0L);
+        }
+    }
+
+    /** @param together whether it runs beside prefill attention, the kernel before */
+    private void decode(
+            Stream stream,
+            Activations a,
+            StepInputs step,
+            Extent extent,
+            int layer,
+            boolean carries,
+            boolean together) {
+        int flags = (carries ? Kernels.DECODE_CARRIES : 0)
+                | (layer == lastLayer ? Kernels.DECODE_LAST_LAYER : 0)
+                | (together ? Kernels.DECODE_BESIDE : 0);
+        kernels.decodeAttention.launch(
+                stream,
+                partition.attentionBlocks() + (carries ? 1 : 0),
+                1,
+                a.queries().address(),
+                pools.layer(layer),
+                step.tables(),
+                step.sequences(),
+                step.header(),
+                shape.scoreScale(),
+                a.attended().address(),
+                buffers.decodePartials().address(),
+                buffers.decodeNorms().address(),
+                extent.slots(),
+                extent.firstSlot(),
+                hostTokens,
+                layer,
+                flags);
+    }
+
+    /**
+     * Prefill attention of the extent's tiles.
+     *
+     * @param header of the step where decode attention is the next kernel and runs beside this one, else 0
+     */
+    private void prefill(Stream stream, Activations a, StepInputs step, Extent extent, int layer, long header) {
+        int splits = partition.promptSplits(extent.tiles(), extent.rows());
+        int parts = shape.config().kvHeads() * extent.tiles() * splits;
+        kernels.prefillAttention.launch(
+                stream,
+                kernels.prefillBlocks(parts, partition.multiprocessors()),
+                1,
+                a.queries().address(),
+                pools.layer(layer),
+                step.tables(),
+                step.tiles(),
+                shape.scoreScale(),
+                a.attended().address(),
+                pools.gpuBlocks(),
+                pools.stagingShift(layer),
+                splits,
+                buffers.prefillPartials().address(),
+                buffers.prefillFinished().address(),
+                extent.tiles(),
+                header);
+    }
+}

@@ -1,0 +1,300 @@
+package dev.tandem.cuda.forward;
+
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.forward.Extent.Part;
+import dev.tandem.cuda.forward.RowLauncher.Pending;
+import dev.tandem.cuda.gemm.GemmPlan;
+import dev.tandem.cuda.gemm.LayerGemms;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.kv.KvPools;
+import dev.tandem.cuda.weights.CudaWeights;
+import dev.tandem.model.config.ModelConfig;
+import java.util.List;
+import java.util.Optional;
+
+/**
+ * A decoder of the Llama family as a sequence of kernels: embed, then for each layer norm, QKV projection, rotation and
+ * KV store, attention, output projection, norm, gate and up, down; then logits and the most probable tokens. Enqueues
+ * and returns.
+ *
+ * <p>Steps of few rows use GEMM kernels that leave partial sums, which the next row-wise kernel adds up; steps of many
+ * rows use cublasLt ({@link GemmPlan}).
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class CudaForward {
+    private final CudaWeights weights;
+    private final ModelShape shape;
+    private final ModelConfig config;
+    private final LayerGemms gemms;
+    private final GemmPlan plan;
+    private final ForwardBuffers buffers;
+    private final KvPools pools;
+    private final Launchers launchers;
+
+    /** One launcher for each family of kernels beside the GEMMs. */
+    public record Launchers(RowLauncher rows, AttentionLauncher attention, HostTransferLauncher hostTransfer) {}
+
+    public CudaForward(
+            CudaWeights weights,
+            LayerGemms gemms,
+            GemmPlan plan,
+            ForwardBuffers buffers,
+            KvPools pools,
+            Launchers launchers) {
+        this.weights = weights;
+        this.shape = weights.shape();
+        this.config = shape.config();
+        this.gemms = gemms;
+        this.plan = plan;
+        this.buffers = buffers;
+        this.pools = pools;
+        this.launchers = launchers;
+    }
+
+    /** The same forward pass with other GEMMs; it shares all memory with this one. */
+    public CudaForward with(GemmPlan other) {
+        return new CudaForward(weights, gemms, other, buffers, pools, launchers);
+    }
+
+    public GemmPlan plan() {
+        return plan;
+    }
+
+    /** A sub-batch on its way through the layers. */
+    public record Pass(StepInputs step, Extent extent) {}
+
+    /**
+     * Enqueues a step of one sub-batch whose inputs are in {@code step}; the most probable tokens are then
+     * {@link Logits#chosen}.
+     */
+    public void run(Stream stream, StepInputs step, Extent extent) {
+        run(stream, List.of(new Pass(step, extent)));
+    }
+
+    /**
+     * Enqueues a step of one or two sub-batches, which take turns layer by layer (NEO, Figure 5): while the CPU
+     * computes attention of one sub-batch's host tokens, the GPU computes output projection, MLP and next QKV
+     * projection of the other. Slots are in the last sub-batch; only the first may move KV. Sampled rows come in the
+     * order of the sub-batches.
+     */
+    public void run(Stream stream, List<Pass> passes) {
+        boolean transfer = begin(stream, passes);
+        for (int p = 0; p < passes.size(); p++) {
+            project(stream, passes.get(p), p, 0, nothingPending(passes.get(p).extent()));
+            moveKv(stream, p, 0);
+            store(stream, passes.get(p), p, 0);
+        }
+        for (int layer = 0; layer < config.layers(); layer++) {
+            int sampled = 0;
+            for (int p = 0; p < passes.size(); p++) {
+                Pass pass = passes.get(p);
+                attend(stream, pass, p, layer, !transfer);
+                if (layer + 1 < config.layers()) {
+                    Pending pending = postProjection(stream, buffers.activations(p), pass.extent(), layer);
+                    project(stream, pass, p, layer + 1, pending);
+                    moveKv(stream, p, layer + 1);
+                    store(stream, pass, p, layer + 1);
+                } else {
+                    moveKv(stream, p, config.layers());
+                    finish(stream, pass, p, sampled);
+                    sampled += pass.extent().sampled();
+                }
+            }
+        }
+        logits(stream, passes);
+        end(stream, passes, transfer);
+    }
+
+    /**
+     * Enqueues what comes before the first layer.
+     *
+     * @return whether a transfer kernel runs, for which {@link #end} waits
+     */
+    public boolean begin(Stream stream, List<Pass> passes) {
+        for (int p = 0; p < passes.size(); p++) {
+            Pass pass = passes.get(p);
+            if (pass.extent().has(Part.ROW_WISE)) {
+                launchers.rows().embed(stream, buffers.activations(p), pass.step(), pass.extent());
+            }
+        }
+        boolean transfer =
+                passes.size() == 1 && launchesTransfer(passes.getFirst().extent());
+        if (transfer) {
+            launchers.hostTransfer().transferBeside(stream);
+        }
+        return transfer;
+    }
+
+    /** The first layer's QKV projection of a step of one sub-batch. */
+    public void projectFirst(Stream stream, Pass pass) {
+        project(stream, pass, 0, 0, nothingPending(pass.extent()));
+    }
+
+    /** For tests: what is enqueued later does not run, for this transfer kernel waits for a step that cannot come. */
+    public void hang(Stream stream) {
+        launchers.hostTransfer().transferAlone(stream);
+    }
+
+    /**
+     * Whether a transfer kernel runs beside a step of one sub-batch. The project's own GEMM kernels leave room for its
+     * thread block; those of cublasLt may want whole multiprocessors.
+     */
+    public boolean launchesTransfer(Extent extent) {
+        return extent.slots() > 0
+                && extent.hostTokens() == 0
+                && extent.has(Part.ATTENTION)
+                && !plan.finishes(extent.rows());
+    }
+
+    /**
+     * One layer of a step of one sub-batch, but not the last: from storing K and V to the next layer's QKV projection.
+     * Between layers KV moves.
+     */
+    public void layer(Stream stream, Pass pass, int layer, boolean transfer) {
+        store(stream, pass, 0, layer);
+        attend(stream, pass, 0, layer, !transfer);
+        Pending pending = postProjection(stream, buffers.activations(0), pass.extent(), layer);
+        project(stream, pass, 0, layer + 1, pending);
+    }
+
+    /** The last layer of a step of one sub-batch, and its logits. */
+    public void lastLayer(Stream stream, Pass pass, boolean transfer) {
+        int layer = config.layers() - 1;
+        store(stream, pass, 0, layer);
+        attend(stream, pass, 0, layer, !transfer);
+        moveKv(stream, 0, config.layers());
+        finish(stream, pass, 0, 0);
+        logits(stream, List.of(pass));
+    }
+
+    /** Enqueues what comes after the layers. */
+    public void end(Stream stream, List<Pass> passes, boolean transfer) {
+        if (transfer || passes.stream().anyMatch(pass -> pass.extent().sendsHostTokens())) {
+            launchers.hostTransfer().join(stream);
+        }
+    }
+
+    /** Moves KV before a layer's K and V are stored; after the last layer's attention, what is left. */
+    private void moveKv(Stream stream, int subBatch, int layer) {
+        if (subBatch == 0) {
+            pools.between(stream, layer);
+        }
+    }
+
+    private Pending pending(Extent extent, int splits) {
+        return new Pending(gemms.partials(), extent.has(Part.GEMM) ? splits : 0, plan.finishes(extent.rows()));
+    }
+
+    private Pending nothingPending(Extent extent) {
+        return pending(extent, 0);
+    }
+
+    /** Norm and QKV projection. */
+    private void project(Stream stream, Pass pass, int subBatch, int layer, Pending pending) {
+        Activations a = buffers.activations(subBatch);
+        Extent extent = pass.extent();
+        if (extent.has(Part.ROW_WISE)) {
+            launchers
+                    .rows()
+                    .norm(stream, a, extent, pending, weights.layers.get(layer).inputNorm(), layer);
+        }
+        if (extent.has(Part.GEMM)) {
+            gemms.qkv(stream, plan, a, layer, extent.rows());
+        }
+    }
+
+    /** Rotates what {@link #project} left, stores K and V, and sends q, k and v of host tokens. */
+    private void store(Stream stream, Pass pass, int subBatch, int layer) {
+        Extent extent = pass.extent();
+        if (extent.has(Part.ROW_WISE)) {
+            Pending pending = pending(extent, gemms.qkvSplits(plan, extent.rows()));
+            launchers.rows().ropeStore(stream, buffers.activations(subBatch), pass.step(), extent, pending, layer);
+        }
+        if (extent.sendsHostTokens()) {
+            launchers.hostTransfer().send(stream, pass.step(), extent, layer);
+        }
+    }
+
+    private void attend(Stream stream, Pass pass, int subBatch, int layer, boolean carries) {
+        Activations a = buffers.activations(subBatch);
+        Extent extent = pass.extent();
+        if (extent.has(Part.ATTENTION)) {
+            launchers.attention().launch(stream, a, pass.step(), extent, layer, carries);
+        }
+        if (extent.hostTokens() > 0) {
+            launchers.hostTransfer().receive(stream, a, pass.step(), extent, subBatch, layer);
+        }
+    }
+
+    /** Output projection, norm and MLP; the down projection is then pending. */
+    private Pending postProjection(Stream stream, Activations a, Extent extent, int layer) {
+        int rows = extent.rows();
+        int splits = extent.has(Part.GEMM) ? gemms.output(stream, plan, a, layer, rows) : 0;
+        if (extent.has(Part.ROW_WISE)) {
+            long weight = weights.layers.get(layer).attentionNorm();
+            launchers.rows().norm(stream, a, extent, pending(extent, splits), weight, layer + 1);
+        }
+        if (extent.has(Part.GEMM)) {
+            gemms.gateUp(stream, plan, a, layer, rows);
+        }
+        if (extent.has(Part.ROW_WISE)) {
+            activate(stream, a, rows);
+        }
+        return pending(extent, extent.has(Part.GEMM) ? gemms.down(stream, plan, a, layer, rows) : 0);
+    }
+
+    private void activate(Stream stream, Activations a, int rows) {
+        if (!plan.activates(rows)) {
+            launchers.rows().swiglu(stream, a, rows);
+        }
+    }
+
+    /** Gate and up projection and SwiGLU of the first layers on whatever the rows hold: to be timed. */
+    public void gateUp(Stream stream, int layers, int rows) {
+        Activations a = buffers.activations(0);
+        for (int layer = 0; layer < layers; layer++) {
+            gemms.gateUp(stream, plan, a, layer, rows);
+            activate(stream, a, rows);
+        }
+    }
+
+    /**
+     * The last output projection, MLP and norm, of the sampled rows alone: the others have stored their K and V.
+     *
+     * @param before rows that the sub-batch before has sampled: normed rows come behind its own
+     */
+    private void finish(Stream stream, Pass pass, int subBatch, int before) {
+        Extent all = pass.extent();
+        if (all.sampled() == 0) {
+            return;
+        }
+        Activations a = buffers.activations(subBatch);
+        boolean closes = all.sampled() < all.rows();
+        if (closes && all.has(Part.ROW_WISE)) {
+            launchers.rows().closeUp(stream, a, pass.step(), all.sampled());
+        }
+        Extent extent = closes ? all.sampledOnly() : all;
+        Pending pending = postProjection(stream, a, extent, config.layers() - 1);
+        if (extent.has(Part.ROW_WISE)) {
+            long out = buffers.activations(0).normed().address()
+                    + (long) before * shape.hidden() * shape.type().bytes();
+            Optional<StepInputs> samples = closes ? Optional.empty() : Optional.of(pass.step());
+            launchers.rows().lastNorm(stream, a, extent, pending, samples, out);
+        }
+    }
+
+    private void logits(Stream stream, List<Pass> passes) {
+        int sampled = passes.stream().mapToInt(pass -> pass.extent().sampled()).sum();
+        if (sampled == 0) {
+            return;
+        }
+        Extent any = passes.getFirst().extent();
+        if (any.has(Part.GEMM)) {
+            gemms.head(stream, plan, buffers.activations(0), sampled);
+        }
+        if (any.has(Part.ROW_WISE)) {
+            buffers.logits().chooseMostProbable(stream, sampled);
+        }
+    }
+}

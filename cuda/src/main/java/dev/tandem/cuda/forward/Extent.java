@@ -1,0 +1,91 @@
+package dev.tandem.cuda.forward;
+
+import java.util.EnumSet;
+import java.util.Set;
+
+/**
+ * What one sub-batch enqueues. Kernels read everything else from its {@link StepInputs}.
+ *
+ * @param rows tokens, with those of the slots, which are the last
+ * @param sampled rows that are sampled, with the slots
+ * @param decodes whether there are rows of decode attention
+ * @param tiles of prefill attention
+ * @param slots for in-flight tokens
+ * @param hostTokens rows whose attention the CPU computes while the step waits; they come before the slots
+ * @param parts all, unless the time of some kernels is measured
+ */
+public record Extent(int rows, int sampled, boolean decodes, int tiles, int slots, int hostTokens, Set<Part> parts) {
+    /**
+     * Host tokens of a sub-batch that rope_store itself writes over the link; send_host_tokens sends more. A host token
+     * of a model with 32 heads takes 24 KB.
+     */
+    static final int SENT_BY_ROPE_STORE = 8;
+
+    /** Kinds of kernels whose time is measured apart. */
+    public enum Part {
+        /** Matrix products, with the output head. */
+        GEMM,
+        ATTENTION,
+        /** Norms, rotation, activation, embedding, choice of tokens. */
+        ROW_WISE
+    }
+
+    /** Rows without attention, tiles, slots or host tokens. */
+    public static Extent of(int rows, int sampled) {
+        return new Extent(rows, sampled, false, 0, 0, 0, EnumSet.allOf(Part.class));
+    }
+
+    /** Rows of decode attention alone. */
+    public static Extent decode(int rows, int sampled) {
+        return of(rows, sampled).withDecodes(true);
+    }
+
+    public Extent withDecodes(boolean some) {
+        return new Extent(rows, sampled, some, tiles, slots, hostTokens, parts);
+    }
+
+    public Extent withTiles(int count) {
+        return new Extent(rows, sampled, decodes, count, slots, hostTokens, parts);
+    }
+
+    /** @param count slots, which {@link #rows} and {@link #sampled} already count */
+    public Extent withSlots(int count) {
+        return new Extent(rows, sampled, decodes, tiles, count, hostTokens, parts);
+    }
+
+    /** @param count host tokens, which {@link #rows} already counts */
+    public Extent withHostTokens(int count) {
+        return new Extent(rows, sampled, decodes, tiles, slots, count, parts);
+    }
+
+    public Extent only(Set<Part> some) {
+        return new Extent(rows, sampled, decodes, tiles, slots, hostTokens, some);
+    }
+
+    /** The same sub-batch after the last layer's attention, where only sampled rows go on. */
+    Extent sampledOnly() {
+        return new Extent(sampled, sampled, decodes, tiles, slots, hostTokens, parts);
+    }
+
+    /**
+     * What a graph of this sub-batch depends on. Kernels read the number of host tokens from the step's inputs, as long
+     * as rope_store sends them all.
+     */
+    public Extent graphShape() {
+        return withHostTokens(hostTokens == 0 ? 0 : Math.max(hostTokens, SENT_BY_ROPE_STORE));
+    }
+
+    /** The first slot's row; beyond every row where there are no slots. */
+    int firstSlot() {
+        return slots == 0 ? Integer.MAX_VALUE : rows - slots;
+    }
+
+    boolean has(Part part) {
+        return parts.contains(part);
+    }
+
+    /** Whether send_host_tokens sends the host tokens; else rope_store does. */
+    public boolean sendsHostTokens() {
+        return hostTokens > SENT_BY_ROPE_STORE;
+    }
+}

@@ -1,0 +1,90 @@
+package dev.tandem.cuda.forward;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Resources;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.ModelShape;
+
+/**
+ * Launches the kernels that carry host tokens between GPU and host (host_transfer.cu), those that run beside a step on
+ * a stream of their own.
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class HostTransferLauncher implements AutoCloseable {
+    /**
+     * Thread blocks per multiprocessor that wait for host tokens: a quarter of what it holds, so that the blocks that
+     * send them fit.
+     */
+    private static final int RECEIVERS = 4;
+
+    private final Kernels kernels;
+    private final long hostTokens;
+    private final int multiprocessors;
+    private final int layers;
+    private final Stream link;
+    private final Event before;
+    private final Event after;
+
+    /** @param hostTokens address of the host link's memory; 0 without attention threads */
+    public HostTransferLauncher(Device device, Kernels kernels, ModelShape shape, long hostTokens) {
+        this.kernels = kernels;
+        this.hostTokens = hostTokens;
+        this.multiprocessors = device.multiprocessors();
+        this.layers = shape.config().layers();
+        this.link = device.stream("in-flight tokens");
+        this.before = device.event();
+        this.after = device.event();
+    }
+
+    /** The transfer kernel, beside what is enqueued on {@code stream} from now on. */
+    void transferBeside(Stream stream) {
+        stream.record(before);
+        link.waitFor(before);
+        kernels.transfer.launch(link, 1, 1, hostTokens);
+        link.record(after);
+    }
+
+    /** For tests: the transfer kernel in the step's own stream, where no later kernel can end it. */
+    void transferAlone(Stream stream) {
+        kernels.transfer.launch(stream, 1, 1, hostTokens);
+    }
+
+    /** Sends q, k and v of the sub-batch's host tokens, beside the step's next kernels. */
+    void send(Stream stream, StepInputs step, Extent extent, int layer) {
+        stream.record(before);
+        link.waitFor(before);
+        kernels.sendHostTokens.launch(link, extent.hostTokens(), 1, step.header(), step.slots(), hostTokens, layer);
+        link.record(after);
+    }
+
+    /**
+     * Waits for the attention of the sub-batch's host tokens and copies it to their rows.
+     *
+     * @param subBatch 0 or 1
+     */
+    void receive(Stream stream, Activations a, StepInputs step, Extent extent, int subBatch, int layer) {
+        kernels.receiveHostTokens.launch(
+                stream,
+                Math.min(extent.hostTokens(), multiprocessors * RECEIVERS) + 1,
+                1,
+                step.header(),
+                step.slots(),
+                hostTokens,
+                layer,
+                subBatch * layers + layer,
+                a.attended().address());
+    }
+
+    /** What follows on {@code stream} begins after the last transfer or send. */
+    void join(Stream stream) {
+        stream.waitFor(after);
+    }
+
+    @Override
+    public void close() {
+        Resources.closeAll(link, before, after);
+    }
+}

@@ -1,0 +1,184 @@
+package dev.tandem.cuda.forward;
+
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.kv.KvPools;
+import dev.tandem.cuda.weights.CudaWeights;
+import java.util.Optional;
+
+/** Launches the row-wise kernels between the GEMMs (rows.cu): embedding, norms, rope_store, SwiGLU, close_up. */
+public final class RowLauncher {
+    private final Kernels kernels;
+    private final CudaWeights weights;
+    private final ModelShape shape;
+    private final ForwardBuffers buffers;
+    private final KvPools pools;
+    private final long hostTokens;
+    private final float epsilon;
+
+    /** @param hostTokens address of the host link's memory; 0 without attention threads */
+    public RowLauncher(Kernels kernels, CudaWeights weights, ForwardBuffers buffers, KvPools pools, long hostTokens) {
+        this.kernels = kernels;
+        this.weights = weights;
+        this.shape = weights.shape();
+        this.buffers = buffers;
+        this.pools = pools;
+        this.hostTokens = hostTokens;
+        this.epsilon = (float) shape.config().normEpsilon();
+    }
+
+    /** Embeddings and rotation angles of a sub-batch's rows. */
+    void embed(Stream stream, Activations a, StepInputs step, Extent extent) {
+        kernels.embed.launch(
+                stream,
+                extent.rows(),
+                1,
+                step.tokens(),
+                buffers.logits().chosen().address(),
+                step.positions(),
+                weights.embeddings,
+                buffers.frequencies().address(),
+                a.residual().address(),
+                a.angles().address(),
+                extent.firstSlot(),
+                hostTokens,
+                step.admitted(),
+                step.admittedDraws());
+    }
+
+    /**
+     * The GEMM before, as its method left it.
+     *
+     * @param partials address of [splits][rows][width] fp32 sums
+     * @param splits partial sums to add up; 0 where the GEMM left finished values
+     * @param finishes whether GEMMs of so many rows leave finished values
+     */
+    record Pending(long partials, int splits, boolean finishes) {}
+
+    /**
+     * Adds what is pending to the residual stream; then the norm of every row.
+     *
+     * @param weight of the norm
+     * @param mapLayer layer before whose QKV projection the slots hold these in-flight tokens
+     */
+    void norm(Stream stream, Activations a, Extent extent, Pending pending, long weight, int mapLayer) {
+        Kernels.Norm norm = pending.finishes() ? kernels.addNormMany : kernels.addNorm(extent.rows());
+        norm(
+                stream,
+                norm,
+                a,
+                extent,
+                pending,
+                weight,
+                Optional.empty(),
+                a.normed().address(),
+                mapLayer);
+    }
+
+    /**
+     * The norm after the last layer, of the sampled rows alone.
+     *
+     * @param samples which rows those are; empty where they lie at the front already
+     * @param out where the first one's norm goes
+     */
+    void lastNorm(
+            Stream stream, Activations a, Extent extent, Pending pending, Optional<StepInputs> samples, long out) {
+        Kernels.Norm norm = kernels.addNorm(extent.sampled());
+        norm(
+                stream,
+                norm,
+                a,
+                extent,
+                pending,
+                weights.norm,
+                samples,
+                out,
+                shape.config().layers());
+    }
+
+    private void norm(
+            Stream stream,
+            Kernels.Norm norm,
+            Activations a,
+            Extent extent,
+            Pending pending,
+            long weight,
+            Optional<StepInputs> samples,
+            long out,
+            int mapLayer) {
+        norm.kernel()
+                .launch(
+                        stream,
+                        samples.isPresent() ? extent.sampled() : extent.rows(),
+                        norm.blocks(),
+                        a.residual().address(),
+                        pending.partials(),
+                        pending.splits(),
+                        extent.rows(),
+                        weight,
+                        samples.map(StepInputs::samples).orElse(0L),
+                        out,
+                        epsilon,
+                        extent.firstSlot(),
+                        hostTokens,
+                        mapLayer);
+    }
+
+    /** Moves the sampled rows to the front of the residual stream and of attention's output. */
+    void closeUp(Stream stream, Activations a, StepInputs step, int sampled) {
+        kernels.closeUp.launch(
+                stream,
+                Kernels.closeUpBlocks(shape),
+                1,
+                a.residual().address(),
+                a.attended().address(),
+                step.samples(),
+                sampled);
+    }
+
+    /**
+     * Bias, norms of q and k heads and rotation; then K and V go to their blocks, and q, k and v of host tokens to the
+     * host.
+     */
+    void ropeStore(Stream stream, Activations a, StepInputs step, Extent extent, Pending pending, int layer) {
+        CudaWeights.Layer weight = weights.layers.get(layer);
+        boolean hasSlots = extent.slots() > 0;
+        boolean sends = extent.hostTokens() > 0 && !extent.sendsHostTokens();
+        kernels.ropeStore.launch(
+                stream,
+                extent.rows() + (hasSlots ? 1 : 0),
+                Kernels.ropeBlocks(shape),
+                pending.partials(),
+                pending.splits(),
+                extent.rows(),
+                a.qkv().address(),
+                weight.qkvBias(),
+                weight.queryNorm(),
+                weight.keyNorm(),
+                epsilon,
+                a.angles().address(),
+                step.slots(),
+                a.queries().address(),
+                pools.layer(layer),
+                pools.gpuBlocks(),
+                pools.stagingShift(layer),
+                extent.firstSlot(),
+                hostTokens,
+                layer,
+                hasSlots ? extent.rows() : Integer.MAX_VALUE,
+                sends ? step.header() : 0L);
+    }
+
+    /** SwiGLU of a finished gate and up GEMM. */
+    void swiglu(Stream stream, Activations a, int rows) {
+        long threads = (long) rows * shape.intermediate() / 8;
+        kernels.swiglu.launch(
+                stream,
+                (int) ((threads + 255) / 256),
+                1,
+                a.gateUp().address(),
+                a.activation().address(),
+                rows);
+    }
+}

@@ -1,0 +1,34 @@
+package dev.tandem.cuda.forward;
+
+/** GPU addresses of what the forward pass of a sub-batch reads besides weights and KV. */
+public interface StepInputs {
+    /** Counts of decode attention, of prefill attention beside it, and of host tokens: [16] ints. */
+    long header();
+
+    /** [rows] token ids; -1 - i stands for the i-th token that the step before chose. */
+    long tokens();
+
+    /** [rows] positions in their sequences. */
+    long positions();
+
+    /** [rows] where K and V are stored; -1: nowhere; below: -2 - index of a host token. */
+    long slots();
+
+    /** [samples] rows to sample. */
+    long samples();
+
+    /** [slots] indices of the in-flight tokens that enter layer 0, or -1. */
+    long admitted();
+
+    /** [slots] draws of those. */
+    long admittedDraws();
+
+    /** [tiles] of prefill attention. */
+    long tiles();
+
+    /** [sequences] of decode attention. */
+    long sequences();
+
+    /** Block tables, one after another. */
+    long tables();
+}

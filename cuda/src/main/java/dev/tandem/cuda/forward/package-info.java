@@ -1,0 +1,7 @@
+/**
+ * The decoder as a sequence of kernels, and one launcher for each family of kernels. Entry point:
+ * {@link dev.tandem.cuda.forward.CudaForward}.
+ *
+ * <p>Owned by: engine thread. Next: {@code gemm}, {@code kv}.
+ */
+package dev.tandem.cuda.forward;

@@ -1,0 +1,323 @@
+package dev.tandem.cuda.gemm;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Resources;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.ffi.CublasLt;
+import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.model.config.DataType;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.stream.IntStream;
+
+/**
+ * Products {@code out[rows][n] = x[rows][depth] weights[n][depth]^T (+ out)} by cublasLt. The algorithm of a shape is
+ * chosen when the shape is first seen: by measuring the library's candidates when {@link #measure} was called for it
+ * and no earlier start has, else the library's first.
+ *
+ * <p>Owned by: the executor's thread.
+ */
+public final class CublasLtGemm implements AutoCloseable {
+    private static final int CANDIDATES = 8;
+    /** More rows are bound by arithmetic, and their products long: one measurement does. */
+    public static final int MANY_ROWS = 512;
+    /** Measurements of a candidate, in turns with the others; the median counts. */
+    private static final int ROUNDS = 5;
+    /** Runs of a measurement, one after the other so that launches do not show, each with other weights. */
+    private static final int REPEATS = 4;
+
+    private static final long WORKSPACE_BYTES = 64L << 20;
+
+    public enum Result {
+        /** 16-bit values. */
+        NARROW,
+        /** fp32 values. */
+        WIDE,
+        /** fp32 values, added to what is there. */
+        WIDE_ADDED
+    }
+
+    private record Shape(int rows, int n, int depth, Result result) {}
+
+    private record Description(MemorySegment product, MemorySegment a, MemorySegment b, MemorySegment c) {}
+
+    private record Plan(Description description, MemorySegment algorithm) {}
+
+    private final CublasLt library;
+    private final Arena arena = Arena.ofShared();
+    private final Device device;
+    private final MemorySegment handle;
+    private final MemorySegment preference;
+    private final DeviceBuffer workspace;
+    private final MemorySegment one = arena.allocateFrom(JAVA_FLOAT, 1f);
+    private final MemorySegment zero = arena.allocateFrom(JAVA_FLOAT, 0f);
+    private final int type;
+    private final Map<Shape, Plan> plans = new HashMap<>();
+    /** Results and algorithms that {@link #load} has seen. */
+    private final Set<String> loaded = new HashSet<>();
+
+    private final AlgorithmStore choices;
+
+    /** @param choices of this library, device and type */
+    public CublasLtGemm(CublasLt library, Device device, DataType type, AlgorithmStore choices) {
+        this.choices = choices;
+        this.library = library;
+        this.device = device;
+        this.type = type == DataType.BFLOAT16 ? CublasLt.CUDA_R_16BF : CublasLt.CUDA_R_16F;
+        MemorySegment word = arena.allocate(ADDRESS);
+        library.cublasLtCreate.call(word);
+        this.handle = word.get(ADDRESS, 0);
+        library.cublasLtMatmulPreferenceCreate.call(word);
+        this.preference = word.get(ADDRESS, 0);
+        library.cublasLtMatmulPreferenceSetAttribute.call(
+                preference,
+                CublasLt.CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                arena.allocateFrom(JAVA_LONG, WORKSPACE_BYTES),
+                8L);
+        this.workspace = device.allocate(WORKSPACE_BYTES, "workspace of GEMMs");
+    }
+
+    public long workspaceBytes() {
+        return WORKSPACE_BYTES;
+    }
+
+    /** Enqueues a product. */
+    public void multiply(Stream stream, long weights, int n, int depth, long x, int rows, long out, Result result) {
+        Plan plan = plan(new Shape(rows, n, depth, result));
+        run(stream, plan.description(), plan.algorithm(), weights, x, out, result);
+    }
+
+    /**
+     * Chooses the algorithm of a shape as {@link #multiply} would, and runs it unless one like it has run: the library
+     * loads a kernel at its first launch, which may wait for kernels that run, and these for the host.
+     */
+    public void load(Stream stream, long weights, int n, int depth, long x, int rows, long out, Result result) {
+        Plan plan = plan(new Shape(rows, n, depth, result));
+        if (loaded.add(result + " " + text(plan.algorithm()))) {
+            run(stream, plan.description(), plan.algorithm(), weights, x, out, result);
+        }
+    }
+
+    private Plan plan(Shape wanted) {
+        return plans.computeIfAbsent(wanted, shape -> {
+            Description description = describe(shape);
+            return new Plan(description, candidates(shape, description, 1).getFirst());
+        });
+    }
+
+    private static String text(MemorySegment algorithm) {
+        return HexFormat.of()
+                .formatHex(algorithm.asSlice(0, CublasLt.ALGORITHM_BYTES).toArray(JAVA_BYTE));
+    }
+
+    private void run(
+            Stream stream,
+            Description description,
+            MemorySegment algorithm,
+            long weights,
+            long x,
+            long out,
+            Result result) {
+        int code = library.cublasLtMatmul.code(
+                handle,
+                description.product(),
+                one,
+                weights,
+                description.a(),
+                x,
+                description.b(),
+                result == Result.WIDE_ADDED ? one : zero,
+                out,
+                description.c(),
+                out,
+                description.c(),
+                algorithm,
+                workspace.address(),
+                WORKSPACE_BYTES,
+                stream.handle());
+        if (code != 0) {
+            throw new CudaException("cublasLtMatmul failed with status " + code);
+        }
+    }
+
+    /**
+     * Takes the algorithm that was kept for a shape, else times the library's candidates on the given memory and keeps
+     * the fastest.
+     *
+     * @param weights matrices of different layers, so that they are read from memory as in a step, not from the cache
+     * @param x of few rows random values, as in a step
+     */
+    public void measure(
+            Stream stream, List<Long> weights, int n, int depth, long x, int rows, long out, Result result) {
+        Shape shape = new Shape(rows, n, depth, result);
+        if (plans.containsKey(shape)) {
+            return;
+        }
+        Description description = describe(shape);
+        String name = "cublasLt/" + rows + "x" + n + "x" + depth + "/" + result;
+        Optional<MemorySegment> restored = choices.find(name).flatMap(kept -> restored(description, kept));
+        // once, for the library loads kernels when they are first used, which must not be while a graph is captured
+        restored.ifPresent(kept -> run(stream, description, kept, weights.getFirst(), x, out, result));
+        MemorySegment algorithm = restored.orElseGet(() -> {
+            MemorySegment fastest = fastest(
+                    stream,
+                    candidates(shape, description, CANDIDATES),
+                    rows > MANY_ROWS ? 1 : ROUNDS,
+                    (candidate, matrix) ->
+                            run(stream, description, candidate, weights.get(matrix % weights.size()), x, out, result));
+            choices.put(name, text(fastest));
+            return fastest;
+        });
+        plans.put(shape, new Plan(description, algorithm));
+    }
+
+    /** Runs a candidate over one of the matrices. */
+    private interface Trial {
+        void run(MemorySegment candidate, int matrix);
+    }
+
+    private MemorySegment fastest(Stream stream, List<MemorySegment> candidates, int rounds, Trial trial) {
+        float[][] times = new float[candidates.size()][rounds];
+        try (Event begin = device.event();
+                Event end = device.event()) {
+            // loads the kernels
+            candidates.forEach(candidate -> trial.run(candidate, 0));
+            for (int round = 0; round < rounds; round++) {
+                for (int candidate = 0; candidate < times.length; candidate++) {
+                    stream.record(begin);
+                    for (int repeat = 0; repeat < REPEATS; repeat++) {
+                        trial.run(candidates.get(candidate), repeat);
+                    }
+                    stream.record(end);
+                    stream.synchronise();
+                    times[candidate][round] = end.millisecondsSince(begin);
+                }
+            }
+        }
+        return candidates.get(IntStream.range(0, times.length)
+                .boxed()
+                .min(Comparator.comparingDouble(i -> median(times[i])))
+                .orElseThrow());
+    }
+
+    /** An algorithm that was kept; empty when it is not one that the library takes for this product. */
+    private Optional<MemorySegment> restored(Description description, String kept) {
+        if (kept.length() != 2 * CublasLt.ALGORITHM_BYTES) {
+            return Optional.empty();
+        }
+        MemorySegment algorithm = arena.allocate(CublasLt.ALGORITHM_BYTES, 8)
+                .copyFrom(MemorySegment.ofArray(HexFormat.of().parseHex(kept)));
+        MemorySegment checked = arena.allocate(CublasLt.HEURISTIC_RESULT_BYTES, 8);
+        int code = library.cublasLtMatmulAlgoCheck.code(
+                handle,
+                description.product(),
+                description.a(),
+                description.b(),
+                description.c(),
+                description.c(),
+                algorithm,
+                checked);
+        boolean runs = code == 0
+                && checked.get(JAVA_INT, CublasLt.HEURISTIC_STATE_OFFSET) == 0
+                && checked.get(JAVA_LONG, CublasLt.HEURISTIC_WORKSPACE_OFFSET) <= WORKSPACE_BYTES;
+        return runs ? Optional.of(algorithm) : Optional.empty();
+    }
+
+    private static float median(float[] values) {
+        float[] sorted = values.clone();
+        Arrays.sort(sorted);
+        return sorted[sorted.length / 2];
+    }
+
+    private Description describe(Shape shape) {
+        MemorySegment word = arena.allocate(ADDRESS);
+        library.cublasLtMatmulDescCreate.call(word, CublasLt.CUBLAS_COMPUTE_32F, CublasLt.CUDA_R_32F);
+        MemorySegment product = word.get(ADDRESS, 0);
+        // column-major, as the library sees it: out^T [n, rows] = (weights^T)^T x^T
+        set(product, CublasLt.CUBLASLT_MATMUL_DESC_TRANSA, CublasLt.CUBLAS_OP_T);
+        set(product, CublasLt.CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, device.multiprocessors());
+        return new Description(
+                product,
+                layout(type, shape.depth(), shape.n(), shape.depth()),
+                layout(type, shape.depth(), shape.rows(), shape.depth()),
+                layout(
+                        shape.result() == Result.NARROW ? type : CublasLt.CUDA_R_32F,
+                        shape.n(),
+                        shape.rows(),
+                        shape.n()));
+    }
+
+    /** The library's algorithms for a shape, up to {@code max}, the one that it thinks fastest first; at least one. */
+    private List<MemorySegment> candidates(Shape shape, Description description, int max) {
+        MemorySegment results = arena.allocate((long) CublasLt.HEURISTIC_RESULT_BYTES * max, 8);
+        MemorySegment count = arena.allocate(JAVA_INT);
+        library.cublasLtMatmulAlgoGetHeuristic.call(
+                handle,
+                description.product(),
+                description.a(),
+                description.b(),
+                description.c(),
+                description.c(),
+                preference,
+                max,
+                results,
+                count);
+        List<MemorySegment> candidates = IntStream.range(0, count.get(JAVA_INT, 0))
+                .mapToObj(nth ->
+                        results.asSlice((long) CublasLt.HEURISTIC_RESULT_BYTES * nth, CublasLt.HEURISTIC_RESULT_BYTES))
+                .takeWhile(result -> result.get(JAVA_INT, CublasLt.HEURISTIC_STATE_OFFSET) == 0)
+                .toList();
+        if (candidates.isEmpty()) {
+            throw new CudaException("cublasLt has no algorithm for " + shape);
+        }
+        return candidates;
+    }
+
+    private void set(MemorySegment product, int attribute, int value) {
+        library.cublasLtMatmulDescSetAttribute.call(product, attribute, arena.allocateFrom(JAVA_INT, value), 4L);
+    }
+
+    private MemorySegment layout(int element, long rows, long columns, long leading) {
+        MemorySegment word = arena.allocate(ADDRESS);
+        library.cublasLtMatrixLayoutCreate.call(word, element, rows, columns, leading);
+        return word.get(ADDRESS, 0);
+    }
+
+    @Override
+    public void close() {
+        List<AutoCloseable> all = new ArrayList<>();
+        for (Plan plan : plans.values()) {
+            all.add(() ->
+                    library.cublasLtMatmulDescDestroy.call(plan.description().product()));
+            all.add(() ->
+                    library.cublasLtMatrixLayoutDestroy.call(plan.description().a()));
+            all.add(() ->
+                    library.cublasLtMatrixLayoutDestroy.call(plan.description().b()));
+            all.add(() ->
+                    library.cublasLtMatrixLayoutDestroy.call(plan.description().c()));
+        }
+        all.add(() -> library.cublasLtMatmulPreferenceDestroy.call(preference));
+        all.add(() -> library.cublasLtDestroy.call(handle));
+        all.add(workspace);
+        all.add(arena::close);
+        Resources.closeAll(all);
+    }
+}

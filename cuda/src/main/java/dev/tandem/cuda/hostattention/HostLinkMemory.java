@@ -1,0 +1,156 @@
+package dev.tandem.cuda.hostattention;
+
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.PinnedBuffer;
+import dev.tandem.cuda.device.Resources;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.model.config.ModelConfig;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * What GPU and CPU share of the in-flight tokens (ready slots; prelude.cu names the device side):
+ *
+ * <pre>
+ *  the step's kernels             transfer kernel, beside them             a worker on the CPU
+ *  a row leaves a layer ────────► q, k, v to {@code sent},  ─────► takes the next entry, appends K and V,
+ *    in its slot                  entry to {@code tasks}           attends, writes {@code results},
+ *  a row boards a layer ◄──────── {@code arrivals[layer]} ◄──────  entry to {@code ready}
+ * </pre>
+ *
+ * <p>Nobody waits: a layer takes what has arrived when it comes by, the transfer kernel what is ready, workers what is
+ * there ({@link HostAttentionQueues}). Rows that pass all layers within their step use the same numbers and memory,
+ * with rings of their own: the step asks by {@code rope_store}, or {@code send_host_tokens} where they are many, and
+ * waits in {@code receive_host_tokens}.
+ *
+ * <p>Owned by: the executor.
+ */
+public final class HostLinkMemory implements AutoCloseable {
+    /** prelude.cu. */
+    public static final int MAX_SLOTS = 64;
+
+    private static final int MAX = HostAttentionQueues.MAX;
+    private static final int DRAW_BYTES = 32;
+
+    private final List<AutoCloseable> owned = new ArrayList<>();
+    private final DeviceBuffer structure;
+    private final HostAttentionQueues queues;
+
+    /**
+     * @param timeoutNanos how long a step waits for a row's attention in a layer before it gives up
+     * @param stepNanos how long a step takes at most: then its transfer kernel gives up
+     */
+    public HostLinkMemory(Device device, Stream stream, ModelShape shape, long timeoutNanos, long stepNanos) {
+        ModelConfig config = shape.config();
+        int layers = config.layers();
+        int half = shape.type().bytes();
+        int rowBytes = HostAttentionQueues.sentBytes(config, half);
+        int resultBytes = HostAttentionQueues.resultBytes(config, half);
+        DeviceBuffer residual = buffer(device, 4L * MAX * shape.hidden(), "residuals of in-flight tokens");
+        DeviceBuffer angles = buffer(device, 4L * MAX * config.headDim(), "angles of in-flight tokens");
+        DeviceBuffer draws = buffer(device, (long) DRAW_BYTES * MAX, "draws of in-flight tokens");
+        DeviceBuffer slotMaps = buffer(device, 4L * (layers + 1) * MAX_SLOTS, "slots");
+        DeviceBuffer outgoing = buffer(device, (long) MAX * rowBytes, "in-flight tokens on their way out");
+        DeviceBuffer incoming = buffer(device, (long) MAX * resultBytes, "attention that has arrived");
+        DeviceBuffer sendQueue = buffer(device, 8L * MAX, "sendQueue");
+        DeviceBuffer arrivals = buffer(device, 8L * MAX * layers, "arrivals");
+        DeviceBuffer stamps = buffer(device, 8L * (layers + 1), "times of layers");
+        DeviceBuffer waits = buffer(device, 8L * 4 * layers, "times of waits");
+        DeviceBuffer counters = buffer(device, 8L * (2 * layers + 4), "ring counters");
+        DeviceBuffer sentWarps = buffer(device, 4L * MAX, "parts of rows that have been sent");
+        PinnedBuffer taskRing = pinned(device, 8L * MAX, "the ring of attention tasks");
+        PinnedBuffer readyRing = pinned(device, 8L * MAX, "the ring of attention results");
+        PinnedBuffer sent = pinned(device, (long) MAX * rowBytes, "q, k and v of in-flight tokens");
+        PinnedBuffer results = pinned(device, (long) MAX * resultBytes, "attention of in-flight tokens");
+        PinnedBuffer asked = pinned(device, 8L * MAX, "the ring of tasks that a step waits for");
+        PinnedBuffer answered = pinned(device, 8L * (MAX + 1), "answers that a step waits for");
+        structure = buffer(device, 256, "addresses of in-flight tokens");
+        taskRing.memory().fill((byte) 0);
+        readyRing.memory().fill((byte) 0);
+        asked.memory().fill((byte) 0);
+        answered.memory().fill((byte) 0);
+        queues = new HostAttentionQueues(
+                config,
+                half,
+                new HostAttentionQueues.Memory(
+                        taskRing.memory(),
+                        readyRing.memory(),
+                        sent.memory(),
+                        results.memory(),
+                        asked.memory(),
+                        answered.memory()));
+        long[] addresses = {
+            residual.address(),
+            angles.address(),
+            draws.address(),
+            slotMaps.address(),
+            outgoing.address(),
+            incoming.address(),
+            sendQueue.address(),
+            arrivals.address(),
+            counters.address(),
+            counters.address() + 8L * layers,
+            counters.address() + 16L * layers,
+            taskRing.address(),
+            readyRing.address(),
+            sent.address(),
+            results.address(),
+            MAX - 1,
+            stamps.address(),
+            asked.address(),
+            answered.address(),
+            answered.address() + 8L * MAX,
+            waits.address(),
+            timeoutNanos,
+            sentWarps.address(),
+            stepNanos
+        };
+        try (PinnedBuffer staging = device.pinned(8L * addresses.length, "addresses")) {
+            MemorySegment.copy(addresses, 0, staging.memory(), JAVA_LONG, 0, addresses.length);
+            stream.upload(structure, 0, staging.memory(), 8L * addresses.length);
+            stream.fill(residual, 0);
+            stream.fill(angles, 0);
+            stream.fill(draws, 0);
+            stream.fill(slotMaps, -1);
+            stream.fill(counters, 0);
+            stream.fill(sendQueue, 0);
+            stream.fill(arrivals, 0);
+            stream.fill(incoming, 0);
+            stream.fill(waits, 0);
+            stream.fill(sentWarps, 0);
+            stream.synchronise();
+        }
+    }
+
+    private DeviceBuffer buffer(Device device, long bytes, String label) {
+        DeviceBuffer buffer = device.allocate((bytes + 255) / 256 * 256, label);
+        owned.add(buffer);
+        return buffer;
+    }
+
+    private PinnedBuffer pinned(Device device, long bytes, String label) {
+        PinnedBuffer buffer = device.pinned(bytes, label);
+        owned.add(buffer);
+        return buffer;
+    }
+
+    /** Address of {@code struct Flights} on the GPU. */
+    public long address() {
+        return structure.address();
+    }
+
+    /** The host's side. */
+    public HostAttentionQueues queues() {
+        return queues;
+    }
+
+    @Override
+    public void close() {
+        Resources.closeAll(owned);
+    }
+}

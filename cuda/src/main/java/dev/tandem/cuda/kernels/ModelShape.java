@@ -1,0 +1,139 @@
+package dev.tandem.cuda.kernels;
+
+import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.ModelConfig;
+import java.util.List;
+
+/**
+ * A model's widths as the GPU stores them: multiples of 32, so that no kernel has a tail. What is added is zero in all
+ * weights and stays zero in all activations.
+ *
+ * @param type bfloat16 or float16
+ */
+public record ModelShape(ModelConfig config, DataType type) {
+    private static final int STEP = 32;
+    /** Tokens of a GPU KV block. */
+    public static final int BLOCK_TOKENS = 16;
+    /** Tokens of K and V that prefill attention stages at a time; tiles.cu. */
+    private static final int STAGE_TOKENS = 64;
+
+    private static final int MAX_GROUP = 16;
+    /** {@code move_out} and {@code move_in} take so many dimensions of V at a time. */
+    private static final int HEAD_STEP = 4;
+    /** Threads that share a head's norm. */
+    private static final int WARP = 32;
+
+    /** @throws CudaException that names the flag or the shape that does not fit */
+    public ModelShape {
+        if (type == DataType.FLOAT32) {
+            throw new CudaException("--dtype float32 is not available on the GPU; use bfloat16 or float16");
+        }
+        if (config.headDim() % HEAD_STEP != 0) {
+            throw new CudaException("heads of " + config.headDim() + " are no multiple of " + HEAD_STEP
+                    + ", which moving KV to the host needs; run on the CPU with --device cpu");
+        }
+        if (config.group() > MAX_GROUP || config.headDim() > 256 || lanes(config.headDim()) > WARP) {
+            throw new CudaException("heads of " + config.headDim() + " in groups of " + config.group()
+                    + " are beyond the GPU kernels (256, multiples of 8 from 132 on, groups of " + MAX_GROUP
+                    + "); run on the CPU with --device cpu");
+        }
+    }
+
+    private static int padded(int width) {
+        return (width + STEP - 1) / STEP * STEP;
+    }
+
+    public int hidden() {
+        return padded(config.hidden());
+    }
+
+    public int headWidth() {
+        return padded(config.headDim());
+    }
+
+    public int intermediate() {
+        return padded(config.intermediate());
+    }
+
+    public int vocabulary() {
+        return padded(config.vocabulary());
+    }
+
+    /** Width of all query heads. */
+    public int queries() {
+        return config.heads() * headWidth();
+    }
+
+    /** Width of q, k and v together. */
+    public int qkv() {
+        return (config.heads() + 2 * config.kvHeads()) * headWidth();
+    }
+
+    /** Bytes of one KV block in one layer. */
+    public long blockBytes() {
+        return 2L * config.kvHeads() * headWidth() * BLOCK_TOKENS * type.bytes();
+    }
+
+    /** KV bytes of one token over all layers. */
+    public long kvBytesPerToken() {
+        return blockBytes() / BLOCK_TOKENS * config.layers();
+    }
+
+    /** Shared memory that prefill attention has for a stage of K and V. */
+    public int stageBytes() {
+        return 2 * STAGE_TOKENS * headWidth() * type.bytes();
+    }
+
+    /** Warps of a block of decode attention; decode.cu. */
+    public int decodeWarps() {
+        return config.group() * headWidth() > 2560 ? 2 : 4;
+    }
+
+    /** Prompt tokens of one tile of prefill attention. */
+    public int tileTokens() {
+        return 128 / config.group();
+    }
+
+    /** Values of either half of a head that a thread of {@code rope_store} rotates. */
+    private static int rotated(int headDim) {
+        return headDim % 8 == 0 ? 4 : 2;
+    }
+
+    private static int lanes(int headDim) {
+        int threads = headDim / 2 / rotated(headDim);
+        return Integer.highestOneBit(2 * threads - 1);
+    }
+
+    /** Threads a head of {@code rope_store}, a power of two. */
+    public int headLanes() {
+        return lanes(config.headDim());
+    }
+
+    /** Multiplies scores, so that their exponentials are powers of 2. */
+    public float scoreScale() {
+        return (float) (1 / (Math.sqrt(config.headDim()) * Math.log(2)));
+    }
+
+    /** Compiler options that specialise the kernels. */
+    public List<String> defines() {
+        return List.of(
+                define("BF16", type == DataType.BFLOAT16 ? 1 : 0),
+                define("HIDDEN", hidden()),
+                define("HIDDEN_REAL", config.hidden()),
+                define("HEADS", config.heads()),
+                define("KV_HEADS", config.kvHeads()),
+                define("GROUP", config.group()),
+                define("HEAD_DIM", config.headDim()),
+                define("HEAD_WIDTH", headWidth()),
+                define("ROTATED", rotated(config.headDim())),
+                define("HEAD_LANES", headLanes()),
+                define("INTERMEDIATE", intermediate()),
+                define("VOCABULARY", vocabulary()),
+                define("VOCABULARY_REAL", config.vocabulary()));
+    }
+
+    private static String define(String name, int value) {
+        return "-D" + name + "=" + value;
+    }
+}

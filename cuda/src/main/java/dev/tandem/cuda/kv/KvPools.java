@@ -1,0 +1,314 @@
+package dev.tandem.cuda.kv;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Kernel;
+import dev.tandem.cuda.device.PinnedBuffer;
+import dev.tandem.cuda.device.Resources;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.hostattention.HostFormat;
+import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.weights.HalfFloats;
+import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.Swap;
+import dev.tandem.engine.step.Chunk;
+import dev.tandem.model.config.DataType;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import java.util.stream.IntStream;
+
+/**
+ * The bytes of KV blocks in both places and the streams between them. GPU memory holds {@code [layers][blocks]} of
+ * prelude.cu's format, then two layers of staging for prompts that land on the host. Pinned host memory holds
+ * {@code [layers][blocks]} of the format that the CPU attends over. Kernels convert while they copy over the link.
+ *
+ * <p>Order within a step: what moves out, then what moves in, a few layers at a time, before each layer writes; a
+ * prompt's layer leaves its staging before the layer after next writes there ({@link PrefillOffload}); the step ends
+ * when all has arrived.
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class KvPools implements AutoCloseable {
+    /** Layers that move at a time: the first layer of a step waits for so much. */
+    private static final int LAYERS_AT_ONCE = 2;
+
+    private static final long WORD = 4;
+    /** All bits set: NaN in both types. */
+    private static final int NAN = -1;
+    /** Random words that repeat. */
+    private static final int PATTERNS = 1021;
+    /**
+     * Thread blocks that copy: two fill the link, and products that want whole multiprocessors get none where one
+     * copies.
+     */
+    private static final int MAX_COPY_BLOCKS = 4;
+
+    private static final int SMS_PER_COPY_BLOCK = 4;
+    /** Pools below this are not worth huge pages. */
+    private static final long MIN_HUGE = 256L << 20;
+
+    private final Device device;
+    private final boolean checksums;
+    private final ModelShape shape;
+    private final Kernels kernels;
+    private final int layers;
+    private final int gpuBlocks;
+    private final int stagingBlocks;
+    private final int hostBlocks;
+    private final int copyBlocks;
+    private final long hostBlockBytes;
+    private final DeviceBuffer gpu;
+    private final PinnedBuffer host;
+    private final BlockCopyList outs;
+    private final BlockCopyList ins;
+    private final PrefillOffload prefillOffload;
+    private final Stream swapping;
+    private final Event planned;
+    private final Event[] swapped;
+
+    /**
+     * @param maxSequences most sequences that may move in a step
+     * @param checksums whether all that moves is summed on both sides
+     */
+    public KvPools(
+            Device device,
+            Kernels kernels,
+            ModelShape shape,
+            int gpuBlocks,
+            int stagingBlocks,
+            long hostBytes,
+            int maxSequences,
+            boolean checksums) {
+        this.device = device;
+        this.checksums = checksums;
+        this.shape = shape;
+        this.kernels = kernels;
+        this.layers = shape.config().layers();
+        this.gpuBlocks = gpuBlocks;
+        this.stagingBlocks = stagingBlocks;
+        this.hostBlockBytes = HostFormat.blockBytes(shape);
+        this.hostBlocks =
+                (int) Math.min(Integer.MAX_VALUE / HostFormat.BLOCK_TOKENS, hostBytes / (hostBlockBytes * layers));
+        this.copyBlocks = Math.clamp(device.multiprocessors() / SMS_PER_COPY_BLOCK, 1, MAX_COPY_BLOCKS);
+        this.gpu = device.allocate(
+                ((long) gpuBlocks * layers + PrefillOffload.STAGES * stagingBlocks) * shape.blockBytes(),
+                "the GPU KV pool");
+        long bytes = hostBytes();
+        this.host = bytes < MIN_HUGE
+                ? device.pinned(bytes, "the host KV pool")
+                : device.pinnedHuge(bytes, "the host KV pool");
+        int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
+        int max = gpuBlocks / ratio + maxSequences + 1;
+        this.outs = moves(max, true, "swaps out");
+        this.ins = moves(max, false, "swaps in");
+        this.prefillOffload = new PrefillOffload(device, kernels, this, shape, stagingBlocks, maxSequences);
+        this.swapping = device.stream("swaps");
+        this.planned = device.event();
+        this.swapped = new Event[(layers + LAYERS_AT_ONCE - 1) / LAYERS_AT_ONCE];
+        for (int i = 0; i < swapped.length; i++) {
+            swapped[i] = device.event();
+        }
+    }
+
+    /** @param max moves */
+    BlockCopyList moves(int max, boolean toHost, String label) {
+        BlockCopyList list = new BlockCopyList(device, max, label);
+        if (checksums) {
+            list.check(new TransferChecksums(device, kernels, shape, this::hostBlock, max, toHost, label));
+        }
+        return list;
+    }
+
+    public PrefillOffload prefillOffload() {
+        return prefillOffload;
+    }
+
+    public DeviceBuffer gpu() {
+        return gpu;
+    }
+
+    public int gpuBlocks() {
+        return gpuBlocks;
+    }
+
+    /** Address of a layer's blocks in the GPU pool. */
+    public long layer(int layer) {
+        return gpu.address() + layer * layerBytes();
+    }
+
+    public int hostBlocks() {
+        return hostBlocks;
+    }
+
+    public long hostBytes() {
+        return hostBlocks * hostBlockBytes * layers;
+    }
+
+    /** Address of a host block in a layer. */
+    public long hostBlock(int layer, int block) {
+        return host.address() + ((long) layer * hostBlocks + block) * hostBlockBytes;
+    }
+
+    /** Random values into the first blocks of every layer, for measurements: zeros would be fast. */
+    public void randomiseHost(int blocks, DataType type) {
+        int[] patterns = new int[PATTERNS];
+        SplittableRandom random = new SplittableRandom(1);
+        for (int i = 0; i < PATTERNS; i++) {
+            short low = HalfFloats.narrow((float) random.nextDouble(-1, 1), type);
+            short high = HalfFloats.narrow((float) random.nextDouble(-1, 1), type);
+            patterns[i] = low & 0xffff | high << 16;
+        }
+        MemorySegment source = MemorySegment.ofArray(patterns);
+        IntStream.range(0, layers * blocks).parallel().forEach(i -> {
+            long offset = hostBlock(i / blocks, i % blocks) - host.address();
+            for (long at = 0; at < hostBlockBytes; at += source.byteSize()) {
+                MemorySegment.copy(
+                        source, 0, host.memory(), offset + at, Math.min(source.byteSize(), hostBlockBytes - at));
+            }
+        });
+    }
+
+    /** For tests: a block of the first layer holds NaN, as if its sequence's hidden state had overflowed. */
+    public void poison(Stream stream, int block) {
+        stream.fill(gpu, block * shape.blockBytes(), shape.blockBytes(), NAN);
+    }
+
+    /** For tests: every host block holds NaN. */
+    public void poisonHost() {
+        host.memory().fill((byte) NAN);
+    }
+
+    /** Before a step's moves; those of the step before have run. */
+    public void beginStep() {
+        outs.clear();
+        ins.clear();
+        prefillOffload.clear();
+    }
+
+    public void swap(Swap swap) {
+        boolean out = swap.to() == KvTier.HOST;
+        (out ? outs : ins)
+                .add(
+                        out ? swap.toBlocks() : swap.fromBlocks(),
+                        out ? swap.fromBlocks() : swap.toBlocks(),
+                        0,
+                        swap.tokens());
+    }
+
+    /** Staging for a prompt that lands on the host: numbers of blocks for its block table, beyond the pool's. */
+    public int[] stage(Chunk chunk) {
+        return prefillOffload.stage(chunk, gpuBlocks);
+    }
+
+    /** What numbers of staging blocks miss of where the layer's staging is, in blocks from the layer's own. */
+    public int stagingShift(int layer) {
+        return (layers - layer - 1) * gpuBlocks + layer % PrefillOffload.STAGES * stagingBlocks;
+    }
+
+    /** What a step moves between its pools, as far as it makes a difference to what is enqueued. */
+    public record Moving(boolean out, boolean in) {
+        public static final Moving NOTHING = new Moving(false, false);
+    }
+
+    public Moving moving() {
+        return new Moving(outs.count() > 0, ins.count() > 0);
+    }
+
+    /** Before {@link #begin}. */
+    public void upload(Stream stream) {
+        ins.beginSums();
+        prefillOffload.beginSums();
+        outs.upload(stream, false);
+        ins.upload(stream, false);
+        prefillOffload.upload(stream);
+    }
+
+    /** Enqueues the swaps; the step's layers wait for theirs. */
+    public void begin(Stream stream) {
+        if (!prefillOffload.any() && moving().equals(Moving.NOTHING)) {
+            return;
+        }
+        stream.record(planned);
+        prefillOffload.begin(planned);
+        if (outs.count() + ins.count() == 0) {
+            return;
+        }
+        swapping.waitFor(planned);
+        for (int layer = 0; layer < layers; layer += LAYERS_AT_ONCE) {
+            int count = Math.min(LAYERS_AT_ONCE, layers - layer);
+            move(swapping, kernels.moveOut, layer(layer), outs, layer, count);
+            move(swapping, kernels.moveIn, layer(layer), ins, layer, count);
+            swapping.record(swapped[layer / LAYERS_AT_ONCE]);
+        }
+    }
+
+    /** Moves {@code count} layers from that one on; {@code from} is the first one's on the GPU. */
+    void move(Stream stream, Kernel kernel, long from, BlockCopyList moves, int layer, int count) {
+        if (moves.count() > 0) {
+            kernel.launch(
+                    stream,
+                    copyBlocks,
+                    1,
+                    from,
+                    hostBlock(layer, 0),
+                    layerBytes() / WORD,
+                    hostBlocks * hostBlockBytes / WORD,
+                    moves.address(),
+                    count);
+            moves.sum(stream, from, layerBytes(), layer, count);
+        }
+    }
+
+    /** Address of a layer's staging. */
+    public long stage(int layer) {
+        return gpu.address()
+                + ((long) gpuBlocks * layers + (long) (layer % PrefillOffload.STAGES) * stagingBlocks)
+                        * shape.blockBytes();
+    }
+
+    private long layerBytes() {
+        return gpuBlocks * shape.blockBytes();
+    }
+
+    /**
+     * Between a layer's q, k and v and the storing of its K and V, which is also after the attention of the layer
+     * before; with the number of layers, after the last one's.
+     */
+    public void between(Stream stream, int layer) {
+        if (layer < layers && outs.count() + ins.count() > 0 && layer % LAYERS_AT_ONCE == 0) {
+            stream.waitFor(swapped[layer / LAYERS_AT_ONCE]);
+        }
+        prefillOffload.between(stream, layer);
+    }
+
+    /** What follows runs when everything has arrived. */
+    public void end(Stream stream) {
+        prefillOffload.end(stream);
+        if (outs.count() + ins.count() > 0) {
+            stream.waitFor(swapped[swapped.length - 1]);
+        }
+    }
+
+    /**
+     * After the step.
+     *
+     * @throws ExecutorException when something arrived other than it left; only with checksums
+     */
+    public void verify() {
+        outs.verifySums();
+        ins.verifySums();
+        prefillOffload.verifySums();
+    }
+
+    @Override
+    public void close() {
+        List<AutoCloseable> all = new ArrayList<>(List.of(swapping, prefillOffload, gpu, host, outs, ins, planned));
+        all.addAll(List.of(swapped));
+        Resources.closeAll(all);
+    }
+}

@@ -1,0 +1,91 @@
+package dev.tandem.cuda.step;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.DeviceWait;
+import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Resources;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.engine.executor.ExecutorException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+
+/**
+ * When steps begin and end on the GPU, and how long it worked in them and waited between them.
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class GpuClock implements AutoCloseable {
+    /** Steps whose events are kept: those outstanding and the one before. */
+    public static final int RING = 4;
+    /** A longer gap is the engine at rest. */
+    private static final float REST_MILLIS = 20;
+
+    private final DeviceWait waits;
+    private final Event[] begins = new Event[RING];
+    private final Event[] ends = new Event[RING];
+    private long steps;
+    private long waitedFor;
+    private volatile double busyMillis;
+    private volatile double idleMillis;
+
+    public GpuClock(Device device) {
+        waits = device.waits();
+        for (int i = 0; i < RING; i++) {
+            begins[i] = device.event();
+            ends[i] = device.event();
+        }
+    }
+
+    /** Marks a step's begin; returns its slot. */
+    public int begin(Stream stream) {
+        int slot = (int) (steps++ % RING);
+        stream.record(begins[slot]);
+        return slot;
+    }
+
+    public void end(Stream stream, int slot) {
+        stream.record(ends[slot]);
+    }
+
+    /**
+     * Waits until the step has run. Returns its milliseconds.
+     *
+     * @param step its number, for messages
+     * @param limitNanos how long it may take from now on
+     * @param meanwhile is run now and then
+     * @throws ExecutorException when it does not end in time
+     */
+    public float await(int slot, long step, long limitNanos, Runnable meanwhile) {
+        if (!waits.until(ends[slot]::reached, limitNanos, meanwhile)) {
+            throw new ExecutorException(String.format(
+                    Locale.ROOT,
+                    "the GPU did not finish step %d within %.1f s: it hangs. Look for Xid lines in the kernel "
+                            + "log (dmesg), then restart the server",
+                    step,
+                    limitNanos / 1e9));
+        }
+        float millis = ends[slot].millisecondsSince(begins[slot]);
+        busyMillis += millis;
+        if (waitedFor++ > 0) {
+            float gap = begins[slot].millisecondsSince(ends[(slot + RING - 1) % RING]);
+            idleMillis += gap < REST_MILLIS ? Math.max(0, gap) : 0;
+        }
+        return millis;
+    }
+
+    public double busyMillis() {
+        return busyMillis;
+    }
+
+    public double idleMillis() {
+        return idleMillis;
+    }
+
+    @Override
+    public void close() {
+        List<AutoCloseable> all = new ArrayList<>(List.of(begins));
+        all.addAll(List.of(ends));
+        Resources.closeAll(all);
+    }
+}

@@ -1,0 +1,43 @@
+package dev.tandem.cuda.step;
+
+import dev.tandem.cuda.ffi.CudaException;
+import java.util.Optional;
+import java.util.function.Consumer;
+import java.util.function.Function;
+
+/**
+ * Graphs, as long as the driver makes them. After the first that it refuses no more are made, and that is said once:
+ * steps without a graph are enqueued kernel by kernel, which is slower and correct.
+ *
+ * <p>Owned by: engine thread.
+ */
+final class GraphFallback {
+    private final Consumer<String> warn;
+    private boolean refused;
+
+    /** @param warn says it */
+    GraphFallback(Consumer<String> warn) {
+        this.warn = warn;
+    }
+
+    /**
+     * The graph of a key, made when there is none; empty where the driver makes none.
+     *
+     * @param capture may throw {@link CudaException}
+     */
+    <K, G> Optional<G> find(Recent<K, G> kept, K key, Function<K, G> capture) {
+        if (refused && !kept.has(key)) {
+            return Optional.empty();
+        }
+        try {
+            return Optional.of(kept.get(key, capture));
+        } catch (CudaException e) {
+            refused = true;
+            warn.accept("CUDA makes no graph of a step (" + e.getMessage()
+                    + "): steps that have none yet are enqueued kernel by kernel from now on,"
+                    + " which may take a millisecond more each. If GPU memory ran out, lower "
+                    + "--gpu-memory-utilization and restart");
+            return Optional.empty();
+        }
+    }
+}

@@ -1,0 +1,77 @@
+package dev.tandem.cuda.step;
+
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.PinnedBuffer;
+import dev.tandem.cuda.step.StepLauncher.Launched;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.observe.Timeline;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * The GPU's lanes of the timeline, by its own clock: steps, layers of steps with slots, and waits for host tokens.
+ *
+ * <p>Owned by: engine thread.
+ */
+public final class StepTrace implements AutoCloseable {
+    private final Clock time;
+    private final int layers;
+    private final Timeline.Lane steps;
+    private final Timeline.Lane layerTimes;
+    private final Timeline.Lane waits;
+    /** For each step of the clock's ring: [layers + 1], then [2 sub-batches, layers, 2] of waits for host tokens. */
+    private final PinnedBuffer stamps;
+
+    public StepTrace(Device device, Timeline timeline, Clock time, int layers) {
+        this.time = time;
+        this.layers = layers;
+        steps = timeline.lane("GPU steps");
+        layerTimes = timeline.lane("GPU layers");
+        waits = timeline.lane("GPU waits");
+        stamps = device.pinned(8L * GpuClock.RING * (5 * layers + 1), "times of layers");
+    }
+
+    /** Address where the step of a slot of the clock's ring leaves its times. */
+    public long stamps(int slot) {
+        return times(slot).address();
+    }
+
+    private MemorySegment times(int slot) {
+        long bytes = stamps.memory().byteSize() / GpuClock.RING;
+        return stamps.memory().asSlice(bytes * slot, bytes);
+    }
+
+    /**
+     * Takes down a step that has just ended.
+     *
+     * @param millis that the GPU took
+     */
+    public void record(int slot, long step, Launched launched, float millis) {
+        long now = time.nanos();
+        steps.add(Timeline.Kind.GPU_STEP, now - (long) (millis * 1e6), now, step);
+        MemorySegment times = times(slot);
+        long shift = now - times.getAtIndex(JAVA_LONG, layers);
+        for (int layer = 0; launched.slots() > 0 && layer < layers; layer++) {
+            layerTimes.add(
+                    Timeline.Kind.GPU_LAYER,
+                    times.getAtIndex(JAVA_LONG, layer) + shift,
+                    times.getAtIndex(JAVA_LONG, layer + 1) + shift,
+                    layer);
+        }
+        // in the order in which the sub-batches take turns
+        for (int turn = 0; turn < launched.passes() * layers; turn++) {
+            int pass = turn % launched.passes();
+            int layer = turn / launched.passes();
+            long at = layers + 1 + 2L * (pass * layers + layer);
+            long began = times.getAtIndex(JAVA_LONG, at) + shift;
+            long ended = times.getAtIndex(JAVA_LONG, at + 1) + shift; // by another thread block's look at the clock
+            waits.add(Timeline.Kind.GPU_WAIT, began, Math.max(began, ended), Timeline.layerAndSequence(layer, pass));
+        }
+    }
+
+    @Override
+    public void close() {
+        stamps.close();
+    }
+}

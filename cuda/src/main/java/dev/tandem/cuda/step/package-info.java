@@ -1,0 +1,7 @@
+/**
+ * From a step plan to launched kernels: the inputs of its sub-batches, CUDA graphs, deadlines and the trace. Entry
+ * point: {@link dev.tandem.cuda.step.StepLauncher}.
+ *
+ * <p>Owned by: engine thread. Next: {@code sampling}, {@code forward}.
+ */
+package dev.tandem.cuda.step;

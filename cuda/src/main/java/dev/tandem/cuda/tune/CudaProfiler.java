@@ -1,0 +1,419 @@
+package dev.tandem.cuda.tune;
+
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.hostattention.HostAttentionQueues;
+import dev.tandem.cuda.hostattention.HostAttentionWorkers;
+import dev.tandem.cuda.hostattention.HostFormat;
+import dev.tandem.cuda.hostattention.HostToken;
+import dev.tandem.cuda.hostattention.HostTokenTracker;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.kv.KvPools;
+import dev.tandem.cuda.step.StepBuffer;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.cost.Curve;
+import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.Swap;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.Admission;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.stream.IntStream;
+import java.util.stream.LongStream;
+
+/**
+ * Measures a {@link Profile}: GPU parts by the GPU's own clock, the CPU's attention while the GPU computes decode
+ * steps. KV of both pools is filled with random values first.
+ *
+ * <p>Owned by: the thread that drives the executor, before it serves.
+ */
+public final class CudaProfiler {
+    private static final int REPEATS = 5;
+    /** Tokens of context of all rows together that are measured; beyond them each costs the same. */
+    private static final int MAX_CONTEXT = 131_072;
+    /** Prompt tokens of the largest step that is measured. */
+    private static final int MAX_PROMPT = 4096;
+
+    private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512};
+    private static final int[] CONTEXTS = {64, 512, 2048, 8192};
+    /** Next to nothing to attend to; a block's first token has all of it cleared. */
+    private static final int SHORTEST = 2;
+    /** Host KV that is read: far more than any cache holds. */
+    private static final long HOST_BYTES = 6L << 30;
+    /** Tasks that wait for each worker. */
+    private static final int TASKS_PER_WORKER = 3;
+
+    private static final long MEASURE_NANOS = 60_000_000;
+    private static final long COMPILE_NANOS = 2_000_000_000;
+    /** The fastest counts. */
+    private static final int ROUNDS = 2;
+    /** Of the step whose slowing down by the CPU's reading is measured. */
+    private static final int LOADED_ROWS = 24;
+
+    private final StepTimer timer;
+    private final Stream stream;
+    private final KvPools pools;
+    private final ModelShape shape;
+    private final StepBuffer decodes;
+    private final StepBuffer prompts;
+    /** Of second sub-batches. */
+    private final StepBuffer second;
+
+    private final HostAttentionQueues queues;
+    private final HostAttentionWorkers workers;
+    private final Clock clock;
+    private final int gpuBlocks;
+    private final int layers;
+    private int decodeRows;
+    /** Host blocks with values. */
+    private int filled;
+
+    private int promptTokens;
+
+    public CudaProfiler(
+            StepTimer timer,
+            Stream stream,
+            KvPools pools,
+            ModelShape shape,
+            StepBuffer decodes,
+            StepBuffer prompts,
+            StepBuffer second,
+            HostTokenTracker hostTokens,
+            Clock clock,
+            int gpuBlocks) {
+        this.timer = timer;
+        this.stream = stream;
+        this.pools = pools;
+        this.shape = shape;
+        this.decodes = decodes;
+        this.prompts = prompts;
+        this.second = second;
+        this.queues = hostTokens.queues();
+        this.workers = hostTokens.workers();
+        this.clock = clock;
+        this.gpuBlocks = gpuBlocks;
+        this.layers = shape.config().layers();
+    }
+
+    /**
+     * @param name of machine, model, dtype and threads: what the profile is good for
+     * @param decodeRows most rows of decode steps
+     * @param promptTokens most rows of a step
+     * @param stepOverhead seconds between steps
+     */
+    public Profile measure(String name, int decodeRows, int promptTokens, double stepOverhead) {
+        this.decodeRows = decodeRows;
+        this.promptTokens = Math.min(promptTokens, gpuBlocks * ModelShape.BLOCK_TOKENS);
+        TreeMap<Double, Double> linear = new TreeMap<>();
+        TreeMap<Double, Double> postLayer = new TreeMap<>();
+        linear(linear, postLayer);
+        Curve prefill = curve("prefill-attention", prefillAttention());
+        Curve decode = curve("gpu-attention", gpuAttention());
+        TreeMap<Integer, Curve> attention = cpuAttention();
+        Curve transfer = curve("transfer", transfers());
+        // after the CPU's attention, which has been compiled then; what is waited for counts as attention
+        double stage = waiting(2) / 2;
+        double trip = Math.max(0, waiting(1) - attention.get(1).at(SHORTEST));
+        return new Profile(
+                name,
+                layers,
+                curve("linear", linear),
+                prefill,
+                decode,
+                attention,
+                transfer,
+                new Curve("pre-layer", new double[] {1}, new double[] {1e-6}),
+                curve("post-layer", postLayer),
+                stepOverhead,
+                stage,
+                trip,
+                hostLoad());
+    }
+
+    private static Curve curve(String name, TreeMap<Double, Double> points) {
+        return new Curve(
+                name,
+                points.keySet().stream().mapToDouble(Double::doubleValue).toArray(),
+                points.values().stream().mapToDouble(Double::doubleValue).toArray());
+    }
+
+    private static void put(TreeMap<Double, Double> points, double size, double millis) {
+        points.merge(size, Math.max(1e-9, millis / 1e3), Math::min);
+    }
+
+    private void linear(TreeMap<Double, Double> linear, TreeMap<Double, Double> postLayer) {
+        for (int rows : ROWS) {
+            if (rows <= decodeRows) {
+                double inner = timer.decodeLayers(decodes, rows, REPEATS);
+                put(linear, rows, inner / layers);
+                put(postLayer, rows, timer.decodeWhole(decodes, rows, REPEATS) - inner);
+            }
+        }
+        int max = Math.min(promptTokens, MAX_PROMPT); // beyond it each row costs the same
+        for (int rows = 1024; rows / 2 < max; rows *= 2) {
+            int tokens = Math.min(rows, max);
+            if (tokens > linear.lastKey()) {
+                put(linear, tokens, timer.promptLayers(prompts, tokens, gpuBlocks, REPEATS) / layers);
+            }
+        }
+    }
+
+    private TreeMap<Double, Double> prefillAttention() {
+        TreeMap<Double, Double> points = new TreeMap<>();
+        for (int tokens = 128; tokens / 2 < promptTokens && tokens <= MAX_PROMPT; tokens *= 4) {
+            int count = Math.min(tokens, promptTokens);
+            put(
+                    points,
+                    count * (count + 1.0) / 2,
+                    timer.prefill(prompts, count, gpuBlocks, REPEATS).attention() / layers);
+        }
+        return points;
+    }
+
+    /** What context adds to steps of as many rows without any. */
+    private TreeMap<Double, Double> gpuAttention() {
+        TreeMap<Double, Double> points = new TreeMap<>();
+        int max = Math.min(gpuBlocks * ModelShape.BLOCK_TOKENS, MAX_CONTEXT);
+        for (int size = 512; size < 4 * max; size *= 4) {
+            int tokens = Math.min(size, max);
+            int rows = Math.min(Math.max(1, tokens / 1024), decodeRows);
+            // whole blocks, of which the pool has no more
+            int blocks = Math.min(tokens / rows, shape.config().usableContext()) / ModelShape.BLOCK_TOKENS;
+            int context = Math.max(1, blocks) * ModelShape.BLOCK_TOKENS;
+            double whole = timer.decode(decodes, rows, rows, context, 0, gpuBlocks, REPEATS)
+                    .whole();
+            double bare =
+                    timer.decode(decodes, rows, rows, 1, 0, gpuBlocks, REPEATS).whole();
+            put(points, (double) rows * context, (whole - bare) / layers);
+        }
+        return points;
+    }
+
+    private TreeMap<Double, Double> transfers() {
+        TreeMap<Double, Double> points = new TreeMap<>();
+        int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
+        for (int blocks = 1; blocks <= Math.min(pools.hostBlocks(), gpuBlocks / ratio); blocks *= 8) {
+            int[] gpu = IntStream.range(0, blocks * ratio).toArray();
+            int[] host = IntStream.range(0, blocks).toArray();
+            int tokens = blocks * HostFormat.BLOCK_TOKENS;
+            double millis = timer.time(REPEATS, () -> {
+                pools.beginStep();
+                pools.swap(new Swap(0, KvTier.GPU, gpu, KvTier.HOST, host, tokens));
+                pools.upload(stream);
+                pools.begin(stream);
+                pools.end(stream);
+            });
+            put(points, (double) HostFormat.bytesPerToken(shape) * tokens, millis);
+        }
+        pools.beginStep();
+        return points;
+    }
+
+    private TreeMap<Integer, Curve> cpuAttention() {
+        filled = (int) Math.min(pools.hostBlocks(), HOST_BYTES / (HostFormat.blockBytes(shape) * layers));
+        pools.randomiseHost(filled, shape.type());
+        TreeMap<Double, Double> alone = new TreeMap<>();
+        TreeMap<Double, Double> together = new TreeMap<>();
+        int count = workers.count();
+        try (StepTimer.Busy busy = timer.keepBusy(decodes)) {
+            long compiled = clock.nanos() + COMPILE_NANOS; // beside spinning workers the compiler has few cores
+            while (clock.nanos() < compiled) {
+                secondsATask(busy, 1, CONTEXTS[0]);
+                secondsAwaited(busy, CONTEXTS[0]);
+            }
+            for (int round = 0; round < ROUNDS; round++) {
+                put(alone, SHORTEST, secondsAwaited(busy, SHORTEST) * 1e3);
+                for (int context : CONTEXTS) {
+                    int rows = rowsOf(context);
+                    if (context > CONTEXTS[0] && rows < count
+                            || rows == 0
+                            || context > shape.config().usableContext()) {
+                        break; // too few to keep all workers busy
+                    }
+                    put(alone, context, secondsAwaited(busy, context) * 1e3);
+                    put(together, context, secondsATask(busy, rows, context) * 1e3);
+                }
+            }
+        }
+        TreeMap<Integer, Curve> curves = new TreeMap<>();
+        curves.put(1, curve("cpu-attention/1", alone));
+        for (int rows : new int[] {count, 8 * count}) {
+            TreeMap<Double, Double> points = new TreeMap<>();
+            together.forEach((context, seconds) -> points.put(context, rows * seconds));
+            if (rows > 1) {
+                curves.put(rows, curve("cpu-attention/" + rows, points));
+            }
+        }
+        return curves;
+    }
+
+    /** Rows of so many tokens that keep the workers busy, as far as the filled blocks go. */
+    private int rowsOf(int context) {
+        int blocks = (context - 1) / BlockFormat.TOKENS + 1;
+        return Math.min(Math.min(TASKS_PER_WORKER * workers.count(), HostAttentionQueues.MAX), filled / blocks);
+    }
+
+    /** Mean time from one finished task to the next, while the GPU computes steps of one row. */
+    private double secondsATask(StepTimer.Busy busy, int rows, int context) {
+        try (HostLoad load = new HostLoad(rows, context)) {
+            long end = 0;
+            while (load.tasks < 2L * rows || clock.nanos() < end) { // the first round warms up
+                busy.refill();
+                load.pump();
+                if (end == 0 && load.tasks >= rows) {
+                    load.restart();
+                    end = clock.nanos() + MEASURE_NANOS;
+                }
+            }
+            return (clock.nanos() - load.began) / 1e9 / (load.tasks - rows);
+        }
+    }
+
+    /**
+     * One row in one layer that a step waits for: workers share it. Rows take turns, so that no cache has the next
+     * one's KV. The median: one interruption takes as long as a hundred of the shortest tasks.
+     */
+    private double secondsAwaited(StepTimer.Busy busy, int context) {
+        List<HostToken> rows = new ArrayList<>();
+        try {
+            for (int number = 0; number < Math.max(1, rowsOf(context)); number++) {
+                rows.add(queues.pass(row(number, context)));
+            }
+            workers.wake();
+            LongStream.Builder times = LongStream.builder();
+            long end = clock.nanos() + MEASURE_NANOS;
+            for (int task = 0; task == 0 || clock.nanos() < end; task++) {
+                busy.refill();
+                times.add(await(rows.get(task % rows.size()), task / rows.size() % layers));
+            }
+            if (queues.pollFailure() != null) {
+                throw new CudaException("attention on the CPU failed while it was measured");
+            }
+            long[] sorted = times.build().sorted().toArray();
+            return sorted[sorted.length / 2] / 1e9;
+        } finally {
+            rows.forEach(queues::end);
+        }
+    }
+
+    /** Nanoseconds until the row's attention in the layer is there. */
+    private long await(HostToken row, int layer) {
+        long number = queues.promise(1);
+        long began = clock.nanos();
+        queues.ask(number, layer, row.index);
+        while (queues.answered(row.index) != number + 1) {
+            workers.check().ifPresent(trouble -> {
+                throw new CudaException(trouble);
+            });
+        }
+        return clock.nanos() - began;
+    }
+
+    /**
+     * What a layer takes longer, in seconds, when each of so many sub-batches waits for a host token that is next to no
+     * work.
+     */
+    private double waiting(int batches) {
+        List<HostToken> rows = new ArrayList<>();
+        try {
+            for (int i = 0; i < batches; i++) {
+                rows.add(queues.pass(row(i, SHORTEST)));
+            }
+            workers.wake();
+            List<StepBuffer> inputs = List.of(prompts, second);
+            double waiting =
+                    timer.hostTokens(inputs, rows, true, () -> queues.promise((long) batches * layers), REPEATS);
+            if (queues.hasGivenUp()) {
+                throw new CudaException(HostTokenTracker.IN_VAIN);
+            }
+            double passing = timer.hostTokens(inputs, rows, false, () -> 0, REPEATS);
+            return Math.max(0, waiting - passing) / 1e3 / layers;
+        } finally {
+            rows.forEach(queues::end);
+        }
+    }
+
+    /** Row number {@code number} of the filled blocks. */
+    private static Admission row(int number, int context) {
+        int blocks = (context - 1) / BlockFormat.TOKENS + 1;
+        int first = number * blocks;
+        TokenSampler sampler =
+                new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
+        return new Admission(
+                number, context - 1, 0, IntStream.range(first, first + blocks).toArray(), sampler);
+    }
+
+    /** What a decode step takes while all workers attend, to what it takes while they rest. */
+    private double hostLoad() {
+        int rows = Math.min(LOADED_ROWS, decodeRows);
+        double rested = timer.decodeWhole(decodes, rows, REPEATS);
+        try (HostLoad load = new HostLoad(Math.max(1, rowsOf(CONTEXTS[1])), CONTEXTS[1])) {
+            return Math.max(1, timer.decodeWhole(decodes, rows, 2 * REPEATS, load::pump) / rested);
+        }
+    }
+
+    /**
+     * Rows whose attention is asked for again as soon as it is there: the profiler hands tasks to the workers as the
+     * GPU would.
+     */
+    private final class HostLoad implements AutoCloseable {
+        private final List<HostToken> hostTokens = new ArrayList<>();
+        private long tasks;
+        private long began;
+        private int failed;
+
+        HostLoad(int rows, int context) {
+            for (int number = 0; number < rows; number++) {
+                hostTokens.add(queues.admit(row(number, context)));
+            }
+            workers.wake();
+            hostTokens.forEach(hostToken -> queues.push(0, hostToken.index));
+        }
+
+        void restart() {
+            began = clock.nanos();
+        }
+
+        /** Takes one result, if there is one, and asks for the row's next layer. */
+        void pump() {
+            failIfWorkersDo();
+            long task = queues.nextResult();
+            if (task >= 0) {
+                tasks++;
+                queues.push((HostAttentionQueues.layer(task) + 1) % layers, HostAttentionQueues.row(task));
+            }
+        }
+
+        private void failIfWorkersDo() {
+            HostAttentionQueues.Failure failure = queues.pollFailure();
+            if (failure != null) {
+                failed++;
+                throw new CudaException("attention on the CPU failed while it was measured: " + failure.cause());
+            }
+            workers.check().ifPresent(trouble -> {
+                failed = hostTokens.size(); // nobody is waited for
+                throw new CudaException(trouble);
+            });
+        }
+
+        /** Waits for the tasks that are under way, but for those that failed. */
+        @Override
+        public void close() {
+            for (int left = hostTokens.size() - failed; left > 0; ) {
+                left -= queues.nextResult() >= 0 ? 1 : 0;
+                if (queues.pollFailure() != null) {
+                    left--;
+                } else if (workers.check().isPresent()) {
+                    left = 0;
+                }
+            }
+            hostTokens.forEach(queues::end);
+            queues.reset();
+        }
+    }
+}

@@ -1,0 +1,197 @@
+package dev.tandem.cuda.tune;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.Graph;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.ffi.CublasLt;
+import dev.tandem.cuda.forward.Activations;
+import dev.tandem.cuda.forward.CudaForward;
+import dev.tandem.cuda.gemm.GemmPlan;
+import dev.tandem.cuda.gemm.GemmPlan.Method;
+import dev.tandem.cuda.gemm.LayerGemms;
+import dev.tandem.cuda.gemm.SwigluCrossover;
+import dev.tandem.cuda.kernels.KernelCompiler;
+import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.step.GraphCache;
+import dev.tandem.cuda.step.StepBuffer;
+import dev.tandem.engine.strategy.PiggybackedPrefill;
+import dev.tandem.model.config.ModelConfig;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Locale;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import java.util.stream.IntStream;
+
+/**
+ * Chooses who computes which GEMMs: what an earlier start kept, else what is measured fastest now.
+ *
+ * <p>Owned by: the executor, before it serves.
+ */
+public final class GemmAutotuner {
+    /** Kernels that are chosen among, or whose time counts in the choice. */
+    private static final List<String> SOURCES = List.of("rows", "gemv_tma", "gemv", "gemm_wgmma", "gemm_swiglu");
+
+    private static final int ROUNDS = 5;
+    private static final int GATE_UP_ROUNDS = 3;
+    private static final int MIN_PROMPT_ROWS = 1024;
+
+    private final LayerGemms gemms;
+    private final AutotuneCache choices;
+
+    public GemmAutotuner(LayerGemms gemms, AutotuneCache choices) {
+        this.gemms = gemms;
+        this.choices = choices;
+    }
+
+    /** Everything that decides which GEMMs are fastest, and which of them are measured. */
+    public static String identity(
+            Device device, CublasLt library, ModelShape shape, int maxRows, int maxSequences, boolean hostTier) {
+        ModelConfig config = shape.config();
+        return String.format(
+                Locale.ROOT,
+                "%s, %d multiprocessors; driver for CUDA %d, cublasLt %d, kernels %s; %s, %d layers, %d wide, %d within, %d and %d heads of %d,"
+                        + " vocabulary %d; steps of up to %d rows, %d sequences, host tier %s",
+                device.name(),
+                device.multiprocessors(),
+                device.driverVersion(),
+                library.version(),
+                KernelCompiler.version(SOURCES),
+                shape.type(),
+                config.layers(),
+                shape.hidden(),
+                shape.intermediate(),
+                config.heads(),
+                config.kvHeads(),
+                config.headDim(),
+                shape.vocabulary(),
+                maxRows,
+                maxSequences,
+                hostTier);
+    }
+
+    /**
+     * cublasLt's algorithms, for all numbers of rows that it is asked for; overwrites the activations.
+     *
+     * @param graphRows max rows of steps that are replayed from graphs
+     * @param sampled rows that there are logits for
+     * @param max rows of a step
+     * @param slots of in-flight tokens, which a step may have besides
+     */
+    public void algorithms(Stream stream, Activations activations, int graphRows, int sampled, int max, int slots) {
+        for (int rows = Kernels.GEMV_MAX_ROWS; rows <= graphRows; rows += GraphCache.BUCKET_STEP) {
+            gemms.measure(stream, activations, rows);
+            if (rows <= GemmPlan.roundUp(sampled)) {
+                gemms.measureHead(stream, activations, rows);
+            }
+        }
+        for (int rows = MIN_PROMPT_ROWS; rows < max; rows *= 2) {
+            gemms.measure(stream, activations, rows);
+        }
+        // prompts that wait fill steps to the last token
+        gemms.measure(stream, activations, max);
+        for (int rows = GemmPlan.ROW_STEP; rows <= GemmPlan.roundUp(max + slots); rows += GemmPlan.ROW_STEP) {
+            gemms.load(stream, activations, rows);
+            if (rows <= GemmPlan.roundUp(sampled)) {
+                gemms.loadHead(stream, activations, rows);
+            }
+        }
+        activations.clear(stream);
+    }
+
+    /**
+     * The fastest plan: for each number of rows the method whose GEMMs and activations of all layers take the least
+     * time, then for each number of rows of the library whether gate, up and SwiGLU are one kernel.
+     *
+     * @param forward whose plan is the first
+     * @param inputs numbers of rows beyond its capacity keep their method
+     * @param maxRows of a step
+     */
+    public GemmPlan plan(StepTimer timer, CudaForward forward, StepBuffer inputs, int maxRows) {
+        GemmPlan plan = forward.plan();
+        for (int rows : plan.choices()) {
+            if (rows > inputs.rowCapacity()) {
+                break;
+            }
+            CudaForward current = forward.with(plan);
+            Method method = Method.valueOf(choices.of(
+                    "gemm/" + rows, () -> fastest(timer, current, inputs, rows).name()));
+            plan = plan.with(rows, method);
+        }
+        return withCrossover(timer, forward.with(plan), maxRows);
+    }
+
+    /**
+     * Methods take turns and the minimum of each counts: what disturbs a machine that has just begun disturbs one
+     * round.
+     */
+    private Method fastest(StepTimer timer, CudaForward forward, StepBuffer inputs, int rows) {
+        int sampled = rows <= Kernels.GEMV_MAX_ROWS ? rows : StepTimer.FEW_ROWS;
+        List<Method> methods = gemms.available(rows);
+        List<Graph> graphs = new ArrayList<>();
+        for (Method method : methods) {
+            graphs.add(timer.of(forward.with(forward.plan().with(rows, method))).gemms(inputs, rows, sampled));
+        }
+        double[] min = new double[methods.size()];
+        Arrays.fill(min, Double.MAX_VALUE);
+        for (int i = 0; i < ROUNDS * min.length; i++) {
+            int method = i % min.length;
+            min[method] = Math.min(min[method], timer.launched(graphs.get(method)));
+        }
+        graphs.forEach(Graph::close);
+        return methods.get(IntStream.range(0, min.length)
+                .boxed()
+                .min(Comparator.comparingDouble(method -> min[method]))
+                .orElseThrow());
+    }
+
+    private GemmPlan withCrossover(StepTimer timer, CudaForward forward, int maxRows) {
+        GemmPlan plan = forward.plan();
+        if (!gemms.hasGemmSwiglu() || maxRows < LayerGemms.PAIR_ROWS) {
+            return plan;
+        }
+        SortedMap<Integer, Double> apart = new TreeMap<>();
+        SortedMap<Integer, Double> together = new TreeMap<>();
+        for (int rows = LayerGemms.PAIR_ROWS; rows / 2 < maxRows; rows *= 2) {
+            int count = Math.min(rows, maxRows);
+            String[] millis = choices.of("gate-up/" + count, () -> gateUpBothWays(timer, forward, count))
+                    .split(" ");
+            apart.put(count, Double.valueOf(millis[0]));
+            together.put(count, Double.valueOf(millis[1]));
+        }
+        return plan.with(SwigluCrossover.of(apart, together, gemms::gemmSwigluTurns));
+    }
+
+    /** Milliseconds of both ways, by turns, the minimum of each: two kernels, then one. */
+    private static String gateUpBothWays(StepTimer timer, CudaForward forward, int rows) {
+        StepTimer two = timer.of(forward.with(forward.plan().with(SwigluCrossover.NEVER)));
+        StepTimer one = timer.of(forward.with(forward.plan().with(SwigluCrossover.ALWAYS)));
+        double apart = Double.MAX_VALUE;
+        double together = Double.MAX_VALUE;
+        for (int round = 0; round < GATE_UP_ROUNDS; round++) {
+            apart = Math.min(apart, two.gateUp(rows));
+            together = Math.min(together, one.gateUp(rows));
+        }
+        return apart + " " + together;
+    }
+
+    /** Max rows of decode steps that piggyback prompt tokens, up to {@code max}. */
+    public int piggybackedTokens(StepTimer timer, StepBuffer inputs, int max) {
+        String rows = choices.of(
+                "piggybacked", () -> Integer.toString(PiggybackedPrefill.of(count -> timer.gemms(inputs, count), max)));
+        return Integer.parseInt(rows);
+    }
+
+    /** For the next start. */
+    public void keep() {
+        choices.keep();
+    }
+
+    /** Who computes the GEMMs of decode steps, and when that was measured. */
+    public String text(GemmPlan plan) {
+        return "GEMMs of decode steps, " + choices.origin() + ": " + plan.text();
+    }
+}

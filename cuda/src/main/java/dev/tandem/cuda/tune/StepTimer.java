@@ -1,0 +1,338 @@
+package dev.tandem.cuda.tune;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.Event;
+import dev.tandem.cuda.device.Graph;
+import dev.tandem.cuda.device.Resources;
+import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.forward.CudaForward;
+import dev.tandem.cuda.forward.CudaForward.Pass;
+import dev.tandem.cuda.forward.Extent;
+import dev.tandem.cuda.forward.Extent.Part;
+import dev.tandem.cuda.gemm.LayerGemms;
+import dev.tandem.cuda.hostattention.HostToken;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.step.StepBuffer;
+import dev.tandem.cuda.step.StepLayout;
+import dev.tandem.engine.config.ConfigurationException;
+import java.util.Arrays;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Set;
+import java.util.function.DoubleSupplier;
+import java.util.function.LongSupplier;
+import java.util.stream.IntStream;
+
+/**
+ * Times steps by the GPU's own clock, replayed from graphs: for {@link GemmAutotuner}, and for benchmarks.
+ *
+ * <p>Owned by: the executor, before it serves.
+ */
+public final class StepTimer implements AutoCloseable {
+    /** What differs between the methods of products: cublasLt leaves the activation to a row-wise kernel. */
+    private static final Set<Part> LINEAR = EnumSet.of(Part.GEMM, Part.ROW_WISE);
+
+    private static final int WARM_UPS = 2;
+    /** Rows of which there are logits in any case. */
+    static final int FEW_ROWS = 8;
+
+    private static final int CHOICE_REPEATS = 3;
+    private static final float LONG_MILLIS = 200;
+
+    private final Stream stream;
+    private final CudaForward forward;
+    private final StepLayout layout;
+    private final ModelShape shape;
+    private final Event begin;
+    private final Event end;
+
+    public StepTimer(Device device, Stream stream, CudaForward forward, StepLayout layout, ModelShape shape) {
+        this(stream, forward, layout, shape, device.event(), device.event());
+    }
+
+    private StepTimer(Stream stream, CudaForward forward, StepLayout layout, ModelShape shape, Event begin, Event end) {
+        this.stream = stream;
+        this.forward = forward;
+        this.layout = layout;
+        this.shape = shape;
+        this.begin = begin;
+        this.end = end;
+    }
+
+    /** Times another forward pass; shares the events of this timer, which alone is closed. */
+    public StepTimer of(CudaForward other) {
+        return new StepTimer(stream, other, layout, shape, begin, end);
+    }
+
+    /** Milliseconds of the products and activations of a step of so many rows, few of which are sampled. */
+    public double gemms(StepBuffer inputs, int rows) {
+        return time(inputs, linear(rows, FEW_ROWS), CHOICE_REPEATS);
+    }
+
+    /** The products and activations of a step, to be launched and timed by turns with others ({@link #launched}). */
+    public Graph gemms(StepBuffer inputs, int rows, int sampled) {
+        return captured(inputs, linear(rows, sampled));
+    }
+
+    private static Extent linear(int rows, int sampled) {
+        return Extent.decode(rows, sampled).only(LINEAR);
+    }
+
+    /** Milliseconds of one launch. */
+    double launched(Graph graph) {
+        return once(() -> stream.launch(graph), Thread::onSpinWait);
+    }
+
+    /** Milliseconds of gate, up and activation of some layers. */
+    double gateUp(int rows) {
+        int layers = Math.min(LayerGemms.MEASURED_LAYERS, shape.config().layers());
+        return once(() -> forward.gateUp(stream, layers, rows), Thread::onSpinWait);
+    }
+
+    /** GPU milliseconds of a step, whole and by kind of kernel, each replayed from a graph of its own. */
+    public record StepTime(int rows, int context, double whole, double gemms, double attention, double rowWise) {}
+
+    /**
+     * A decode step of rows that all have the same context.
+     *
+     * @param bucket rows of the graph that such a step is replayed from
+     * @param context tokens of each row, the new one included
+     * @param slots for in-flight tokens, all empty, among the bucket's rows
+     */
+    StepTime decode(StepBuffer inputs, int rows, int bucket, int context, int slots, int gpuBlocks, int repeats) {
+        decodes(inputs, rows, context, gpuBlocks);
+        StepLayout.pad(inputs, rows, bucket - slots);
+        StepLayout.slots(inputs, bucket - slots, slots, bucket - slots, (sequence, token) -> token, List.of());
+        layout.spread(inputs, slots);
+        inputs.upload(stream);
+        return times(rows, context, inputs, Extent.decode(bucket, bucket).withSlots(slots), repeats);
+    }
+
+    /** Likewise, with the last {@code piggybacked} tokens of a prompt of {@code context} tokens beside them. */
+    StepTime piggybacked(
+            StepBuffer inputs,
+            int rows,
+            int piggybacked,
+            int bucket,
+            int context,
+            int slots,
+            int gpuBlocks,
+            int repeats) {
+        int blocks = decodes(inputs, rows, context, gpuBlocks);
+        int[] table = IntStream.range(0, blocks).toArray();
+        for (int i = 0; i < piggybacked; i++) {
+            inputs.row(rows + i, i, context - piggybacked + i, -1);
+        }
+        StepLayout.tiles(
+                inputs, rows, piggybacked, context - piggybacked, inputs.table(table, blocks), shape.tileTokens());
+        StepLayout.padRows(inputs, rows + piggybacked, bucket - slots);
+        StepLayout.slots(inputs, bucket - slots, slots, rows, (sequence, token) -> token, List.of());
+        layout.spread(inputs, slots);
+        inputs.upload(stream);
+        return times(
+                rows + piggybacked,
+                context,
+                inputs,
+                Extent.decode(bucket, rows + slots)
+                        .withTiles(inputs.tileCount())
+                        .withSlots(slots),
+                repeats);
+    }
+
+    /** Rows over blocks of their own; returns the blocks of each. */
+    private int decodes(StepBuffer inputs, int rows, int context, int gpuBlocks) {
+        int blocks = (context - 1) / ModelShape.BLOCK_TOKENS + 1;
+        if (rows > inputs.rowCapacity() || (long) rows * blocks > gpuBlocks) {
+            throw new ConfigurationException(rows + " rows of " + context + " tokens need " + (long) rows * blocks
+                    + " KV blocks of " + gpuBlocks + " and a step of " + inputs.rowCapacity()
+                    + " rows; raise --max-num-seqs or lower --batch");
+        }
+        inputs.clear();
+        for (int row = 0; row < rows; row++) {
+            int first = row * blocks;
+            int[] table = IntStream.range(first, first + blocks).toArray();
+            int slot = table[blocks - 1] * ModelShape.BLOCK_TOKENS + (context - 1) % ModelShape.BLOCK_TOKENS;
+            inputs.row(row, row, context - 1, slot);
+            inputs.decode(context, inputs.table(table, blocks), shape.config().kvHeads());
+            inputs.sample(row, row);
+        }
+        return blocks;
+    }
+
+    StepTime prefill(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {
+        fillPrompt(inputs, tokens, gpuBlocks);
+        return times(tokens, tokens, inputs, Extent.of(tokens, 1).withTiles(inputs.tileCount()), repeats);
+    }
+
+    private void fillPrompt(StepBuffer inputs, int tokens, int gpuBlocks) {
+        if (tokens > inputs.rowCapacity() || tokens > gpuBlocks * ModelShape.BLOCK_TOKENS) {
+            throw new ConfigurationException("a prompt of " + tokens + " tokens does not fit into a step of "
+                    + inputs.rowCapacity() + " rows and " + gpuBlocks + " KV blocks");
+        }
+        inputs.clear();
+        int[] table =
+                IntStream.range(0, (tokens - 1) / ModelShape.BLOCK_TOKENS + 1).toArray();
+        for (int i = 0; i < tokens; i++) {
+            inputs.row(i, i % shape.config().vocabulary(), i, i);
+        }
+        StepLayout.tiles(inputs, 0, tokens, 0, inputs.table(table, table.length), shape.tileTokens());
+        inputs.sample(0, tokens - 1);
+        inputs.upload(stream);
+    }
+
+    /** Milliseconds of all layers of a decode step without context, without what follows them. */
+    double decodeLayers(StepBuffer inputs, int rows, int repeats) {
+        return bare(inputs, rows, 0, repeats, Thread::onSpinWait);
+    }
+
+    /** With logits and choice of all rows. */
+    double decodeWhole(StepBuffer inputs, int rows, int repeats) {
+        return decodeWhole(inputs, rows, repeats, Thread::onSpinWait);
+    }
+
+    /** @param meanwhile what the calling thread does, over and over, while the GPU computes */
+    double decodeWhole(StepBuffer inputs, int rows, int repeats, Runnable meanwhile) {
+        return bare(inputs, rows, rows, repeats, meanwhile);
+    }
+
+    private double bare(StepBuffer inputs, int rows, int sampled, int repeats, Runnable meanwhile) {
+        inputs.clear();
+        StepLayout.pad(inputs, 0, rows);
+        layout.spread(inputs, 0);
+        inputs.upload(stream);
+        Extent extent = Extent.decode(rows, sampled);
+        try (Graph graph = captured(inputs, extent)) {
+            return time(repeats, () -> stream.launch(graph), meanwhile);
+        }
+    }
+
+    /** Milliseconds of all layers' linear stages of a step with so many prompt tokens. */
+    double promptLayers(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {
+        fillPrompt(inputs, tokens, gpuBlocks);
+        return time(inputs, Extent.of(tokens, 0).only(LINEAR), repeats);
+    }
+
+    /**
+     * The layers of a step of sub-batches of one host token each, in milliseconds.
+     *
+     * @param waits whether the step waits for their attention
+     * @param tasks gives each run the number of its first task
+     */
+    double hostTokens(List<StepBuffer> inputs, List<HostToken> rows, boolean waits, LongSupplier tasks, int repeats) {
+        int waiting = waits ? 1 : 0;
+        List<Pass> passes = inputs.subList(0, rows.size()).stream()
+                .map(input -> new Pass(input, Extent.of(1, 0).withHostTokens(waiting)))
+                .toList();
+        Runnable fill = () -> {
+            long first = tasks.getAsLong();
+            for (int i = 0; i < rows.size(); i++) {
+                StepBuffer input = inputs.get(i);
+                input.clear();
+                input.hostToken(0, 0, 0, rows.get(i));
+                input.hostTokens(0, waiting, waiting * rows.size(), waiting * i, first);
+                input.upload(stream);
+            }
+        };
+        fill.run();
+        forward.run(stream, passes); // nothing is loaded while a graph is captured
+        try (Graph graph = stream.capture(() -> forward.run(stream, passes))) {
+            stream.synchronise();
+            return median(repeats, () -> {
+                fill.run();
+                return once(() -> stream.launch(graph), Thread::onSpinWait);
+            });
+        }
+    }
+
+    /** The median of what {@code work} enqueues, in milliseconds; what takes long is timed once. */
+    public double time(int repeats, Runnable work) {
+        return time(repeats, work, Thread::onSpinWait);
+    }
+
+    private double time(int repeats, Runnable work, Runnable meanwhile) {
+        return median(repeats, () -> once(work, meanwhile));
+    }
+
+    private static double median(int repeats, DoubleSupplier once) {
+        double[] times = new double[repeats];
+        int count = 0;
+        for (int i = -WARM_UPS; i < repeats; i++) {
+            count = Math.max(0, i);
+            times[count] = once.getAsDouble();
+            if (times[count] > LONG_MILLIS) {
+                break; // what takes so long needs no second look
+            }
+        }
+        Arrays.sort(times, 0, count + 1);
+        return times[count / 2 + count % 2];
+    }
+
+    private double once(Runnable work, Runnable meanwhile) {
+        stream.record(begin);
+        work.run();
+        stream.record(end);
+        while (!end.reached()) {
+            meanwhile.run();
+        }
+        return end.millisecondsSince(begin);
+    }
+
+    /** Keeps the GPU at decode steps until it is closed. */
+    final class Busy implements AutoCloseable {
+        private final Graph graph;
+
+        private Busy(StepBuffer inputs) {
+            inputs.clear();
+            StepLayout.pad(inputs, 0, 1);
+            layout.spread(inputs, 0);
+            inputs.upload(stream);
+            graph = stream.capture(() -> forward.run(stream, inputs, Extent.decode(1, 1)));
+            refill();
+        }
+
+        /** Enqueues another step when the last has ended. */
+        void refill() {
+            if (end.reached()) {
+                stream.launch(graph);
+                stream.record(end);
+            }
+        }
+
+        @Override
+        public void close() {
+            Resources.closeAll(stream::synchronise, graph);
+        }
+    }
+
+    Busy keepBusy(StepBuffer inputs) {
+        return new Busy(inputs);
+    }
+
+    private StepTime times(int rows, int context, StepBuffer inputs, Extent extent, int repeats) {
+        return new StepTime(
+                rows,
+                context,
+                time(inputs, extent, repeats),
+                time(inputs, extent.only(EnumSet.of(Part.GEMM)), repeats),
+                time(inputs, extent.only(EnumSet.of(Part.ATTENTION)), repeats),
+                time(inputs, extent.only(EnumSet.of(Part.ROW_WISE)), repeats));
+    }
+
+    /** The median of single replays, in milliseconds. */
+    private double time(StepBuffer inputs, Extent extent, int repeats) {
+        try (Graph graph = captured(inputs, extent)) {
+            return time(repeats, () -> stream.launch(graph));
+        }
+    }
+
+    /** After a run of its own, in which products choose algorithms. */
+    private Graph captured(StepBuffer inputs, Extent extent) {
+        forward.run(stream, inputs, extent);
+        return stream.capture(() -> forward.run(stream, inputs, extent));
+    }
+
+    @Override
+    public void close() {
+        Resources.closeAll(begin, end);
+    }
+}

@@ -1,0 +1,8 @@
+/**
+ * Measures: who computes which GEMMs, what steps cost, what the CPU's attention costs. Entry points:
+ * {@link dev.tandem.cuda.tune.GemmAutotuner} at the start, {@link dev.tandem.cuda.tune.CudaTimings} and
+ * {@link dev.tandem.cuda.tune.CudaProfiler} for benchmarks.
+ *
+ * <p>Owned by: the executor, before it serves. Next: {@code step}.
+ */
+package dev.tandem.cuda.tune;

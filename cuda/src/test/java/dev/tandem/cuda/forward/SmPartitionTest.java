@@ -1,0 +1,65 @@
+package dev.tandem.cuda.forward;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.cuda.forward.SmPartition.Prompts;
+import dev.tandem.cuda.kernels.GpuRig;
+import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.model.config.DataType;
+import org.junit.jupiter.api.Test;
+
+class SmPartitionTest {
+    private static final ModelShape LLAMA = GpuRig.shape(32, 8, 128, 4096, 14336, 128256, DataType.BFLOAT16);
+    /** KV blocks of 22 rows of 1,000 tokens. */
+    private static final int UNITS = 22 * 63 * 8;
+
+    private final SmPartition shares = new SmPartition(LLAMA, 132, 3, true, 4_900_000);
+
+    @Test
+    void promptsTakeAllMultiprocessorsWithoutDecodeRows() {
+        assertThat(shares.prompts(0, 5, 75)).isEqualTo(new Prompts(132, 3));
+        assertThat(shares.prompts(0, 64, 1000)).isEqualTo(new Prompts(132, 1));
+    }
+
+    @Test
+    void shortChunksLeaveMultiprocessorsToDecodeRows() {
+        assertThat(shares.prompts(UNITS, 4, 60)).isEqualTo(new Prompts(32, 1));
+        assertThat(shares.prompts(UNITS, 5, 75)).isEqualTo(new Prompts(40, 1));
+    }
+
+    @Test
+    void longPromptsTakeTurnsWithDecodeRows() {
+        assertThat(shares.prompts(100, 60, 8000).blocks()).isEqualTo(132);
+    }
+
+    @Test
+    void fewMultiprocessorsDoNotReachTheBandwidth() {
+        assertThat(SmPartition.of(LLAMA, 132, 3, true, 4_900_000).together()).isTrue();
+        assertThat(SmPartition.of(LLAMA, 132, 3, false, 4_900_000).together()).isFalse();
+        assertThat(SmPartition.of(LLAMA, 16, 3, true, 4_900_000).together()).isFalse();
+        assertThat(SmPartition.of(LLAMA, 132, 3, true, 0).together())
+                .as("unknown")
+                .isFalse();
+        assertThat(new SmPartition(LLAMA, 16, 3, true, 4_900_000)
+                        .prompts(UNITS, 2, 32)
+                        .blocks())
+                .isEqualTo(16);
+    }
+
+    @Test
+    void decodeRowsAlwaysKeepMultiprocessors() {
+        for (int tiles = 1; tiles <= 64; tiles++) {
+            int blocks = shares.prompts(4 * UNITS, tiles, 20 * tiles).blocks();
+            assertThat(blocks == 132 || blocks <= 99)
+                    .as("%d tiles, %d blocks", tiles, blocks)
+                    .isTrue();
+        }
+    }
+
+    @Test
+    void shortChunksShareTheirContext() {
+        assertThat(shares.promptSplits(1, 16)).isEqualTo(8);
+        assertThat(shares.promptSplits(10, 192)).isEqualTo(2);
+        assertThat(shares.promptSplits(64, 2048)).isEqualTo(1);
+    }
+}

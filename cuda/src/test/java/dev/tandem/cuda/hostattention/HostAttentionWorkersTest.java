@@ -1,0 +1,543 @@
+package dev.tandem.cuda.hostattention;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.tuple;
+
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cpu.decode.DecodeImplementations;
+import dev.tandem.cpu.reference.ReferenceOps;
+import dev.tandem.cpu.topology.CpuTopology;
+import dev.tandem.cuda.kernels.GpuRig;
+import dev.tandem.cuda.weights.HalfFloats;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.clock.VirtualClock;
+import dev.tandem.engine.observe.Timeline;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.engine.step.Admission;
+import dev.tandem.engine.step.StepResult;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.ModelConfig;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.function.BooleanSupplier;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** Workers of in-flight tokens, with the test in the GPU's place: it asks for attention and takes the results. */
+@Timeout(60)
+class HostAttentionWorkersTest {
+    private static final long SEED = 5;
+    private static final int LAYERS = 3;
+    private static final int BLOCKS = 40;
+    private static final long WATCHDOG = 1_000_000;
+
+    /** Spins until the test's timeout interrupts it. */
+    private static void spinUntil(BooleanSupplier condition) {
+        while (!condition.getAsBoolean()) {
+            if (Thread.currentThread().isInterrupted()) {
+                throw new AssertionError("no worker did what the test waits for");
+            }
+            Thread.onSpinWait();
+        }
+    }
+
+    /** Rings, host KV and workers as the executor has them. */
+    private static final class Rig implements AutoCloseable {
+        final Arena arena = Arena.ofShared();
+        final SplittableRandom random = new SplittableRandom(SEED);
+        final ModelConfig config;
+        final DataType type;
+        final BlockFormat format;
+        final MemorySegment pool;
+        final HostAttentionQueues.Memory memory;
+        final HostAttentionQueues queues;
+        final UnreliableAttention attention;
+        final UnreliableAttention part;
+        final UnreliableAttention several;
+        final VirtualClock clock = new VirtualClock();
+        final Timeline timeline = new Timeline(10_000);
+        final HostAttentionWorkers workers;
+        /** By layer and sequence: K and V of all tokens, [tokens][kvHeads * headDim] each. */
+        final Map<List<Integer>, List<float[]>> keys = new HashMap<>();
+
+        final Map<List<Integer>, List<float[]>> values = new HashMap<>();
+        final Map<Integer, float[]> queries = new HashMap<>();
+
+        Rig(DataType type, int threads, Clock time) {
+            this(type, threads, time, 6, 2);
+        }
+
+        Rig(DataType type, int threads, Clock time, int heads, int kvHeads) {
+            this(type, threads, time, heads, kvHeads, new HostAttentionWorkers.Cores(CpuTopology.find(), true, 0));
+        }
+
+        Rig(DataType type, int threads, Clock time, int heads, int kvHeads, HostAttentionWorkers.Cores cores) {
+            this.type = type;
+            config = GpuRig.shape(heads, kvHeads, 32, 192, 64, 100, type).config();
+            format = new BlockFormat(config.kvHeads(), config.headDim(), type);
+            pool = arena.allocate(LAYERS * BLOCKS * format.blockBytes(), 64);
+            int half = type.bytes();
+            memory = new HostAttentionQueues.Memory(
+                    arena.allocate(8L * HostAttentionQueues.MAX, 64),
+                    arena.allocate(8L * HostAttentionQueues.MAX, 64),
+                    arena.allocate((long) HostAttentionQueues.MAX * HostAttentionQueues.sentBytes(config, half), 64),
+                    arena.allocate((long) HostAttentionQueues.MAX * HostAttentionQueues.resultBytes(config, half), 64),
+                    arena.allocate(8L * HostAttentionQueues.MAX, 64),
+                    arena.allocate(8L * (HostAttentionQueues.MAX + 1), 64));
+            queues = new HostAttentionQueues(config, half, memory);
+            attention = new UnreliableAttention(
+                    DecodeImplementations.all(format, config.heads()).getLast());
+            int parts = HostAttentionQueues.parts(config);
+            part = unreliable(parts);
+            several = unreliable(parts / HostAttentionQueues.together(config));
+            workers = new HostAttentionWorkers(
+                    queues,
+                    new HostAttentionWorkers.Attention(attention, part, several),
+                    this::block,
+                    time == null ? clock : time,
+                    timeline,
+                    threads,
+                    cores,
+                    WATCHDOG);
+        }
+
+        /** For one in so many heads. */
+        private UnreliableAttention unreliable(int parts) {
+            BlockFormat some = new BlockFormat(config.kvHeads() / parts, config.headDim(), type);
+            return new UnreliableAttention(
+                    DecodeImplementations.all(some, config.heads() / parts).getLast());
+        }
+
+        /** Where a row's part in the block begins, in layer 1. */
+        long part(int block, int number) {
+            return block(1, block) + number * part.format().blockBytes();
+        }
+
+        long block(int layer, int block) {
+            return pool.address() + ((long) layer * BLOCKS + block) * format.blockBytes();
+        }
+
+        HostToken admit(int sequence, int position, int... blocks) {
+            HostToken hostToken = queues.admit(row(sequence, position, blocks));
+            workers.wake();
+            return hostToken;
+        }
+
+        HostToken pass(int sequence, int position, int... blocks) {
+            HostToken hostToken = queues.pass(row(sequence, position, blocks));
+            workers.wake();
+            return hostToken;
+        }
+
+        private static Admission row(int sequence, int position, int... blocks) {
+            TokenSampler sampler =
+                    new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
+            return new Admission(sequence, position, 0, blocks, sampler);
+        }
+
+        private float[] values(int count) {
+            float[] values = new float[count];
+            for (int i = 0; i < count; i++) {
+                values[i] = HalfFloats.widen(HalfFloats.narrow((float) random.nextDouble(-1, 1), type), type);
+            }
+            return values;
+        }
+
+        private void put(long address, float[] from) {
+            MemorySegment target = MemorySegment.ofAddress(address).reinterpret(2L * from.length);
+            for (int i = 0; i < from.length; i++) {
+                target.setAtIndex(ValueLayout.JAVA_SHORT, i, HalfFloats.narrow(from[i], type));
+            }
+        }
+
+        /** As the transfer kernel: q, k and v, then the task. */
+        void send(HostToken hostToken, int layer) {
+            put(hostToken, layer);
+            queues.push(layer, hostToken.index);
+        }
+
+        /** As a step that waits. */
+        void ask(HostToken hostToken, int layer, long number) {
+            put(hostToken, layer);
+            queues.ask(number, layer, hostToken.index);
+        }
+
+        void await(HostToken hostToken, long number) {
+            spinUntil(() -> queues.answered(hostToken.index) == number + 1);
+        }
+
+        private void put(HostToken hostToken, int layer) {
+            int width = config.kvHeads() * config.headDim();
+            float[] k = values(width);
+            float[] v = values(width);
+            float[] q = values(config.heads() * config.headDim());
+            List<Integer> place = List.of(layer, (int) hostToken.sequence());
+            keys.computeIfAbsent(place, key -> new ArrayList<>()).add(k);
+            values.computeIfAbsent(place, key -> new ArrayList<>()).add(v);
+            queries.put((int) hostToken.sequence(), q);
+            put(queues.query(hostToken.index), q);
+            put(queues.key(hostToken.index), k);
+            put(queues.value(hostToken.index), v);
+        }
+
+        long receive() {
+            long[] task = new long[1];
+            spinUntil(() -> (task[0] = queues.nextResult()) >= 0);
+            return task[0];
+        }
+
+        void check(HostToken hostToken, int layer) {
+            int dim = config.headDim();
+            List<Integer> place = List.of(layer, (int) hostToken.sequence());
+            float[] q = queries.get((int) hostToken.sequence());
+            double[] expected = new double[q.length];
+            for (int head = 0; head < config.heads(); head++) {
+                int kv = head / config.group();
+                double[] one = ReferenceOps.attention(
+                        Arrays.copyOfRange(q, head * dim, (head + 1) * dim),
+                        head(keys.get(place), kv),
+                        head(values.get(place), kv));
+                System.arraycopy(one, 0, expected, head * dim, dim);
+            }
+            float[] actual = new float[q.length];
+            MemorySegment result =
+                    MemorySegment.ofAddress(queues.result(hostToken.index)).reinterpret(2L * q.length);
+            for (int i = 0; i < q.length; i++) {
+                actual[i] = HalfFloats.widen(result.getAtIndex(ValueLayout.JAVA_SHORT, i), type);
+            }
+            assertThat(GpuRig.error(actual, expected))
+                    .as("seed %d, %d tokens, layer %d", SEED, hostToken.context(), layer)
+                    .isLessThan(5e-3);
+        }
+
+        private float[][] head(List<float[]> rows, int kvHead) {
+            int dim = config.headDim();
+            return rows.stream()
+                    .map(row -> Arrays.copyOfRange(row, kvHead * dim, (kvHead + 1) * dim))
+                    .toArray(float[][]::new);
+        }
+
+        @Override
+        public void close() {
+            attention.release.countDown();
+            workers.close();
+            assertThat(workers.ended()).isTrue();
+            arena.close();
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(
+            value = DataType.class,
+            names = {"BFLOAT16", "FLOAT16"})
+    void resultsAreThoseOfAttentionOverEverythingThatWasAppended(DataType type) throws IOException {
+        try (Rig rig = new Rig(type, 3, Clock.system())) {
+            int rows = 5;
+            // 130 tokens: three blocks; sequences advance at their own pace, layers in order
+            for (int position = 0; position < 130; position++) {
+                List<HostToken> hostTokens = new ArrayList<>();
+                for (int row = 0; row < rows; row++) {
+                    hostTokens.add(rig.admit(row, position, 7 * row, 7 * row + 3, 7 * row + 1)); // blocks not in order
+                }
+                hostTokens.forEach(hostToken -> rig.send(hostToken, 0));
+                for (int left = rows * LAYERS; left > 0; left--) {
+                    long task = rig.receive();
+                    HostToken hostToken = rig.queues.hostToken(HostAttentionQueues.row(task));
+                    int layer = HostAttentionQueues.layer(task);
+                    if (position % 10 == 9 || position > 125) {
+                        rig.check(hostToken, layer);
+                    }
+                    if (layer + 1 < LAYERS) {
+                        rig.send(hostToken, layer + 1);
+                    }
+                }
+                hostTokens.forEach(rig.queues::end);
+                assertThat(rig.queues.hasTokens()).isFalse();
+            }
+            assertThat(rig.workers.tokens()).isEqualTo((long) rows * LAYERS * 130 * 131 / 2);
+            assertThat(rig.workers.busyNanos()).isPositive();
+            StringBuilder trace = new StringBuilder();
+            rig.timeline.write(trace);
+            assertThat(trace.toString().lines().filter(line -> line.contains("cpu attention")))
+                    .hasSize(rows * LAYERS * 130);
+        }
+    }
+
+    @Test
+    void threadsAreBoundToCoresOnlyWhereThatIsWantedAndAllowed() {
+        CpuTopology free = new CpuTopology(List.of(0, 1), 2, List.of(0), false);
+        CpuTopology limited = new CpuTopology(List.of(0, 1), 2, List.of(0), true);
+        assertThat(isPinned(new HostAttentionWorkers.Cores(free, true, 1))).isTrue();
+        assertThat(isPinned(new HostAttentionWorkers.Cores(free, true, 2)))
+                .as("no core is left")
+                .isFalse();
+        assertThat(isPinned(new HostAttentionWorkers.Cores(free, false, 1)))
+                .as("--no-pin-threads")
+                .isFalse();
+        assertThat(isPinned(new HostAttentionWorkers.Cores(limited, true, 1)))
+                .as("a CPU quota")
+                .isFalse();
+    }
+
+    private static boolean isPinned(HostAttentionWorkers.Cores cores) {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 6, 2, cores)) {
+            assertThat(rig.workers.placement()).matches(rig.workers.isPinned() ? " pinned" : " not pinned.*");
+            return rig.workers.isPinned();
+        }
+    }
+
+    @Test
+    void underACpuQuotaWorkersRestBetweenTasks() {
+        CpuTopology limited = new CpuTopology(List.of(0, 1), 2, List.of(0), true);
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 6, 2, new HostAttentionWorkers.Cores(limited, true, 0))) {
+            HostToken hostToken = rig.admit(1, 0, 0);
+            Thread worker = Thread.getAllStackTraces().keySet().stream()
+                    .filter(thread -> thread.getName().equals("tandem-attention-0"))
+                    .findFirst()
+                    .orElseThrow();
+            for (int layer = 0; layer < LAYERS; layer++) {
+                spinUntil(() -> worker.getState() == Thread.State.TIMED_WAITING);
+                rig.send(hostToken, layer);
+                assertThat(HostAttentionQueues.row(rig.receive())).isEqualTo(hostToken.index);
+            }
+        }
+    }
+
+    @Test
+    void aTaskThatThrowsLosesItsRowAlone() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 2, null)) {
+            HostToken bad = rig.admit(1, 6, 0);
+            HostToken good = rig.admit(2, 0, 1);
+            rig.attention.poisoned = 7;
+            rig.send(bad, 0);
+            HostAttentionQueues.Failure[] failure = new HostAttentionQueues.Failure[1];
+            spinUntil(() -> (failure[0] = rig.queues.pollFailure()) != null);
+            assertThat(failure[0].hostToken()).isSameAs(bad);
+            assertThat(failure[0].cause()).hasMessage("poisoned");
+            rig.send(good, 2);
+            assertThat(HostAttentionQueues.row(rig.receive())).isEqualTo(good.index);
+            assertThat(rig.workers.check()).isEmpty();
+        }
+    }
+
+    /** Shared among workers in 2, 4, 16 and 32 parts, and in one. */
+    @ParameterizedTest
+    @CsvSource({"6, 2, 2", "12, 12, 4", "32, 16, 16", "32, 32, 32", "6, 3, 1"})
+    void tokensThatAStepWaitsForAreAnsweredBesideInFlightTokens(int heads, int kvHeads, int parts) {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 3, Clock.system(), heads, kvHeads)) {
+            assertThat(HostAttentionQueues.parts(rig.config)).isEqualTo(parts);
+            int rows = 6;
+            HostToken inFlight = rig.admit(100, 0, 39);
+            for (int position = 0; position < 70; position++) {
+                List<HostToken> hostTokens = new ArrayList<>();
+                for (int row = 0; row < rows; row++) {
+                    hostTokens.add(rig.pass(row, position, 6 * row, 6 * row + 3));
+                }
+                long base = rig.queues.promise((long) rows * LAYERS);
+                assertThat(base).isEqualTo((long) position * rows * LAYERS);
+                if (position == 30) {
+                    rig.send(inFlight, 0);
+                }
+                for (int layer = 0; layer < LAYERS; layer++) {
+                    for (int row = 0; row < rows; row++) {
+                        rig.ask(hostTokens.get(row), layer, base + layer * rows + row);
+                    }
+                    for (int row = 0; row < rows; row++) {
+                        rig.await(hostTokens.get(row), base + layer * rows + row);
+                        if (position % 10 == 9) {
+                            rig.check(hostTokens.get(row), layer);
+                        }
+                    }
+                }
+                hostTokens.forEach(rig.queues::end);
+            }
+            assertThat(HostAttentionQueues.row(rig.receive())).isEqualTo(inFlight.index);
+            rig.check(inFlight, 0);
+        }
+    }
+
+    @Test
+    void aWorkerKnowsWhichPartItReadsNext() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 12, 12)) {
+            Queue<Long> nexts = new ConcurrentLinkedQueue<>();
+            rig.part.next = nexts::add;
+            askForTwo(rig);
+            List<Long> expected = new ArrayList<>();
+            IntStream.range(0, 4).forEach(part -> expected.add(rig.part(3, part)));
+            IntStream.range(0, 4).forEach(part -> expected.add(rig.part(5, part)));
+            expected.add(0L);
+            assertThat(nexts).containsExactlyElementsOf(expected.subList(1, expected.size()));
+        }
+    }
+
+    @Test
+    void partsAreTakenTogetherWhileAnotherRowWaits() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 32, 32)) {
+            Queue<Long> pairs = new ConcurrentLinkedQueue<>();
+            Queue<Long> singles = new ConcurrentLinkedQueue<>();
+            rig.several.next = pairs::add;
+            rig.part.next = singles::add;
+            askForTwo(rig);
+            List<Long> first = IntStream.range(1, 16)
+                    .mapToObj(pair -> rig.part(3, 2 * pair))
+                    .toList();
+            assertThat(pairs)
+                    .startsWith(first.toArray(Long[]::new))
+                    .endsWith(rig.part(5, 0))
+                    .hasSize(16);
+            List<Long> last = new ArrayList<>();
+            IntStream.range(1, 32).forEach(part -> last.add(rig.part(5, part)));
+            last.add(0L);
+            assertThat(singles).containsExactlyElementsOf(last);
+        }
+    }
+
+    /** One worker, which begins with number 0 when both are there; rows in blocks 3 and 5, layer 1. */
+    private static void askForTwo(Rig rig) {
+        HostToken first = rig.pass(1, 0, 3);
+        HostToken second = rig.pass(2, 0, 5);
+        rig.ask(second, 1, 1);
+        rig.ask(first, 1, 0);
+        rig.await(first, 0);
+        rig.await(second, 1);
+        rig.check(first, 1);
+        rig.check(second, 1);
+    }
+
+    @Test
+    void aRowThatFailsIsAnsweredToo() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            rig.pass(2, 0, 1); // with no row left, workers would look for nothing
+            HostToken bad = rig.pass(1, 6, 0);
+            rig.part.poisoned = 7;
+            rig.ask(bad, 0, rig.queues.promise(1));
+            rig.await(bad, 0);
+            assertThat(rig.queues.pollFailure().hostToken()).isSameAs(bad);
+            rig.queues.end(bad);
+            rig.ask(bad, 0, rig.queues.promise(1));
+            rig.await(bad, 1); // of a row that is no more
+            for (int parts = 1; parts < HostAttentionQueues.parts(rig.config); parts++) {
+                assertThat(rig.queues.pollFailure().hostToken()).isSameAs(bad);
+            }
+            assertThat(rig.queues.pollFailure()).isNull();
+        }
+    }
+
+    @Test
+    void aParkedRowIsLetGo() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostToken hostToken = rig.admit(1, 0, 0);
+            rig.queues.park(1);
+            rig.queues.park(99); // not in flight
+            rig.send(hostToken, 1);
+            HostToken[] released = new HostToken[1];
+            spinUntil(() -> (released[0] = rig.queues.pollReleased()) != null);
+            assertThat(released[0]).isSameAs(hostToken);
+            rig.queues.end(hostToken);
+            assertThat(rig.queues.hasTokens()).isFalse();
+        }
+    }
+
+    @Test
+    void aTaskOfALostRowIsDropped() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 2, null)) {
+            HostToken lost = rig.admit(1, 0, 0);
+            HostToken kept = rig.admit(2, 0, 1);
+            rig.queues.end(lost);
+            rig.send(lost, 0);
+            rig.send(kept, 0);
+            assertThat(HostAttentionQueues.row(rig.receive())).isEqualTo(kept.index);
+            assertThat(rig.queues.nextResult()).as("nobody attends for it").isNegative();
+        }
+    }
+
+    @Test
+    void aStalledWorkerIsFoundWithTheRowItHolds() throws InterruptedException {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 2, null)) {
+            HostToken hostToken = rig.admit(1, 0, 0);
+            rig.clock.advance(1);
+            rig.attention.stalls = true;
+            rig.send(hostToken, 0);
+            rig.attention.stuck.await();
+            assertThat(rig.workers.check()).isEmpty();
+            rig.clock.advance(2 * WATCHDOG);
+            assertThat(rig.workers.check().orElseThrow())
+                    .contains("tandem-attention-")
+                    .contains("1 ms");
+            rig.queues.end(hostToken);
+            assertThat(rig.workers.held()).containsExactly(hostToken);
+        }
+    }
+
+    @Test
+    void aStepThatWaitedInVainLosesItsRows() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostTokenTracker rows = new HostTokenTracker(rig.queues, rig.workers);
+            HostToken hostToken = rows.pass(Rig.row(1, 0, 0));
+            rows.watch();
+            assertThat(rig.queues.hasGivenUp()).isFalse();
+            // as collect does, after its patience
+            rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
+            List<StepResult.Lost> lost = new ArrayList<>();
+            rows.collectReleased(new ArrayList<>(), lost);
+            assertThat(lost)
+                    .containsExactly(new StepResult.Lost(
+                            hostToken.sequence(), StepResult.Cause.HOST_ATTENTION, HostTokenTracker.IN_VAIN, false));
+            rows.passed();
+            assertThat(rig.queues.hasTokens()).isFalse();
+        }
+    }
+
+    @Test
+    void aTransferKernelWhoseStepHangsLosesTheInFlightTokens() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostTokenTracker rows = new HostTokenTracker(rig.queues, rig.workers);
+            HostToken hostToken = rows.admit(List.of(Rig.row(1, 0, 0))).getFirst();
+            // as the transfer kernel does, after its patience
+            rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 2);
+            List<StepResult.Lost> lost = new ArrayList<>();
+            rows.collectReleased(new ArrayList<>(), lost);
+            assertThat(lost)
+                    .containsExactly(new StepResult.Lost(
+                            hostToken.sequence(), StepResult.Cause.HOST_ATTENTION, HostTokenTracker.STEP_HANGS, false));
+        }
+    }
+
+    @Test
+    void rowsOfAPlanThatWasMadeBeforeAnybodyKnewAreLostToo() {
+        try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
+            HostTokenTracker rows = new HostTokenTracker(rig.queues, rig.workers);
+            rows.pass(Rig.row(1, 0, 0));
+            rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
+            rows.collectReleased(new ArrayList<>(), new ArrayList<>());
+            rows.passed();
+            HostToken passing = rows.pass(Rig.row(2, 0, 1));
+            HostToken inFlight = rows.admit(List.of(Rig.row(3, 0, 2))).getFirst();
+            List<StepResult.Lost> lost = new ArrayList<>();
+            rows.collectReleased(new ArrayList<>(), lost);
+            rows.passed();
+            assertThat(lost)
+                    .extracting(StepResult.Lost::sequence, StepResult.Lost::message)
+                    .containsExactly(
+                            tuple(passing.sequence(), HostTokenTracker.IN_VAIN),
+                            tuple(inFlight.sequence(), HostTokenTracker.IN_VAIN));
+            assertThat(rig.queues.hasTokens()).isFalse();
+        }
+    }
+}

@@ -1,0 +1,540 @@
+package dev.tandem.cuda.kernels;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import dev.tandem.cpu.reference.ReferenceOps;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.forward.ForwardBuffers;
+import dev.tandem.cuda.forward.SmPartition;
+import dev.tandem.cuda.step.StepBuffer;
+import dev.tandem.cuda.step.StepLayout;
+import dev.tandem.model.config.DataType;
+import dev.tandem.model.config.RopeFrequencies;
+import java.util.Arrays;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/**
+ * Rotation, the KV store and attention over paged KV against their scalar twins, on odd lengths, results poisoned
+ * before.
+ */
+@Tag("gpu")
+public class AttentionKernelTest {
+    private static final long SEED = 20260;
+
+    public static Stream<ModelShape> shapes() {
+        return KernelTest.shapes();
+    }
+
+    /** Where a value of the cache is, in 16-bit elements; the layout of prelude.cu. */
+    private static int keyAt(ModelShape shape, int block, int head, int token, int dimension) {
+        int tile = ModelShape.BLOCK_TOKENS * shape.headWidth();
+        return (block * shape.config().kvHeads() + head) * 2 * tile + token * shape.headWidth() + dimension;
+    }
+
+    private static int valueAt(ModelShape shape, int block, int head, int token, int dimension) {
+        int tile = ModelShape.BLOCK_TOKENS * shape.headWidth();
+        return (block * shape.config().kvHeads() + head) * 2 * tile
+                + tile
+                + (token / 2 * shape.headWidth() + dimension) * 2
+                + token % 2;
+    }
+
+    /** Heads whose threads are no power of two, too. */
+    static Stream<ModelShape> rotated() {
+        return Stream.concat(shapes(), Stream.of(GpuRig.shape(3, 3, 100, 320, 352, 301, DataType.BFLOAT16)));
+    }
+
+    /**
+     * Partial sums, and finished products with bias and with norms of heads. Slots: alone and odd, none, alone and
+     * even, a prompt that begins with an odd one, another, and a token that begins a block.
+     */
+    @ParameterizedTest
+    @MethodSource("rotated")
+    void rotationAndStore(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int[] slots = {17, -1, 78, 29, 30, 31, 32, 33, 34, 51, 52, 96};
+            int[] positions = {0, 77, 1023, 13, 14, 15, 16, 17, 18, 3, 4, 32};
+            int rows = slots.length;
+            float[] frequencies = RopeFrequencies.of(shape.config());
+            DeviceBuffer angles = rig.poisoned(4L * rows * shape.config().headDim());
+            embeds(rig, shape, positions, frequencies, angles);
+            int length = rows * shape.qkv();
+            int width = shape.headWidth();
+            int dim = shape.config().headDim();
+            float[] partials = rig.floats(2 * length, 1);
+            float[] product = rig.halves(length, 1);
+            float[] bias = rig.floats(shape.qkv(), 1);
+            for (int i = 0; i < length; i++) {
+                boolean real = i % width < dim;
+                partials[i] = real ? partials[i] : 0;
+                partials[length + i] = real ? partials[length + i] : 0;
+                product[i] = real ? product[i] : 0;
+                bias[i % shape.qkv()] = real ? bias[i % shape.qkv()] : 0;
+            }
+            float[] sums = new float[length];
+            float[] biased = new float[length];
+            for (int i = 0; i < length; i++) {
+                sums[i] = partials[i] + partials[length + i];
+                biased[i] = product[i] + bias[i % shape.qkv()];
+            }
+            float[] queryNorm = rig.floats(dim, 1);
+            float[] keyNorm = rig.floats(dim, 1);
+            Rotation rotation = new Rotation(rig, shape, slots, positions, frequencies, angles.address());
+            rotation.check(rig.put(partials).address(), 2, 0L, 0L, sums, null, null);
+            rotation.check(
+                    0L, 0, rig.putHalves(product).address(), rig.put(bias).address(), biased, queryNorm, keyNorm);
+        }
+    }
+
+    private static void embeds(
+            GpuRig rig, ModelShape shape, int[] positions, float[] frequencies, DeviceBuffer angles) {
+        int rows = positions.length;
+        int hidden = shape.hidden();
+        // one that was chosen before, one that is known, one that was no number; others
+        int[] given = {-2, 0, -3, 1, 2, 3, 4, 5, 6, 7, 8, 1};
+        int[] tokens = {9, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1};
+        DeviceBuffer table = rig.putHalves(rig.halves(10 * hidden, 1));
+        DeviceBuffer residual = rig.poisoned(4L * rows * hidden);
+        rig.kernels.embed.launch(
+                rig.stream,
+                rows,
+                1,
+                rig.put(given).address(),
+                rig.put(new int[] {7, 9, -1}).address(),
+                rig.put(positions).address(),
+                table.address(),
+                rig.put(frequencies).address(),
+                residual.address(),
+                angles.address(),
+                Integer.MAX_VALUE,
+                0L,
+                0L,
+                0L);
+        float[] embedded = rig.floats(residual, rows * hidden);
+        for (int row = 0; row < rows; row++) {
+            assertThat(Arrays.copyOfRange(embedded, row * hidden, (row + 1) * hidden))
+                    .isEqualTo(Arrays.copyOfRange(
+                            rig.halves(table, 10 * hidden), tokens[row] * hidden, (tokens[row] + 1) * hidden));
+        }
+    }
+
+    private record Rotation(
+            GpuRig rig, ModelShape shape, int[] slots, int[] positions, float[] frequencies, long angles) {
+        /** @param x what q, k and v are made of, [rows, qkv] */
+        void check(long partials, int splits, long product, long bias, float[] x, float[] queryNorm, float[] keyNorm) {
+            int rows = slots.length;
+            int heads = shape.config().heads();
+            int kvHeads = shape.config().kvHeads();
+            int dim = shape.config().headDim();
+            int width = shape.headWidth();
+            int blocks = 7;
+            DeviceBuffer queries = rig.poisoned(2L * rows * shape.queries());
+            DeviceBuffer cache = rig.poisoned(blocks * shape.blockBytes());
+            rig.kernels.ropeStore.launch(
+                    rig.stream,
+                    rows,
+                    Kernels.ropeBlocks(shape),
+                    partials,
+                    splits,
+                    rows,
+                    product,
+                    bias,
+                    address(queryNorm),
+                    address(keyNorm),
+                    1e-5f,
+                    angles,
+                    rig.put(slots).address(),
+                    queries.address(),
+                    cache.address(),
+                    Integer.MAX_VALUE,
+                    0,
+                    Integer.MAX_VALUE,
+                    0L,
+                    0,
+                    Integer.MAX_VALUE,
+                    0L);
+            float[] q = rig.halves(queries, rows * shape.queries());
+            float[] kv = rig.halves(cache, (int) (blocks * shape.blockBytes() / 2));
+            checkClear(kv, 35, 48);
+            checkClear(kv, 53, 64);
+            checkClear(kv, 97, 112);
+            for (int row = 0; row < rows; row++) {
+                for (int head = 0; head < heads + 2 * kvHeads; head++) {
+                    int slot = slots[row];
+                    if (head >= heads && slot < 0) {
+                        continue;
+                    }
+                    int kvHead = (head - heads) % kvHeads;
+                    float[] actual = new float[width];
+                    for (int d = 0; d < width; d++) {
+                        actual[d] = head < heads
+                                ? q[(row * heads + head) * width + d]
+                                : head < heads + kvHeads
+                                        ? kv[keyAt(shape, slot / 16, kvHead, slot % 16, d)]
+                                        : kv[valueAt(shape, slot / 16, kvHead, slot % 16, d)];
+                    }
+                    int from = row * shape.qkv() + head * width;
+                    double[] expected = expected(
+                            Arrays.copyOfRange(x, from, from + dim),
+                            positions[row],
+                            head < heads ? queryNorm : keyNorm,
+                            head < heads + kvHeads);
+                    assertThat(GpuRig.error(Arrays.copyOf(actual, dim), expected))
+                            .as("splits %d row %d head %d", splits, row, head)
+                            .isLessThan(KernelTest.rounding(shape));
+                    for (int d = dim; d < width; d++) {
+                        assertThat(actual[d]).as("padding").isZero();
+                    }
+                }
+            }
+        }
+
+        /** V of tokens that are not written is zero behind the last that was, whatever the block held before. */
+        private void checkClear(float[] kv, int firstSlot, int endSlot) {
+            for (int slot = firstSlot; slot < endSlot; slot++) {
+                for (int head = 0; head < shape.config().kvHeads(); head++) {
+                    for (int d = 0; d < shape.headWidth(); d++) {
+                        assertThat(kv[valueAt(shape, slot / 16, head, slot % 16, d)])
+                                .as("V of slot %d, head %d", slot, head)
+                                .isZero();
+                    }
+                }
+            }
+        }
+
+        private double[] expected(float[] x, int position, float[] norm, boolean rotates) {
+            double[] values = rotates && norm != null ? ReferenceOps.rmsNorm(x, norm, 1e-5) : widened(x);
+            if (!rotates) {
+                return values;
+            }
+            float[] normed = new float[values.length];
+            for (int i = 0; i < normed.length; i++) {
+                normed[i] = (float) values[i];
+            }
+            return ReferenceOps.rotate(normed, frequencies, position);
+        }
+
+        private static double[] widened(float[] x) {
+            double[] values = new double[x.length];
+            for (int i = 0; i < x.length; i++) {
+                values[i] = x[i];
+            }
+            return values;
+        }
+
+        private long address(float[] values) {
+            return values == null ? 0L : rig.put(values).address();
+        }
+    }
+
+    /** A pool of random KV, and sequences that own blocks of it in random order. */
+    record Pool(ModelShape shape, float[] values, int[][] tables) {
+        static Pool of(GpuRig rig, int... lengths) {
+            int blocks =
+                    Arrays.stream(lengths).map(length -> (length + 15) / 16).sum() + 3;
+            int[] order = IntStream.range(0, blocks).toArray();
+            for (int i = blocks - 1; i > 0; i--) {
+                int j = rig.random.nextInt(i + 1);
+                int held = order[i];
+                order[i] = order[j];
+                order[j] = held;
+            }
+            int[][] tables = new int[lengths.length][];
+            int next = 0;
+            for (int i = 0; i < lengths.length; i++) {
+                int count = (lengths[i] + 15) / 16;
+                tables[i] = Arrays.copyOfRange(order, next, next + count);
+                next += count;
+            }
+            float[] values = rig.halves((int) (blocks * rig.shape.blockBytes() / 2), 1);
+            for (int i = 0; i < values.length; i++) {
+                // what pads a head is zero in K and V
+                int width = rig.shape.headWidth();
+                int tile = 16 * width;
+                int d = i / tile % 2 == 0 ? i % width : i % (2 * width) / 2;
+                values[i] = d < rig.shape.config().headDim() ? values[i] : 0;
+            }
+            return new Pool(rig.shape, values, tables);
+        }
+
+        double[] attention(float[] query, int sequence, int kvHead, int tokens) {
+            int dim = shape.config().headDim();
+            float[][] keys = new float[tokens][dim];
+            float[][] vectors = new float[tokens][dim];
+            for (int t = 0; t < tokens; t++) {
+                int block = tables[sequence][t / 16];
+                for (int d = 0; d < dim; d++) {
+                    keys[t][d] = values[keyAt(shape, block, kvHead, t % 16, d)];
+                    vectors[t][d] = values[valueAt(shape, block, kvHead, t % 16, d)];
+                }
+            }
+            return ReferenceOps.attention(query, keys, vectors);
+        }
+    }
+
+    static float[] queries(GpuRig rig, int rows) {
+        float[] q = rig.halves(rows * rig.shape.queries(), 2);
+        for (int i = 0; i < q.length; i++) {
+            q[i] = i % rig.shape.headWidth() < rig.shape.config().headDim() ? q[i] : 0;
+        }
+        return q;
+    }
+
+    static void check(GpuRig rig, Pool pool, float[] q, float[] actual, int row, int sequence, int tokens) {
+        ModelShape shape = rig.shape;
+        int dim = shape.config().headDim();
+        for (int head = 0; head < shape.config().heads(); head++) {
+            int at = (row * shape.config().heads() + head) * shape.headWidth();
+            double[] expected = pool.attention(
+                    Arrays.copyOfRange(q, at, at + dim),
+                    sequence,
+                    head / shape.config().group(),
+                    tokens);
+            // probabilities are rounded to 16 bits before they meet V
+            assertThat(GpuRig.error(Arrays.copyOfRange(actual, at, at + dim), expected))
+                    .as("row %d, head %d, %d tokens, seed %d", row, head, tokens, SEED)
+                    .isLessThan(3 * KernelTest.rounding(shape));
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void decodeAttention(ModelShape shape) {
+        decodeAttention(shape, GpuRig.compiler());
+    }
+
+    public static void decodeAttention(ModelShape shape, KernelCompiler compiler) {
+        int[] lengths = {1, 15, 16, 17, 64, 65, 300, 777};
+        for (int sharing : new int[] {1, 7, 100, 396}) {
+            try (GpuRig rig = new GpuRig(shape, SEED, compiler)) {
+                Pool pool = Pool.of(rig, lengths);
+                float[] q = queries(rig, lengths.length);
+                try (StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1000, 0, "test")) {
+                    step.clear();
+                    for (int row = 0; row < lengths.length; row++) {
+                        step.row(row, 0, lengths[row] - 1, -1);
+                        step.decode(
+                                lengths[row],
+                                step.table(pool.tables[row], pool.tables[row].length),
+                                shape.config().kvHeads());
+                    }
+                    step.spread(sharing, 1, shape.config().kvHeads(), 0);
+                    step.upload(rig.stream);
+                    DeviceBuffer queries = rig.putHalves(q);
+                    DeviceBuffer cache = rig.putHalves(pool.values);
+                    long quads = 396L * shape.config().group() * shape.headWidth() / 4;
+                    DeviceBuffer partial = rig.poisoned(16 * quads);
+                    DeviceBuffer sums = rig.poisoned(8 * quads);
+                    for (int repeat = 0; repeat < 2; repeat++) {
+                        DeviceBuffer out = rig.poisoned(2L * lengths.length * shape.queries());
+                        rig.kernels.decodeAttention.launch(
+                                rig.stream,
+                                396,
+                                1,
+                                queries.address(),
+                                cache.address(),
+                                step.tables(),
+                                step.sequences(),
+                                step.header(),
+                                shape.scoreScale(),
+                                out.address(),
+                                partial.address(),
+                                sums.address(),
+                                0,
+                                0,
+                                0L,
+                                0,
+                                0);
+                        float[] actual = rig.halves(out, lengths.length * shape.queries());
+                        for (int row = 0; row < lengths.length; row++) {
+                            check(rig, pool, q, actual, row, row, lengths[row]);
+                        }
+                        assertThat(IntStream.concat(
+                                                Arrays.stream(rig.ints(partial, (int) (4 * quads))),
+                                                Arrays.stream(rig.ints(sums, (int) (2 * quads))))
+                                        .allMatch(word -> word == ForwardBuffers.NOT_THERE))
+                                .as("every part has been taken")
+                                .isTrue();
+                    }
+                }
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void prefillAttention(ModelShape shape) {
+        prefillAttention(shape, GpuRig.compiler());
+    }
+
+    public static void prefillAttention(ModelShape shape, KernelCompiler compiler) {
+        try (GpuRig rig = new GpuRig(shape, SEED, compiler)) {
+            int[] starts = {0, 0, 37, 130, 517};
+            int[] counts = {1, 75, 64, 33, 3};
+            int[] lengths =
+                    IntStream.range(0, 5).map(i -> starts[i] + counts[i]).toArray();
+            int rows = Arrays.stream(counts).sum();
+            Pool pool = Pool.of(rig, lengths);
+            float[] q = queries(rig, rows);
+            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, 0, "test")) {
+                step.clear();
+                int row = 0;
+                for (int i = 0; i < counts.length; i++) {
+                    int table = step.table(pool.tables[i], pool.tables[i].length);
+                    StepLayout.tiles(step, row, counts[i], starts[i], table, shape.tileTokens());
+                    row += counts[i];
+                }
+                step.upload(rig.stream);
+                DeviceBuffer queries = rig.putHalves(q);
+                DeviceBuffer cache = rig.putHalves(pool.values);
+                DeviceBuffer finished =
+                        rig.zeros(4L * step.tileCount() * shape.config().kvHeads());
+                for (int splits : new int[] {1, 2, 3, 8, 2}) {
+                    DeviceBuffer parts = rig.poisoned(4L
+                            * step.tileCount()
+                            * shape.config().kvHeads()
+                            * splits
+                            * 256
+                            * (shape.headWidth() / 2 + 4));
+                    DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
+                    rig.kernels.prefillAttention.launch(
+                            rig.stream,
+                            rig.kernels.prefillBlocks(shape.config().kvHeads() * step.tileCount() * splits, 5),
+                            1,
+                            queries.address(),
+                            cache.address(),
+                            step.tables(),
+                            step.tiles(),
+                            shape.scoreScale(),
+                            out.address(),
+                            Integer.MAX_VALUE,
+                            0,
+                            splits,
+                            parts.address(),
+                            finished.address(),
+                            step.tileCount(),
+                            0L);
+                    float[] actual = rig.halves(out, rows * shape.queries());
+                    row = 0;
+                    for (int i = 0; i < counts.length; i++) {
+                        for (int token = 0; token < counts[i]; token++, row++) {
+                            check(rig, pool, q, actual, row, i, starts[i] + token + 1);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /**
+     * Decode attention begins while prompts' attention, which leaves it multiprocessors, has not ended; several steps
+     * one after the other.
+     */
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void promptsBesideDecodes(ModelShape shape) {
+        promptsBesideDecodes(shape, GpuRig.compiler());
+    }
+
+    public static void promptsBesideDecodes(ModelShape shape, KernelCompiler compiler) {
+        for (double bandwidth : new double[] {1000, 4_800_000}) {
+            promptsBesideDecodes(shape, compiler, bandwidth);
+        }
+    }
+
+    private static void promptsBesideDecodes(ModelShape shape, KernelCompiler compiler, double bandwidth) {
+        try (GpuRig rig = new GpuRig(shape, SEED, compiler)) {
+            assumeTrue(rig.kernels.promptsLeaveRoom(), "the kernel for all GPUs leaves none");
+            int[] lengths = {1, 77, 1300, 16, 75, 550};
+            int decodes = 4;
+            int[] counts = {75, 33};
+            int rows = decodes + counts[0] + counts[1];
+            Pool pool = Pool.of(rig, lengths);
+            float[] q = queries(rig, rows);
+            SmPartition shares = new SmPartition(
+                    shape, rig.device.multiprocessors(), rig.kernels.decodeAttention.residentBlocks(), true, bandwidth);
+            try (StepBuffer step = new StepBuffer(rig.device, 256, 64, 256, 1000, 0, "test")) {
+                step.clear();
+                for (int row = 0; row < decodes; row++) {
+                    step.row(row, 0, lengths[row] - 1, -1);
+                    step.decode(
+                            lengths[row],
+                            step.table(pool.tables[row], pool.tables[row].length),
+                            shape.config().kvHeads());
+                }
+                for (int i = 0, row = decodes; i < counts.length; row += counts[i++]) {
+                    int[] table = pool.tables[decodes + i];
+                    StepLayout.tiles(
+                            step,
+                            row,
+                            counts[i],
+                            lengths[decodes + i] - counts[i],
+                            step.table(table, table.length),
+                            shape.tileTokens());
+                }
+                new StepLayout(shares).spread(step, 0);
+                step.upload(rig.stream);
+                int parts = SmPartition.MAX_PARTS;
+                DeviceBuffer queries = rig.putHalves(q);
+                DeviceBuffer cache = rig.putHalves(pool.values);
+                DeviceBuffer promptParts = rig.poisoned(4L * parts * 256 * (shape.headWidth() / 2 + 4));
+                DeviceBuffer promptFinished = rig.zeros(4L * parts);
+                long quads = (long) shares.attentionBlocks() * shape.config().group() * shape.headWidth() / 4;
+                DeviceBuffer partial = rig.poisoned(16 * quads);
+                DeviceBuffer sums = rig.poisoned(8 * quads);
+                for (int repeat = 0; repeat < 3; repeat++) {
+                    DeviceBuffer out = rig.poisoned(2L * rows * shape.queries());
+                    rig.kernels.prefillAttention.launch(
+                            rig.stream,
+                            rig.kernels.prefillBlocks(parts, shares.multiprocessors()),
+                            1,
+                            queries.address(),
+                            cache.address(),
+                            step.tables(),
+                            step.tiles(),
+                            shape.scoreScale(),
+                            out.address(),
+                            Integer.MAX_VALUE,
+                            0,
+                            1,
+                            promptParts.address(),
+                            promptFinished.address(),
+                            step.tileCount(),
+                            step.header());
+                    rig.kernels.decodeAttention.launch(
+                            rig.stream,
+                            shares.attentionBlocks(),
+                            1,
+                            queries.address(),
+                            cache.address(),
+                            step.tables(),
+                            step.sequences(),
+                            step.header(),
+                            shape.scoreScale(),
+                            out.address(),
+                            partial.address(),
+                            sums.address(),
+                            0,
+                            0,
+                            0L,
+                            0,
+                            Kernels.DECODE_BESIDE);
+                    float[] actual = rig.halves(out, rows * shape.queries());
+                    for (int row = 0; row < decodes; row++) {
+                        check(rig, pool, q, actual, row, row, lengths[row]);
+                    }
+                    for (int i = 0, row = decodes; i < counts.length; i++) {
+                        for (int token = 0; token < counts[i]; token++, row++) {
+                            check(rig, pool, q, actual, row, decodes + i, lengths[decodes + i] - counts[i] + token + 1);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

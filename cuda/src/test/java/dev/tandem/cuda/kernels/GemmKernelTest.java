@@ -1,0 +1,324 @@
+package dev.tandem.cuda.kernels;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.tandem.cpu.reference.ReferenceOps;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.device.TensorMap;
+import dev.tandem.cuda.gemm.CublasLtGemm;
+import dev.tandem.cuda.gemm.CublasLtGemm.Result;
+import dev.tandem.cuda.tune.AutotuneCache;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/**
+ * Every product's kernel, and the library's products, against their scalar twin in double precision, on odd sizes,
+ * results poisoned before.
+ */
+@Tag("gpu")
+class GemmKernelTest {
+    private static final long SEED = 20260;
+
+    private static float[][] matrix(float[] values, int rows, int columns) {
+        float[][] matrix = new float[rows][];
+        for (int row = 0; row < rows; row++) {
+            matrix[row] = Arrays.copyOfRange(values, row * columns, (row + 1) * columns);
+        }
+        return matrix;
+    }
+
+    @ParameterizedTest
+    @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
+    void gemv(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int n = shape.qkv();
+            int depth = shape.hidden();
+            float[] w = rig.halves(n * depth, 1);
+            DeviceBuffer weights = rig.putHalves(w);
+            for (int rows : List.of(1, 5, 8, 13, 17, 31, 40, 64)) {
+                float[] x = rig.halves(rows * depth, 1);
+                DeviceBuffer padded = rig.putHalves(Arrays.copyOf(x, Kernels.GEMV_MAX_ROWS * depth));
+                int splits = depth >= 64 ? 2 : 1;
+                DeviceBuffer out = rig.poisoned(4L * splits * rows * n);
+                rig.kernels
+                        .gemv(rows)
+                        .launch(
+                                rig.stream,
+                                (n + 255) / 256,
+                                splits,
+                                weights.address(),
+                                padded.address(),
+                                out.address(),
+                                rows,
+                                n,
+                                depth);
+                float[] sums = sumOfParts(rig.floats(out, splits * rows * n), rows * n);
+                double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
+                assertThat(GpuRig.error(sums, expected)).as("%d rows", rows).isLessThan(1e-5);
+                if (rig.kernels.hasTma()) {
+                    int boxRows = 8 * Kernels.tiles(rows);
+                    TensorMap ws = TensorMap.of(rig.device, weights.address(), n, depth, 64, shape.type());
+                    TensorMap xs = TensorMap.of(rig.device, padded.address(), boxRows, depth, boxRows, shape.type());
+                    DeviceBuffer streamed = rig.poisoned(4L * splits * rows * n);
+                    rig.kernels
+                            .gemvTma(rows)
+                            .launch(rig.stream, (n + 127) / 128, splits, ws, xs, streamed.address(), rows, n, depth);
+                    float[] totals = sumOfParts(rig.floats(streamed, splits * rows * n), rows * n);
+                    assertThat(GpuRig.error(totals, expected))
+                            .as("%d rows by the copy engine", rows)
+                            .isLessThan(1e-5);
+                }
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
+    void gemmWithActivation(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int width = shape.intermediate();
+            int depth = shape.hidden();
+            float[] w = rig.halves(2 * width * depth, 0.2);
+            DeviceBuffer weights = rig.putHalves(w);
+            for (int rows : List.of(1, 7, 24, 50)) {
+                float[] x = rig.halves(rows * depth, 1);
+                double[] both = ReferenceOps.matmul(x, matrix(w, 2 * width, depth), rows);
+                double[] expected = activation(x, w, rows, width, depth);
+                DeviceBuffer padded = rig.putHalves(Arrays.copyOf(x, Kernels.GEMV_MAX_ROWS * depth));
+                DeviceBuffer out = rig.poisoned(2L * rows * width);
+                rig.kernels
+                        .gemvSwiglu(rows)
+                        .launch(
+                                rig.stream,
+                                (2 * width + 255) / 256,
+                                1,
+                                weights.address(),
+                                padded.address(),
+                                out.address(),
+                                rows,
+                                2 * width,
+                                depth);
+                assertThat(GpuRig.error(rig.halves(out, rows * width), expected))
+                        .as("%d rows", rows)
+                        .isLessThan(KernelTest.rounding(shape));
+                if (rig.kernels.hasTma()) {
+                    int boxRows = 8 * Kernels.tiles(rows);
+                    TensorMap ws = TensorMap.of(rig.device, weights.address(), 2L * width, depth, 64, shape.type());
+                    TensorMap xs = TensorMap.of(rig.device, padded.address(), boxRows, depth, boxRows, shape.type());
+                    DeviceBuffer streamed = rig.poisoned(2L * rows * width);
+                    rig.kernels
+                            .gemvTmaSwiglu(rows)
+                            .launch(
+                                    rig.stream,
+                                    (2 * width + 127) / 128,
+                                    1,
+                                    ws,
+                                    xs,
+                                    streamed.address(),
+                                    rows,
+                                    2 * width,
+                                    depth);
+                    assertThat(GpuRig.error(rig.halves(streamed, rows * width), expected))
+                            .as("%d rows by the copy engine", rows)
+                            .isLessThan(KernelTest.rounding(shape));
+                }
+                float[] narrow = new float[both.length];
+                IntStream.range(0, both.length).forEach(i -> narrow[i] = (float) both[i]);
+                DeviceBuffer gateUp = rig.putHalves(narrow);
+                DeviceBuffer apart = rig.poisoned(2L * rows * width);
+                rig.kernels.swiglu.launch(
+                        rig.stream, (rows * width / 8 + 255) / 256, 1, gateUp.address(), apart.address(), rows);
+                assertThat(GpuRig.error(rig.halves(apart, rows * width), expected))
+                        .isLessThan(3 * KernelTest.rounding(shape));
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
+    void wgmmaGemm(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            if (!rig.kernels.wgmma()) {
+                return;
+            }
+            int n = shape.qkv();
+            int depth = shape.hidden();
+            float[] w = rig.halves(n * depth, 1);
+            DeviceBuffer weights = rig.putHalves(w);
+            TensorMap ws = TensorMap.of(rig.device, weights.address(), n, depth, 64, shape.type());
+            for (int rows : List.of(1, 31, 32, 33, 64, 65, 95, 96, 128, 150, 191, 192)) {
+                float[] x = rig.halves(rows * depth, 1);
+                int boxRows = Kernels.wgmmaRows(rows);
+                TensorMap xs = TensorMap.of(rig.device, rig.putHalves(x).address(), rows, depth, boxRows, shape.type());
+                double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
+                for (int splits = 1; splits <= Math.min(3, (depth + 63) / 64); splits++) {
+                    DeviceBuffer out = rig.poisoned(4L * splits * rows * n);
+                    rig.kernels
+                            .wgmma(rows)
+                            .launch(rig.stream, (n + 127) / 128, splits, ws, xs, out.address(), rows, n, depth);
+                    assertThat(GpuRig.error(sumOfParts(rig.floats(out, splits * rows * n), rows * n), expected))
+                            .as("%d rows, %d splits", rows, splits)
+                            .isLessThan(1e-5);
+                }
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
+    void manyRowsWithActivation(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            if (rig.kernels.gemmSwiglu().isEmpty()) {
+                return;
+            }
+            int width = shape.intermediate();
+            int depth = shape.hidden();
+            float[] w = rig.halves(2 * width * depth, 0.2);
+            TensorMap pairs = TensorMap.pairs(rig.device, rig.putHalves(w).address(), width, depth, shape.type());
+            for (int rows : List.of(1, 63, 128, 129, 256, 300)) {
+                float[] x = rig.halves(rows * depth, 1);
+                TensorMap xs = TensorMap.of(rig.device, rig.putHalves(x).address(), rows, depth, 128, shape.type());
+                double[] expected = activation(x, w, rows, width, depth);
+                for (int blocks : List.of(2, 6, 132)) {
+                    DeviceBuffer out = rig.poisoned(2L * rows * width);
+                    TensorMap outs = TensorMap.of(rig.device, out.address(), rows, width, 64, shape.type());
+                    rig.kernels.gemmSwiglu().get().launch(rig.stream, blocks, 1, pairs, xs, outs, rows, depth);
+                    assertThat(GpuRig.error(rig.halves(out, rows * width), expected))
+                            .as("%d rows, %d blocks", rows, blocks)
+                            .isLessThan(KernelTest.rounding(shape));
+                }
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
+    void wgmmaGemmWithActivation(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            if (!rig.kernels.wgmma()) {
+                return;
+            }
+            int width = shape.intermediate();
+            int depth = shape.hidden();
+            float[] w = rig.halves(2 * width * depth, 0.2);
+            TensorMap pairs = TensorMap.pairs(rig.device, rig.putHalves(w).address(), width, depth, shape.type());
+            for (int rows : List.of(5, 32, 50, 90, 128, 160, 180, 192)) {
+                float[] x = rig.halves(rows * depth, 1);
+                TensorMap xs = TensorMap.of(
+                        rig.device, rig.putHalves(x).address(), rows, depth, Kernels.wgmmaRows(rows), shape.type());
+                double[] expected = activation(x, w, rows, width, depth);
+                DeviceBuffer out = rig.poisoned(2L * rows * width);
+                rig.kernels
+                        .wgmmaSwiglu(rows)
+                        .launch(
+                                rig.stream,
+                                (2 * width + 127) / 128,
+                                1,
+                                pairs,
+                                xs,
+                                out.address(),
+                                rows,
+                                2 * width,
+                                depth);
+                assertThat(GpuRig.error(rig.halves(out, rows * width), expected))
+                        .as("%d rows", rows)
+                        .isLessThan(KernelTest.rounding(shape));
+                assertThat(rig.kernels.wgmmaSwigluTall(rows).isPresent()).isEqualTo(rows > 96);
+                rig.kernels.wgmmaSwigluTall(rows).ifPresent(tall -> {
+                    DeviceBuffer same = rig.poisoned(2L * rows * width);
+                    tall.launch(
+                            rig.stream, (2 * width + 255) / 256, 1, pairs, xs, same.address(), rows, 2 * width, depth);
+                    assertThat(rig.halves(same, rows * width))
+                            .as("%d rows", rows)
+                            .isEqualTo(rig.halves(out, rows * width));
+                });
+            }
+        }
+    }
+
+    /** silu(gate) * up [rows][width] of gate and up, {@code w} [2 width][depth]. */
+    private static double[] activation(float[] x, float[] w, int rows, int width, int depth) {
+        double[] both = ReferenceOps.matmul(x, matrix(w, 2 * width, depth), rows);
+        double[] expected = new double[rows * width];
+        for (int i = 0; i < expected.length; i++) {
+            double gate = both[i / width * 2 * width + i % width];
+            expected[i] = gate / (1 + Math.exp(-gate)) * both[i / width * 2 * width + width + i % width];
+        }
+        return expected;
+    }
+
+    private static float[] sumOfParts(float[] parts, int length) {
+        float[] sums = new float[length];
+        for (int i = 0; i < parts.length; i++) {
+            sums[i % length] += parts[i];
+        }
+        return sums;
+    }
+
+    @ParameterizedTest
+    @MethodSource("dev.tandem.cuda.kernels.KernelTest#shapes")
+    void libraryGemms(ModelShape shape, @TempDir Path folder) {
+        String name = "cublasLt/128x" + shape.hidden() + "x" + shape.queries() + "/WIDE_ADDED";
+        String broken = "ff".repeat(64);
+        AutotuneCache measured = AutotuneCache.open(folder, "a GPU");
+        libraryGemms(shape, measured);
+        assertThat(measured.find(name)).isPresent();
+        measured.keep();
+        AutotuneCache kept = AutotuneCache.open(folder, "a GPU");
+        libraryGemms(shape, kept);
+        assertThat(kept.origin()).as("nothing was measured again").startsWith("as kept");
+        kept.put(name, broken);
+        libraryGemms(shape, kept);
+        assertThat(kept.find(name))
+                .as("no algorithm of the library, so measured again")
+                .isPresent()
+                .get()
+                .isNotEqualTo(broken);
+    }
+
+    private static void libraryGemms(ModelShape shape, AutotuneCache choices) {
+        try (GpuRig rig = new GpuRig(shape, SEED);
+                CublasLtGemm gemms =
+                        new CublasLtGemm(GpuRig.libraries().cublasLt(), rig.device, shape.type(), choices)) {
+            int n = shape.hidden();
+            int depth = shape.queries();
+            int rows = 128;
+            float[] w = rig.halves(n * depth, 1);
+            float[] x = rig.halves(rows * depth, 1);
+            float[] before = rig.floats(rows * n, 1);
+            DeviceBuffer weights = rig.putHalves(w);
+            DeviceBuffer input = rig.putHalves(x);
+            DeviceBuffer added = rig.put(before);
+            DeviceBuffer scratch = rig.zeros(4L * rows * n);
+            gemms.measure(
+                    rig.stream,
+                    List.of(weights.address()),
+                    n,
+                    depth,
+                    input.address(),
+                    rows,
+                    scratch.address(),
+                    Result.WIDE_ADDED);
+            double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
+            DeviceBuffer narrow = rig.poisoned(2L * rows * n);
+            DeviceBuffer wide = rig.poisoned(4L * rows * n);
+            gemms.multiply(
+                    rig.stream, weights.address(), n, depth, input.address(), rows, narrow.address(), Result.NARROW);
+            gemms.multiply(rig.stream, weights.address(), n, depth, input.address(), rows, wide.address(), Result.WIDE);
+            gemms.multiply(
+                    rig.stream, weights.address(), n, depth, input.address(), rows, added.address(), Result.WIDE_ADDED);
+            assertThat(GpuRig.error(rig.halves(narrow, rows * n), expected)).isLessThan(KernelTest.rounding(shape));
+            assertThat(GpuRig.error(rig.floats(wide, rows * n), expected)).isLessThan(1e-5);
+            for (int i = 0; i < expected.length; i++) {
+                expected[i] += before[i];
+            }
+            assertThat(GpuRig.error(rig.floats(added, rows * n), expected)).isLessThan(1e-5);
+        }
+    }
+}

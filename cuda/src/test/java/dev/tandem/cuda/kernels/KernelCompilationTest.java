@@ -1,0 +1,198 @@
+package dev.tandem.cuda.kernels;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.ffi.Nvrtc;
+import dev.tandem.cuda.kernels.KernelCatalogue.Entry;
+import dev.tandem.cuda.kernels.KernelCatalogue.Unit;
+import dev.tandem.cuda.kernels.KernelCompiler.Usage;
+import dev.tandem.model.config.DataType;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Every kernel compiles for every GPU it is meant for, on a machine that has none. */
+class KernelCompilationTest {
+    private static final Nvrtc NVRTC = GpuRig.libraries().nvrtc();
+
+    @TempDir
+    Path cache;
+
+    /**
+     * The first capability of each generation. The others of a generation have the same instructions and compile alike.
+     */
+    private static final Set<Integer> FIRST = Set.of(75, 80, 90, 100, 120);
+    /** The capability of the GPUs that Tandem is measured on. */
+    private static final int MEASURED = 90;
+    /**
+     * Of {@link KernelCatalogue#models}: heads of 256, which need the largest stages and the most registers, and
+     * Llama-3.1-70B.
+     */
+    private static final Set<Integer> LARGEST = Set.of(3, 6);
+    /** A multiprocessor's registers, which its threads get in eights; the same for all compute capabilities. */
+    private static final int REGISTERS = 64 << 10;
+
+    /** A source for a compute capability. */
+    private record Cell(int capability, Unit unit) {}
+
+    static Stream<Integer> capabilities() {
+        return KernelCatalogue.CAPABILITIES.stream();
+    }
+
+    /**
+     * What is compiled for a compute capability: row-wise kernels and attention for all shapes on the first capability
+     * of a generation, for the largest on others; all else depends on no head size, so the first shape stands for all.
+     * The two types take turns, but for the first shape on the capability that Tandem is measured on. All of it is some
+     * 280 compilations of half a second each.
+     */
+    private static Set<Cell> cells(int capability) {
+        Set<Cell> cells = new LinkedHashSet<>();
+        List<DataType> types = KernelCatalogue.types(capability);
+        for (DataType type : types) {
+            List<ModelShape> models = KernelCatalogue.models(type);
+            for (int model = 0; model < models.size(); model++) {
+                boolean turn = capability == MEASURED && model == 0
+                        || types.indexOf(type) == (model + capability) % types.size();
+                for (Unit unit : KernelCatalogue.units(
+                        models.get(model), capability, KernelCatalogue.sharedMemory(capability))) {
+                    if (turn && compiles(unit, model, capability)) {
+                        cells.add(new Cell(capability, unit));
+                    }
+                }
+            }
+        }
+        return cells;
+    }
+
+    private static boolean compiles(Unit unit, int model, int capability) {
+        boolean first = FIRST.contains(capability);
+        return switch (unit.source()) {
+            case "rows", "decode", "prefill", "prefill_wgmma" -> first || LARGEST.contains(model);
+            case "gemv", "gemv_tma" ->
+                model == 0
+                        && (first
+                                || Stream.of(Kernels.TILES.getFirst(), Kernels.TILES.getLast())
+                                        .anyMatch(tiles -> unit.defines().contains("-DTILES=" + tiles)));
+            default -> model == 0;
+        };
+    }
+
+    @ParameterizedTest
+    @MethodSource("capabilities")
+    void everySpecialisationFitsIntoItsGpuWithoutSpilling(int capability) {
+        KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache);
+        cells(capability).parallelStream().forEach(cell -> check(compiler, cell));
+    }
+
+    private static void check(KernelCompiler compiler, Cell cell) {
+        Unit unit = cell.unit();
+        Map<String, Usage> usage = compiler.compile(unit.source(), cell.capability(), unit.defines()).usage().stream()
+                .collect(Collectors.toMap(Usage::kernel, Function.identity()));
+        assertThat(usage.keySet())
+                .as("kernels of %s.cu", unit.source())
+                .containsExactlyInAnyOrderElementsOf(
+                        unit.entries().stream().map(Entry::kernel).toList());
+        for (Entry entry : unit.entries()) {
+            Usage used = usage.get(entry.kernel());
+            String what = entry.kernel() + " for " + cell.capability() + " with " + unit.defines();
+            assertThat(used.registers()).as("registers of %s", what).isPositive();
+            assertThat((used.registers() + 7) / 8 * 8 * entry.threads())
+                    .as("registers of a block of %s", what)
+                    .isLessThanOrEqualTo(REGISTERS);
+            assertThat(used.staticSharedBytes() + entry.sharedBytes())
+                    .as("static and dynamic shared memory of %s", what)
+                    .isLessThanOrEqualTo(KernelCatalogue.sharedMemory(cell.capability()));
+            assertThat(used.spilledBytes()).as("spills of %s", what).isLessThanOrEqualTo(allowed(entry.kernel(), cell));
+        }
+    }
+
+    static Stream<Integer> firstCapabilities() {
+        return FIRST.stream().sorted();
+    }
+
+    /** For {@code DelayedKernelTest}: delays may cost registers, not meaning. */
+    @ParameterizedTest
+    @MethodSource("firstCapabilities")
+    void kernelsWithDelaysCompile(int capability) {
+        KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache).withDelays(1);
+        ModelShape shape = KernelCatalogue.models(
+                        KernelCatalogue.types(capability).getFirst())
+                .get(2);
+        KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability)).stream()
+                .filter(unit -> Set.of("rows", "decode", "prefill", "prefill_wgmma", "sample", "host_transfer")
+                        .contains(unit.source()))
+                .forEach(unit -> assertThat(compiler.compile(unit.source(), capability, unit.defines())
+                                .cubin())
+                        .as("%s for %d", unit.source(), capability)
+                        .isNotEmpty());
+    }
+
+    /**
+     * Heads of 256 need more registers in attention than there are. Where nothing was measured, the assembler rather
+     * spills a few words of two kernels than have a multiprocessor hold a block less.
+     */
+    private static int allowed(String kernel, Cell cell) {
+        if (kernel.endsWith("_attention") && cell.unit().defines().contains("-DHEAD_WIDTH=256")) {
+            return 2000;
+        }
+        boolean few = kernel.equals("sample") && cell.capability() == 103
+                || kernel.equals("rope_store") && cell.capability() == 75;
+        return few ? 32 : 0;
+    }
+
+    @Test
+    void damagedCacheIsHealed() throws IOException {
+        ModelShape shape = KernelCatalogue.models(DataType.FLOAT16).getFirst();
+        List<String> defines = shape.defines();
+        KernelCompiler first = new KernelCompiler(() -> NVRTC, cache);
+        byte[] cubin = first.cubin("rows", 90, defines);
+        assertThat(first.compiled()).isEqualTo(1);
+        KernelCompiler second = new KernelCompiler(() -> NVRTC, cache);
+        assertThat(second.cubin("rows", 90, defines)).isEqualTo(cubin);
+        assertThat(second.compiled()).as("found in the cache").isZero();
+        try (Stream<Path> files = Files.list(cache)) {
+            Path file = files.findFirst().orElseThrow();
+            byte[] bytes = Files.readAllBytes(file);
+            bytes[bytes.length / 2] ^= 1;
+            Files.write(file, bytes);
+        }
+        assertThat(second.cubin("rows", 90, defines)).isEqualTo(cubin);
+        assertThat(second.compiled()).as("damaged, so compiled again").isEqualTo(1);
+        try (Stream<Path> files = Files.list(cache)) {
+            Files.write(files.findFirst().orElseThrow(), new byte[5]);
+        }
+        assertThat(second.cubin("rows", 90, defines)).isEqualTo(cubin);
+    }
+
+    @Test
+    void sourceThatDoesNotCompileIsSaid() {
+        KernelCompiler compiler = new KernelCompiler(() -> NVRTC, cache);
+        assertThatThrownBy(() -> compiler.cubin("rows", 90, List.of()))
+                .isInstanceOf(CudaException.class)
+                .hasMessageContaining("rows.cu does not compile")
+                .hasMessageContaining("HIDDEN");
+    }
+
+    @Test
+    void shapesBeyondTheKernelsAreRefused() {
+        assertThatThrownBy(() -> GpuRig.shape(4, 4, 512, 64, 64, 301, DataType.BFLOAT16))
+                .isInstanceOf(CudaException.class)
+                .hasMessageContaining("512")
+                .hasMessageContaining("--device cpu");
+        assertThatThrownBy(() -> GpuRig.shape(4, 4, 64, 64, 64, 301, DataType.FLOAT32))
+                .hasMessageContaining("--dtype float32");
+    }
+}

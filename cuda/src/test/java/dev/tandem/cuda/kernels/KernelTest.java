@@ -1,0 +1,626 @@
+package dev.tandem.cuda.kernels;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.offset;
+
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cpu.reference.ReferenceOps;
+import dev.tandem.cuda.device.DeviceBuffer;
+import dev.tandem.cuda.hostattention.HostFormat;
+import dev.tandem.cuda.kv.TransferChecksums;
+import dev.tandem.cuda.step.StepBuffer;
+import dev.tandem.engine.request.SamplingParams;
+import dev.tandem.engine.sampling.Adjustments;
+import dev.tandem.engine.sampling.Choice;
+import dev.tandem.engine.sampling.RandomSampling;
+import dev.tandem.engine.sampling.SamplingReference;
+import dev.tandem.engine.sampling.SamplingScratch;
+import dev.tandem.engine.sampling.TokenSampler;
+import dev.tandem.model.config.DataType;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/**
+ * Every kernel but products and attention against its scalar twin in double precision, on odd sizes, results poisoned
+ * before.
+ */
+@Tag("gpu")
+class KernelTest {
+    static final Adjustments AS_THEY_ARE =
+            new TokenSampler(SamplingParams.builder().build(), new int[0], Set.of(), 0).adjustments();
+    private static final long SEED = 20260;
+
+    static Stream<ModelShape> shapes() {
+        return Stream.of(
+                GpuRig.shape(8, 2, 128, 512, 1024, 1000, DataType.BFLOAT16),
+                GpuRig.shape(9, 3, 64, 576, 1536, 1003, DataType.FLOAT16),
+                GpuRig.shape(4, 4, 96, 384, 640, 517, DataType.BFLOAT16),
+                GpuRig.shape(8, 1, 256, 320, 352, 301, DataType.FLOAT16),
+                GpuRig.shape(16, 1, 128, 320, 352, 301, DataType.BFLOAT16),
+                GpuRig.shape(4, 2, 80, 72, 90, 301, DataType.BFLOAT16),
+                GpuRig.shape(6, 2, 16, 96, 150, 301, DataType.FLOAT16),
+                GpuRig.shape(10, 2, 128, 320, 352, 301, DataType.BFLOAT16),
+                GpuRig.shape(14, 2, 128, 320, 352, 301, DataType.FLOAT16));
+    }
+
+    /** Rounding a result to 16 bits. */
+    static double rounding(ModelShape shape) {
+        return shape.type() == DataType.BFLOAT16 ? 4e-3 : 5e-4;
+    }
+
+    /** And rows wider than 4096 values, of which a thread of {@code add_norm_few} has two quads. */
+    static Stream<ModelShape> widths() {
+        return Stream.concat(shapes(), Stream.of(GpuRig.shape(8, 1, 128, 8192, 352, 301, DataType.BFLOAT16)));
+    }
+
+    @ParameterizedTest
+    @MethodSource("widths")
+    void normsOfSumsOfPartials(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            for (int splits : new int[] {0, 3, 8, 9}) {
+                normsOfSumsOfPartials(rig, shape, rig.kernels.addNormFew, splits);
+                normsOfSumsOfPartials(rig, shape, rig.kernels.addNorm, splits);
+                normsOfSumsOfPartials(rig, shape, rig.kernels.addNormMany, splits);
+            }
+        }
+    }
+
+    private static void normsOfSumsOfPartials(GpuRig rig, ModelShape shape, Kernels.Norm norm, int splits) {
+        int hidden = shape.hidden();
+        int real = shape.config().hidden();
+        int rows = 5;
+        float[] residual = rig.floats(rows * hidden, 1);
+        float[] partials = rig.floats(Math.max(1, splits) * rows * hidden, 1);
+        float[] weight = rig.floats(hidden, 1);
+        for (int i = real; i < hidden; i++) {
+            weight[i] = 0;
+            for (int row = 0; row < rows; row++) {
+                residual[row * hidden + i] = 0;
+                for (int s = 0; s < splits; s++) {
+                    partials[(s * rows + row) * hidden + i] = 0;
+                }
+            }
+        }
+        int[] map = {4, 0, 2};
+        DeviceBuffer stream = rig.put(residual);
+        DeviceBuffer parts = rig.put(partials);
+        DeviceBuffer weights = rig.put(weight);
+        DeviceBuffer mapped = rig.poisoned(2L * map.length * hidden);
+        DeviceBuffer normed = rig.poisoned(2L * rows * hidden);
+        norm.kernel()
+                .launch(
+                        rig.stream,
+                        map.length,
+                        norm.blocks(),
+                        stream.address(),
+                        parts.address(),
+                        splits,
+                        rows,
+                        weights.address(),
+                        rig.put(map).address(),
+                        mapped.address(),
+                        1e-5f,
+                        Integer.MAX_VALUE,
+                        0L,
+                        0);
+        norm.kernel()
+                .launch(
+                        rig.stream,
+                        rows,
+                        norm.blocks(),
+                        stream.address(),
+                        parts.address(),
+                        splits,
+                        rows,
+                        weights.address(),
+                        0L,
+                        normed.address(),
+                        1e-5f,
+                        Integer.MAX_VALUE,
+                        0L,
+                        0);
+        float[] actual = rig.halves(normed, rows * hidden);
+        float[] picked = rig.halves(mapped, map.length * hidden);
+        float[] sums = rig.floats(stream, rows * hidden);
+        for (int row = 0; row < rows; row++) {
+            float[] x = new float[real];
+            for (int i = 0; i < real; i++) {
+                x[i] = residual[row * hidden + i];
+                for (int s = 0; s < splits; s++) {
+                    x[i] += partials[(s * rows + row) * hidden + i];
+                }
+                assertThat(sums[row * hidden + i]).isCloseTo(x[i], org.assertj.core.data.Offset.offset(1e-5f));
+            }
+            double[] expected = ReferenceOps.rmsNorm(x, Arrays.copyOf(weight, real), 1e-5);
+            assertThat(GpuRig.error(Arrays.copyOfRange(actual, row * hidden, row * hidden + real), expected))
+                    .isLessThan(rounding(shape));
+            for (int i = 0; i < map.length; i++) {
+                if (map[i] == row) {
+                    assertThat(GpuRig.error(Arrays.copyOfRange(picked, i * hidden, i * hidden + real), expected))
+                            .isLessThan(rounding(shape));
+                }
+            }
+        }
+    }
+
+    /** Results are compared bit by bit: rows that nobody looks at stand for themselves behind the others. */
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void sampledRowsCloseUp(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int rows = 61;
+            int[] map = IntStream.range(0, 37)
+                    .map(i -> i < 5 ? i : i < 20 ? 2 * i + 3 : i < 33 ? i + 23 : i)
+                    .toArray();
+            float[] residual = rig.floats(rows * shape.hidden(), 1);
+            float[] attended = rig.halves(rig.putHalves(rig.floats(rows * shape.queries(), 1)), rows * shape.queries());
+            DeviceBuffer stream = rig.put(residual);
+            DeviceBuffer results = rig.putHalves(attended);
+            rig.kernels.closeUp.launch(
+                    rig.stream,
+                    Kernels.closeUpBlocks(shape),
+                    1,
+                    stream.address(),
+                    results.address(),
+                    rig.put(map).address(),
+                    map.length);
+            float[] residualAfter = rig.floats(stream, rows * shape.hidden());
+            float[] attendedAfter = rig.halves(results, rows * shape.queries());
+            for (int row = 0; row < rows; row++) {
+                int from = row < map.length ? map[row] : row;
+                assertThat(row(residualAfter, row, shape.hidden())).isEqualTo(row(residual, from, shape.hidden()));
+                assertThat(row(attendedAfter, row, shape.queries())).isEqualTo(row(attended, from, shape.queries()));
+            }
+        }
+    }
+
+    private static float[] row(float[] values, int row, int width) {
+        return Arrays.copyOfRange(values, row * width, (row + 1) * width);
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void choices(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED);
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 1000, "test")) {
+            int vocabulary = shape.config().vocabulary();
+            int width = shape.vocabulary();
+            int rows = 8;
+            float[] logits = rig.floats(rows * width, 4);
+            for (int row = 0; row < rows; row++) {
+                for (int i = vocabulary; i < width; i++) {
+                    logits[row * width + i] = 1000;
+                }
+            }
+            logits[width + 7] = 50;
+            logits[width + 9] = 50;
+            logits[2 * width + 3] = Float.NaN;
+            logits[6 * width + vocabulary - 1] = Float.POSITIVE_INFINITY;
+            logits[7 * width] = Float.NEGATIVE_INFINITY;
+            DeviceBuffer values = rig.put(logits);
+            DeviceBuffer chosen = rig.poisoned(4L * rows);
+            DeviceBuffer counters = rig.zeros(4L * rows);
+            rig.kernels.argmax.launch(
+                    rig.stream,
+                    rows,
+                    Kernels.ARGMAX_PARTS,
+                    values.address(),
+                    rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
+                    counters.address(),
+                    chosen.address());
+            int[] best = rig.ints(chosen, rows);
+            assertThat(best[1]).as("the lower id of two equal ones").isEqualTo(7);
+            assertThat(best[2]).as("not a number").isEqualTo(-1);
+            assertThat(best[6]).as("infinite").isEqualTo(-1);
+            assertThat(best[7]).as("minus infinite").isEqualTo(-1);
+            for (int row : new int[] {0, 3, 4, 5}) {
+                int expected = 0;
+                for (int i = 0; i < vocabulary; i++) {
+                    expected = logits[row * width + i] > logits[row * width + expected] ? i : expected;
+                }
+                assertThat(best[row]).isEqualTo(expected);
+            }
+            int draws = 400;
+            for (int i = 0; i < draws; i++) {
+                double uniform = (i + 0.5) / draws;
+                step.clear();
+                step.draw(3, draw(0.8, 1, 0, uniform, 5), AS_THEY_ARE);
+                step.draw(4, draw(1, 0.6, 0, uniform, 0), AS_THEY_ARE);
+                step.draw(5, draw(1, 1, 0.3, uniform, 0), AS_THEY_ARE);
+                step.draw(0, draw(1.5, 1, 0, uniform, 0), AS_THEY_ARE);
+                step.upload(rig.stream);
+                DeviceBuffer tokens = rig.put(best);
+                rig.kernels.sample.launch(
+                        rig.stream, 4, 1, values.address(), step.draws(), tokens.address(), 4, 0, 0L, 0);
+                int[] sampled = rig.ints(tokens, rows);
+                assertThat(sampled[3]).isEqualTo(expected(logits, 3 * width, vocabulary, 0.8, 5, 1, 0, uniform));
+                assertThat(sampled[4]).isEqualTo(expected(logits, 4 * width, vocabulary, 1, 0, 0.6, 0, uniform));
+                assertThat(sampled[5]).isEqualTo(expected(logits, 5 * width, vocabulary, 1, 0, 1, 0.3, uniform));
+                assertThat(sampled[0]).isEqualTo(expected(logits, 0, vocabulary, 1.5, 0, 1, 0, uniform));
+            }
+        }
+    }
+
+    /** Biases, penalties, forbidden tokens and log-probabilities, beside the sampler's own. */
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void adjustedChoicesAndLogprobs(ModelShape shape) {
+        try (GpuRig rig = new GpuRig(shape, SEED);
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 1000, "test")) {
+            int vocabulary = shape.config().vocabulary();
+            int width = shape.vocabulary();
+            int[] prompt = IntStream.range(0, 90).map(i -> i * 3 % vocabulary).toArray();
+            List<SamplingParams> wishes = List.of(
+                    SamplingParams.builder()
+                            .temperature(0)
+                            .repetitionPenalty(1.7)
+                            .presencePenalty(1)
+                            .frequencyPenalty(0.5)
+                            .build(),
+                    SamplingParams.builder().temperature(0).logprobs(20).build(),
+                    SamplingParams.builder()
+                            .temperature(0)
+                            .logitBias(Map.of(11, 100f))
+                            .minTokens(9)
+                            .build(),
+                    SamplingParams.builder()
+                            .temperature(0.7)
+                            .seed(5L)
+                            .repetitionPenalty(0.5)
+                            .build(),
+                    SamplingParams.builder()
+                            .temperature(0.9)
+                            .seed(6L)
+                            .logprobs(0)
+                            .build());
+            int rows = wishes.size();
+            List<TokenSampler> ours = samplers(wishes, prompt);
+            List<TokenSampler> theirs = samplers(wishes, prompt);
+            DeviceBuffer reported = rig.zeros(4L * rows * 41);
+            for (int token = 0; token < 8; token++) {
+                float[] logits = rig.floats(rows * width, 3);
+                logits[2 * width + 13] = 1000; // forbidden
+                DeviceBuffer values = rig.put(logits);
+                DeviceBuffer chosen = rig.poisoned(4L * rows);
+                rig.kernels.argmax.launch(
+                        rig.stream,
+                        rows,
+                        Kernels.ARGMAX_PARTS,
+                        values.address(),
+                        rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
+                        rig.zeros(4L * rows).address(),
+                        chosen.address());
+                step.clear();
+                for (int row = 0; row < rows; row++) {
+                    step.draw(
+                            row,
+                            ours.get(row).draw(step.adjustmentRoom()).orElseThrow(),
+                            ours.get(row).adjustments());
+                }
+                step.upload(rig.stream);
+                rig.kernels.adjust.launch(
+                        rig.stream, step.adjustedCount(), 1, values.address(), step.adjusted(), step.adjustments());
+                rig.kernels.sample.launch(
+                        rig.stream, rows, 1, values.address(), step.draws(), chosen.address(), rows, 0, 0L, 0);
+                rig.kernels.logprobs.launch(
+                        rig.stream,
+                        rows,
+                        1,
+                        values.address(),
+                        step.draws(),
+                        chosen.address(),
+                        rows,
+                        0,
+                        0L,
+                        0,
+                        reported.address());
+                int[] tokens = rig.ints(chosen, rows);
+                float[] probabilities = rig.floats(reported, rows * 41);
+                int[] ids = rig.ints(reported, rows * 41);
+                SamplingScratch scratch = new SamplingScratch();
+                for (int row = 0; row < rows; row++) {
+                    Choice expected = theirs.get(row).choose(logits, row * width, vocabulary, scratch);
+                    assertThat(tokens[row]).as("row %d, token %d", row, token).isEqualTo(expected.token());
+                    ours.get(row).chosen(tokens[row], Optional.empty());
+                    int at = 41 * row;
+                    expected.logprobs().ifPresent(logprobs -> {
+                        assertThat(probabilities[at]).isCloseTo(logprobs.logprob(), offset(1e-4f));
+                        assertThat(Arrays.copyOfRange(ids, at + 1, at + 1 + logprobs.topTokens().length))
+                                .isEqualTo(logprobs.topTokens());
+                        for (int i = 0; i < logprobs.topLogprobs().length; i++) {
+                            assertThat(probabilities[at + 21 + i]).isCloseTo(logprobs.topLogprobs()[i], offset(1e-4f));
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    /** Parameters and logits at their extremes, against the kernel's algorithm without its parallelism. */
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void choicesOfExtremeParameters(ModelShape shape) {
+        int rows = 16;
+        try (GpuRig rig = new GpuRig(shape, SEED);
+                StepBuffer step = new StepBuffer(rig.device, 64, 64, 1, 1, 4000, "test")) {
+            int vocabulary = shape.config().vocabulary();
+            int width = shape.vocabulary();
+            for (long seed = SEED; seed < SEED + 40; seed++) {
+                RandomSampling random = new RandomSampling(seed);
+                List<SamplingParams> wishes = Stream.generate(
+                                () -> random.params(vocabulary).withLogprobs(-1))
+                        .limit(rows)
+                        .toList();
+                List<TokenSampler> samplers = samplers(wishes, random.prompt(vocabulary));
+                for (int token = 0; token < 3; token++) {
+                    float[] logits = new float[rows * width];
+                    Arrays.fill(logits, 1000); // beyond the vocabulary
+                    for (int row = 0; row < rows; row++) {
+                        System.arraycopy(random.logits(vocabulary), 0, logits, row * width, vocabulary);
+                    }
+                    List<TokenSampler.Draw> draws = samplers.stream()
+                            .map(sampler -> sampler.draw(4000).orElseThrow())
+                            .toList();
+                    int[] chosen = choices(rig, step, rig.put(logits), draws, samplers);
+                    for (int row = 0; row < rows; row++) {
+                        float[] adjusted = Arrays.copyOfRange(logits, row * width, row * width + vocabulary);
+                        samplers.get(row).adjustments().apply(adjusted, 0, vocabulary);
+                        String what =
+                                "seed " + seed + ", token " + token + ", " + wishes.get(row) + ", " + draws.get(row);
+                        assertThat(chosen[row]).as(what).isBetween(-1, vocabulary - 1);
+                        int next = 0;
+                        if (drawable(logits, row * width, adjusted)) {
+                            assertThat(isOneOf(adjusted, draws.get(row), chosen[row]))
+                                    .as("%s: %d", what, chosen[row])
+                                    .isTrue();
+                            next = chosen[row];
+                        }
+                        samplers.get(row).chosen(next, Optional.empty());
+                    }
+                }
+            }
+        }
+    }
+
+    private static int[] choices(
+            GpuRig rig,
+            StepBuffer step,
+            DeviceBuffer values,
+            List<TokenSampler.Draw> draws,
+            List<TokenSampler> samplers) {
+        int rows = draws.size();
+        DeviceBuffer chosen = rig.poisoned(4L * rows);
+        rig.kernels.argmax.launch(
+                rig.stream,
+                rows,
+                Kernels.ARGMAX_PARTS,
+                values.address(),
+                rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
+                rig.zeros(4L * rows).address(),
+                chosen.address());
+        step.clear();
+        for (int row = 0; row < rows; row++) {
+            step.draw(row, draws.get(row), samplers.get(row).adjustments());
+        }
+        step.upload(rig.stream);
+        if (step.adjustedCount() > 0) {
+            rig.kernels.adjust.launch(
+                    rig.stream, step.adjustedCount(), 1, values.address(), step.adjusted(), step.adjustments());
+        }
+        rig.kernels.sample.launch(
+                rig.stream, rows, 1, values.address(), step.draws(), chosen.address(), rows, 0, 0L, 0);
+        return rig.ints(chosen, rows);
+    }
+
+    /** Logits of the model that are finite, and one that may be chosen after the adjustments. */
+    private static boolean drawable(float[] logits, int offset, float[] adjusted) {
+        boolean some = false;
+        for (int i = 0; i < adjusted.length; i++) {
+            if (!Float.isFinite(logits[offset + i]) || !(adjusted[i] < Float.POSITIVE_INFINITY)) {
+                return false;
+            }
+            some |= adjusted[i] > Float.NEGATIVE_INFINITY;
+        }
+        return some;
+    }
+
+    /**
+     * Whether the token is the reference's, or becomes it when bounds move by what the GPU's fast exponentials may err.
+     */
+    private static boolean isOneOf(float[] logits, TokenSampler.Draw draw, int token) {
+        SamplingReference.Parameters exact = SamplingReference.Parameters.of(draw);
+        if (SamplingReference.token(logits, exact) == token) {
+            return true;
+        }
+        float[] moves = {0, 3e-6f, -3e-6f};
+        for (float uniform : moves) {
+            for (float topP : moves) {
+                for (float minP : moves) {
+                    SamplingReference.Parameters near = new SamplingReference.Parameters(
+                            exact.temperature(),
+                            exact.topK(),
+                            Math.min(1, exact.topP() * (1 + topP)),
+                            Math.min(1, exact.minP() * (1 + minP)),
+                            Math.clamp(exact.uniform() + uniform, 0f, 1 - 0x1p-24f));
+                    if (SamplingReference.token(logits, near) == token) {
+                        return true;
+                    }
+                }
+            }
+        }
+        return false;
+    }
+
+    private static List<TokenSampler> samplers(List<SamplingParams> wishes, int[] prompt) {
+        return wishes.stream()
+                .map(wish -> new TokenSampler(wish, prompt, Set.of(13), 1))
+                .toList();
+    }
+
+    /** The token at {@code uniform} of the kept mass, in ascending order of ids. */
+    static int expected(
+            float[] logits,
+            int offset,
+            int vocabulary,
+            double temperature,
+            int topK,
+            double topP,
+            double minP,
+            double uniform) {
+        Integer[] order = IntStream.range(0, vocabulary).boxed().toArray(Integer[]::new);
+        Arrays.sort(order, (a, b) -> Float.compare(logits[offset + b], logits[offset + a]));
+        double top = logits[offset + order[0]];
+        double[] weights = new double[vocabulary];
+        double kept = 0;
+        for (int i = 0; i < vocabulary; i++) {
+            double weight = Math.exp((logits[offset + order[i]] - top) / temperature);
+            weights[order[i]] = (topK == 0 || i < topK) && weight >= minP ? weight : 0;
+            kept += weights[order[i]];
+        }
+        double mass = 0;
+        for (int id : order) {
+            if (mass >= kept * topP) {
+                weights[id] = 0;
+            }
+            mass += weights[id];
+        }
+        double target = uniform * Arrays.stream(weights).sum();
+        int id = -1;
+        for (int i = 0; i < vocabulary && target >= 0; i++) {
+            if (weights[i] > 0) {
+                id = i;
+                target -= weights[i];
+            }
+        }
+        return id;
+    }
+
+    static TokenSampler.Draw draw(double temperature, double topP, double minP, double uniform, int topK) {
+        return new TokenSampler.Draw(temperature, topK, topP, minP, uniform, -1, false, true);
+    }
+
+    /** What one host block holds, by the format that the CPU reads. */
+    private static float host(float[] bits, BlockFormat format, long offset, ModelShape shape) {
+        return bits[(int) (offset / shape.type().bytes())];
+    }
+
+    /** Sums of what moved are the same on both sides, and of no two blocks. */
+    private static void checkSums(
+            GpuRig rig,
+            BlockFormat format,
+            List<DeviceBuffer> sides,
+            DeviceBuffer target,
+            int hostBlocks,
+            long gpuLayer,
+            DeviceBuffer list,
+            int[] moves) {
+        int layers = 2;
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment host = arena.allocate(layers * hostBlocks * format.blockBytes(), 64);
+            host.copyFrom(rig.get(target, host.byteSize()));
+            for (DeviceBuffer side : sides) {
+                DeviceBuffer sums = rig.zeros(8L * moves[0] * layers);
+                rig.kernels.sumMoved.launch(
+                        rig.stream, 2, layers, side.address(), gpuLayer, list.address(), 0, layers, sums.address());
+                MemorySegment summed = rig.get(sums, 8L * moves[0] * layers);
+                Set<Long> different = new HashSet<>();
+                for (int i = 0; i < moves[0] * layers; i++) {
+                    int move = 8 + 8 * (i / layers);
+                    long block = host.address() + (i % layers * hostBlocks + moves[move]) * format.blockBytes();
+                    long sum = TransferChecksums.sum(format, block, moves[move + 1]);
+                    assertThat(summed.getAtIndex(ValueLayout.JAVA_LONG_UNALIGNED, i))
+                            .isEqualTo(sum);
+                    different.add(sum);
+                }
+                assertThat(different).hasSize(moves[0] * layers);
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("shapes")
+    void blocksMoveBetweenPoolsAndChangeTheirFormat(ModelShape shape) {
+        BlockFormat format =
+                new BlockFormat(shape.config().kvHeads(), shape.config().headDim(), shape.type());
+        assertThat(HostFormat.blockBytes(shape)).isEqualTo(format.blockBytes());
+        try (GpuRig rig = new GpuRig(shape, SEED)) {
+            int layers = 2;
+            int gpuBlocks = 11;
+            int hostBlocks = 4;
+            int blockHalves = (int) (shape.blockBytes() / 2);
+            int hostHalves = (int) (format.blockBytes() / 2);
+            float[] from = rig.halves(layers * gpuBlocks * blockHalves, 1);
+            int width = shape.headWidth();
+            int dim = shape.config().headDim();
+            int tile = width * ModelShape.BLOCK_TOKENS;
+            for (int i = 0; i < from.length; i++) {
+                int within = i % (2 * tile);
+                int d = within < tile ? within % width : (within - tile) / 2 % width;
+                from[i] = d < dim ? from[i] : 0;
+            }
+            int[] tokens = {64, 19, 1};
+            // their number; then host block, tokens, GPU blocks
+            int[] moves = {
+                3, 0, 0, 0, 0, 0, 0, 0, 2, 64, 9, 0, 4, 10, 0, 0, 0, 19, 3, 1, 0, 0, 0, 0, 3, 1, 7, 0, 0, 0, 0, 0
+            };
+            DeviceBuffer source = rig.putHalves(from);
+            DeviceBuffer target = rig.poisoned(2L * layers * hostBlocks * hostHalves);
+            DeviceBuffer list = rig.put(moves);
+            long gpuLayer = (long) gpuBlocks * shape.blockBytes() / 4;
+            long hostLayer = hostBlocks * format.blockBytes() / 4;
+            rig.kernels.moveOut.launch(
+                    rig.stream, 3, 1, source.address(), target.address(), gpuLayer, hostLayer, list.address(), layers);
+            float[] host = rig.halves(target, layers * hostBlocks * hostHalves);
+            DeviceBuffer back = rig.poisoned(2L * layers * gpuBlocks * blockHalves);
+            rig.kernels.moveIn.launch(
+                    rig.stream, 5, 1, back.address(), target.address(), gpuLayer, hostLayer, list.address(), layers);
+            float[] returned = rig.halves(back, layers * gpuBlocks * blockHalves);
+            checkSums(rig, format, List.of(source, back), target, hostBlocks, 2 * gpuLayer, list, moves);
+            for (int layer = 0; layer < layers; layer++) {
+                for (int move = 0; move < 3; move++) {
+                    long block = 2L * (layer * hostBlocks + moves[8 + 8 * move]) * hostHalves;
+                    for (int head = 0; head < shape.config().kvHeads(); head++) {
+                        for (int token = 0; token < 64; token++) {
+                            boolean there = token < tokens[move];
+                            int gpu = (layer * gpuBlocks + moves[8 + 8 * move + 2 + token / 16]) * blockHalves
+                                    + head * 2 * tile;
+                            for (int d = 0; d < dim; d++) {
+                                int key = gpu + token % 16 * width + d;
+                                int value = gpu + tile + (token % 16 / 2 * width + d) * 2 + token % 2;
+                                float hostValue = host(host, format, block + format.value(head, token, d), shape);
+                                assertThat(hostValue).as("V of token %d", token).isEqualTo(there ? from[value] : 0);
+                                if (token / 16 * 16 < tokens[move]) {
+                                    assertThat(returned[value])
+                                            .as("V of token %d, back", token)
+                                            .isEqualTo(there ? from[value] : 0);
+                                }
+                                if (there) {
+                                    assertThat(host(host, format, block + format.key(head, token, d), shape))
+                                            .isEqualTo(from[key]);
+                                    assertThat(returned[key]).isEqualTo(from[key]);
+                                }
+                            }
+                        }
+                    }
+                }
+                for (int i = 0; i < hostHalves; i++) {
+                    assertThat(host[(layer * hostBlocks + 1) * hostHalves + i])
+                            .as("a block of nobody")
+                            .isNaN();
+                }
+            }
+        }
+    }
+}

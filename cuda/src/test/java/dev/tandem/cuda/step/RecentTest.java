@@ -1,0 +1,59 @@
+package dev.tandem.cuda.step;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+class RecentTest {
+    private final List<String> log = new ArrayList<>();
+    private final Recent<Integer, String> recent =
+            new Recent<>(3, () -> log.add("rest"), gone -> log.add("end " + gone));
+
+    private String get(int key) {
+        return recent.get(key, k -> {
+            log.add("make " + k);
+            return "v" + k;
+        });
+    }
+
+    @Test
+    void theOneThatWasNotUsedForLongestGoes() {
+        get(1);
+        get(2);
+        get(3);
+        assertThat(get(1)).isEqualTo("v1");
+        log.clear();
+        get(4);
+        assertThat(log).containsExactly("rest", "end v2", "make 4");
+        log.clear();
+        get(1);
+        get(3);
+        get(4);
+        assertThat(log).isEmpty();
+    }
+
+    @Test
+    void whatCannotBeMadeIsNotKept() {
+        try {
+            recent.get(1, key -> {
+                throw new IllegalStateException("no memory");
+            });
+        } catch (IllegalStateException e) {
+            log.add(e.getMessage());
+        }
+        assertThat(get(1)).isEqualTo("v1");
+        assertThat(log).containsExactly("no memory", "make 1");
+    }
+
+    @Test
+    void allAreFreedInTheEnd() {
+        get(1);
+        get(2);
+        recent.clear();
+        assertThat(log).containsExactly("make 1", "make 2", "end v1", "end v2");
+        recent.clear();
+        assertThat(log).hasSize(4);
+    }
+}

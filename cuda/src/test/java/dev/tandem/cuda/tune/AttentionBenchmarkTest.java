@@ -1,0 +1,98 @@
+package dev.tandem.cuda.tune;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cpu.decode.DecodeImplementations;
+import dev.tandem.cpu.decode.DecodeTask;
+import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cpu.decode.Partial;
+import dev.tandem.cpu.probe.BandwidthProbe;
+import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.model.config.DataType;
+import java.lang.foreign.Arena;
+import java.time.Duration;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(60)
+class AttentionBenchmarkTest {
+    private static final BlockFormat FORMAT = new BlockFormat(2, 32, DataType.BFLOAT16);
+    private static final int HEADS = 4;
+
+    private static AttentionBenchmark benchmark(BlockFormat format, int batch) {
+        return new AttentionBenchmark(format, HEADS, batch, 100, 3, 1, Duration.ZERO, Clock.system());
+    }
+
+    /** Attention that does something else before each row. */
+    private static PagedDecodeAttention before(Runnable something) {
+        PagedDecodeAttention inner = DecodeImplementations.all(FORMAT, HEADS).getFirst();
+        return new PagedDecodeAttention() {
+            @Override
+            public String name() {
+                return inner.name();
+            }
+
+            @Override
+            public BlockFormat format() {
+                return FORMAT;
+            }
+
+            @Override
+            public int heads() {
+                return HEADS;
+            }
+
+            @Override
+            public Scratch scratch(Arena arena) {
+                return inner.scratch(arena);
+            }
+
+            @Override
+            public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
+                something.run();
+                inner.partial(task, first, last, next, scratch, partial);
+            }
+        };
+    }
+
+    @Test
+    void theWorkersThatServeAreMeasured() {
+        Set<String> threads = ConcurrentHashMap.newKeySet();
+        try (AttentionBenchmark benchmark = benchmark(FORMAT, 5)) {
+            AttentionBenchmark.Result result = benchmark.measure(
+                    before(() -> threads.add(Thread.currentThread().getName())), BandwidthProbe.all(FORMAT, HEADS), 1);
+            assertThat(result.kernel()).isPositive();
+            assertThat(result.peakBandwidth()).isPositive();
+            assertThat(result.micros()).isPositive();
+        }
+        assertThat(threads).containsExactly("tandem-attention-0");
+    }
+
+    @Test
+    void attentionThatFailsEndsTheMeasurement() {
+        try (AttentionBenchmark benchmark = benchmark(FORMAT, 2)) {
+            assertThatThrownBy(() -> benchmark.measure(
+                            before(() -> {
+                                throw new IllegalStateException("broken");
+                            }),
+                            List.of(),
+                            1))
+                    .isInstanceOf(ExecutorException.class)
+                    .hasMessageContaining("broken");
+        }
+    }
+
+    @Test
+    void whatWorkersDoNotServeIsRefused() {
+        assertThatThrownBy(() -> benchmark(new BlockFormat(2, 32, DataType.FLOAT32), 2))
+                .hasMessageContaining("--dtype float32");
+        assertThatThrownBy(() -> benchmark(FORMAT, AttentionBenchmark.MAX_ROWS + 1))
+                .hasMessageContaining("--batch 1025");
+    }
+}
