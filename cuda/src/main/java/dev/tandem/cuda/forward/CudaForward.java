@@ -1,6 +1,5 @@
 package dev.tandem.cuda.forward;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.forward.Extent.Part;
 import dev.tandem.cuda.forward.RowLauncher.Pending;

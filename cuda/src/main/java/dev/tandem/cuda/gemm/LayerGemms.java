@@ -1,12 +1,10 @@
 package dev.tandem.cuda.gemm;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.device.TensorMap;
-import dev.tandem.cuda.forward.Logits;
 import dev.tandem.cuda.gemm.CublasLtGemm.Result;
 import dev.tandem.cuda.gemm.GemmPlan.Method;
 import dev.tandem.cuda.kernels.Kernels;

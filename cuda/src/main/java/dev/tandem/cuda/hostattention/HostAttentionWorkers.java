@@ -7,7 +7,6 @@ import dev.tandem.cpu.decode.Partial;
 import dev.tandem.cpu.simd.Unpack;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cpu.topology.ThreadAffinity;
-import dev.tandem.cuda.Owned;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.observe.Timeline;
 import java.lang.foreign.Arena;

@@ -1,6 +1,5 @@
 package dev.tandem.cuda.hostattention;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.Admission;
 import java.util.Optional;

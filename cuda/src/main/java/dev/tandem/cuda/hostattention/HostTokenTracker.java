@@ -2,7 +2,6 @@ package dev.tandem.cuda.hostattention;
 
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.engine.sampling.TokenSampler;
 import dev.tandem.engine.step.Admission;
 import dev.tandem.engine.step.StepResult;

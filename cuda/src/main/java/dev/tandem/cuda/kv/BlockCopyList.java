@@ -2,7 +2,6 @@ package dev.tandem.cuda.kv;
 
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;

@@ -4,7 +4,6 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static java.lang.foreign.ValueLayout.JAVA_SHORT;
 
 import dev.tandem.cpu.decode.BlockFormat;
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Stream;

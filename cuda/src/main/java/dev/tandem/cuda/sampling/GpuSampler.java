@@ -1,6 +1,5 @@
 package dev.tandem.cuda.sampling;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.forward.Logits;
 import dev.tandem.cuda.kernels.Kernels;

@@ -3,7 +3,6 @@ package dev.tandem.cuda.sampling;
 import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.engine.request.SamplingParams;

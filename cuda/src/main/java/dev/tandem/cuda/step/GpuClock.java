@@ -1,6 +1,5 @@
 package dev.tandem.cuda.step;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceWait;
 import dev.tandem.cuda.device.Event;

@@ -1,6 +1,5 @@
 package dev.tandem.cuda.step;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Graph;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;

@@ -1,6 +1,5 @@
 package dev.tandem.cuda.step;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.ffi.CudaException;
 import java.util.Optional;
 import java.util.function.Consumer;

@@ -1,6 +1,5 @@
 package dev.tandem.cuda.step;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Resources;
 import java.util.LinkedHashMap;
 import java.util.List;

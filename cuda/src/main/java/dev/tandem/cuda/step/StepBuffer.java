@@ -4,7 +4,6 @@ import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
@@ -14,7 +13,6 @@ import dev.tandem.cuda.forward.SmPartition;
 import dev.tandem.cuda.forward.StepInputs;
 import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.hostattention.HostToken;
-import dev.tandem.cuda.hostattention.HostTokenTracker;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.sampling.SamplingInputs;
 import dev.tandem.engine.sampling.Adjustments;

@@ -1,6 +1,5 @@
 package dev.tandem.cuda.step;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.forward.CudaForward.Pass;
 import dev.tandem.cuda.forward.Extent;

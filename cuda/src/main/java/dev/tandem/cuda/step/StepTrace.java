@@ -2,7 +2,6 @@ package dev.tandem.cuda.step;
 
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.step.StepLauncher.Launched;

@@ -5,7 +5,6 @@ import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.probe.BandwidthProbe;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cpu.topology.NativeMemory;
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.hostattention.HostAttentionQueues;
 import dev.tandem.cuda.hostattention.HostAttentionWorkers;
 import dev.tandem.cuda.hostattention.HostToken;

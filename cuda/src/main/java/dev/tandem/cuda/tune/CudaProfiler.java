@@ -1,7 +1,6 @@
 package dev.tandem.cuda.tune;
 
 import dev.tandem.cpu.decode.BlockFormat;
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.hostattention.HostAttentionQueues;

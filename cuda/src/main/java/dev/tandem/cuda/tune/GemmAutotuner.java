@@ -1,6 +1,5 @@
 package dev.tandem.cuda.tune;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Graph;
 import dev.tandem.cuda.device.Stream;

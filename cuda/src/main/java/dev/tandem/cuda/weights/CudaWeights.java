@@ -1,6 +1,5 @@
 package dev.tandem.cuda.weights;
 
-import dev.tandem.cuda.Owned;
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;

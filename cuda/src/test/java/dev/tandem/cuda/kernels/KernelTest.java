@@ -6,7 +6,6 @@ import static org.assertj.core.api.Assertions.offset;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cuda.device.DeviceBuffer;
-import dev.tandem.cuda.forward.Logits;
 import dev.tandem.cuda.hostattention.HostFormat;
 import dev.tandem.cuda.kv.TransferChecksums;
 import dev.tandem.cuda.step.StepBuffer;
