@@ -37,7 +37,8 @@ def options():
     parser.add_argument("--slow", type=int, default=500, help="clients that read nothing (%(default)s)")
     parser.add_argument("--tokens", type=int, default=64, help="tokens per stream (%(default)s)")
     parser.add_argument("--huge", type=int, default=2, help="clients that send prompts of 8 MB (%(default)s)")
-    parser.add_argument("--timeout", type=float, default=600, help="seconds until streams count as starved (%(default)s)")
+    parser.add_argument("--timeout", type=float, default=600,
+                        help="seconds until streams count as starved (%(default)s)")
     return parser.parse_args()
 
 
@@ -47,7 +48,7 @@ def percentile(values, share):
 
 
 def time_health(host, port, end, results):
-    """Requests /health on one connection until `end` and times each request; a broken connection counts as a failure."""
+    """Requests /health on one connection until `end` and times each request. A broken connection is a failure."""
     times, failures = [], 0
     connection = None
     while not end.is_set():

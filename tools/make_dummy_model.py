@@ -1,7 +1,7 @@
 """Makes a model directory without weights, to be served with --load-format dummy: a configuration and a tokenizer.
 
-Each token of the tokenizer is one word, w0, w1, ... up to the vocabulary's size, so that answers show their tokens. Words
-are separated by spaces. Needs the standard library only.
+Each token of the tokenizer is one word, w0, w1, ... up to the vocabulary's size, so that answers show their tokens.
+Words are separated by spaces. Needs the standard library only.
 """
 
 import argparse

@@ -81,7 +81,8 @@ import json
 import sys
 
 LIMIT = 0.99
-HOSTS = {"--host-kv": "pool of two blocks", "--tpot-target 60": "60 ms per token", "--tpot-target 20": "20 ms per token",
+HOSTS = {"--host-kv": "pool of two blocks", "--tpot-target 60": "60 ms per token",
+         "--tpot-target 20": "20 ms per token",
          "--lose-host-at": "host lost"}
 cells, hosts = {}, {}
 for line in open(sys.argv[1]):
