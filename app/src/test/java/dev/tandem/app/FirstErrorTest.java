@@ -129,7 +129,7 @@ class FirstErrorTest {
                 new Case(serve + "--threads 0", "--threads 0", "at least 1"),
                 new Case(serve + "--threads 1000000", "--threads 1000000", "at most"),
                 new Case(serve + "--attention-threads 0", "--attention-threads 0", "at least 1"),
-                new Case(serve + "--threads 1 --attention-threads 2", "--attention-threads 2", "[1, 1]"),
+                new Case(serve + "--threads 1 --attention-threads 2", "--attention-threads 2", "use 1 to 1"),
                 new Case(serve + "--host-watchdog 0", "--host-watchdog 0", "above 0"),
                 new Case(serve + "--host-watchdog NaN", "--host-watchdog NaN", "above 0"),
                 new Case(serve + "--shadow-verification-rate 2", "--shadow-verification-rate 2", "[0, 1]"),

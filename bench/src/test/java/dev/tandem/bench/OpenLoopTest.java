@@ -18,7 +18,7 @@ import org.junit.jupiter.params.provider.ValueSource;
  * requests per second and {@code apex} several times as many. Requests want their first token within 20 s.
  */
 class OpenLoopTest {
-    private static final SimulatedMachine MACHINE = SimulatedMachine.T4_CLASS;
+    private static final SimulatedMachine MACHINE = SimulatedMachine.H200_8SM_2REQ;
     private static final Workload WORKLOAD = Workload.parse("synthetic:200/100", 0);
     private static final long SECOND = 1_000_000_000;
     private static final LatencyTargets TARGETS = new LatencyTargets(20 * SECOND, 0);

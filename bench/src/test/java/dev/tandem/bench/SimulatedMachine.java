@@ -31,13 +31,13 @@ import java.util.Set;
 
 /** Pools and limits of the presets of {@code bench}. */
 enum SimulatedMachine {
-    T4_CLASS("h200-8sm-2req", 54, 60, 524_288, 832, 64, 256, 100),
-    T4_TIGHT("h200-2req", 54, 44, 524_288, 832, 64, 256, 100),
+    H200_8SM_2REQ("h200-8sm-2req", 54, 60, 524_288, 832, 64, 256, 100),
+    H200_2REQ("h200-2req", 54, 44, 524_288, 832, 64, 256, 100),
     /** Its host reads KV at 136 GB/s, the other at 122. */
     T4_TIGHT_FASTER_HOST("h200-2req-faster-host", 54, 44, 524_288, 832, 64, 256, 100),
     /** Prompts come in waves of minutes. */
-    A10G_CLASS("h200-16sm-26k", 1650, 72, 131_072, 20_480, 256, 512, 1000),
-    H200_TIGHT("h200", 1650, 36, 131_072, 20_480, 256, 256, 100),
+    H200_16SM_26K("h200-16sm-26k", 1650, 72, 131_072, 20_480, 256, 512, 1000),
+    H200_26K("h200", 1650, 36, 131_072, 20_480, 256, 256, 100),
     /** The same when cublasLt computed the products of steps in which prompts ride, and riding gained gpu-only less. */
     H200_TIGHT_LIBRARY("h200-library", 1650, 36, 131_072, 20_480, 256, 256, 100);
 

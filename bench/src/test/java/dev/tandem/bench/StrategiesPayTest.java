@@ -24,28 +24,28 @@ class StrategiesPayTest {
 
     @ParameterizedTest
     @CsvSource({
-        "T4_CLASS, osc, ASYNC_OVERLAP, false, 3.0",
-        "T4_CLASS, osc, NEO, false, 3.2",
-        "T4_CLASS, osc, APEX, false, 3.0",
-        "A10G_CLASS, synthetic:1000/400, ASYNC_OVERLAP, false, 1.2",
-        "A10G_CLASS, synthetic:1000/400, NEO, false, 1.05",
-        "A10G_CLASS, synthetic:1000/400, APEX, false, 1.15",
-        "H200_TIGHT, synthetic:1000/200, ASYNC_OVERLAP, false, 1.05",
-        "H200_TIGHT, synthetic:1000/400, ASYNC_OVERLAP, false, 1.1",
-        "H200_TIGHT, synthetic:1000/200, NEO, false, 0.85",
+        "H200_8SM_2REQ, osc, ASYNC_OVERLAP, false, 3.0",
+        "H200_8SM_2REQ, osc, NEO, false, 3.2",
+        "H200_8SM_2REQ, osc, APEX, false, 3.0",
+        "H200_16SM_26K, synthetic:1000/400, ASYNC_OVERLAP, false, 1.2",
+        "H200_16SM_26K, synthetic:1000/400, NEO, false, 1.05",
+        "H200_16SM_26K, synthetic:1000/400, APEX, false, 1.15",
+        "H200_26K, synthetic:1000/200, ASYNC_OVERLAP, false, 1.05",
+        "H200_26K, synthetic:1000/400, ASYNC_OVERLAP, false, 1.1",
+        "H200_26K, synthetic:1000/200, NEO, false, 0.85",
         "H200_TIGHT_LIBRARY, synthetic:1000/200, NEO, false, 0.9",
-        "T4_CLASS, osc, ASYNC_OVERLAP, true, 3.0",
-        "T4_TIGHT, osc, ASYNC_OVERLAP, true, 2.0",
-        "T4_TIGHT, osc, APEX, true, 2.0",
-        "T4_TIGHT, osc, NEO, true, 1.5",
+        "H200_8SM_2REQ, osc, ASYNC_OVERLAP, true, 3.0",
+        "H200_2REQ, osc, ASYNC_OVERLAP, true, 2.0",
+        "H200_2REQ, osc, APEX, true, 2.0",
+        "H200_2REQ, osc, NEO, true, 1.5",
         "T4_TIGHT_FASTER_HOST, osc, NEO, true, 1.6",
-        "A10G_CLASS, synthetic:1000/400, APEX, true, 1.1",
-        "A10G_CLASS, synthetic:1000/200, ASYNC_OVERLAP, true, 0.99",
-        "A10G_CLASS, synthetic:1000/200, NEO, true, 1.08",
-        "A10G_CLASS, osc, ASYNC_OVERLAP, true, 0.97",
-        "H200_TIGHT, synthetic:1000/200, ASYNC_OVERLAP, true, 1.08",
-        "H200_TIGHT, synthetic:1000/200, NEO, true, 0.99",
-        "H200_TIGHT, osc, ASYNC_OVERLAP, true, 0.97",
+        "H200_16SM_26K, synthetic:1000/400, APEX, true, 1.1",
+        "H200_16SM_26K, synthetic:1000/200, ASYNC_OVERLAP, true, 0.99",
+        "H200_16SM_26K, synthetic:1000/200, NEO, true, 1.08",
+        "H200_16SM_26K, osc, ASYNC_OVERLAP, true, 0.97",
+        "H200_26K, synthetic:1000/200, ASYNC_OVERLAP, true, 1.08",
+        "H200_26K, synthetic:1000/200, NEO, true, 0.99",
+        "H200_26K, osc, ASYNC_OVERLAP, true, 0.97",
     })
     void offloadingPaysWhereItShould(String machine, String workload, Strategy strategy, boolean guarded, double min) {
         double alone = BASELINE.computeIfAbsent(
@@ -59,10 +59,10 @@ class StrategiesPayTest {
     /** The guard notices, whatever was promised: what its attempts cost in so many seconds is all that is lost. */
     @ParameterizedTest
     @CsvSource({
-        "H200_TIGHT, azure-code, 2000, 0.985",
-        "H200_TIGHT, synthetic:1000/200, 1000, 0.985",
-        "H200_TIGHT, osc, 1000, 0.985",
-        "A10G_CLASS, synthetic:1000/200, 5000, 0.985",
+        "H200_26K, azure-code, 2000, 0.985",
+        "H200_26K, synthetic:1000/200, 1000, 0.985",
+        "H200_26K, osc, 1000, 0.985",
+        "H200_16SM_26K, synthetic:1000/200, 5000, 0.985",
     })
     void onAMachineThatIsAFifthSlowerTheGuardKeepsGpuOnlysPace(
             String machine, String workload, int seconds, double min) {
@@ -75,8 +75,8 @@ class StrategiesPayTest {
     @ParameterizedTest
     @CsvSource({"ASYNC_OVERLAP, 1.4", "NEO, 2.5", "APEX, 2.1"})
     void offloadingPaysForABurst(Strategy strategy, double min) {
-        double alone = SimulatedMachine.T4_CLASS.wholeRate(Strategy.GPU_ONLY, "osc", 100);
-        assertThat(SimulatedMachine.T4_CLASS.wholeRate(strategy, "osc", 100) / alone)
+        double alone = SimulatedMachine.H200_8SM_2REQ.wholeRate(Strategy.GPU_ONLY, "osc", 100);
+        assertThat(SimulatedMachine.H200_8SM_2REQ.wholeRate(strategy, "osc", 100) / alone)
                 .isGreaterThan(min);
     }
 

@@ -17,15 +17,15 @@ import org.junit.jupiter.params.provider.CsvSource;
 class UnusableHostTest {
     @ParameterizedTest
     @CsvSource({
-        "T4_TIGHT, osc, TINY_POOL, 100",
-        "T4_TIGHT, osc, STRICT_TARGET, 100",
-        "T4_TIGHT, osc, LOST, 100",
-        "T4_CLASS, osc, TINY_POOL, 100",
-        "T4_CLASS, osc, STRICT_TARGET, 100",
-        "T4_CLASS, osc, LOST, 100",
-        "H200_TIGHT, synthetic:1000/200, TINY_POOL, 100",
-        "H200_TIGHT, synthetic:1000/200, STRICT_TARGET, 400",
-        "H200_TIGHT, synthetic:1000/200, LOST, 100",
+        "H200_2REQ, osc, TINY_POOL, 100",
+        "H200_2REQ, osc, STRICT_TARGET, 100",
+        "H200_2REQ, osc, LOST, 100",
+        "H200_8SM_2REQ, osc, TINY_POOL, 100",
+        "H200_8SM_2REQ, osc, STRICT_TARGET, 100",
+        "H200_8SM_2REQ, osc, LOST, 100",
+        "H200_26K, synthetic:1000/200, TINY_POOL, 100",
+        "H200_26K, synthetic:1000/200, STRICT_TARGET, 400",
+        "H200_26K, synthetic:1000/200, LOST, 100",
     })
     void theGuardedDefaultDoesWhatGpuOnlyDoes(String name, String workload, Host host, int seconds) {
         SimulatedMachine machine = SimulatedMachine.valueOf(name);

@@ -85,7 +85,7 @@ public final class HuggingFaceConfig {
         String type = text(rope, "rope_type", text(rope, "type", "default"));
         return switch (type) {
             case "default" -> RopeScaling.NONE;
-            case "linear" -> new RopeScaling.GemmPlan(number(rope, "factor", 1));
+            case "linear" -> new RopeScaling.Linear(number(rope, "factor", 1));
             case "llama3" ->
                 new RopeScaling.Llama3(
                         number(rope, "factor", 8),

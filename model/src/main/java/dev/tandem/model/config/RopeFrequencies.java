@@ -15,7 +15,7 @@ public final class RopeFrequencies {
         }
         switch (config.ropeScaling()) {
             case RopeScaling.None none -> {}
-            case RopeScaling.GemmPlan linear -> {
+            case RopeScaling.Linear linear -> {
                 for (int i = 0; i < pairs; i++) {
                     frequencies[i] /= (float) linear.factor();
                 }

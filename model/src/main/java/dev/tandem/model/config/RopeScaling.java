@@ -6,8 +6,8 @@ import dev.tandem.model.ModelException;
 public sealed interface RopeScaling {
     record None() implements RopeScaling {}
 
-    record GemmPlan(double factor) implements RopeScaling {
-        public GemmPlan {
+    record Linear(double factor) implements RopeScaling {
+        public Linear {
             requirePositive("factor", factor);
         }
     }

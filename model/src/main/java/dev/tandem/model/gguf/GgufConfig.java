@@ -81,7 +81,7 @@ public final class GgufConfig {
         }
         return switch (file.string("llama.rope.scaling.type", "none")) {
             case "none" -> RopeScaling.NONE;
-            case "linear" -> new RopeScaling.GemmPlan(file.real("llama.rope.scaling.factor", 1));
+            case "linear" -> new RopeScaling.Linear(file.real("llama.rope.scaling.factor", 1));
             case String other ->
                 throw new ModelException("rope scaling '" + other
                         + "' is not supported; supported are none, linear and frequency divisors");
