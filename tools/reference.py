@@ -34,7 +34,7 @@ def help_of(*command):
 
 def subcommands(text):
     """Names listed under "Commands:" of a help text."""
-    _, _, tail = text.partition("\nCommands:\n")
+    tail = text.partition("\nCommands:\n")[2].partition("\n\n")[0]
     return [name for name in re.findall(r"^ {2}([a-z][a-z-]*)", tail, flags=re.MULTILINE) if name != "help"]
 
 
