@@ -22,9 +22,8 @@ class TimelineTest {
                 .hasSize(4);
         assertThat(text)
                 .contains("\"args\":{\"name\":\"GPU\"}")
-                .contains(
-                        "{\"ph\":\"X\",\"name\":\"gpu step\",\"pid\":1,\"tid\":0,"
-                                + "\"ts\":6.000,\"dur\":0.500,\"args\":{\"step\":6}}")
+                .contains("{\"ph\":\"X\",\"name\":\"gpu step\",\"pid\":1,\"tid\":0,"
+                        + "\"ts\":6.000,\"dur\":0.500,\"args\":{\"step\":6}}")
                 .doesNotContain("\"step\":2}")
                 .contains("\"tid\":1,\"ts\":1.500,\"dur\":2.500,\"args\":{\"layer\":31,\"sequence\":7000000000}}");
         assertThat(text.chars().filter(c -> c == '{').count())

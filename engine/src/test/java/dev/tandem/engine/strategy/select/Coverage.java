@@ -204,7 +204,7 @@ final class Coverage {
                 "guard: offloading has ended and the host drains: # in-flight tokens");
         List<String> own = switch (strategy) {
             case GPU_ONLY -> List.of("gpu-only: # rows");
-            case SIMPLE_OFFLOAD -> List.of("the GPU waits for each layer");
+            case SIMPLE_OFFLOAD -> List.of("the GPU waits for it at each layer");
             case SYMMETRIC ->
                 List.of("rows of prefill in a step of their own", "symmetric: the CPU computes attention for");
             case FASTDECODE_PLUS, ASYMMETRIC -> List.of("the CPU computes attention for # and # of them");
