@@ -32,9 +32,9 @@ import java.util.function.LongPredicate;
 import java.util.stream.Stream;
 
 /**
- * An executor without a model: each KV slot of each layer holds the name of the token that was written there, and each
- * attention checks that it reads exactly its own sequence's tokens. The next token is a function of the sequence and
- * the position alone, so a skipped, repeated or misplaced row is seen at once.
+ * An executor without a model. Each KV slot of each layer holds the sequence and position of the token that was written
+ * there. Each attention checks that it reads exactly the tokens of its own sequence. The next token is a function of
+ * sequence and position only, so a skipped, repeated or misplaced token is found at once.
  */
 public final class ContentExecutor implements Executor {
     private static final int BLOCK = 4;
@@ -57,14 +57,16 @@ public final class ContentExecutor implements Executor {
     private final Map<Long, InFlightToken> inFlightTokens = new LinkedHashMap<>();
     private final Queue<StepResult> results = new ArrayDeque<>();
     public final List<StepPlan> plans = new ArrayList<>();
-    /** In-flight tokens that are lost at the end of a step, with or without their blocks. */
+    /** Which in-flight tokens are lost at the end of a step. */
     public LongPredicate losing = key -> false;
 
+    /** Whether the blocks of lost tokens stay in use. */
     public boolean losingForGood;
+
     public final List<StepResult> history = new ArrayList<>();
-    /** Whether plans that touch GPU blocks alone let the next come before their result. */
+    /** Whether the next plan may be submitted before the result of a plan that uses only GPU blocks. */
     public boolean allowsAsyncScheduling;
-    /** Told of each plan while it is computed: time may pass. */
+    /** Called for each plan while it is computed; it may advance the clock. */
     public Consumer<StepPlan> computing = plan -> {};
     /** Whether plans resume in-flight tokens. */
     public boolean resumes = true;
@@ -74,7 +76,7 @@ public final class ContentExecutor implements Executor {
         this(layers, gpuBlocks, BLOCK, hostBlocks, maxBatchTokens, context, readiness);
     }
 
-    /** @param hostBlock tokens a host block; GPU blocks have 4 */
+    /** @param hostBlock tokens per host block; GPU blocks have 4 */
     public ContentExecutor(
             int layers,
             int gpuBlocks,
@@ -102,7 +104,7 @@ public final class ContentExecutor implements Executor {
         slots.put(KvTier.HOST, new Written[layers][hostBlocks * hostBlock]);
     }
 
-    /** What follows {@code position} in a sequence that arrived as number {@code sequence}. */
+    /** The token after {@code position} in the sequence that arrived as number {@code sequence}. */
     public static int token(long sequence, int position) {
         return Math.floorMod(sequence * 131 + position * 17L, 997);
     }
@@ -127,7 +129,7 @@ public final class ContentExecutor implements Executor {
 
     @Override
     public void submit(StepPlan plan) {
-        fail(results.size() == MAX_OUTSTANDING, "a plan too many is outstanding");
+        fail(results.size() == MAX_OUTSTANDING, "more than " + MAX_OUTSTANDING + " plans are outstanding");
         plans.add(plan);
         computing.accept(plan);
         chunks(plan)
@@ -137,10 +139,10 @@ public final class ContentExecutor implements Executor {
         plan.admissions().forEach(admission -> known(admission.sequence(), admission.position(), admission.token()));
         check(plan);
         plan.swaps().forEach(this::swap);
-        List<Long> parked = new ArrayList<>();
+        List<Long> paused = new ArrayList<>();
         for (long key : plan.pause()) {
             if (inFlightTokens.remove(key) != null) {
-                parked.add(key);
+                paused.add(key);
             }
         }
         List<LayerProgress> trace = new ArrayList<>();
@@ -167,12 +169,12 @@ public final class ContentExecutor implements Executor {
                 .removeIf(key -> losing.test(key)
                         && lost.add(new StepResult.Lost(
                                 key, StepResult.Cause.HOST_ATTENTION, "the worker is gone", losingForGood)));
-        StepResult result = new StepResult(plan.step(), sampled, trace, parked, lost, StepTimes.NONE);
+        StepResult result = new StepResult(plan.step(), sampled, trace, paused, lost, StepTimes.NONE);
         results.add(result);
         history.add(result);
     }
 
-    /** A token is awaited if, and only if, the step that samples it has not been polled. */
+    /** Checks that a token is a placeholder if, and only if, the step that samples it has not been polled. */
     private void known(long sequence, int position, int token) {
         boolean sampling =
                 results.stream().flatMap(result -> result.sampled().stream()).anyMatch(s -> s.sequence() == sequence);
@@ -190,7 +192,7 @@ public final class ContentExecutor implements Executor {
         issue(step, inFlightToken);
     }
 
-    /** The row's q, k and v of its layer leave: the CPU appends K and V and reads everything before. */
+    /** Sends the token's Q, K and V of its layer: the CPU appends K and V and reads all earlier positions. */
     private void issue(long step, InFlightToken inFlightToken) {
         Admission a = inFlightToken.admission;
         write(KvTier.HOST, inFlightToken.layer, a.blocks(), a.sequence(), a.position());
@@ -200,18 +202,18 @@ public final class ContentExecutor implements Executor {
 
     private void advance(StepPlan plan, int layer, List<LayerProgress> trace, List<Sampled> sampled) {
         List<InFlightToken> going = new ArrayList<>();
-        List<Long> standing = new ArrayList<>();
+        List<Long> notResumed = new ArrayList<>();
         for (InFlightToken inFlightToken : inFlightTokens.values()) {
             if (inFlightToken.layer == layer) {
                 if (plan.resume().contains(inFlightToken.admission.sequence())) {
                     going.add(inFlightToken);
                 } else {
-                    standing.add(inFlightToken.admission.sequence());
+                    notResumed.add(inFlightToken.admission.sequence());
                 }
             }
         }
         int max = going.size() + plan.slotsPerLayer();
-        for (long key : readiness.ready(plan.step(), layer, standing)) {
+        for (long key : readiness.ready(plan.step(), layer, notResumed)) {
             if (going.size() < max) {
                 going.add(inFlightTokens.get(key));
             }
@@ -220,7 +222,7 @@ public final class ContentExecutor implements Executor {
             long key = inFlightToken.admission.sequence();
             trace.add(new LayerProgress(layer, key));
             inFlightTokens.remove(key);
-            // the attention's result is taken here: what it was computed from must still be there
+            // the attention's result is used here, so the KV that it was computed from must still be there
             read(KvTier.HOST, layer, inFlightToken.admission.blocks(), key, inFlightToken.admission.position());
             inFlightToken.layer++;
             if (inFlightToken.layer == limits.layers()) {
@@ -268,13 +270,13 @@ public final class ContentExecutor implements Executor {
         }
     }
 
-    /** What every plan must keep. */
+    /** Checks what holds for every plan. */
     private void check(StepPlan plan) {
         Set<Long> seen = new HashSet<>();
         Map<KvTier, Map<Integer, Long>> owners =
                 new HashMap<>(Map.of(KvTier.GPU, new HashMap<>(), KvTier.HOST, new HashMap<>()));
         int rows = plan.admissions().size();
-        int draining = 0;
+        int staged = 0;
         for (InFlightToken inFlightToken : inFlightTokens.values()) {
             claim(owners, KvTier.HOST, inFlightToken.admission.blocks(), inFlightToken.admission.sequence());
         }
@@ -285,7 +287,7 @@ public final class ContentExecutor implements Executor {
                 fail(
                         inFlightTokens.containsKey(chunk.sequence()),
                         "sequence " + chunk.sequence() + " is in flight and in a batch");
-                draining += chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD ? chunk.start() + chunk.rows() : 0;
+                staged += chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD ? chunk.start() + chunk.rows() : 0;
                 fail(
                         chunk.site() == AttentionSite.CPU_FROM_HOST && chunk.rows() > 1,
                         "the CPU decodes, it does not prefill");
@@ -296,16 +298,16 @@ public final class ContentExecutor implements Executor {
             fail(!seen.add(admission.sequence()), "sequence " + admission.sequence() + " is admitted twice");
             fail(
                     inFlightTokens.containsKey(admission.sequence()),
-                    "sequence " + admission.sequence() + " flies already");
+                    "sequence " + admission.sequence() + " is in flight already");
             claim(owners, KvTier.HOST, admission.blocks(), admission.sequence());
         }
         for (Swap swap : plan.swaps()) {
             fail(inFlightTokens.containsKey(swap.sequence()), "sequence " + swap.sequence() + " is swapped in flight");
         }
         for (long key : plan.resume()) {
-            fail(!inFlightTokens.containsKey(key), "sequence " + key + " resumes and does not fly");
+            fail(!inFlightTokens.containsKey(key), "sequence " + key + " resumes and is not in flight");
         }
-        fail(draining > limits.maxBatchTokens(), draining + " tokens of staging of at most " + limits.maxBatchTokens());
+        fail(staged > limits.maxBatchTokens(), staged + " tokens of staging of at most " + limits.maxBatchTokens());
         fail(rows > limits.maxBatchTokens(), rows + " rows of at most " + limits.maxBatchTokens());
     }
 

@@ -16,18 +16,18 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class CostModelTest {
     @Test
-    void curvesInterpolateAndCarryOn() {
+    void curvesInterpolateAndExtrapolate() {
         Curve curve = new Curve("c", new double[] {10, 20, 40}, new double[] {1, 3, 4});
         assertThat(curve.at(0)).isZero();
-        assertThat(curve.at(5)).as("below the first point, its time").isEqualTo(1);
+        assertThat(curve.at(5)).as("below the first point: its time").isEqualTo(1);
         assertThat(curve.at(10)).isEqualTo(1);
         assertThat(curve.at(15)).isEqualTo(2);
         assertThat(curve.at(30)).isEqualTo(3.5);
-        assertThat(curve.at(60)).as("the last slope goes on").isEqualTo(5);
+        assertThat(curve.at(60)).as("beyond the last point: the last slope").isEqualTo(5);
         assertThat(curve.covers(40)).isTrue();
         assertThat(curve.covers(41)).isFalse();
         assertThat(new Curve("c", new double[] {4}, new double[] {2}).at(8))
-                .as("one point is proportional")
+                .as("one point: proportional")
                 .isEqualTo(4);
     }
 
@@ -49,7 +49,7 @@ class CostModelTest {
     }
 
     @Test
-    void aProfileSurvivesItsFile() {
+    void aFormattedProfileParsesToTheSameProfile() {
         Profile profile = Profile.parse(TestProfile.TEXT, "test");
         Profile again = Profile.parse(profile.format(), "again");
         assertThat(again.format()).isEqualTo(profile.format());
@@ -57,7 +57,7 @@ class CostModelTest {
     }
 
     @Test
-    void aTripIsTwoStagesWhereTheProfileDoesNotSay() {
+    void theTripOverheadDefaultsToTwoStages() {
         Profile old = Profile.parse(TestProfile.TEXT.replace("stage-overhead 0", "stage-overhead 2e-5"), "old");
         assertThat(old.tripOverhead()).isCloseTo(4e-5, within(1e-12));
         Profile profile = Profile.parse(TestProfile.TEXT + "trip-overhead 7e-5\n", "test");
@@ -81,7 +81,7 @@ class CostModelTest {
                 "trip-overhead -1",
                 "linear 1 2 3"
             })
-    void absurdProfilesAreRefused(String line) {
+    void impossibleProfilesAreRejected(String line) {
         String key = line.substring(0, line.indexOf(' '));
         StringBuilder text = new StringBuilder();
         for (String good : TestProfile.TEXT.split("\n")) {
@@ -94,7 +94,7 @@ class CostModelTest {
     }
 
     @Test
-    void missingAndUnorderedPointsAreRefused() {
+    void missingAndUnorderedPointsAreRejected() {
         assertThatThrownBy(() -> Profile.parse("name x\nlayers 2\n", "the file"))
                 .hasMessageContaining("the file: linear has 0 sizes")
                 .hasMessageContaining("tandem profile");
@@ -113,7 +113,7 @@ class CostModelTest {
         assertThat(model.gpuAttention(100)).as("untouched").isEqualTo(1);
         assertThat(model.corrections()).containsOnlyKeys(Component.LINEAR);
         assertThat(model.corrections().get(Component.LINEAR)[1])
-                .as("what was wrong is learnt")
+                .as("the error is learned")
                 .isLessThan(0.01);
     }
 
@@ -130,7 +130,7 @@ class CostModelTest {
     }
 
     @Test
-    void accidentsAreNotLearntWhole() {
+    void outliersAreLearnedOnlyInPart() {
         CostModel model = TestProfile.model();
         model.observe(Component.LINEAR, 10, 10);
         model.observe(Component.LINEAR, 10, 10_000);

@@ -24,17 +24,17 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
-/** The real loop without its thread: the test says when a step runs, and blocks are checked after each. */
+/** The real engine loop without its thread: the test runs each step, and blocks are checked after it. */
 public final class EngineHarness implements AutoCloseable {
     /** What one request received. */
     public static final class Answer {
         public final List<Integer> tokens = new ArrayList<>();
-        /** Of the tokens, where they were asked for. */
+        /** Log-probabilities of the tokens, if the request asks for them. */
         public final List<TokenLogprobs> logprobs = new ArrayList<>();
 
         public FinishReason reason;
         public Usage usage;
-        /** Why the engine gave the request up. */
+        /** Why the request failed. */
         public String failure;
     }
 
@@ -76,7 +76,7 @@ public final class EngineHarness implements AutoCloseable {
                 case TokenEvent.Failed failed -> {
                     answer.failure = failed.message();
                     if (!failuresExpected) {
-                        unexpected = failed.message(); // thrown here, it would end this request alone
+                        unexpected = failed.message(); // an error thrown here would only end this request
                     }
                 }
             }
@@ -97,7 +97,7 @@ public final class EngineHarness implements AutoCloseable {
         return worked;
     }
 
-    /** Until nothing is left; fails instead of looping for ever. */
+    /** Runs until the engine is idle, and fails instead of looping for ever. */
     public void run() {
         for (int steps = 0; !loop.isIdle(); steps++) {
             if (steps > 200_000) {

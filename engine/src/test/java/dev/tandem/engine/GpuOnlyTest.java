@@ -25,7 +25,7 @@ import java.util.Set;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
-/** Plans as text: {@code id@start+rows} a chunk, {@code !} where it samples; {@code id:GPU>HOST} a swap. */
+/** Plans as text: {@code id@start+rows} is a chunk, with {@code !} if it samples; {@code id:GPU>HOST} is a swap. */
 class GpuOnlyTest {
     private final SchedulerState state = new SchedulerState(new KvCache(4, 6, 6));
     private final PlanCommitter committer = new PlanCommitter(state);
@@ -96,7 +96,7 @@ class GpuOnlyTest {
         add(4, 0);
         assertThat(step(scheduler)).isEqualTo("r16@0+4!");
         add(4, 0);
-        // 4 of 6 blocks are free, and both would come to hold 4 each; when the first has put out 8, 4 and 2
+        // 4 of 6 blocks are free, and both would grow to 4 each; once the first has 8 tokens of output, 4 and 2
         for (int i = 0; i < 7; i++) {
             assertThat(step(scheduler)).isEqualTo("r16@" + (4 + i) + "+1!");
         }
@@ -161,10 +161,10 @@ class GpuOnlyTest {
         assertThat(step(scheduler)).isEqualTo("r0@12+1! r3@0+3!");
         committer.remove(sequences.get(3L));
         add(3, 0);
-        assertThat(step(scheduler)).as("r1 has been overtaken twice").isEqualTo("r0@13+1!");
+        assertThat(step(scheduler)).as("r1 has been bypassed twice").isEqualTo("r0@13+1!");
         assertThat(sequences.get(1L).timings().bypassed()).isEqualTo(2);
         committer.remove(sequences.get(0L));
-        assertThat(step(scheduler)).as("r1 first, then who waited behind it").isEqualTo("r1@0+12! r4@0+3!");
+        assertThat(step(scheduler)).as("r1 first, then the request behind it").isEqualTo("r1@0+12! r4@0+3!");
     }
 
     @Test

@@ -4,16 +4,16 @@ package dev.tandem.engine.cost;
 public enum Component {
     /** GEMMs before and after attention. */
     LINEAR,
-    /** Attention of prefill tokens, on the GPU. */
+    /** Attention of prefill tokens on the GPU. */
     PREFILL_ATTENTION,
     /** Decode attention on the GPU. */
     GPU_ATTENTION,
     /** Decode attention on the CPU. */
     CPU_ATTENTION,
-    /** Copies of KV between the tiers. */
+    /** Copies of KV between the KV tiers. */
     TRANSFER,
-    /** Embedding. */
+    /** Embedding of the tokens, before the first layer. */
     PRE_LAYER,
-    /** Logits and sampling. */
+    /** Logits and sampling, after the last layer. */
     POST_LAYER
 }

@@ -5,25 +5,26 @@ import java.util.EnumMap;
 import java.util.Map;
 
 /**
- * Seconds of a step's parts: a {@link Profile}, corrected while serving by what the executor times of them. Each
- * component that is timed has its own factor, a moving average of measured over profiled, and its own error, what the
- * corrected prediction still missed by; the others stay as profiled.
+ * Predicts the seconds that the parts of a step take. Predictions start from a {@link Profile}; the times that the
+ * executor measures correct them while serving. Each measured component has a factor, the moving average of measured
+ * over profiled time, and an error, the remaining deviation of the corrected prediction. A component that is not
+ * measured stays as profiled.
  *
- * <p>Owned by: engine thread; {@link #error()} and {@link #extrapolated()} may be read by any.
+ * <p>Owned by: engine thread; {@link #error()} and {@link #extrapolated()} may be read by any thread.
  */
 public final class CostModel {
-    /** Weight of the newest step: half of a change is learnt in about 14 steps. */
-    private static final double LEARNING = 0.05;
-    /** Beyond these a measurement is an accident, not a machine. */
-    private static final double MIN = 0.1;
+    /** Weight of the newest step: the model learns half of a change in about 14 steps. */
+    private static final double LEARNING_RATE = 0.05;
+    /** Bounds of measured over predicted time: a measurement beyond them is an outlier. */
+    private static final double MIN_RATIO = 0.1;
 
-    private static final double MAX = 10;
+    private static final double MAX_RATIO = 10;
 
     private final Profile profile;
     private final double[] factor = new double[Component.values().length];
     private final double[] error = new double[Component.values().length];
     private final boolean[] seen = new boolean[Component.values().length];
-    /** The profile's cpu-attention, by ascending rows. */
+    /** Numbers of tokens for which the profile has a curve of CPU attention, ascending. */
     private final int[] cpuRows;
 
     private final Curve[] cpuCurves;
@@ -32,7 +33,7 @@ public final class CostModel {
     private volatile long extrapolated;
     private long extrapolations;
 
-    /** Creates a model that predicts as profiled, until it learns. */
+    /** Creates a model that predicts the profiled times until it has learned from steps. */
     public CostModel(Profile profile) {
         this.profile = profile;
         this.cpuRows = profile.cpuAttention().keySet().stream()
@@ -42,7 +43,7 @@ public final class CostModel {
         Arrays.fill(factor, 1);
     }
 
-    /** Layers of the profiled model. */
+    /** Number of layers of the profiled model. */
     public int layers() {
         return profile.layers();
     }
@@ -52,32 +53,36 @@ public final class CostModel {
         return profile.name();
     }
 
-    /** One layer's pre- and post-projection of {@code rows} rows: T_l of NEO §3.2, T_glinear of APEX §3.2. */
+    /** Seconds of one layer's GEMMs for {@code rows} tokens: T_l of NEO §3.2, T_glinear of APEX §3.2. */
     public double linear(int rows) {
         return corrected(Component.LINEAR, profile.linear(), rows);
     }
 
-    /** One layer; {@code pairs} of query row and context token. */
+    /** Seconds of one layer's prefill attention; {@code pairs} counts pairs of query token and context token. */
     public double prefillAttention(long pairs) {
         return corrected(Component.PREFILL_ATTENTION, profile.prefillAttention(), pairs);
     }
 
-    /** One layer; decode rows with {@code tokens} of context together: T_ga of NEO, T_gatt of APEX. */
+    /**
+     * Seconds of one layer's decode attention on the GPU, for {@code tokens} of context in all: T_ga of NEO, T_gatt of
+     * APEX.
+     */
     public double gpuAttention(long tokens) {
         return corrected(Component.GPU_ATTENTION, profile.gpuAttention(), tokens);
     }
 
     /**
-     * One layer of rows that a stage of the GPU waits for; {@code rows} decode rows with {@code tokens} of context
-     * together: T_ca of NEO §3.2.
+     * Seconds of one layer's decode attention on the CPU, when a stage of the GPU waits for it: {@code rows} tokens
+     * with {@code tokens} of context in all. T_ca of NEO §3.2.
      */
     public double cpuAttention(int rows, long tokens) {
         return inFlightAttention(rows, tokens) * factor[Component.CPU_ATTENTION.ordinal()];
     }
 
     /**
-     * One layer of as many in-flight tokens, as profiled: what corrects stages, beside which prompts land and where the
-     * slowest worker counts, is not true of tasks that nobody waits for.
+     * Seconds of one layer's attention for in-flight tokens, always as profiled. The correction is learned from stages
+     * that the GPU waits for: there prefill offloads run at the same time and the slowest worker counts. In-flight
+     * tokens are independent tasks, so that correction is not valid for them.
      */
     public double inFlightAttention(int rows, long tokens) {
         if (rows <= 0) {
@@ -103,37 +108,37 @@ public final class CostModel {
         return seconds;
     }
 
-    /** All layers of {@code bytes} of KV from one place to the other. */
+    /** Seconds of moving {@code bytes} of KV, of all layers, from one tier to the other. */
     public double transfer(long bytes) {
         return corrected(Component.TRANSFER, profile.transfer(), bytes);
     }
 
-    /** Embedding of {@code rows} tokens. */
+    /** Seconds of the embedding of {@code rows} tokens. */
     public double preLayer(int rows) {
         return corrected(Component.PRE_LAYER, profile.preLayer(), rows);
     }
 
-    /** Logits and sampling of {@code outputs} tokens. */
+    /** Seconds of logits and sampling for {@code outputs} tokens. */
     public double postLayer(int outputs) {
         return corrected(Component.POST_LAYER, profile.postLayer(), outputs);
     }
 
-    /** Constant time per step. */
+    /** Constant seconds per step. */
     public double stepOverhead() {
         return profile.stepOverhead();
     }
 
-    /** How much longer a GPU step takes while the CPU attends, as a factor. */
+    /** Factor by which a GPU step takes longer while the CPU computes attention. */
     public double hostLoad() {
         return profile.hostLoad();
     }
 
-    /** Constant time per stage of a layer that waits for the CPU. */
+    /** Constant seconds per stage of a layer that waits for the CPU. */
     public double stageOverhead() {
         return profile.stageOverhead();
     }
 
-    /** Constant time that an in-flight token takes per layer, to the CPU and back. */
+    /** Constant seconds per layer of the way to the CPU and back. */
     public double tripOverhead() {
         return profile.tripOverhead();
     }
@@ -150,38 +155,38 @@ public final class CostModel {
     }
 
     /**
-     * Learns from a step.
+     * Learns from a component of a completed step.
      *
-     * @param predicted seconds that this model gave for the component; 0 when there was none
-     * @param measured seconds it took; 0 when it was not measured
+     * @param predicted seconds that this model predicted; 0 when the step did not have the component
+     * @param measured seconds that the component took; 0 when it was not measured
      */
     public void observe(Component component, double predicted, double measured) {
         if (!(predicted > 0) || !(measured > 0)) {
             return;
         }
         int c = component.ordinal();
-        double ratio = Math.clamp(measured / predicted, MIN, MAX);
-        double weight = seen[c] ? LEARNING : 0.5;
+        double ratio = Math.clamp(measured / predicted, MIN_RATIO, MAX_RATIO);
+        double weight = seen[c] ? LEARNING_RATE : 0.5;
         error[c] += weight * (Math.abs(ratio - 1) - error[c]);
-        factor[c] = Math.clamp(factor[c] * (1 + weight * (ratio - 1)), MIN, MAX);
+        factor[c] = Math.clamp(factor[c] * (1 + weight * (ratio - 1)), MIN_RATIO, MAX_RATIO);
         seen[c] = true;
     }
 
-    /** Notes how far the prediction of a whole step missed; both in seconds. */
+    /** Learns by how much the prediction of a whole step was wrong; both arguments are seconds. */
     public void observeStep(double predicted, double achieved) {
         extrapolated = extrapolations;
         if (predicted > 0 && achieved > 0) {
-            double miss = Math.abs(Math.clamp(achieved / predicted, MIN, MAX) - 1);
-            stepError = stepError + (steps++ == 0 ? 1 : LEARNING) * (miss - stepError);
+            double deviation = Math.abs(Math.clamp(achieved / predicted, MIN_RATIO, MAX_RATIO) - 1);
+            stepError = stepError + (steps++ == 0 ? 1 : LEARNING_RATE) * (deviation - stepError);
         }
     }
 
-    /** How far predictions of whole steps miss, as a share: 0.1 is ten per cent. A moving average. */
+    /** Moving average of the relative error of whole steps: 0.1 is ten per cent. */
     public double error() {
         return stepError;
     }
 
-    /** Error and correction by component, of those that were seen. */
+    /** Factor and relative error, in this order, of each component that was measured. */
     public Map<Component, double[]> corrections() {
         Map<Component, double[]> all = new EnumMap<>(Component.class);
         for (Component component : Component.values()) {
@@ -192,7 +197,7 @@ public final class CostModel {
         return all;
     }
 
-    /** How often a prediction went beyond what was measured, as of the last step. */
+    /** Number of predictions beyond the profiled sizes, as of the last completed step. */
     public long extrapolated() {
         return extrapolated;
     }

@@ -3,10 +3,10 @@ package dev.tandem.engine.cost;
 import java.util.Arrays;
 
 /**
- * Seconds by size, from measured points.
+ * Seconds as a function of size, through measured points.
  *
  * <p>Between points it interpolates. Beyond the last point it continues the last segment. Below the first point it
- * returns the first point's time. Size 0 costs nothing.
+ * returns the first point's time. Size 0 takes no time.
  */
 public final class Curve {
     private final double[] sizes;
@@ -15,10 +15,10 @@ public final class Curve {
     /**
      * Creates a curve through the points.
      *
-     * @param name for errors
+     * @param name names the curve in errors
      * @param sizes ascending, positive
-     * @param seconds finite, positive, increasing but for noise
-     * @throws ProfileException that names the point
+     * @param seconds finite and positive; a value below an earlier one counts as noise
+     * @throws ProfileException that names the invalid point
      */
     public Curve(String name, double[] sizes, double[] seconds) {
         if (sizes.length == 0 || sizes.length != seconds.length) {
@@ -36,19 +36,19 @@ public final class Curve {
             }
         }
         this.sizes = sizes.clone();
-        this.seconds = rising(seconds);
+        this.seconds = withoutFalls(seconds);
     }
 
-    /** Raises each value to the max of those before it: more work never takes less time, so a fall is noise. */
-    private static double[] rising(double[] values) {
-        double[] level = values.clone();
-        for (int i = 1; i < level.length; i++) {
-            level[i] = Math.max(level[i], level[i - 1]);
+    /** Raises each value to the max of the values before it: more work never takes less time, so a fall is noise. */
+    private static double[] withoutFalls(double[] values) {
+        double[] raised = values.clone();
+        for (int i = 1; i < raised.length; i++) {
+            raised[i] = Math.max(raised[i], raised[i - 1]);
         }
-        return level;
+        return raised;
     }
 
-    /** Seconds of a size. */
+    /** Seconds that work of this size takes. */
     public double at(double size) {
         if (size <= 0) {
             return 0;
@@ -57,19 +57,19 @@ public final class Curve {
         if (size <= sizes[0] || last == 0) {
             return size <= sizes[0] ? seconds[0] : seconds[0] * size / sizes[0];
         }
-        int right = Math.min(last, upper(size));
+        int right = Math.min(last, firstNotBelow(size));
         int left = right - 1;
         double slope = (seconds[right] - seconds[left]) / (sizes[right] - sizes[left]);
         return seconds[left] + slope * (size - sizes[left]);
     }
 
     /** Index of the first size that is not below {@code size}. */
-    private int upper(double size) {
+    private int firstNotBelow(double size) {
         int found = Arrays.binarySearch(sizes, size);
         return found >= 0 ? found : -found - 1;
     }
 
-    /** True when {@code size} is not beyond the last measured point. */
+    /** True when {@code size} does not exceed the last measured point. */
     public boolean covers(double size) {
         return size <= sizes[sizes.length - 1];
     }

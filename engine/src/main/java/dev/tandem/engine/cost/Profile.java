@@ -8,23 +8,25 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * Measured times of one machine, model, dtype and thread count: NEO §3.2 and APEX §3.1 profile the same offline. Times
- * are of one layer, in seconds, but for {@code transfer} (all layers), {@code preLayer} and {@code postLayer}.
+ * Measured times of one machine, model, dtype and thread count. NEO §3.2 and APEX §3.1 measure the same times offline.
+ * Times are seconds of one layer; {@code transfer} is of all layers, {@code preLayer} and {@code postLayer} are of a
+ * step.
  *
- * @param name of what was measured; a profile is used for nothing else
- * @param linear pre- and post-projection, by rows
- * @param prefillAttention by pairs of query row and context token
- * @param gpuAttention of decode rows, by their tokens of context together
- * @param cpuAttention of decode rows: by number of rows, a curve over tokens of context a row
- * @param transfer between the places, by bytes
- * @param preLayer embedding, by rows
- * @param postLayer logits and sampling, by outputs
- * @param stepOverhead once a step
- * @param stageOverhead once a stage of each layer when sub-batches alternate
- * @param tripOverhead once a layer when one batch waits for the CPU: the way there and back; of profiles that do not
- *     say, that of two stages
- * @param hostLoad how much longer a GPU step takes while the CPU attends: 1.05 is five per cent; 1 where nothing
- *     overlaps
+ * @param name of what was measured: machine, model, dtype and threads; the profile is valid for nothing else
+ * @param layers of the measured model
+ * @param linear GEMMs of a layer, by tokens
+ * @param prefillAttention by pairs of query token and context token
+ * @param gpuAttention of decode tokens on the GPU, by the sum of their contexts in tokens
+ * @param cpuAttention of decode tokens on the CPU: by number of tokens, a curve over context tokens per token
+ * @param transfer of KV between the tiers, by bytes
+ * @param preLayer embedding, by tokens
+ * @param postLayer logits and sampling, by sampled tokens
+ * @param stepOverhead once per step
+ * @param stageOverhead once per stage of each layer when two sub-batches take turns
+ * @param tripOverhead once per layer when a batch waits for the CPU: the way there and back; a profile without it has
+ *     twice {@code stageOverhead}
+ * @param hostLoad factor by which a GPU step takes longer while the CPU computes attention: 1.05 is five per cent; 1
+ *     where the two do not overlap
  */
 public record Profile(
         String name,
@@ -43,13 +45,15 @@ public record Profile(
     private static final List<String> CURVES =
             List.of("linear", "prefill-attention", "gpu-attention", "transfer", "pre-layer", "post-layer");
 
-    /** @throws ProfileException when a value is absurd */
+    /** @throws ProfileException when a value is impossible */
     public Profile {
         if (layers < 1) {
-            throw new ProfileException("a profile of " + layers + " layers; a model has at least one");
+            throw new ProfileException("the profile has " + layers + " layers; it needs at least 1."
+                    + " Measure again with tandem profile");
         }
         if (cpuAttention.isEmpty()) {
-            throw new ProfileException("the profile has no cpu-attention; measure again with tandem profile");
+            throw new ProfileException("the profile has no cpu-attention; it needs at least one curve."
+                    + " Measure again with tandem profile");
         }
         checkOverhead("step-overhead", stepOverhead);
         checkOverhead("stage-overhead", stageOverhead);
@@ -67,7 +71,7 @@ public record Profile(
         }
     }
 
-    /** With another stage overhead, in seconds, and a trip of two. */
+    /** This profile with another stage overhead, in seconds, and a trip overhead of twice as much. */
     public Profile withStageOverhead(double seconds) {
         return new Profile(
                 name,
@@ -85,10 +89,10 @@ public record Profile(
                 hostLoad);
     }
 
-    /** One value a line, {@code #} begins a comment. */
+    /** Formats the profile as text: one value per line, {@code #} begins a comment. */
     public String format() {
         StringBuilder text = new StringBuilder(
-                "# Tandem profile: seconds by size. Delete it, or run tandem profile, to measure again.\n");
+                "# Tandem profile: seconds by size. To measure again, delete this file or run tandem profile.\n");
         text.append("name ").append(name).append('\n');
         text.append("layers ").append(layers).append('\n');
         Map<String, Curve> curves = new LinkedHashMap<>();
@@ -111,14 +115,14 @@ public record Profile(
     }
 
     /**
-     * Parses the text that {@link #toString} makes.
+     * Parses the text that {@link #format} makes.
      *
-     * @param origin named in errors
-     * @throws ProfileException that names the line
+     * @param origin names the source of the text in errors
+     * @throws ProfileException that names the invalid line
      */
     public static Profile parse(String text, String origin) {
         Map<String, List<double[]>> points = new LinkedHashMap<>();
-        Map<String, String> single = new LinkedHashMap<>();
+        Map<String, String> values = new LinkedHashMap<>();
         int number = 0;
         for (String line : text.split("\n")) {
             number++;
@@ -130,10 +134,10 @@ public record Profile(
             String[] numbers = words.length == 2 ? words[1].split("\\s+") : new String[0];
             String where = origin + " line " + number;
             if (words[0].equals("name") || numbers.length == 1) {
-                single.put(words[0], words.length == 2 ? words[1] : "");
+                values.put(words[0], words.length == 2 ? words[1] : "");
             } else if (numbers.length == 2) {
                 points.computeIfAbsent(words[0], key -> new ArrayList<>())
-                        .add(new double[] {real(numbers[0], where), real(numbers[1], where)});
+                        .add(new double[] {parseNumber(numbers[0], where), parseNumber(numbers[1], where)});
             } else {
                 throw new ProfileException(where + " is '" + stripped + "'; expected a name, a size and a time");
             }
@@ -141,16 +145,16 @@ public record Profile(
         TreeMap<Integer, Curve> cpu = new TreeMap<>();
         points.forEach((name, list) -> {
             if (name.startsWith("cpu-attention/")) {
-                cpu.put((int) real(name.substring(14), origin), curve(origin + ": " + name, list));
+                cpu.put((int) parseNumber(name.substring(14), origin), curve(origin + ": " + name, list));
             }
         });
         Curve[] curves = CURVES.stream()
                 .map(name -> curve(origin + ": " + name, points.getOrDefault(name, List.of())))
                 .toArray(Curve[]::new);
-        double stage = real(single.getOrDefault("stage-overhead", "0"), origin);
+        double stage = parseNumber(values.getOrDefault("stage-overhead", "0"), origin);
         return new Profile(
-                single.getOrDefault("name", ""),
-                (int) real(single.getOrDefault("layers", "0"), origin),
+                values.getOrDefault("name", ""),
+                (int) parseNumber(values.getOrDefault("layers", "0"), origin),
                 curves[0],
                 curves[1],
                 curves[2],
@@ -158,10 +162,10 @@ public record Profile(
                 curves[3],
                 curves[4],
                 curves[5],
-                real(single.getOrDefault("step-overhead", "0"), origin),
+                parseNumber(values.getOrDefault("step-overhead", "0"), origin),
                 stage,
-                single.containsKey("trip-overhead") ? real(single.get("trip-overhead"), origin) : 2 * stage,
-                real(single.getOrDefault("host-load", "1"), origin));
+                values.containsKey("trip-overhead") ? parseNumber(values.get("trip-overhead"), origin) : 2 * stage,
+                parseNumber(values.getOrDefault("host-load", "1"), origin));
     }
 
     private static Curve curve(String name, List<double[]> points) {
@@ -171,7 +175,7 @@ public record Profile(
                 points.stream().mapToDouble(p -> p[1]).toArray());
     }
 
-    private static double real(String text, String where) {
+    private static double parseNumber(String text, String where) {
         try {
             return Double.parseDouble(text);
         } catch (NumberFormatException e) {

@@ -1,5 +1,5 @@
 /**
- * What a step's parts cost on this machine: a measured profile, corrected while serving where the executor times the
- * parts. Next: {@link dev.tandem.engine.strategy}.
+ * The time that the parts of a step take on this machine: a measured profile, corrected while serving by the times that
+ * the executor measures. Next: {@link dev.tandem.engine.strategy}.
  */
 package dev.tandem.engine.cost;

@@ -8,11 +8,11 @@ import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The GPU's side of strategies that keep no KV there but that of prompts of several chunks under way. */
+/** Steps of strategies that keep all KV on the host, except that of unfinished chunked prompts. */
 public final class AllHost {
     private AllHost() {}
 
-    /** Batch 0 with all prefills; prompts that have been finished in GPU blocks leave for the host. */
+    /** Drafts sub-batch 0 with all prefills; prompts that are complete in GPU blocks move to the host. */
     public static StepDraft prefills(SchedulerState state, Budget budget, boolean chunked) {
         StepDraft draft = new StepDraft(state, budget);
         List<Sequence> unfinished = new ArrayList<>();
@@ -32,7 +32,7 @@ public final class AllHost {
         return draft;
     }
 
-    /** Host sequences that can decode in this step. */
+    /** Host sequences that can decode in this step, as many as blocks and rows allow. */
     public static List<Sequence> decodes(StepDraft draft) {
         List<Sequence> rows = new ArrayList<>();
         List<Sequence> queue = HostTier.decodable(draft);
@@ -48,7 +48,7 @@ public final class AllHost {
         return rows;
     }
 
-    /** Adds decode rows of which the CPU computes the attention. */
+    /** Adds decode tokens whose attention the CPU computes. */
     public static void add(StepDraft draft, int batch, List<Sequence> rows) {
         for (Sequence sequence : rows) {
             draft.add(batch, sequence, 1, AttentionSite.CPU_FROM_HOST);

@@ -12,38 +12,38 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * {@code async-overlap} (APEX §3.3): one unified batch; host tokens pass through it layer by layer, each as soon as its
- * attention is there, and the GPU never waits.
+ * {@code async-overlap} (APEX §3.3): one batch, which an offloaded token leaves after each QKV projection and rejoins
+ * once the CPU has returned its attention output. The GPU never waits for the CPU.
  *
- * <p>Each in-flight token asks the CPU for one layer's attention per step, so tokens are admitted while all of them
- * take the CPU no longer than a step takes the GPU: the step at hand or, where host tokens are spread over the layers,
- * the mean step, which prompts make longer. In short steps the CPU then falls behind, in long ones it catches up, and
- * is never idle.
+ * <p>Each in-flight token needs one layer's attention from the CPU per step. So tokens are admitted while the CPU needs
+ * no longer for all of them than the GPU needs for a step. With a cohort that is the step at hand. Where host tokens
+ * are spread over the layers it may also be the mean step, which prompts make longer: the CPU then falls behind in
+ * short steps, catches up in long ones, and is never idle.
  *
  * <p>Owned by: engine thread.
  */
 public final class AsyncOverlap implements Policy {
     /**
-     * Slots are somewhat more than the mean per layer: tokens do not come evenly, and one that finds no slot comes a
-     * step later.
+     * Slots per layer over the mean number of tokens per layer. Tokens do not return evenly, and a token without a free
+     * slot waits for the next step.
      */
-    private static final double SLOTS_TO_MEAN = 1.25;
-    /** Slots per layer: buckets, because a captured graph is made for one of them. */
+    private static final double SLOT_HEADROOM = 1.25;
+    /** Possible slots per layer: each captured graph has a fixed number of slots. */
     private static final int[] BUCKETS = {8, 16, 32, 64, 128, 256};
-    /** Weight of the newest step in the mean: prompts come every ten steps or so. */
-    private static final double NEWEST = 1 / 64.0;
+    /** Weight of the newest step in the mean step: about one step in ten computes prompts. */
+    private static final double MEAN_WEIGHT = 1 / 64.0;
 
     /**
-     * Mean steps that the CPU's work for one step may take: more than one, or it would be idle in every step that
+     * Max time of the CPU's work for one step, in mean steps. With 1 or less the CPU would be idle in every step that
      * prompts make longer.
      */
-    private static final double AHEAD = 1.5;
+    private static final double MAX_CPU_STEPS = 1.5;
     /**
-     * Mean host times per token after which a host sequence goes before those that arrived earlier. Simulated on
-     * {@code h200-2req}, osc: 2 gives 980 output tokens/s and 757 ms between tokens (p99), 4 gives 981 and 1170 ms;
-     * always the longest-waiting first gives 956 and 372 ms.
+     * A host sequence that has waited this many mean times per token is overdue and goes before earlier ones. Simulated
+     * on {@code h200-2req}, osc: 2 gives 980 output tokens/s and 757 ms between tokens (p99), 4 gives 981 and 1170 ms.
+     * The longest-waiting sequence always first gives 956 and 372 ms.
      */
-    private static final double OVERDUE = 2;
+    private static final double OVERDUE_AFTER = 2;
 
     private final Budget budget;
     private final StepPredictor predictor;
@@ -52,13 +52,18 @@ public final class AsyncOverlap implements Policy {
     private final boolean cohort;
     private final InFlightLimits limits;
     private final int piggybackedTokens;
-    /** Seconds that the GPU needs for the mean step without its tokens in flight. */
+    /** Mean seconds of the GPU for a step, without its in-flight tokens. */
     private double meanStep;
 
     /**
-     * @param chunked whether prompts may be cut
-     * @param cohort whether all host tokens enter layer 0 together and no more enter until they are through, as in the
-     *     paper; else some enter in each step, so that every layer has its share
+     * Creates a policy.
+     *
+     * @param budget of a step
+     * @param predictor of the times of steps
+     * @param rules which sequences may be on the host
+     * @param chunked whether a prompt may be computed in several chunks
+     * @param cohort whether all host tokens enter layer 0 together and the next enter once these have passed all
+     *     layers, as in the paper; otherwise some enter in each step, so that the tokens are spread over the layers
      * @param limits of the executor
      * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 to compute prompts at once
      */
@@ -86,8 +91,8 @@ public final class AsyncOverlap implements Policy {
         int inFlight = state.inFlight().size() + draft.admissions().size();
         draft.shape(inFlight > 0 ? Shape.ASYNC : Shape.GPU_ONLY);
         why.because(
-                "async-overlap: %d rows on the GPU, %d of them decode; %d in flight, %d of them admitted now;"
-                        + " %d prompt tokens go to the host",
+                "async-overlap: %d rows on the GPU, %d of them decode; %d in-flight tokens, %d of them admitted now;"
+                        + " KV of %d prompt tokens goes to the host",
                 draft.load(0).rows(),
                 draft.load(0).gpuRows(),
                 inFlight,
@@ -96,13 +101,13 @@ public final class AsyncOverlap implements Policy {
         return draft;
     }
 
-    /** A step in which in-flight tokens go on and none enters. */
+    /** Drafts a step in which in-flight tokens go on and no token is admitted. */
     public StepDraft draining(SchedulerState state, Decision why) {
         why.because(
-                "apex: %d in-flight tokens return, none enters",
+                "apex: %d in-flight tokens return before the strategy changes, so none is admitted",
                 state.inFlight().size());
         StepDraft draft = gpuSide(state);
-        draft.slots(bucket(evenly(state.inFlight().size())));
+        draft.slots(bucket(slotsFor(state.inFlight().size())));
         draft.shape(Shape.ASYNC);
         return draft;
     }
@@ -110,7 +115,7 @@ public final class AsyncOverlap implements Policy {
     @Override
     public void completed(StepDraft draft, double achieved) {
         rules.completed(draft);
-        meanStep += (meanStep == 0 ? 1 : NEWEST) * (predictor.gpuOnly(draft.load(0)) - meanStep);
+        meanStep += (meanStep == 0 ? 1 : MEAN_WEIGHT) * (predictor.gpuOnly(draft.load(0)) - meanStep);
     }
 
     private StepDraft gpuSide(SchedulerState state) {
@@ -130,33 +135,33 @@ public final class AsyncOverlap implements Policy {
                 sequence -> rules.mayLiveOnHost(draft, sequence)
                         && cpuKeepsUp(draft, hostTokens + 1, hostContext + sequence.length()),
                 piggybackedTokens);
-        // long steps would leave the CPU without work: each in-flight token has one layer's for it in a step
+        // each in-flight token gives the CPU one layer's work per step, so the CPU would be idle in long steps
         int maxRows = prefills.maxRows(
-                draft, kept.unfinished(), slots(state), canOffloadPrefill(draft, hostTokens, hostContext));
+                draft, kept.unfinished(), slots(state), offloadablePrefillTokens(draft, hostTokens, hostContext));
         prefills.resume(draft, kept.unfinished(), maxRows);
         prefills.start(draft, draft.gpuSequences() + hostTokens, 0, maxRows);
         return draft;
     }
 
-    /** Slots of a layer for the tokens that are in flight now. */
+    /** Slots per layer for the tokens that are in flight now. */
     int slots(SchedulerState state) {
-        return state.inFlight().isEmpty() ? 0 : bucket(evenly(state.inFlight().size()));
+        return state.inFlight().isEmpty() ? 0 : bucket(slotsFor(state.inFlight().size()));
     }
 
     /**
-     * Tokens of waiting prompts for which the host has room, not the GPU, and without which the CPU would be idle even
-     * if all steps were as long as the mean; not counted beyond what a step could hold.
+     * Tokens of waiting prompts that fit the host and not the GPU, and without which the CPU would be idle even if
+     * every step were as long as the mean. Counting stops at the tokens of a step.
      */
-    private long canOffloadPrefill(StepDraft draft, int hostTokens, long hostContext) {
+    private long offloadablePrefillTokens(StepDraft draft, int hostTokens, long hostContext) {
         long tokens = 0;
         int rows = hostTokens;
         int gpuBlocks = draft.freeGpu() - draft.gpuSequences();
         int blocks = draft.freeHost() - hostTokens;
         int freeSequences = budget.maxSequences() - draft.gpuSequences() - hostTokens;
         for (Sequence sequence : draft.state().waiting().view()) {
-            int stays = draft.state().kv().blocksFor(KvTier.GPU, sequence.length());
-            if (stays <= gpuBlocks && draft.roomToGrow(KvTier.GPU, sequence)) {
-                gpuBlocks -= stays;
+            int gpuBlocksNeeded = draft.state().kv().blocksFor(KvTier.GPU, sequence.length());
+            if (gpuBlocksNeeded <= gpuBlocks && draft.roomToGrow(KvTier.GPU, sequence)) {
+                gpuBlocks -= gpuBlocksNeeded;
                 freeSequences--;
                 continue;
             }
@@ -183,23 +188,24 @@ public final class AsyncOverlap implements Policy {
         return tokens;
     }
 
-    /** One layer's attention of all in-flight tokens within the GPU's time for a step. */
+    /** Whether the CPU computes one layer's attention of all in-flight tokens in the GPU's time for a step. */
     private boolean cpuKeepsUp(StepDraft draft, int rows, long tokens) {
-        return cpuKeepsUp(draft, rows, tokens, AHEAD);
+        return cpuKeepsUp(draft, rows, tokens, MAX_CPU_STEPS);
     }
 
-    /** @param ahead mean steps that the CPU may take for a step's work */
-    private boolean cpuKeepsUp(StepDraft draft, int rows, long tokens, double ahead) {
+    /** @param maxSteps mean steps that the CPU may take for the work of one step */
+    private boolean cpuKeepsUp(StepDraft draft, int rows, long tokens, double maxSteps) {
         double step = Math.max(predictor.gpuOnly(draft.load(0)), minStep());
-        return predictor.cost().inFlightAttention(rows, tokens) <= (cohort ? step : Math.max(step, ahead * meanStep));
+        return predictor.cost().inFlightAttention(rows, tokens)
+                <= (cohort ? step : Math.max(step, maxSteps * meanStep));
     }
 
-    /** A step without a GPU row still reads the weights. */
+    /** Seconds of a step without GPU rows, which still reads the weights. */
     private double minStep() {
         return predictor.cost().layers() * predictor.cost().linear(1);
     }
 
-    /** Admits host tokens to layer 0: those that are overdue, then in order of arrival. */
+    /** Admits host tokens to layer 0: first those that are overdue, then in order of arrival. */
     void admit(StepDraft draft) {
         SchedulerState state = draft.state();
         int inFlight = state.inFlight().size();
@@ -208,7 +214,7 @@ public final class AsyncOverlap implements Policy {
             return;
         }
         List<Sequence> queue = overdueFirst(HostTier.decodable(draft), state.now());
-        int wanted = cohort ? queue.size() : share(queue.size() + inFlight);
+        int wanted = cohort ? queue.size() : admissionsPerStep(queue.size() + inFlight);
         int max = Math.min(Math.min(wanted, limits.slotsPerLayer()), limits.max() - inFlight);
         long tokens = 0;
         for (Sequence sequence : state.inFlight()) {
@@ -226,15 +232,16 @@ public final class AsyncOverlap implements Policy {
             }
         }
         int admitted = draft.admissions().size();
-        draft.slots(cohort ? admitted : Math.max(bucket(admitted), bucket(evenly(inFlight + admitted))));
+        draft.slots(cohort ? admitted : Math.max(bucket(admitted), bucket(slotsFor(inFlight + admitted))));
     }
 
     /**
-     * In order of arrival sequences end early and hold their KV for a short time, but those that came last would have
-     * no token for as long as the others live. Before the host's time per token is known, all are overdue.
+     * Orders by arrival, except that overdue sequences come first. In order of arrival sequences end early and hold
+     * their KV for a short time, but the last ones would get no token until others have ended. All are overdue before
+     * the host's time per token is known.
      */
     private List<Sequence> overdueFirst(List<Sequence> queue, long now) {
-        double lastToken = now - OVERDUE * rules.hostPerToken();
+        double lastToken = now - OVERDUE_AFTER * rules.hostNanosPerToken();
         List<Sequence> ordered = new ArrayList<>(queue.size());
         List<Sequence> others = new ArrayList<>();
         for (Sequence sequence : queue) {
@@ -246,20 +253,20 @@ public final class AsyncOverlap implements Policy {
         return ordered;
     }
 
-    /** An even share of all host tokens for each layer, and at least as many as keeps the smallest bucket full. */
-    private int share(int rows) {
+    /** Max tokens to admit per step: an even share of all host tokens per layer, and at least the smallest bucket. */
+    private int admissionsPerStep(int rows) {
         return Math.max(
                 BUCKETS[0],
                 (rows + predictor.cost().layers() - 1) / predictor.cost().layers());
     }
 
-    private int evenly(int inFlight) {
-        return evenly(inFlight, predictor.cost().layers());
+    private int slotsFor(int inFlight) {
+        return slotsFor(inFlight, predictor.cost().layers());
     }
 
-    /** Slots of a layer for so many in-flight tokens, spread over the layers. */
-    static int evenly(int inFlight, int layers) {
-        return Math.max(BUCKETS[0], (int) Math.ceil(SLOTS_TO_MEAN * inFlight / layers));
+    /** Slots per layer that in-flight tokens need when they are spread over the layers. */
+    static int slotsFor(int inFlight, int layers) {
+        return Math.max(BUCKETS[0], (int) Math.ceil(SLOT_HEADROOM * inFlight / layers));
     }
 
     private int bucket(int wanted) {

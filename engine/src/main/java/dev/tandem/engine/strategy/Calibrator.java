@@ -11,9 +11,9 @@ import dev.tandem.engine.step.StepResult;
 import dev.tandem.engine.step.StepTimes;
 
 /**
- * Corrects the cost model by what the executor timed of each step ({@link StepTimes}). A component that the executor
- * does not time stays as profiled: the CPU executor times all, the CUDA executor times CPU attention alone. The error
- * of whole steps is learned on either.
+ * Corrects the cost model by the times that the executor measures in each step ({@link StepTimes}). A component that
+ * the executor does not measure stays as profiled. The CPU executor measures all components, the CUDA executor only CPU
+ * attention. The error of whole steps is learned with both.
  *
  * <p>Owned by: engine thread.
  */
@@ -21,6 +21,12 @@ public final class Calibrator implements PolicyScheduler.Calibration {
     private final CostModel cost;
     private final long kvBytesPerToken;
 
+    /**
+     * Creates a calibrator.
+     *
+     * @param cost learns from the steps
+     * @param kvBytesPerToken of all layers
+     */
     public Calibrator(CostModel cost, long kvBytesPerToken) {
         this.cost = cost;
         this.kvBytesPerToken = kvBytesPerToken;
@@ -34,9 +40,9 @@ public final class Calibrator implements PolicyScheduler.Calibration {
         Load one = draft.load(1);
         int layers = cost.layers();
         if (draft.shape() != Shape.ASYNC && draft.resumed().isEmpty()) {
-            // in-flight tokens make the rows of a layer differ from layer to layer
+            // with in-flight tokens the number of rows differs from layer to layer
             learn(Component.LINEAR, layers * (cost.linear(zero.rows()) + cost.linear(one.rows())), times.linear());
-            if (draft.state().inFlight().isEmpty()) { // the CPU's time is not theirs alone otherwise
+            if (draft.state().inFlight().isEmpty()) { // otherwise the CPU's time includes in-flight tokens
                 learn(
                         Component.CPU_ATTENTION,
                         layers

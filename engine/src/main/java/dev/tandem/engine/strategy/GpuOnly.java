@@ -9,14 +9,16 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 
 /**
- * The baseline, {@code gpu-only}: one batch per step, decodes first, prefill chunks in what is left of the budget.
+ * The baseline, {@code gpu-only}: one batch per step, with decodes first and prefill chunks in the rest of the budget.
  *
- * <p>A sequence starts when its whole prompt has blocks and what all are expected to grow by is free; when the pool
- * still runs out, the last sequence in line is preempted. Host memory keeps preempted KV.
+ * <p>A sequence starts when the GPU has blocks for its whole prompt and for the forecast growth of all sequences. If
+ * the pool still runs out of blocks, the last sequence is preempted. Host memory holds preempted KV.
  *
+ * @param budget of a step
  * @param preemption what happens to preempted KV
- * @param queueBypasses later requests that may start before one that does not fit; 0 keeps the order of arrival
- * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 where each row costs the same
+ * @param queueBypasses max number of later requests that start before one that does not fit; 0 keeps the order of
+ *     arrival
+ * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 where every row costs the same
  */
 public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, int piggybackedTokens)
         implements Policy {
@@ -26,7 +28,7 @@ public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, i
         }
     }
 
-    /** In the order of arrival. */
+    /** Starts requests in the order of arrival and piggybacks no prompts. */
     public GpuOnly(Budget budget, Preemption preemption) {
         this(budget, preemption, 0, 0);
     }

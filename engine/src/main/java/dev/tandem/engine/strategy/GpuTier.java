@@ -9,21 +9,23 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.function.Predicate;
 
-/** Steps on the GPU's side that the policies share. */
+/** What all policies do with sequences whose KV is in GPU memory. */
 final class GpuTier {
     private GpuTier() {}
 
     /**
-     * @param evicted whether blocks had to be freed
-     * @param unfinished sequences that still prefill, in GPU blocks, then in host blocks
+     * The result of {@link #decodes}.
+     *
+     * @param evicted whether sequences had to leave the GPU
+     * @param unfinished sequences that still prefill: first those in GPU blocks, then those in host blocks
      */
     record Kept(boolean evicted, List<Sequence> unfinished) {}
 
     /**
-     * NEO §3.2, step 2, first half: every request of the GPU decoding run queue into batch 0; requests leave, the last
-     * in line first, until GPU memory can hold all new KV.
+     * Adds every request of the GPU decoding run queue to sub-batch 0 (NEO §3.2, step 2, first half). Before that,
+     * requests leave the GPU, the last first, until GPU memory can hold all new KV.
      *
-     * @param toHost who may go to the host; the others are dropped and computed again
+     * @param toHost which sequences may move to the host; the others are dropped and computed again
      */
     static Kept decodes(StepDraft draft, Predicate<Sequence> toHost) {
         int needed = 0;
@@ -31,9 +33,9 @@ final class GpuTier {
             needed += draft.missing(sequence);
         }
         Sequence firstEvicted = null;
-        Iterator<Sequence> min = draft.state().gpu().descendingIterator();
+        Iterator<Sequence> lastFirst = draft.state().gpu().descendingIterator();
         while (needed > draft.freeGpu()) {
-            firstEvicted = min.next();
+            firstEvicted = lastFirst.next();
             needed -= draft.missing(firstEvicted);
             draft.evict(firstEvicted, toHost.test(firstEvicted));
         }
@@ -52,11 +54,11 @@ final class GpuTier {
         return new Kept(firstEvicted != null, unfinished);
     }
 
-    /** NEO §3.2, step 2, second half: host requests come in while there is ample space, the first in line first. */
+    /** Swaps host requests in, in their order, while the GPU has ample space (NEO §3.2, step 2, second half). */
     static void swapIn(StepDraft draft) {
         for (Sequence sequence : draft.state().host()) {
             if (draft.ins().contains(sequence) || sequence.remaining() > 1) {
-                continue; // it has just changed places with another, or is a prompt under way
+                continue; // it takes part in a rotation of this draft, or is an unfinished prompt
             }
             boolean room = draft.gpuSequences() < draft.budget().maxSequences()
                     && draft.totalRows() < draft.budget().maxBatchTokens()
@@ -70,8 +72,8 @@ final class GpuTier {
     }
 
     /**
-     * Room for all of its tokens, a block for each sequence that is there to grow by, and for the max that all of them
-     * are expected to hold; alone it needs no reserve.
+     * Whether the GPU has room for a sequence: for its tokens, for one more block per GPU sequence, and for the max
+     * number of tokens that all are forecast to hold. A sequence alone on the GPU needs no reserve.
      */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
         int blocks = draft.state().kv().blocksFor(KvTier.GPU, sequence.length());

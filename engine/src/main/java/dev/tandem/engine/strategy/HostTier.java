@@ -11,11 +11,11 @@ import java.util.Comparator;
 import java.util.Iterator;
 import java.util.List;
 
-/** Steps on the host's side that the policies share. */
+/** What all policies do with sequences whose KV is in host memory. */
 final class HostTier {
     /**
-     * In order of arrival those that came last would have no token for as long as the others live; so the CPU's share
-     * of a step goes to those that have waited longest for one.
+     * Orders sequences by the time of their last token, the earliest first. In order of arrival the last sequences
+     * would get no token until earlier ones have ended.
      */
     static final Comparator<Sequence> WAITED_LONGEST = Comparator.comparingLong(
             sequence -> sequence.timings().shiftedByPriority(sequence.timings().lastTokenNanos()));
@@ -23,8 +23,8 @@ final class HostTier {
     private HostTier() {}
 
     /**
-     * Room for a new sequence's tokens, a block for each host token to grow by, and for the max that all of them are
-     * expected to hold.
+     * Whether the host has room for a new sequence: for its tokens, for one more block per host sequence, and for the
+     * max number of tokens that all are forecast to hold.
      */
     static boolean hasRoom(StepDraft draft, Sequence sequence) {
         int blocks = draft.state().kv().blocksFor(KvTier.HOST, sequence.length());
@@ -33,9 +33,8 @@ final class HostTier {
     }
 
     /**
-     * The CPU decoding run queue: host sequences that can decode in this step, the first in line first, and at the end
-     * those that this draft swaps out. When the pool cannot hold a new token, the last sequence in line is dropped and
-     * computed again.
+     * The CPU decoding run queue: host sequences that can decode in this step, in their order, then those that this
+     * draft swaps out. While the pool cannot hold the new tokens, the last sequence is dropped; it is computed again.
      */
     static List<Sequence> decodable(StepDraft draft) {
         List<Sequence> queue =
@@ -50,9 +49,9 @@ final class HostTier {
         for (Sequence sequence : queue) {
             needed += draft.missing(sequence);
         }
-        Iterator<Sequence> min = draft.state().host().descendingIterator();
-        while (needed > draft.freeHost() && queue.size() > 1 && min.hasNext()) {
-            Sequence victim = min.next();
+        Iterator<Sequence> lastFirst = draft.state().host().descendingIterator();
+        while (needed > draft.freeHost() && queue.size() > 1 && lastFirst.hasNext()) {
+            Sequence victim = lastFirst.next();
             if (queue.getLast() == victim) {
                 queue.removeLast();
                 needed -= draft.missing(victim);
@@ -63,13 +62,13 @@ final class HostTier {
         return queue;
     }
 
-    /** Whether the block that the next token needs is there. */
+    /** Whether the step has room for the sequence's next token: a host block and a row of the batch. */
     static boolean canGrow(StepDraft draft, Sequence sequence) {
         return draft.missing(sequence) <= draft.freeHost()
                 && draft.totalRows() < draft.budget().maxBatchTokens();
     }
 
-    /** Prompts of which some chunks are in host blocks, the first in line first. */
+    /** Prompts with some chunks in host blocks, in their order. */
     static List<Sequence> unfinished(SchedulerState state) {
         return state.host().stream()
                 .filter(sequence -> sequence.remaining() > 1)
@@ -77,10 +76,10 @@ final class HostTier {
     }
 
     /**
-     * NEO §3.2, step 5 puts off prompts whose KV would go to the host and which have not begun: their rows' indices in
-     * batch 0, the last first.
+     * Indices in sub-batch 0, the last first, of prefill offloads that start in this step. NEO §3.2, step 5 may
+     * postpone them.
      */
-    static List<Integer> prefillOffload(StepDraft draft) {
+    static List<Integer> startingPrefillOffloads(StepDraft draft) {
         List<Integer> indices = new ArrayList<>();
         List<Row> rows = draft.rows(0);
         for (int i = rows.size() - 1; i >= 0; i--) {

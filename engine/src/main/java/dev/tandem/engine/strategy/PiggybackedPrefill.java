@@ -3,44 +3,47 @@ package dev.tandem.engine.strategy;
 import java.util.function.IntToDoubleFunction;
 
 /**
- * How many rows a decode step may have so that the prompt tokens among them cost far less than in steps of their own. A
- * GEMM of few rows takes the time to read the weights, whatever the number of rows.
+ * Finds the number of rows up to which prompt tokens in a decode step cost far less than in a step of their own. The
+ * time of a GEMM with few rows is the time to read the weights and hardly depends on the number of rows.
  */
 public final class PiggybackedPrefill {
-    private static final int FEW = 8;
+    /** Result where no larger number of rows pays. */
+    private static final int MIN_ROWS = 8;
     /**
-     * A piggybacked row costs at most this share of a long prompt's row: on an H200 the last of 192 cost 0.52, of 256
-     * 0.64 and more.
+     * Max cost of a piggybacked row, as a share of the cost of a row in a long prompt. On an H200 the last of 192 rows
+     * cost 0.52, the last of 256 rows 0.64 or more.
      */
     private static final double MAX_COST = 0.58;
 
-    private static final int[] STEPS = {16, 32, 48, 64, 96, 128, 160, 192, 256};
+    /** Numbers of rows that are tried. */
+    private static final int[] CANDIDATES = {16, 32, 48, 64, 96, 128, 160, 192, 256};
 
     private PiggybackedPrefill() {}
 
     /**
-     * The max rows of a step with piggybacked prompts; {@link #FEW} where none pays. What counts is what the last rows
-     * cost: where rows up to 192 are cheap, 64 more at the full price are better off in a step of their own.
+     * Returns the max number of rows of a step with piggybacked prompts; {@link #MIN_ROWS} where piggybacking does not
+     * pay. The cost of the last rows decides, not the mean: where 192 rows are cheap, 64 more at full cost belong in a
+     * step of their own.
      *
-     * @param seconds of the GEMMs of a step of so many rows, in any unit
-     * @param capacity max rows that {@code seconds} knows, at least {@link #FEW}
+     * @param seconds time of the GEMMs of a step by number of rows, in any unit
+     * @param capacity max rows for which {@code seconds} is defined, at least {@link #MIN_ROWS}
      */
     public static int of(IntToDoubleFunction seconds, int capacity) {
-        int longest = Math.min(capacity, STEPS[STEPS.length - 1]);
-        double whole = seconds.applyAsDouble(longest);
-        double full = whole / longest;
-        int piggybacked = FEW;
-        double spent = seconds.applyAsDouble(FEW);
-        for (int rows : STEPS) {
+        int longest = Math.min(capacity, CANDIDATES[CANDIDATES.length - 1]);
+        double longestSeconds = seconds.applyAsDouble(longest);
+        double secondsPerRow = longestSeconds / longest;
+        int best = MIN_ROWS;
+        double bestSeconds = seconds.applyAsDouble(MIN_ROWS);
+        for (int rows : CANDIDATES) {
             if (rows > capacity) {
                 break;
             }
-            double more = rows == longest ? whole : seconds.applyAsDouble(rows);
-            if ((more - spent) / (rows - piggybacked) <= MAX_COST * full) {
-                piggybacked = rows;
-                spent = more;
+            double candidateSeconds = rows == longest ? longestSeconds : seconds.applyAsDouble(rows);
+            if ((candidateSeconds - bestSeconds) / (rows - best) <= MAX_COST * secondsPerRow) {
+                best = rows;
+                bestSeconds = candidateSeconds;
             }
         }
-        return piggybacked;
+        return best;
     }
 }

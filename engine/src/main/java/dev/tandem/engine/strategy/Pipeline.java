@@ -13,53 +13,58 @@ import java.util.Collection;
 import java.util.List;
 
 /**
- * The two-batch schedule of NEO §3.2, steps 1 to 5. Batch 0: prefills, GPU decodes and a few CPU decodes; batch 1: most
- * CPU decodes. Kept for every CPU row that is added: {@code T_ca1 <= T_l0} and {@code T_ca0 <= T_l1 + T_ga0}, and what
- * handing over costs ({@link StepPredictor#hides}); but not for rows that the GPU may wait for.
+ * Drafts two sub-batches that take turns, by steps 1 to 5 of NEO §3.2. Sub-batch 0 has prefills, GPU decodes and a few
+ * CPU decodes; sub-batch 1 has most CPU decodes. Every CPU decode that is added keeps {@code T_ca1 <= T_l0} and
+ * {@code T_ca0 <= T_l1 + T_ga0}, corrected by the overheads ({@link StepPredictor#hides}). Tokens that the GPU may wait
+ * for are the exception.
  *
- * @param chunked whether prompts may be cut; the paper's are whole
- * @param hidesAll whether every CPU row hides, as the paper's do; else the GPU waits for some more where that raises
- *     the step's rate
- * @param gpuKv whether KV may stay on the GPU; without, it is FastDecode+ (NEO §5.1)
+ * @param budget of a step
+ * @param predictor of the times of steps
+ * @param rules which sequences may be on the host
+ * @param chunked whether a prompt may be computed in several chunks; the paper computes prompts whole
+ * @param hidesAll whether the CPU's attention of every token hides behind the GPU's work, as in the paper; otherwise
+ *     the GPU waits for more tokens where that raises the requests per second
+ * @param gpuKv whether KV may stay on the GPU; false makes FastDecode+ (NEO §5.1)
  */
 public record Pipeline(
         Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean hidesAll, boolean gpuKv) {
-    /** Share of a linear stage's time from which the CPU is not idle behind it. */
-    private static final double BUSY = 0.5;
+    /** Min share of a linear stage during which the CPU works; below it, the CPU counts as idle. */
+    private static final double MIN_BUSY = 0.5;
     /**
-     * Prompts that may be cut leave one row in so many of a step to host tokens: behind nothing do so many hide as
-     * behind a step full of prompts.
+     * Chunked prompts leave one row in this many of a step to host tokens, because more host tokens hide behind a step
+     * full of prompts than behind any other.
      */
     private static final int HOST_SHARE = 8;
 
-    /** The step as NEO's steps 1 to 5 make it. */
+    /** Drafts a step. */
     public StepDraft draft(SchedulerState state) {
         return draft(state, List.of());
     }
 
-    /** Counts a step that was made of a draft, whichever policy made the draft. */
+    /** Counts a completed step, whichever policy drafted it. */
     public void completed(StepDraft draft) {
         rules.completed(draft);
     }
 
-    /** As if all in-flight tokens had returned: to compare with, not to carry out. */
+    /** Drafts a step as if all in-flight tokens had returned; it serves comparison only and must not be committed. */
     public StepDraft draftAsIfReturned(SchedulerState state) {
         return draft(state, state.inFlight());
     }
 
-    /** @param more rows that the CPU may read */
-    private StepDraft draft(SchedulerState state, Collection<Sequence> more) {
-        StepDraft draft =
-                gpuKv ? gpuSide(state, state.host().size() + more.size()) : AllHost.prefills(state, budget, chunked);
+    /** @param returned in-flight tokens that are treated as host tokens */
+    private StepDraft draft(SchedulerState state, Collection<Sequence> returned) {
+        StepDraft draft = gpuKv
+                ? gpuSide(state, state.host().size() + returned.size())
+                : AllHost.prefills(state, budget, chunked);
         List<Sequence> queue = HostTier.decodable(draft);
-        queue.addAll(more);
+        queue.addAll(returned);
         if (gpuKv) { // FastDecode+ keeps the order of arrival
             queue.sort(HostTier.WAITED_LONGEST);
         }
         List<Sequence> left = cpuDecodes(draft, queue);
         reducePrefills(draft);
         if (!hidesAll) {
-            waitFor(draft, left);
+            addWaitedFor(draft, left);
         }
         boolean cpu = draft.load(0).cpuRows() + draft.load(1).cpuRows() > 0;
         draft.shape(cpu ? Shape.PIPELINE : Shape.GPU_ONLY);
@@ -67,9 +72,9 @@ public record Pipeline(
     }
 
     /**
-     * Steps 1 to 3.
+     * NEO's steps 1 to 3.
      *
-     * @param hostTokens that the CPU might read
+     * @param hostTokens whose attention the CPU might compute
      */
     private StepDraft gpuSide(SchedulerState state, int hostTokens) {
         StepDraft draft = new StepDraft(state, budget);
@@ -79,8 +84,8 @@ public record Pipeline(
             GpuTier.swapIn(draft);
         }
         Prefills prefills = new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(draft, sequence));
-        int all = budget.maxBatchTokens();
-        int maxRows = chunked ? all - Math.min(hostTokens, all / HOST_SHARE) : all;
+        int maxBatchTokens = budget.maxBatchTokens();
+        int maxRows = chunked ? maxBatchTokens - Math.min(hostTokens, maxBatchTokens / HOST_SHARE) : maxBatchTokens;
         prefills.resume(draft, kept.unfinished(), maxRows);
         prefills.start(
                 draft,
@@ -91,11 +96,11 @@ public record Pipeline(
     }
 
     /**
-     * Step 4. A row goes to batch 1 while its attention there hides behind batch 0's linear stage, else to batch 0
-     * while it hides there, else it waits for the next iteration. When nothing else would run, one row goes regardless:
-     * otherwise a host without a GPU side would never begin.
+     * NEO's step 4. A token goes to sub-batch 1 if its attention hides there behind the linear stage of sub-batch 0,
+     * else to sub-batch 0 if it hides there, else it waits for the next step. If the step has nothing else, one token
+     * goes anyway: otherwise host sequences would never run without GPU work.
      *
-     * @return those that wait
+     * @return the sequences that wait
      */
     private List<Sequence> cpuDecodes(StepDraft draft, List<Sequence> queue) {
         Load zero = draft.load(0);
@@ -120,10 +125,10 @@ public record Pipeline(
     }
 
     /**
-     * Not in the paper: rows beside those that hide, to either batch, while each raises the requests per second. Where
-     * few rows hide, what the GPU waits for one more costs less than half a step does.
+     * Adds tokens that do not hide, to either sub-batch, while each raises the requests per second; the paper does not.
+     * Where few tokens hide, waiting for one more costs the GPU less than half a step.
      */
-    private void waitFor(StepDraft draft, List<Sequence> left) {
+    private void addWaitedFor(StepDraft draft, List<Sequence> left) {
         Load zero = draft.load(0);
         Load one = draft.load(1);
         if (zero.cpuRows() + one.cpuRows() == 0) {
@@ -146,11 +151,11 @@ public record Pipeline(
     }
 
     /**
-     * Step 5: prefills whose KV would leave for the host are put off as long as the inequalities hold without them,
-     * unless that left the CPU idle for want of requests: on an empty host they would hold for ever.
+     * NEO's step 5 postpones prefill offloads while the inequalities hold without them. It keeps them where the CPU
+     * would be idle: with an empty host the inequalities always hold, and prompts would never start there.
      */
     private void reducePrefills(StepDraft draft) {
-        for (int index : HostTier.prefillOffload(draft)) {
+        for (int index : HostTier.startingPrefillOffloads(draft)) {
             Row row = draft.rows(0).get(index);
             if (rules.isUrgent(row.sequence(), draft.state().now())
                     || draft.rows(0).size() + draft.rows(1).size() == 1) {
@@ -159,7 +164,7 @@ public record Pipeline(
             Load zero = draft.load(0);
             zero.add(row, -1);
             boolean hidden = predictor.hides(zero, draft.load(1));
-            boolean busy = predictor.cpuAttention(draft.load(1)) >= BUSY * predictor.linear(zero);
+            boolean busy = predictor.cpuAttention(draft.load(1)) >= MIN_BUSY * predictor.linear(zero);
             zero.add(row, 1);
             if (!hidden || !busy) {
                 return;

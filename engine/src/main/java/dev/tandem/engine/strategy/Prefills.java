@@ -10,46 +10,47 @@ import java.util.Optional;
 import java.util.function.Predicate;
 
 /**
- * Prompts into batch 0, in the order in which they deserve it (NEO §3.2, step 3).
+ * Adds prompts to sub-batch 0, in the order of the waiting queue (NEO §3.2, step 3).
  *
- * @param chunked whether a prompt may be cut to fill what is left of the batch; else only one that is longer than any
- *     batch is
+ * @param chunked whether a prompt may be computed in chunks, to fill the rest of the batch; otherwise only a prompt
+ *     that is longer than a batch is
  * @param gpu whether new KV may stay on the GPU
- * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 where each row costs the same
  * @param host which sequences' KV may go to the host when the GPU is full, or always when {@code gpu} is false
+ * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 where every row costs the same
  */
 record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int piggybackedTokens) {
-    /** Decode rows from which prompts are piggybacked. */
+    /** Min decode rows of a step with piggybacked prompts. */
     private static final int MIN_DECODES = 8;
-    /** Steps over which prompts that have room are spread at most. */
+    /** Max steps over which the prompts that have room are spread. */
     private static final int MAX_SPREAD = 32;
 
+    /** Min steps over which they are spread. */
     private static final int MIN_SPREAD = 2;
     /**
-     * Without in-flight tokens, over this share of the steps for which sequences decode: unfinished prompts keep others
-     * out of KV.
+     * Without in-flight tokens, prompts are spread over this share of the mean output length in steps: an unfinished
+     * prompt holds blocks that other sequences need.
      */
-    private static final double SPREAD = 1.0 / 6;
-    /** Share of the GPU's pool: with less left, the next request will have to wait. */
+    private static final double SPREAD_SHARE = 1.0 / 6;
+    /** Share of the GPU pool; with fewer free blocks the next request will have to wait. */
     private static final double NEARLY_FULL = 0.1;
     /**
-     * Prompt tokens beside in-flight tokens, in {@link #piggybackedTokens}, when no request waits for KV: short enough
-     * to keep the CPU at work.
+     * Max prompt tokens of a step with in-flight tokens when no request waits for KV, in multiples of
+     * {@link #piggybackedTokens}: such steps are short enough to keep the CPU busy.
      */
-    private static final int LONGEST = 4;
-    /** Rows of long steps are rounded up to this: cublasLt computes so many anyway. */
+    private static final int MAX_WITH_IN_FLIGHT = 4;
+    /** Rows of long steps are rounded up to a multiple of this: cublasLt computes that many anyway. */
     private static final int ROW_STEP = 64;
 
-    /** Prompts take whatever the batch has left. */
+    /** Prompts that fill the rest of the batch. */
     Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host) {
         this(chunked, gpu, host, 0);
     }
 
     /**
-     * Rows that a step should have at most. When requests wait because KV is short, or would have to
-     * ({@link #NEARLY_FULL}), throughput is all that counts, and prompt tokens are cheapest where decode steps
-     * piggyback them: few enough that GEMMs take hardly longer, but so many that what has room is computed soon
-     * ({@link #MAX_SPREAD}, {@link #SPREAD}). Else prompts are computed at once.
+     * Max rows that a step should have. While requests wait for KV, or soon will ({@link #NEARLY_FULL}), only
+     * throughput counts, and prompt tokens are cheapest piggybacked on decode steps. A step then has few enough prompt
+     * tokens that GEMMs take hardly longer, and enough that prompts with room are computed soon ({@link #MAX_SPREAD},
+     * {@link #SPREAD_SHARE}). Otherwise prompts are computed at once.
      *
      * @param unfinished prompts that have begun
      */
@@ -58,92 +59,102 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     }
 
     /**
-     * Likewise; {@code slots} more rows of the GEMMs are for in-flight tokens, and not among those that are returned.
-     * In-flight tokens advance one layer per step, so no step is as long as it might be.
+     * Max rows that a step with in-flight tokens should have, without the rows of those tokens. In-flight tokens
+     * advance one layer per step, so steps are kept shorter than the budget allows.
      *
-     * @param canOffloadPrefill tokens of waiting prompts that have room on the host
+     * @param slots rows of the GEMMs that in-flight tokens take
+     * @param offloadablePrefillTokens tokens of waiting prompts that have room on the host
      */
-    int maxRows(StepDraft draft, List<Sequence> unfinished, int slots, long canOffloadPrefill) {
-        int all = draft.budget().maxBatchTokens();
+    int maxRows(StepDraft draft, List<Sequence> unfinished, int slots, long offloadablePrefillTokens) {
+        int maxBatchTokens = draft.budget().maxBatchTokens();
         int decodes = draft.totalRows() + slots;
         if (piggybackedTokens == 0) {
-            return all;
+            return maxBatchTokens;
         }
-        boolean alone = slots == 0 && canOffloadPrefill == 0;
-        int max = alone ? all : Math.min(all, whole(decodes + LONGEST * piggybackedTokens) - slots);
+        boolean withoutHost = slots == 0 && offloadablePrefillTokens == 0;
+        int max = withoutHost
+                ? maxBatchTokens
+                : Math.min(maxBatchTokens, roundUpRows(decodes + MAX_WITH_IN_FLIGHT * piggybackedTokens) - slots);
         if (decodes < MIN_DECODES || decodes >= piggybackedTokens) {
             return max;
         }
-        long tokens = canOffloadPrefill;
+        long tokens = offloadablePrefillTokens;
         for (Sequence sequence : unfinished) {
             tokens += sequence.remaining();
         }
         int blocks = draft.freeGpu() - draft.gpuSequences();
         int freeSequences = draft.budget().maxSequences() - draft.gpuSequences();
-        boolean someoneWaits = false;
+        boolean requestWaits = false;
         for (Sequence sequence : draft.state().waiting().view()) {
             blocks -= draft.state().kv().blocksFor(KvTier.GPU, sequence.length());
             if (blocks < 0 || --freeSequences < 0 || !draft.roomToGrow(KvTier.GPU, sequence)) {
-                someoneWaits = true;
+                requestWaits = true;
                 break;
             }
             tokens += sequence.length();
         }
-        if (!someoneWaits
+        if (!requestWaits
                 && blocks >= NEARLY_FULL * draft.state().kv().pool(KvTier.GPU).size()) {
             return max;
         }
-        double spread = alone ? Math.clamp(SPREAD * draft.state().meanOutput(), MIN_SPREAD, MAX_SPREAD) : MAX_SPREAD;
-        int wanted = whole((int) Math.min(all, decodes + tokens / spread));
+        double spread = withoutHost
+                ? Math.clamp(SPREAD_SHARE * draft.state().meanOutput(), MIN_SPREAD, MAX_SPREAD)
+                : MAX_SPREAD;
+        int wanted = roundUpRows((int) Math.min(maxBatchTokens, decodes + tokens / spread));
         return Math.min(max, Math.max(piggybackedTokens, wanted) - slots);
     }
 
-    /** Rows for which GEMMs of so many are computed anyway. */
-    private static int whole(int rows) {
+    /** Rounds up to a number of rows that GEMMs compute anyway. */
+    private static int roundUpRows(int rows) {
         return (rows + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
     }
 
-    /** Goes on with prompts that have begun. */
+    /** Adds the next chunks of prompts that have begun. */
     void resume(StepDraft draft, List<Sequence> unfinished) {
         resume(draft, unfinished, draft.budget().maxBatchTokens());
     }
 
-    /** @param maxRows of the step */
+    /**
+     * Adds the next chunks of prompts that have begun.
+     *
+     * @param maxRows of the step
+     */
     void resume(StepDraft draft, List<Sequence> unfinished, int maxRows) {
         for (Sequence sequence : unfinished) {
-            boolean returns = sequence.table().tier() == KvTier.HOST;
+            boolean onHost = sequence.table().tier() == KvTier.HOST;
             int rows = Math.min(
                     Math.min(sequence.remaining(), maxRows - draft.totalRows()),
                     draft.budget().maxChunkTokens());
-            if (returns) {
+            if (onHost) {
                 rows = Math.min(rows, draft.prefillOffloadRoom() - sequence.computed());
             }
             if (rows > 0) {
-                draft.add(0, sequence, rows, returns ? AttentionSite.GPU_PREFILL_OFFLOAD : AttentionSite.GPU_FROM_GPU);
+                draft.add(0, sequence, rows, onHost ? AttentionSite.GPU_PREFILL_OFFLOAD : AttentionSite.GPU_FROM_GPU);
             }
         }
     }
 
     /**
-     * Starts waiting prompts until one fits nowhere.
+     * Starts waiting prompts in their order until one fits neither tier.
      *
-     * @param live sequences that already run, wherever
+     * @param running sequences that already run, on both tiers
      */
-    void start(StepDraft draft, int live) {
-        start(draft, live, 0, draft.budget().maxBatchTokens());
+    void start(StepDraft draft, int running) {
+        start(draft, running, 0, draft.budget().maxBatchTokens());
     }
 
     /**
-     * Starts waiting prompts in their order. One that fits nowhere lets at most {@code queueBypasses} later ones of its
-     * priority start before it over all steps, then none: large prompts wait a bounded number of turns, and what they
-     * leave free is used.
+     * Starts waiting prompts in their order. A prompt that fits neither tier lets {@code queueBypasses} later prompts
+     * of its priority start before it, counted over all steps, and then no more. So the wait of large prompts is
+     * bounded, and small prompts use the blocks that they leave free.
      *
-     * @param live sequences that already run, wherever
+     * @param alreadyRunning sequences that already run, on both tiers
+     * @param queueBypasses max prompts that start before one that does not fit
      * @param maxRows of the step
      */
-    void start(StepDraft draft, int live, int queueBypasses, int maxRows) {
-        int running = live;
-        List<Sequence> passed = new ArrayList<>();
+    void start(StepDraft draft, int alreadyRunning, int queueBypasses, int maxRows) {
+        int running = alreadyRunning;
+        List<Sequence> bypassed = new ArrayList<>();
         List<Integer> startsBefore = new ArrayList<>();
         int starts = 0;
         for (Sequence sequence : draft.state().waiting().view()) {
@@ -151,33 +162,33 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
             if (rows == 0 || running >= draft.budget().maxSequences()) {
                 return;
             }
-            if (!passed.isEmpty()
+            if (!bypassed.isEmpty()
                     && sequence.request().priority()
-                            != passed.getFirst().request().priority()) {
+                            != bypassed.getFirst().request().priority()) {
                 return;
             }
             Optional<AttentionSite> site = site(draft, sequence, rows);
             if (site.isEmpty()) {
-                if (passed.size() == queueBypasses) {
+                if (bypassed.size() == queueBypasses) {
                     return;
                 }
-                passed.add(sequence);
+                bypassed.add(sequence);
                 startsBefore.add(starts);
                 continue;
             }
-            for (int i = 0; i < passed.size(); i++) {
-                if (passed.get(i).timings().bypassed() + starts - startsBefore.get(i) >= queueBypasses) {
+            for (int i = 0; i < bypassed.size(); i++) {
+                if (bypassed.get(i).timings().bypassed() + starts - startsBefore.get(i) >= queueBypasses) {
                     return;
                 }
             }
-            passed.forEach(draft::bypass);
+            bypassed.forEach(draft::bypass);
             draft.start(sequence, rows, site.get());
             running++;
             starts++;
         }
     }
 
-    /** Where a waiting prompt would go; empty when there is no room for it. */
+    /** Who would compute a waiting prompt's attention, and where its KV would be; empty when neither tier has room. */
     private Optional<AttentionSite> site(StepDraft draft, Sequence sequence, int rows) {
         if (gpu && GpuTier.hasRoom(draft, sequence)) {
             return Optional.of(AttentionSite.GPU_FROM_GPU);
@@ -185,12 +196,12 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         if (!host.test(sequence) || !HostTier.hasRoom(draft, sequence)) {
             return Optional.empty();
         }
-        // a layer's staging holds as many tokens as a step, and all of a prompt must be there while its last chunk is
+        // a layer's staging holds as many tokens as a step, and the whole prompt must be in it while the last chunk is
         // computed
         if (sequence.length() <= draft.budget().maxBatchTokens() && rows <= draft.prefillOffloadRoom()) {
             return Optional.of(AttentionSite.GPU_PREFILL_OFFLOAD);
         }
-        // longer ones: the earlier chunks stay in GPU blocks until the last has run
+        // a longer prompt stays in GPU blocks until its last chunk has run
         return rows < sequence.length() && GpuTier.hasRoom(draft, sequence)
                 ? Optional.of(AttentionSite.GPU_FROM_GPU)
                 : Optional.empty();
@@ -199,8 +210,8 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
     private int rows(StepDraft draft, Sequence sequence, int maxRows) {
         int left = Math.max(0, maxRows - draft.totalRows());
         int length = sequence.length();
-        boolean cut = chunked || length > draft.budget().maxBatchTokens();
-        if (!cut) {
+        boolean inChunks = chunked || length > draft.budget().maxBatchTokens();
+        if (!inChunks) {
             return length <= left ? length : 0;
         }
         return Math.min(Math.min(length, left), draft.budget().maxChunkTokens());

@@ -6,64 +6,76 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.StepDraft;
 
 /**
- * What a host tier would bring once it is full: steps with as many host tokens as pay, beside those of the GPU. One
- * step cannot tell, for a prompt that goes to the host costs now and pays later. Rows of a second sub-batch hide behind
- * prompts too, so those that come with each token count where the first has them; in-flight tokens are weighed in
- * decode steps.
+ * Estimates the gain of a full host tier over gpu-only, with the best number of host tokens per step. The prediction of
+ * a single step cannot show it: a prompt that goes to the host costs time now and pays later. The CPU's attention for
+ * sub-batch 1 hides behind prompts too, so the estimate adds the prompt tokens that come with each output token. For
+ * in-flight tokens it compares decode steps.
  *
  * <p>Owned by: engine thread.
  */
 public final class SpeedupEstimate {
-    /** Waiting requests whose prompts stand for those that come. */
+    /** Waiting requests whose prompts are taken as a sample of those to come. */
     private static final int SAMPLE = 32;
 
     private final StepPredictor predictor;
     private final Kind kind;
 
-    /** What a strategy's steps are. */
+    /** The kind of step that a strategy makes with a full host. */
     public enum Kind {
-        /** One batch, host tokens in flight. */
+        /** One batch with in-flight tokens. */
         IN_FLIGHT,
-        /** Two sub-batches; without KV on the GPU, so that prompts are not beside its rows. */
-        TWO_PASSES,
-        /** Two sub-batches, prompts beside the GPU's rows. */
-        TWO_PASSES_WITH_PROMPTS
+        /** Two sub-batches, and no KV on the GPU, so that prompts do not share a step with GPU decodes. */
+        TWO_SUB_BATCHES,
+        /** Two sub-batches, and prompts in the sub-batch of the GPU decodes. */
+        TWO_SUB_BATCHES_WITH_PROMPTS
     }
 
-    /** @param kind what the steps of a full host are */
+    /**
+     * Creates an estimate.
+     *
+     * @param predictor of the times of steps
+     * @param kind of the steps with a full host
+     */
     public SpeedupEstimate(StepPredictor predictor, Kind kind) {
         this.predictor = predictor;
         this.kind = kind;
     }
 
     /**
-     * @param rows host tokens that there would be
+     * The best number of host tokens and its gain.
+     *
+     * @param hostTokens per step, in flight or in the sub-batches
      * @param gain in tokens per second over gpu-only, as a share
      */
-    public record Outlook(int rows, double gain) {}
+    public record Estimate(int hostTokens, double gain) {}
 
-    /** @param plain the GPU-only step at hand */
-    public Outlook of(StepDraft plain) {
-        SchedulerState state = plain.state();
-        int gpuRows = plain.load(0).gpuRows();
+    /**
+     * Estimates the gain in the current state.
+     *
+     * @param gpuOnly the gpu-only draft of the current state
+     */
+    public Estimate of(StepDraft gpuOnly) {
+        SchedulerState state = gpuOnly.state();
+        int gpuRows = gpuOnly.load(0).gpuRows();
         if (gpuRows == 0) {
-            return new Outlook(0, 0);
+            return new Estimate(0, 0);
         }
-        long gpuTokens = plain.load(0).gpuTokens();
+        long gpuTokens = gpuOnly.load(0).gpuTokens();
         int context = (int) Math.max(1, gpuTokens / gpuRows);
-        int max = max(state, plain, context);
+        int max = max(state, gpuOnly, context);
         return switch (kind) {
-            case IN_FLIGHT -> full(gpuRows, gpuTokens, max, context, gpuRows / predictor.decodes(gpuRows, gpuTokens));
-            case TWO_PASSES -> best(gpuRows, gpuTokens, max, context, new Prompts(0, 0));
-            case TWO_PASSES_WITH_PROMPTS -> best(gpuRows, gpuTokens, max, context, prompts(state));
+            case IN_FLIGHT ->
+                inFlightEstimate(gpuRows, gpuTokens, max, context, gpuRows / predictor.decodes(gpuRows, gpuTokens));
+            case TWO_SUB_BATCHES -> subBatchEstimate(gpuRows, gpuTokens, max, context, new Prompts(0, 0));
+            case TWO_SUB_BATCHES_WITH_PROMPTS -> subBatchEstimate(gpuRows, gpuTokens, max, context, prompts(state));
         };
     }
 
     /**
-     * Prompts that come with each token put out.
+     * The prompts that come with each output token, on average.
      *
-     * @param tokens rows
-     * @param pairs of a row and the context that it attends to
+     * @param tokens of prompts
+     * @param pairs of prompt token and context token
      */
     private record Prompts(double tokens, double pairs) {
         int tokens(int outputs) {
@@ -90,54 +102,55 @@ public final class SpeedupEstimate {
         return new Prompts(tokens / outputs, pairs / outputs);
     }
 
-    /** Of two sub-batches one may wait for the other: the best number of rows, within an eighth. */
-    private Outlook best(int gpuRows, long gpuTokens, int max, int context, Prompts prompts) {
-        double alone = gpuRows / predictor.mixed(gpuRows, gpuTokens, prompts.tokens(gpuRows), prompts.pairs(gpuRows));
-        Outlook best = new Outlook(0, 0);
+    /** With two sub-batches the GPU may wait for the CPU: tries numbers of host tokens in steps of an eighth. */
+    private Estimate subBatchEstimate(int gpuRows, long gpuTokens, int max, int context, Prompts prompts) {
+        double baseline =
+                gpuRows / predictor.mixed(gpuRows, gpuTokens, prompts.tokens(gpuRows), prompts.pairs(gpuRows));
+        Estimate best = new Estimate(0, 0);
         for (int rows = 1; rows <= max; rows += Math.max(1, rows / 8)) {
             int outputs = gpuRows + rows;
             double seconds = predictor.pipelined(
                     gpuRows, gpuTokens, rows, context, prompts.tokens(outputs), prompts.pairs(outputs));
-            double gain = outputs / seconds / alone - 1;
-            best = gain > best.gain() ? new Outlook(rows, gain) : best;
+            double gain = outputs / seconds / baseline - 1;
+            best = gain > best.gain() ? new Estimate(rows, gain) : best;
         }
         return best;
     }
 
-    /** In flight, the max rows that the CPU keeps up with: more would only advance more slowly. */
-    private Outlook full(int gpuRows, long gpuTokens, int max, int context, double alone) {
-        int min = 0;
-        while (min < max) {
-            int middle = (min + max + 1) / 2;
+    /** With in-flight tokens, takes the max that the CPU keeps up with: more would only advance more slowly. */
+    private Estimate inFlightEstimate(int gpuRows, long gpuTokens, int max, int context, double baseline) {
+        int low = 0;
+        int high = max;
+        while (low < high) {
+            int middle = (low + high + 1) / 2;
             double step = inFlight(gpuRows, gpuTokens, middle, context);
             if (predictor.cost().inFlightAttention(middle, (long) middle * context) <= step) {
-                min = middle;
+                low = middle;
             } else {
-                max = middle - 1;
+                high = middle - 1;
             }
         }
-        double together =
-                (gpuRows + (double) min / predictor.cost().layers()) / inFlight(gpuRows, gpuTokens, min, context);
-        return new Outlook(min, min == 0 ? 0 : together / alone - 1);
+        double rate = (gpuRows + (double) low / predictor.cost().layers()) / inFlight(gpuRows, gpuTokens, low, context);
+        return new Estimate(low, low == 0 ? 0 : rate / baseline - 1);
     }
 
-    /** Rows that the host has or could have now. */
-    private static int max(SchedulerState state, StepDraft plain, int context) {
-        int here = state.host().size() + state.inFlight().size();
+    /** Max host tokens: of sequences that are on the host, or wait and fit there. */
+    private static int max(SchedulerState state, StepDraft gpuOnly, int context) {
+        int onHost = state.host().size() + state.inFlight().size();
         int blocks =
                 state.kv().pool(KvTier.HOST).size() / Math.max(1, state.kv().blocksFor(KvTier.HOST, context));
-        int freeSequences = plain.budget().maxSequences() - state.gpu().size();
+        int freeSequences = gpuOnly.budget().maxSequences() - state.gpu().size();
         int waiting = 0;
         for (Sequence sequence : state.waiting().view()) {
-            if (plain.fitsHost(sequence) && ++waiting + here >= blocks) {
+            if (gpuOnly.fitsHost(sequence) && ++waiting + onHost >= blocks) {
                 break;
             }
         }
-        return Math.max(0, Math.min(Math.min(blocks, freeSequences), here + waiting));
+        return Math.max(0, Math.min(Math.min(blocks, freeSequences), onHost + waiting));
     }
 
     private double inFlight(int gpuRows, long gpuTokens, int rows, int context) {
-        int slots = AsyncOverlap.evenly(rows, predictor.cost().layers());
+        int slots = AsyncOverlap.slotsFor(rows, predictor.cost().layers());
         return predictor.async(gpuRows, gpuTokens, rows, (long) rows * context, slots);
     }
 }

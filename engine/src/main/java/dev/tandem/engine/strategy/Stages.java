@@ -1,41 +1,46 @@
 package dev.tandem.engine.strategy;
 
 /**
- * A layer of two batches that take turns (NEO §3.2): the first batch's linear work; then the second's, and all
- * attention of the GPU. NEO's {@code max(T_l0, T_ca1) + max(T_l1 + T_ga0, T_ca0)}, multiplied out, is the longest of
- * four times: the GPU's, the CPU's, and either batch's on its way through its stage, to the CPU and back. To these
- * comes what handing over costs. All in seconds of one layer.
+ * The two stages of a layer in which two sub-batches take turns (NEO §3.2). The first stage is the linear work of
+ * sub-batch 0; the second is that of sub-batch 1 and all attention of the GPU. NEO's time of a layer is
+ * {@code max(T_l0, T_ca1) + max(T_l1 + T_ga0, T_ca0)}. Multiplied out, it is the longest of four times: the GPU's, the
+ * CPU's, and that of each sub-batch through its stage, to the CPU and back. This class adds the overhead of handing
+ * over. All times are seconds of one layer.
  *
  * @param first T_l0
  * @param second T_l1 + T_ga0
- * @param overhead of the GPU, a stage
- * @param trip of a batch, to the CPU and back
+ * @param overhead of the GPU, per stage
+ * @param trip of a sub-batch to the CPU and back
  */
 public record Stages(double first, double second, double overhead, double trip) {
+    /** The GPU's time. */
     double gpu() {
         return 2 * overhead + first + second;
     }
 
-    /** With the CPU's attention for either batch beside the GPU's work. */
+    /** Seconds of a layer in which the CPU's attention for both sub-batches overlaps the GPU's work. */
     public double layer(double cpu0, double cpu1) {
-        return Math.max(longestWay(cpu0, cpu1), cpu0 + cpu1);
+        return Math.max(longestPath(cpu0, cpu1), cpu0 + cpu1);
     }
 
-    /** Without the CPU's own time. */
-    private double longestWay(double cpu0, double cpu1) {
-        return Math.max(gpu(), Math.max(way(first, cpu0), way(second, cpu1)));
+    /** The longest of the times, except the CPU's. */
+    private double longestPath(double cpu0, double cpu1) {
+        return Math.max(gpu(), Math.max(path(first, cpu0), path(second, cpu1)));
     }
 
-    private double way(double stage, double cpuAttention) {
+    private double path(double stage, double cpuAttention) {
         return cpuAttention > 0 ? stage + cpuAttention + trip : 0;
     }
 
-    /** T_ca0 ≤ T_l1 + T_ga0, and what handing over leaves: the batch's way is no longer than the GPU's time. */
+    /**
+     * Whether sub-batch 0 hides: T_ca0 ≤ T_l1 + T_ga0, corrected by the overheads. The path of the sub-batch is then no
+     * longer than the GPU's time.
+     */
     boolean hideZero(double cpu0) {
         return hides(cpu0, second);
     }
 
-    /** T_ca1 ≤ T_l0, likewise. */
+    /** Whether sub-batch 1 hides: T_ca1 ≤ T_l0, corrected by the overheads. */
     boolean hideOne(double cpu1) {
         return hides(cpu1, first);
     }
@@ -44,8 +49,8 @@ public record Stages(double first, double second, double overhead, double trip) 
         return cpuAttention == 0 || cpuAttention <= behind + 2 * overhead - trip;
     }
 
-    /** Whether the CPU has the time for both. */
+    /** Whether the CPU computes both sub-batches within the layer's time. */
     boolean cpuKeepsUp(double cpu0, double cpu1) {
-        return cpu0 + cpu1 <= longestWay(cpu0, cpu1);
+        return cpu0 + cpu1 <= longestPath(cpu0, cpu1);
     }
 }

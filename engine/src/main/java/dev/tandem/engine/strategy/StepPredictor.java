@@ -8,12 +8,13 @@ import dev.tandem.engine.schedule.StepDraft.Row;
 import dev.tandem.engine.step.AttentionSite;
 
 /**
- * Seconds that a step will take. T = T_prl + T_tr + T_pol (NEO §3.2): pre-layer, transformer layers, post-layer.
+ * Predicts the seconds that a step takes: T = T_prl + T_tr + T_pol (NEO §3.2), for pre-layer, transformer layers and
+ * post-layer.
  *
  * <p>Owned by: engine thread.
  */
 public final class StepPredictor {
-    /** Rows beyond which each costs the same. */
+    /** Rows of a GEMM from which each further row costs the same. */
     private static final int LONG_PROMPT = 512;
 
     private final CostModel cost;
@@ -21,8 +22,11 @@ public final class StepPredictor {
     private final long kvBytesPerToken;
 
     /**
-     * @param overlaps whether the CPU's attention runs beside the GPU's work; the papers assume it, an executor whose
-     *     tiers share the same cores does not do it
+     * Creates a predictor.
+     *
+     * @param cost of the components of a step
+     * @param overlaps whether the CPU's attention overlaps the GPU's work; true in the papers, false for an executor
+     *     whose tiers share the same cores
      * @param kvBytesPerToken of all layers; 0 leaves swaps out, as the papers do
      */
     public StepPredictor(CostModel cost, boolean overlaps, long kvBytesPerToken) {
@@ -31,51 +35,51 @@ public final class StepPredictor {
         this.kvBytesPerToken = kvBytesPerToken;
     }
 
-    /** By which steps are predicted. */
+    /** The cost model behind the predictions. */
     public CostModel cost() {
         return cost;
     }
 
-    /** T_l of a batch. */
+    /** T_l of a sub-batch: the GEMMs of one layer. */
     public double linear(Load load) {
         return cost.linear(load.rows());
     }
 
-    /** T_ga of a batch: the GPU's attention, prefills' included. */
+    /** T_ga of a sub-batch: the GPU's attention in one layer, with that of prefills. */
     double gpuAttention(Load load) {
         return cost.gpuAttention(load.gpuTokens()) + cost.prefillAttention(load.prefillPairs());
     }
 
-    /** T_ca of a batch. */
+    /** T_ca of a sub-batch: the CPU's attention in one layer. */
     double cpuAttention(Load load) {
         return cost.cpuAttention(load.cpuRows(), load.cpuTokens());
     }
 
-    /** One batch on the GPU alone. */
+    /** Seconds of a step of one batch on the GPU alone. */
     public double gpuOnly(Load load) {
-        return ends(load.rows(), load.outputs()) + cost.layers() * (linear(load) + gpuAttention(load));
+        return outsideLayers(load.rows(), load.outputs()) + cost.layers() * (linear(load) + gpuAttention(load));
     }
 
-    /** One batch; the GPU waits for the CPU at each layer (NEO, Figure 3). */
+    /** Seconds of a step of one batch, in which the GPU waits for the CPU at each layer (NEO, Figure 3). */
     double offload(Load load) {
         return gpuOnly(load) + cost.layers() * (cpuAttention(load) + cost.tripOverhead());
     }
 
-    /** Two batches that take turns layer by layer (NEO §3.2). */
+    /** Seconds of a step of two sub-batches that take turns layer by layer (NEO §3.2). */
     public double pipeline(Load zero, Load one) {
-        return ends(zero.rows() + one.rows(), zero.outputs() + one.outputs())
+        return outsideLayers(zero.rows() + one.rows(), zero.outputs() + one.outputs())
                 + cost.layers() * layer(stages(zero, one), cpuAttention(zero), cpuAttention(one));
     }
 
-    /** Likewise, with a host token of so much context more in one of the batches. */
+    /** Seconds of the same step with one more host token, of {@code context} tokens, in one of the sub-batches. */
     double pipelineWith(Load zero, Load one, int batch, int context) {
         double cpu0 = batch == 0 ? cpuAttentionWith(zero, context) : cpuAttention(zero);
         double cpu1 = batch == 1 ? cpuAttentionWith(one, context) : cpuAttention(one);
-        return ends(zero.rows() + one.rows() + 1, zero.outputs() + one.outputs() + 1)
+        return outsideLayers(zero.rows() + one.rows() + 1, zero.outputs() + one.outputs() + 1)
                 + cost.layers() * layer(stagesWith(zero, one, batch), cpu0, cpu1);
     }
 
-    /** With a host token more in one of the batches. */
+    /** The stages with one more host token in one of the sub-batches. */
     private Stages stagesWith(Load zero, Load one, int batch) {
         return stages(
                 cost.linear(zero.rows() + 1 - batch),
@@ -94,7 +98,7 @@ public final class StepPredictor {
         return overlaps ? stages.layer(cpu0, cpu1) : stages.gpu() + cpu0 + cpu1;
     }
 
-    /** NEO's slack conditions: whether the GPU waits for neither batch. */
+    /** NEO's slack conditions: whether the GPU waits for neither sub-batch. */
     boolean hides(Load zero, Load one) {
         Stages stages = stages(zero, one);
         double cpu0 = cpuAttention(zero);
@@ -103,7 +107,8 @@ public final class StepPredictor {
     }
 
     /**
-     * Whether a host token of so much context more in batch 0 leaves its condition true, and makes a layer no longer.
+     * Whether the attention of one more host token, of {@code context} tokens, hides in sub-batch 0: its slack
+     * condition stays true and the layer takes no longer.
      */
     boolean hidesInZero(Load zero, Load one, int context) {
         Stages stages = stagesWith(zero, one, 0);
@@ -111,7 +116,7 @@ public final class StepPredictor {
         return stages.hideZero(cpu0) && stages.cpuKeepsUp(cpu0, cpuAttention(one));
     }
 
-    /** Likewise in batch 1. */
+    /** Whether the attention of one more host token, of {@code context} tokens, hides in sub-batch 1. */
     boolean hidesInOne(Load zero, Load one, int context) {
         Stages stages = stagesWith(zero, one, 1);
         double cpu1 = cpuAttentionWith(one, context);
@@ -123,18 +128,18 @@ public final class StepPredictor {
     }
 
     /**
-     * One batch with host tokens passing through (APEX §3.3): each host token takes part in one layer per step, so a
-     * layer has a share of them; where tiers overlap it computes all its slots, taken or not.
+     * Seconds of a step of one batch with in-flight tokens (APEX §3.3). Each of them takes part in one layer per step,
+     * so each layer has a share of them. An executor whose tiers overlap computes all slots of a layer, used or not.
      *
      * @param inFlight in-flight tokens, those just admitted included
-     * @param inFlightContextTokens their context
-     * @param slots of each layer
+     * @param inFlightContextTokens sum of their contexts
+     * @param slots per layer
      */
     double async(Load load, int inFlight, long inFlightContextTokens, int slots) {
         return async(load.rows(), load.outputs(), gpuAttention(load), inFlight, inFlightContextTokens, slots);
     }
 
-    /** Decode rows alone: {@code rows} of the GPU over {@code tokens} together. */
+    /** Seconds of such a step with {@code rows} GPU decodes over {@code tokens} of context in all, and no prompts. */
     double async(int rows, long tokens, int inFlight, long inFlightContextTokens, int slots) {
         return async(rows, rows, cost.gpuAttention(tokens), inFlight, inFlightContextTokens, slots);
     }
@@ -142,56 +147,56 @@ public final class StepPredictor {
     private double async(
             int rows, int outputs, double gpuAttention, int inFlight, long inFlightContextTokens, int slots) {
         int share = (inFlight + cost.layers() - 1) / cost.layers();
-        int aLayer = overlaps ? Math.max(share, slots) : share;
-        double gpu =
-                ends(rows + aLayer, outputs + aLayer) + cost.layers() * (cost.linear(rows + aLayer) + gpuAttention);
+        int perLayer = overlaps ? Math.max(share, slots) : share;
+        double gpu = outsideLayers(rows + perLayer, outputs + perLayer)
+                + cost.layers() * (cost.linear(rows + perLayer) + gpuAttention);
         return overlaps ? gpu * cost.hostLoad() : gpu + cost.cpuAttention(inFlight, inFlightContextTokens);
     }
 
-    /** A GPU-only step of decode rows over {@code tokens} of context together. */
+    /** Seconds of a gpu-only step of {@code rows} decodes over {@code tokens} of context in all. */
     double decodes(int rows, long tokens) {
         return mixed(rows, tokens, 0, 0);
     }
 
-    /** Likewise with rows of prompts, which attend to {@code pairs} of row and token. */
+    /** Seconds of such a step with prompt tokens as well; {@code pairs} counts pairs of prompt and context token. */
     double mixed(int rows, long tokens, int promptRows, long pairs) {
-        return ends(rows, rows)
+        return outsideLayers(rows, rows)
                 + cost.layers()
                         * (cost.linear(rows + promptRows) + cost.gpuAttention(tokens) + cost.prefillAttention(pairs));
     }
 
-    /** Seconds of GPU-only for a token of one of the load's decode rows, or of the only one where it has none. */
+    /** Seconds of gpu-only per decoded token of the load; of a single decode where the load has none. */
     public double secondsPerToken(Load load) {
         int rows = Math.max(1, load.gpuRows());
         return decodes(rows, load.gpuTokens()) / rows;
     }
 
-    /** A step of GPU rows and rows of prompts in one sub-batch and host tokens in the other. */
+    /** Seconds of a step with GPU decodes and prompt tokens in one sub-batch and host tokens in the other. */
     double pipelined(int rows, long tokens, int hostTokens, int hostContext, int promptRows, long pairs) {
         double attention = cost.cpuAttention(hostTokens, (long) hostTokens * hostContext);
         double second = cost.linear(Math.max(1, hostTokens)) + cost.gpuAttention(tokens) + cost.prefillAttention(pairs);
-        return ends(rows + hostTokens, rows + hostTokens)
+        return outsideLayers(rows + hostTokens, rows + hostTokens)
                 + cost.layers() * layer(stages(cost.linear(rows + promptRows), second), 0, attention);
     }
 
     /**
-     * What a step gets done.
+     * The work that a step does.
      *
-     * @param promptSeconds that GPU-only would need for its prompts, in long steps
-     * @param tokens of decode rows; an in-flight token does a layer's share of one
+     * @param promptSeconds that gpu-only would need for the step's prompt tokens, in long steps
+     * @param tokens decoded; an in-flight token counts as one layer's share of a token
      */
     public record Work(double promptSeconds, double tokens) {
         /**
-         * Seconds of GPU-only.
+         * The seconds that gpu-only would need for this work.
          *
-         * @param secondsPerToken seconds of GPU-only for a token of a decode row
+         * @param secondsPerToken seconds of gpu-only per decoded token
          */
         public double normalisedWork(double secondsPerToken) {
             return promptSeconds + tokens * secondsPerToken;
         }
     }
 
-    /** What a draft gets done. */
+    /** The work of a draft. */
     public Work work(StepDraft draft) {
         double tokens =
                 (double) (draft.state().inFlight().size() + draft.admissions().size()) / cost.layers();
@@ -207,11 +212,11 @@ public final class StepPredictor {
         return new Work(seconds, tokens);
     }
 
-    private double ends(int rows, int outputs) {
+    private double outsideLayers(int rows, int outputs) {
         return cost.preLayer(rows) + cost.postLayer(outputs) + cost.stepOverhead();
     }
 
-    /** The draft's time by its shape, with its swaps. */
+    /** Seconds of a draft, by its shape and with its swaps. */
     public double of(StepDraft draft) {
         double seconds = switch (draft.shape()) {
             case GPU_ONLY -> gpuOnly(draft.load(0));
@@ -244,7 +249,7 @@ public final class StepPredictor {
         return cost.transfer(tokens * kvBytesPerToken);
     }
 
-    /** A batch without the decode rows that the CPU reads. */
+    /** The load of a sub-batch without the tokens whose attention the CPU computes. */
     public static Load withoutCpuRows(StepDraft draft, int batch) {
         Load load = new Load();
         for (Row row : draft.rows(batch)) {

@@ -11,154 +11,162 @@ import java.util.Collection;
 import java.util.List;
 
 /**
- * Who may be on the slow tier, and for how long: latency targets keep requests off the host, and requests rotate
- * between the tiers so that none stays slow for ever. The papers have neither; without targets and rotation every rule
- * is neutral.
+ * Decides which sequences may be on the host, and for how long. Latency targets keep requests off a host that is too
+ * slow for them. Rotation exchanges host and GPU sequences, so that none stays on the slow tier for ever. The papers
+ * have neither; without targets and rotation the rules change nothing.
  *
  * <p>Owned by: engine thread.
  */
 public final class TierRules {
     /**
-     * Steps between two looks at the host's time per token, and between two attempts at a rotation: either scans a
-     * tier.
+     * Steps between two measurements of the host's time per token, and between two rotations. Both scan a tier, so they
+     * are not done in every step.
      */
     private static final int REFRESH = 32;
-    /** Tokens from which a sequence's own time per token means something. */
-    private static final int SOME = 4;
+    /** Min tokens of a sequence on a tier before its time per token counts. */
+    private static final int MIN_TOKENS = 4;
     /**
-     * Steps without a host token after which what was measured is no longer believed: some minutes. A probe holds one
-     * sequence on the host for a few tokens, some hundred steps; were it much more frequent, that would show in
+     * Steps without a host token after which the last measurement is out of date: some minutes. A probe then puts one
+     * sequence on the host for a few tokens, which takes some hundred steps; much more frequent probes would lower
      * throughput.
      */
     private static final int PROBE_AFTER = 16_384;
 
-    private final LatencyTargets server;
+    private final LatencyTargets defaultTargets;
     private final int rotateAfter;
     private final double maxSlowdown;
     private final int refresh;
-    private double hostPerToken;
+    private double hostNanosPerToken;
     private boolean missesTargets;
     private int sinceMeasured;
-    private int untilLook;
+    private int untilMeasurement;
     private int sinceRotation;
 
     /**
-     * @param server targets of requests that bring none
-     * @param rotateAfter tokens after which a host sequence may change places with a GPU sequence; 0 never
-     * @param maxSlowdown times the GPU's time per token beyond which a host sequence is due at once; 0 never
+     * Creates rules.
+     *
+     * @param defaultTargets of requests that bring none
+     * @param rotateAfter tokens after which a host sequence may change places with a GPU sequence; 0 for never
+     * @param maxSlowdown a host sequence whose time per token exceeds the GPU's by this factor is due for rotation at
+     *     once; 0 for never
      */
-    public TierRules(LatencyTargets server, int rotateAfter, double maxSlowdown) {
-        this(server, rotateAfter, maxSlowdown, REFRESH);
+    public TierRules(LatencyTargets defaultTargets, int rotateAfter, double maxSlowdown) {
+        this(defaultTargets, rotateAfter, maxSlowdown, REFRESH);
     }
 
-    /** @param refresh steps between two looks, and between two rotations */
-    public TierRules(LatencyTargets server, int rotateAfter, double maxSlowdown, int refresh) {
+    /**
+     * Creates rules that measure at another interval.
+     *
+     * @param refresh steps between two measurements, and between two rotations
+     */
+    public TierRules(LatencyTargets defaultTargets, int rotateAfter, double maxSlowdown, int refresh) {
         if (rotateAfter < 0) {
-            throw new ConfigurationException("--rotate-after " + rotateAfter + " must not be negative; 0 turns it off");
+            throw new ConfigurationException("--rotate-after " + rotateAfter + " is negative;"
+                    + " it must be 0 or more, and 0 turns rotation off");
         }
         if (!(maxSlowdown >= 0)) {
             throw new ConfigurationException(
-                    "--max-host-slowdown " + maxSlowdown + " must be a number, 0 or more; 0 turns it off");
+                    "--max-host-slowdown " + maxSlowdown + " is not a number of 0 or more; 0 turns the limit off");
         }
-        this.server = server;
+        this.defaultTargets = defaultTargets;
         this.rotateAfter = rotateAfter;
         this.maxSlowdown = maxSlowdown;
         this.refresh = refresh;
         this.sinceRotation = refresh;
     }
 
-    /** As in the papers. */
+    /** Rules without targets and rotation, as in the papers. */
     public static TierRules neutral() {
         return new TierRules(LatencyTargets.NONE, 0, 0);
     }
 
     /** Targets of requests that bring none. */
-    public LatencyTargets server() {
-        return server;
+    public LatencyTargets defaultTargets() {
+        return defaultTargets;
     }
 
     /**
-     * Whether the host is as fast as the sequence wants. While that is unknown, or was measured long ago, the host
-     * takes one sequence with a target, by which it is measured.
+     * Whether the host is fast enough for the sequence's target. While the host's time per token is unknown or out of
+     * date, one sequence with a target may go there as a probe.
      */
     boolean mayLiveOnHost(StepDraft draft, Sequence sequence) {
         long target = target(sequence);
-        return target == 0 || hostPerToken > 0 && hostPerToken <= target || probes(draft);
+        return target == 0 || hostNanosPerToken > 0 && hostNanosPerToken <= target || mayProbe(draft);
     }
 
     private long target(Sequence sequence) {
-        return sequence.request().targets().or(server).perTokenNanos();
+        return sequence.request().targets().or(defaultTargets).perTokenNanos();
     }
 
-    private boolean probes(StepDraft draft) {
+    private boolean mayProbe(StepDraft draft) {
         SchedulerState state = draft.state();
-        return (hostPerToken == 0 || sinceMeasured >= PROBE_AFTER)
+        return (hostNanosPerToken == 0 || sinceMeasured >= PROBE_AFTER)
                 && state.host().isEmpty()
                 && state.inFlight().isEmpty()
                 && draft.outs().isEmpty()
                 && draft.load(0).prefillOffloadTokens() == 0;
     }
 
-    /** Whether a sequence on the host gets its tokens later than it wants, as of the last look. */
+    /** Whether a host sequence missed its target per token when the host was last measured. */
     boolean missesTargets() {
         return missesTargets;
     }
 
-    /** Whether more than half of the time to its first token is gone. */
+    /** Whether more than half of the sequence's target for its first token has passed. */
     boolean isUrgent(Sequence sequence, long now) {
-        long target = sequence.request().targets().or(server).firstTokenNanos();
+        long target = sequence.request().targets().or(defaultTargets).firstTokenNanos();
         return target > 0 && now - sequence.timings().arrivedNanos() > target / 2;
     }
 
-    /** Lets one host sequence that is due change places with the GPU sequence that was there longest. */
+    /** Exchanges one host sequence that is due with the GPU sequence that has had most tokens there. */
     void rotate(StepDraft draft) {
         if (sinceRotation < refresh) {
             return;
         }
         draft.noteRotation();
         SchedulerState state = draft.state();
-        Sequence due = maxDue(state);
-        Sequence host = due == null ? null : longestOnGpu(draft);
-        if (host == null || !fits(draft, due, host)) {
+        Sequence due = longestDue(state);
+        Sequence leaving = due == null ? null : longestOnGpu(draft);
+        if (leaving == null || !fits(draft, due, leaving)) {
             return;
         }
-        int index = indexOf(draft, host);
+        int index = indexOf(draft, leaving);
         if (index < 0) {
             return;
         }
-        draft.replace(index, host, due, AttentionSite.GPU_FROM_GPU);
+        draft.replace(index, leaving, due, AttentionSite.GPU_FROM_GPU);
     }
 
-    /** Counts a step that was made of a draft, whichever policy made the draft. */
+    /** Counts a completed step, whichever policy drafted it. */
     void completed(StepDraft draft) {
         sinceRotation = draft.notesRotation() ? 0 : sinceRotation + 1;
-        if (untilLook-- == 0) {
-            untilLook = refresh - 1;
-            look(draft.state());
+        if (untilMeasurement-- == 0) {
+            untilMeasurement = refresh - 1;
+            measure(draft.state());
         }
     }
 
-    /** Tokens that are on their way count with the time that they have taken so far. */
-    private void look(SchedulerState state) {
+    /** Measures the host; a token that is still in flight counts with the time that it has taken so far. */
+    private void measure(SchedulerState state) {
         double perToken = mean(List.of(state.host(), state.inFlight()), state.now());
         sinceMeasured = perToken > 0 ? 0 : Math.min(PROBE_AFTER, sinceMeasured + refresh);
-        hostPerToken = perToken > 0 ? perToken : hostPerToken;
+        hostNanosPerToken = perToken > 0 ? perToken : hostNanosPerToken;
         missesTargets = false;
         for (Sequence sequence : state.host()) {
-            missesTargets |= target(sequence) > 0 && hostPerToken > target(sequence);
+            missesTargets |= target(sequence) > 0 && hostNanosPerToken > target(sequence);
         }
         for (Sequence sequence : state.inFlight()) {
-            missesTargets |= target(sequence) > 0 && hostPerToken > target(sequence);
+            missesTargets |= target(sequence) > 0 && hostNanosPerToken > target(sequence);
         }
     }
 
-    /** Nanoseconds per token that sequences have got since they are where they are; 0 as long as all have few. */
+    /** Mean nanoseconds per token of sequences since they entered their tier; 0 while all have few tokens. */
     private static double mean(List<Collection<Sequence>> tiers, long now) {
         double nanos = 0;
         long tokens = 0;
         for (Collection<Sequence> tier : tiers) {
             for (Sequence sequence : tier) {
-                if (sequence.tiers().tokensSinceEntry() >= SOME) {
+                if (sequence.tiers().tokensSinceEntry() >= MIN_TOKENS) {
                     nanos += now - sequence.tiers().enteredNanos();
                     tokens += sequence.tiers().tokensSinceEntry();
                 }
@@ -167,8 +175,9 @@ public final class TierRules {
         return tokens == 0 ? 0 : nanos / tokens;
     }
 
-    private Sequence maxDue(SchedulerState state) {
-        Sequence max = null;
+    /** The host sequence that is due for rotation and has been on the host longest; null if none is due. */
+    private Sequence longestDue(SchedulerState state) {
+        Sequence found = null;
         double longest = 0;
         double gpuPerToken = maxSlowdown > 0 ? mean(List.of(state.gpu()), state.now()) : 0;
         for (Sequence sequence : state.host()) {
@@ -177,27 +186,28 @@ public final class TierRules {
             }
             double waited = state.now() - sequence.tiers().enteredNanos();
             int tokens = sequence.tiers().tokensSinceEntry();
-            boolean tokensUp = rotateAfter > 0 && tokens >= rotateAfter;
-            boolean tooSlow = gpuPerToken > 0 && waited > maxSlowdown * gpuPerToken * Math.max(tokens, SOME);
-            if ((tokensUp || tooSlow) && waited > longest) {
+            boolean hasHadItsTokens = rotateAfter > 0 && tokens >= rotateAfter;
+            boolean tooSlow = gpuPerToken > 0 && waited > maxSlowdown * gpuPerToken * Math.max(tokens, MIN_TOKENS);
+            if ((hasHadItsTokens || tooSlow) && waited > longest) {
                 longest = waited;
-                max = sequence;
+                found = sequence;
             }
         }
-        return max;
+        return found;
     }
 
+    /** The GPU sequence with most tokens there that may go to the host; null if there is none. */
     private Sequence longestOnGpu(StepDraft draft) {
-        Sequence max = null;
+        Sequence found = null;
         for (Sequence sequence : draft.state().gpu()) {
-            boolean candidate = sequence.remaining() == 1 && sequence.tiers().tokensSinceEntry() >= SOME;
-            boolean longer = max == null
-                    || sequence.tiers().tokensSinceEntry() > max.tiers().tokensSinceEntry();
+            boolean candidate = sequence.remaining() == 1 && sequence.tiers().tokensSinceEntry() >= MIN_TOKENS;
+            boolean longer = found == null
+                    || sequence.tiers().tokensSinceEntry() > found.tiers().tokensSinceEntry();
             if (candidate && longer && mayLiveOnHost(draft, sequence)) {
-                max = sequence;
+                found = sequence;
             }
         }
-        return max;
+        return found;
     }
 
     private static boolean fits(StepDraft draft, Sequence in, Sequence out) {
@@ -216,8 +226,8 @@ public final class TierRules {
         return -1;
     }
 
-    /** Mean nanoseconds a token on the host, 0 before any is known. */
-    public double hostPerToken() {
-        return hostPerToken;
+    /** Mean nanoseconds per token on the host; 0 before it is measured. */
+    public double hostNanosPerToken() {
+        return hostNanosPerToken;
     }
 }

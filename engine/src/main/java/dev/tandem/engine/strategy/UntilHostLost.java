@@ -8,8 +8,8 @@ import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 
 /**
- * A strategy as long as the host computes attention, GPU-only from then on: host sequences come back to the GPU as
- * there is room.
+ * Runs a strategy until the CPU can no longer compute attention, and gpu-only from then on. Host sequences return to
+ * the GPU as it has room.
  *
  * <p>Owned by: engine thread.
  */
@@ -20,6 +20,12 @@ public final class UntilHostLost implements Policy {
     private final Policy gpuOnly;
     private boolean lost;
 
+    /**
+     * Creates a policy.
+     *
+     * @param strategy drafts the steps while the CPU computes attention
+     * @param gpuOnly drafts the steps after that
+     */
     public UntilHostLost(Policy strategy, Policy gpuOnly) {
         this.strategy = strategy;
         this.gpuOnly = gpuOnly;
@@ -30,7 +36,7 @@ public final class UntilHostLost implements Policy {
         if (!lost) {
             return strategy.draft(state, why);
         }
-        why.because("the host is lost, so gpu-only");
+        why.because("the CPU no longer computes attention, so gpu-only until a restart");
         return gpuOnly.draft(state, why);
     }
 
@@ -47,7 +53,7 @@ public final class UntilHostLost implements Policy {
             lost = true;
             LOG.log(
                     Level.ERROR,
-                    "the host computes attention no longer, GPU-only from here on until a restart: {0}",
+                    "The CPU no longer computes attention: {0}. The GPU serves alone until the server is restarted.",
                     why);
         }
     }

@@ -57,7 +57,7 @@ class KvCacheTest {
                 .isZero();
     }
 
-    /** Neighbours are copied over the link at once: what lies side by side is to stay so. */
+    /** Adjacent blocks are copied in one transfer, so adjacent blocks should stay adjacent. */
     @Test
     void freedBlocksAreGrantedInAscendingOrder() {
         KvCache cache = new KvCache(16, 8, 8);

@@ -31,7 +31,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** What the engine accepts, and in which order it runs it. */
+/** Which requests the engine accepts, and in which order it runs them. */
 class AdmissionTest {
     private static final int CONTEXT = 64;
 

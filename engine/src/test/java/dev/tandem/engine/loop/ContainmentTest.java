@@ -36,7 +36,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What fails in one request's callbacks or row ends that request, and nothing else. */
+/** A failure in one request's callbacks or logits ends that request, and nothing else. */
 class ContainmentTest {
     private static final TextDecoder BROKEN_DECODER = TextDecoder.of(
             token -> {
@@ -49,7 +49,7 @@ class ContainmentTest {
     private final AdmissionQueue queue = new AdmissionQueue(8, clock);
     private final Budget budget = new Budget(64, 8, 64);
     private final EngineConfig config = new EngineConfig(budget, Set.of(), 64, 8, 1);
-    /** What each request heard. */
+    /** The events that each request received. */
     private final Map<String, List<TokenEvent>> heard = new HashMap<>();
 
     private Scheduler gpuOnly() {
@@ -322,7 +322,7 @@ class ContainmentTest {
         });
         engine.start();
         assertThat(engine.drain(Duration.ofSeconds(60)))
-                .as("told while the executor waits for that")
+                .as("failed while the executor waits for that")
                 .isTrue();
     }
 
@@ -371,7 +371,7 @@ class ContainmentTest {
         assertThat(submitted[0]).isLessThan(10);
     }
 
-    /** A scheduler that never finds a place. */
+    /** A scheduler that never schedules a request. */
     private static final class NoRoom implements Scheduler {
         private long steps;
 

@@ -30,7 +30,7 @@ import java.util.Queue;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
-/** When clients hear of their tokens. */
+/** The order of submits, polls and events to clients. */
 class EngineLoopTest {
     private final List<String> events = new ArrayList<>();
     private boolean computesInSubmit;
@@ -181,7 +181,7 @@ class EngineLoopTest {
         loop.step();
         loop.checkIntegrity();
         assertThat(events)
-                .as("it has ended, and step 1 runs")
+                .as("a stop token ends it, and step 1 still runs")
                 .containsExactly("submit 0", "submit 1 placeholders", "poll 0");
         assertThat(loop.stats().gpu().used()).isPositive();
         run();
@@ -206,7 +206,7 @@ class EngineLoopTest {
         loop.step();
         loop.checkIntegrity();
         assertThat(loop.stats().gpu().used()).isZero();
-        assertThat(loop.isIdle()).as("its token is awaited").isFalse();
+        assertThat(loop.isIdle()).as("its token has not been polled").isFalse();
         run();
         assertThat(events).containsExactly("submit 0", "poll 0", "a token", "a finished LENGTH");
     }
@@ -285,7 +285,7 @@ class EngineLoopTest {
                 });
         queue.offer(List.of(request));
         run();
-        assertThat(text).as("the fourth token completes it").hasToString("xx|xx");
+        assertThat(text).as("the fourth token completes the stop string").hasToString("xx|xx");
     }
 
     @Test
@@ -315,7 +315,9 @@ class EngineLoopTest {
         loop.step();
         assertThat(events).containsExactly("submit 0", "poll 0");
         assertThat(loop.stats().gpu().used()).isZero();
-        assertThat(loop.isIdle()).as("somebody has to be told yet").isFalse();
+        assertThat(loop.isIdle())
+                .as("the client has not received its event yet")
+                .isFalse();
         loop.step();
         assertThat(events).endsWith("a token", "a finished LENGTH");
     }

@@ -43,7 +43,7 @@ class EngineRaceTest {
         DEATH
     }
 
-    /** Ends that each accepted request heard of. */
+    /** Number of end events that each accepted request received. */
     private final Map<String, AtomicInteger> ends = new ConcurrentHashMap<>();
 
     @ParameterizedTest
@@ -90,7 +90,7 @@ class EngineRaceTest {
                 case CLOSE -> engine.close();
                 case DEATH -> {
                     dead.set(true);
-                    // a request that flies is what makes this executor look; without, draining is the end
+                    // the executor fails only while a request runs; without one, the drain ends the engine
                     assertThat(engine.drain(Duration.ofSeconds(60)))
                             .as("seed %d", seed)
                             .isTrue();

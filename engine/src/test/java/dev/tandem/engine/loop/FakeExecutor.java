@@ -16,7 +16,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Queue;
 
-/** Samples one token for everybody, until it is told to lose sequences or to fail. */
+/** Samples the same token for every sequence, until the test makes it lose sequences or fail. */
 final class FakeExecutor implements Executor {
     static final int TOKEN = 7;
 

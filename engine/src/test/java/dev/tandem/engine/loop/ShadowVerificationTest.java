@@ -18,7 +18,7 @@ import java.util.Map;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
-/** With the test in the engine's place. */
+/** Shadow verification, with the test in place of the engine. */
 class ShadowVerificationTest {
     private static final Usage USAGE = new Usage(3, 3, 0, 0, 0, 0, 1);
 
@@ -139,7 +139,9 @@ class ShadowVerificationTest {
             assertThat(seen).hasSize(4);
         }
         assertThat(differences).isEmpty();
-        assertThat(dropped).as("each alone, for none was taken").isEqualTo(2 * ShadowVerification.MAX_VERIFICATIONS);
+        assertThat(dropped)
+                .as("all dropped, because none was accepted")
+                .isEqualTo(2 * ShadowVerification.MAX_VERIFICATIONS);
     }
 
     @Test

@@ -22,8 +22,8 @@ class TimelineTest {
                 .hasSize(4);
         assertThat(text)
                 .contains("\"args\":{\"name\":\"GPU\"}")
-                .contains(
-                        "{\"ph\":\"X\",\"name\":\"gpu step\",\"pid\":1,\"tid\":0,\"ts\":6.000,\"dur\":0.500,\"args\":{\"step\":6}}")
+                .contains("{\"ph\":\"X\",\"name\":\"gpu step\",\"pid\":1,\"tid\":0,"
+                        + "\"ts\":6.000,\"dur\":0.500,\"args\":{\"step\":6}}")
                 .doesNotContain("\"step\":2}")
                 .contains("\"tid\":1,\"ts\":1.500,\"dur\":2.500,\"args\":{\"layer\":31,\"sequence\":7000000000}}");
         assertThat(text.chars().filter(c -> c == '{').count())
@@ -37,7 +37,7 @@ class TimelineTest {
         for (int step = 0; step < 7; step++) {
             lane.add(Kind.GPU_STEP, step, step, step);
         }
-        // while the first is written, as many follow as leave the second's slot to the next one
+        // while the first event is written, two more follow, and the next one would take the second event's slot
         StringBuilder text = new StringBuilder();
         Appendable out = new Appendable() {
             @Override

@@ -8,7 +8,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.SplittableRandom;
 
-/** Requests as nobody would send them, and logits as no model should have them. */
+/** Random sampling parameters and logits, with unusual and extreme values. */
 public final class RandomSampling {
     private final SplittableRandom random;
 
@@ -59,7 +59,7 @@ public final class RandomSampling {
         return params.logitBias(bias).stopTokenIds(stops).build();
     }
 
-    /** Nothing that changes logits. */
+    /** Parameters that change no logits. */
     public SamplingParams drawn() {
         return SamplingParams.builder()
                 .maxTokens(100)

@@ -16,7 +16,7 @@ import java.util.SplittableRandom;
 import java.util.TreeSet;
 import org.junit.jupiter.api.Test;
 
-/** The CPU's sampler against the kernel's algorithm, over all sampling parameters and their extremes. */
+/** Compares the CPU's sampler with the kernel's algorithm, over all sampling parameters and their extremes. */
 class SamplingPropertyTest {
     private static final long SEED = 3_020_261_124L;
     private static final int REQUESTS = 4_000;
@@ -72,7 +72,7 @@ class SamplingPropertyTest {
         return sampler.choose(row, 3, logits.length, new SamplingScratch()).token();
     }
 
-    /** Logits of the model that are finite, and one that may be chosen after the adjustments. */
+    /** Whether all logits of the model are finite and at least one token may be chosen after the adjustments. */
     private static boolean drawable(float[] logits, float[] adjusted) {
         boolean some = false;
         for (int i = 0; i < logits.length; i++) {
@@ -84,7 +84,7 @@ class SamplingPropertyTest {
         return some;
     }
 
-    /** Bias, penalties and forbidden ends, from the whole history. */
+    /** Applies bias, penalties and forbidden ends, computed from the whole history. */
     private static float[] adjusted(
             float[] logits, SamplingParams params, int[] prompt, List<Integer> output, Set<Integer> ends) {
         Map<Integer, Integer> times = new HashMap<>();

@@ -5,13 +5,13 @@ import java.util.List;
 import java.util.stream.IntStream;
 
 /**
- * What the sampling kernel (sample.cu) computes, restated without its parallelism: both samplers are compared with it.
- * Logits have been adjusted before.
+ * The algorithm of the sampling kernel (sample.cu) without its parallelism, with which both samplers are compared. Its
+ * input is adjusted logits.
  */
 public final class SamplingReference {
     private SamplingReference() {}
 
-    /** How a token is drawn, as the kernel has it: in single precision. */
+    /** The parameters of a draw, in single precision as in the kernel. */
     public record Parameters(float temperature, int topK, float topP, float minP, float uniform) {
         public static Parameters of(TokenSampler.Draw draw) {
             return new Parameters(
@@ -20,7 +20,7 @@ public final class SamplingReference {
         }
     }
 
-    /** The token of logits that are numbers and not all -infinity. */
+    /** Draws a token; no logit is NaN, and not all are -infinity. */
     public static int token(float[] logits, Parameters parameters) {
         // Float.compare orders as the kernel's keys do: -0 comes before +0
         List<Integer> descending = IntStream.range(0, logits.length)
@@ -53,7 +53,7 @@ public final class SamplingReference {
         return token;
     }
 
-    /** Tokens as probable as the last one that is kept are kept, too. */
+    /** Tokens with the same probability as the last kept token are kept, too. */
     private static void keepFrom(float[] logits, float[] weights, float last) {
         for (int id = 0; id < logits.length; id++) {
             if (Float.compare(logits[id], last) < 0) {

@@ -264,7 +264,7 @@ class TokenSamplerTest {
                     .isEqualTo(!params.logitBias().isEmpty());
             sampler.chosen(3, Optional.empty());
             assertThat(sampler.adjustments().count()).as(params.toString()).isPositive();
-            assertThat(sampler.draw(0)).as("the device takes none").isEmpty();
+            assertThat(sampler.draw(0)).as("no draw on the device").isEmpty();
         }
         TokenSampler both = new TokenSampler(
                 SamplingParams.builder()
@@ -277,7 +277,7 @@ class TokenSamplerTest {
                 Set.of(9),
                 0);
         assertThat(both.draw(9))
-                .as("log-probabilities are of the logits before")
+                .as("log-probabilities are of the logits before adjustment")
                 .isEmpty();
         TokenSampler late = new TokenSampler(
                 SamplingParams.builder()
@@ -288,7 +288,7 @@ class TokenSamplerTest {
                 prompt,
                 Set.of(9),
                 0);
-        assertThat(late.draw(0)).as("the end is forbidden yet").isEmpty();
+        assertThat(late.draw(0)).as("the end is still forbidden").isEmpty();
         late.chosen(5, Optional.empty());
         assertThat(late.draw(0)).isPresent();
     }

@@ -85,12 +85,12 @@ class KvDemandForecastTest {
         assertThat(max(List.of(), sequence(50, 0, 60))).isEqualTo(60);
     }
 
-    /** Against sequences that are let run: each token a step, everything back at the end. */
+    /** Compares with sequences that run: each grows by one token per step and returns its tokens at its end. */
     @RepeatedTest(20)
     void theForecastEqualsTheMaxOfASimulatedRun(RepetitionInfo repetition) {
         SplittableRandom random = new SplittableRandom(repetition.getCurrentRepetition());
         int length = random.nextInt(20, 200);
-        ended(16, length); // all alike: nothing but whole tokens to come
+        ended(16, length); // equal lengths, so the forecast is a whole number of tokens
         List<Sequence> all = new ArrayList<>();
         for (int i = random.nextInt(1, 40); i >= 0; i--) {
             int prompt = random.nextInt(1, 300);

@@ -14,9 +14,10 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * A scheduler's state made by hand, blocks of 4 tokens, and drafts as text: {@code r1>host} a move, {@code r2 dropped},
- * {@code [r0 r3cpu r4+9 r5+7lands]} a sub-batch with a decode read by the GPU, one read by the CPU, a prefill of 9 rows
- * and one whose KV lands on the host; then {@code admit r6}, {@code resume r7}.
+ * A scheduler's state made by hand, with blocks of 4 tokens, and drafts as text. {@code r1>host} is a swap, {@code r2
+ * dropped} a preemption. {@code [r0 r3cpu r4+9 r5+7host]} is a sub-batch: a decode with attention on the GPU, one with
+ * attention on the CPU, a prefill of 9 tokens, and one of 7 tokens whose KV goes to the host. {@code admit r6} and
+ * {@code resume r7} follow.
  */
 public final class Scene {
     public final KvCache kv;
@@ -37,7 +38,7 @@ public final class Scene {
         return budget;
     }
 
-    /** The most tokens that sequences made from now on may reach. */
+    /** Sets the max tokens of sequences that are made from now on. */
     public Scene limit(int tokens) {
         limit = tokens;
         return this;
@@ -48,12 +49,12 @@ public final class Scene {
         return decoding(length, KvTier.GPU);
     }
 
-    /** Likewise in host blocks. */
+    /** A decoding sequence of {@code length} tokens, its next one included, in host blocks. */
     public Sequence host(int length) {
         return decoding(length, KvTier.HOST);
     }
 
-    /** A host sequence whose row is between layers. */
+    /** A host sequence whose next token is in flight. */
     public Sequence inFlight(int length) {
         Sequence sequence = host(length);
         kv.grow(sequence, length);
@@ -93,7 +94,7 @@ public final class Scene {
         return sequence;
     }
 
-    /** Every decoding sequence got its token and every prefill is done. */
+    /** Advances the sequences of a plan: decodes get their token, and prefills get their tokens computed. */
     public void complete(StepPlan plan) {
         plan.subBatches()
                 .forEach(batch -> batch.chunks().forEach(chunk -> {
@@ -133,7 +134,7 @@ public final class Scene {
             case GPU_FROM_GPU -> "";
             case CPU_FROM_HOST -> "cpu";
             case GPU_FROM_HOST -> "link";
-            case GPU_PREFILL_OFFLOAD -> "lands";
+            case GPU_PREFILL_OFFLOAD -> "host";
         };
         return "r" + row.sequence().key() + rows + site;
     }

@@ -20,7 +20,7 @@ class CalibratorTest {
     private final CostModel cost = TestProfile.model();
     private final Calibrator calibrator = new Calibrator(cost, 0);
 
-    /** A step for whose host token the GPU waits, and that took the CPU four times as long as predicted. */
+    /** A step in which the GPU waits for a host token, and the CPU takes four times as long as predicted. */
     private void slowStage(Scene scene) {
         scene.host(20);
         StepDraft draft = Strategy.SIMPLE_OFFLOAD

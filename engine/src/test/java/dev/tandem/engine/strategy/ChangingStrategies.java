@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.SplittableRandom;
 import java.util.stream.Stream;
 
-/** Each strategy for some steps, and {@link Shuffling} in between, in seeded order. */
+/** Runs each strategy for some steps, and {@link Shuffling} in between, in seeded order. */
 public final class ChangingStrategies implements Policy {
     private final List<Policy> policies;
     private final SplittableRandom random;

@@ -18,8 +18,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Strategies that change from step to step, on an executor that runs ahead: every request gets its tokens, whatever the
- * others do.
+ * The strategy changes between steps, on an executor with async scheduling: every request still gets its own tokens.
  */
 class ChangingStrategiesTest {
     private static final Budget BUDGET = new Budget(200, 80, 200);
@@ -74,7 +73,7 @@ class ChangingStrategiesTest {
         int prompt = 1 + random.nextInt(60);
         int max = 1 + random.nextInt(40);
         var sampling = SamplingParams.builder().temperature(0).maxTokens(max).ignoreEos(true);
-        if (random.nextInt(3) == 0) { // ends by a token that no plan foresees
+        if (random.nextInt(3) == 0) { // ends at a stop token, which no plan can foresee
             sampling.stopTokenIds(Set.of(ContentExecutor.token(id, prompt - 1 + random.nextInt(40))));
         }
         engine.submit("r" + id, random.ints(prompt, 3, 301).toArray(), sampling.build());

@@ -16,26 +16,26 @@ import java.util.stream.IntStream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Requests come without end, and more than there is KV for: nobody waits for ever, whatever comes later. */
+/** Requests keep coming, more than there is KV for; none of them waits for ever. */
 class FairnessTest {
     private static final Budget BUDGET = new Budget(64, 24, 64);
     private static final int REQUESTS = 400;
-    /** Requests that are there at a time. */
+    /** Requests that wait or run at a time. */
     private static final int LIVE = 30;
 
     private static final int CONTEXT = 60;
     /**
-     * Later requests that may come before one has ended, of which LIVE are there with it; 68 is the most that any
-     * strategy needs.
+     * Max number of later requests that come before a request has ended, LIVE of them at the same time with it; 68 is
+     * the max of all strategies.
      */
-    private static final int PATIENCE = 80;
-    /** Steps without a token for a sequence that has had one; 73 where it is preempted and computed again, else 22. */
-    private static final int GAP = 100;
+    private static final int MAX_LATER = 80;
+    /** Max steps between two tokens of a sequence; observed: 73 with a preemption by recomputation, 22 without. */
+    private static final int MAX_GAP = 100;
 
-    /** Of pools, budgets and requests; without the check of the host's room seed 3 is the first to stand still. */
+    /** Seeds of pools, budgets and requests; without the check of the host's room, seed 3 makes no progress. */
     private static final int SEEDS = 100;
-    /** Steps without a token for anyone; 145 is the most of 4000 seeds. */
-    private static final int STANDSTILL = 300;
+    /** Max steps without a token for any sequence; 145 is the max of 4000 seeds. */
+    private static final int MAX_STANDSTILL = 300;
 
     private final ContentExecutor executor = new ContentExecutor(3, 40, 60, 64, CONTEXT, Readiness.random(7));
 
@@ -78,8 +78,8 @@ class FairnessTest {
                     tokens[i] = got;
                     assertThat(step - since[i])
                             .as("steps without a token for r%d", i)
-                            .isLessThan(GAP);
-                    assertThat(answer.reason != null || submitted - i < PATIENCE)
+                            .isLessThan(MAX_GAP);
+                    assertThat(answer.reason != null || submitted - i < MAX_LATER)
                             .as("r%d has %d tokens after %d later requests have come", i, got, submitted - i)
                             .isTrue();
                 }
@@ -91,12 +91,12 @@ class FairnessTest {
     }
 
     /**
-     * Prompts that end in GPU blocks go to the host. If they started without room for them there, they would drop each
-     * other and be computed again without end, and the batch would have no row left for decodes.
+     * Prompts whose last chunk ends in GPU blocks move to the host. If they started without room there, they would
+     * evict each other and be computed again without end, and the batch would have no row left for decodes.
      */
     @ParameterizedTest
     @EnumSource(Strategy.class)
-    void someoneGetsATokenThoughPromptsTakeSeveralStepsAndTheHostIsSmall(Strategy strategy) {
+    void tokensKeepComingWithChunkedPromptsAndASmallHost(Strategy strategy) {
         for (int seed = 0; seed < SEEDS; seed++) {
             SplittableRandom random = new SplittableRandom(seed);
             int blocks = CONTEXT / 4 + 1;
@@ -131,7 +131,7 @@ class FairnessTest {
                     got = tokens;
                     assertThat(step - since)
                             .as("seed %d: steps without any token", seed)
-                            .isLessThan(STANDSTILL);
+                            .isLessThan(MAX_STANDSTILL);
                 }
             }
         }

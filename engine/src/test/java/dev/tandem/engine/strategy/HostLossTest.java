@@ -15,7 +15,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * A worker of the host's attention dies or stalls: its requests fail with the reason, the others go on without the
+ * A worker of the host's attention dies or stalls. Its requests fail with the reason, and the others go on without the
  * host.
  */
 class HostLossTest {
@@ -39,8 +39,8 @@ class HostLossTest {
             while (engine.loop.stats().requests().inFlight() < 2) {
                 engine.step();
             }
-            long[] doomed = {engine.loop.stats().requests().inFlight()};
-            executor.losing = key -> doomed[0]-- > 0; // all that fly now
+            long[] toLose = {engine.loop.stats().requests().inFlight()};
+            executor.losing = key -> toLose[0]-- > 0; // all tokens that are in flight now
             engine.step();
             executor.losing = key -> false;
             int after = executor.plans.size();
@@ -57,7 +57,7 @@ class HostLossTest {
                 }
             });
             assertThat(executor.plans.subList(after + 1, executor.plans.size()))
-                    .as("no row is admitted once the host is lost")
+                    .as("no token is admitted once the host is lost")
                     .allMatch(plan -> plan.admissions().isEmpty());
             assertThat(engine.loop.stats().hostLost()).contains("the worker is gone");
             assertThat(engine.loop.stats().host().used()).isZero();

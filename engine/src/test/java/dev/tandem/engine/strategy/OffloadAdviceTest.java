@@ -24,12 +24,12 @@ class OffloadAdviceTest {
 
     @Test
     void theCpuIsBusyForAsLongAsAStepTakes() {
-        // 2 GPU rows of 50: 2 * (10 + 1) = 22; the CPU takes 0.1 a token: 4 rows of 50 are 20, 5 are 25
+        // 2 GPU sequences of 50 take 2 * (10 + 1) = 22; the CPU takes 0.1 per token: 20 for 4 sequences of 50, 25 for 5
         OffloadAdvice advice = OffloadAdvice.of(TestProfile.model(), limits(100), 50);
         assertThat(advice.gpuRows()).isEqualTo(2);
         assertThat(advice.gpuTokens()).isCloseTo(2 / 22.0, within(1e-6));
         assertThat(advice.hostTokens()).isEqualTo(4);
-        // two of the four leave the last layer in each step, which takes no longer for 8 slots more
+        // two of the four leave the last layer in each step, which takes no longer with 8 more slots
         assertThat(advice.gain()).isCloseTo(1, within(1e-6));
         assertThat(advice.hostBytes()).isCloseTo(4 * 50 * 8 / 2 / 22.0, within(1e-6));
         assertThat(advice.toString()).contains("gains at most 100 %");

@@ -19,7 +19,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** The strawmen of NEO §3.1, async overlap, and the rules of the tiers, as plans; see {@link TestProfile} for times. */
+/** Plans of NEO's strawmen (§3.1), of async overlap and of the tier rules; {@link TestProfile} has the times. */
 class OtherStrategiesTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
 
@@ -27,7 +27,7 @@ class OtherStrategiesTest {
         return strategy.policy(Strategy.Options.of(BUDGET), TestProfile.model());
     }
 
-    private static Policy ruled(Strategy strategy, TierRules rules) {
+    private static Policy withRules(Strategy strategy, TierRules rules) {
         return strategy.policy(Strategy.Options.builder(BUDGET).rules(rules).build(), TestProfile.model());
     }
 
@@ -38,7 +38,7 @@ class OtherStrategiesTest {
         scene.host(30);
         scene.waiting(12);
         StepDraft draft = policy(Strategy.SIMPLE_OFFLOAD).draft(scene.state, new Decision());
-        assertThat(Scene.text(draft)).isEqualTo("r0>host [r2+12lands r1cpu r0cpu]");
+        assertThat(Scene.text(draft)).isEqualTo("r0>host [r2+12host r1cpu r0cpu]");
         assertThat(draft.shape()).isEqualTo(Shape.OFFLOAD);
     }
 
@@ -47,7 +47,7 @@ class OtherStrategiesTest {
         Scene scene = new Scene(50, 200, BUDGET);
         scene.host(30);
         scene.waiting(12);
-        assertThat(scene.draft(policy(Strategy.SYMMETRIC))).isEqualTo("[r1+12lands]");
+        assertThat(scene.draft(policy(Strategy.SYMMETRIC))).isEqualTo("[r1+12host]");
     }
 
     @Test
@@ -62,7 +62,7 @@ class OtherStrategiesTest {
 
     @Test
     void asyncOverlapAdmitsWhileTheCpuKeepsUp() {
-        // the step takes 2 * (10 + 0.09) = 20.18: one layer of 201 tokens of context, four rows of 50
+        // the step takes 2 * (10 + 0.09) = 20.18, the CPU's time for 201 tokens of context: four sequences of 50
         Scene scene = new Scene(3, 200, BUDGET).limit(100);
         scene.gpu(9);
         for (int i = 0; i < 6; i++) {
@@ -71,11 +71,11 @@ class OtherStrategiesTest {
         StepDraft draft = policy(Strategy.ASYNC_OVERLAP).draft(scene.state, new Decision());
         assertThat(Scene.text(draft)).isEqualTo("[r0] admit r1 admit r2 admit r3 admit r4");
         assertThat(draft.slots())
-                .as("two of four rows a layer, and some more, the least bucket")
+                .as("four tokens over two layers and some headroom: the smallest bucket")
                 .isEqualTo(8);
     }
 
-    /** Of three blocks each, which all have to grow. */
+    /** Nine decoding sequences of three blocks each, all of which have to grow. */
     private static Scene nineDecoding(int gpuBlocks, int tokens) {
         Scene scene = new Scene(gpuBlocks, 0, BUDGET).limit(tokens);
         for (int i = 0; i < 9; i++) {
@@ -92,14 +92,14 @@ class OtherStrategiesTest {
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
                 .as("9 decodes and the prompt at once")
                 .isEqualTo(109);
-        scene.waiting(100); // 25 blocks each; 80 - 27 are free, 9 of them to grow by
+        scene.waiting(100); // 25 blocks each; 80 - 27 are free, 9 of them reserved for growth
         StepDraft draft = policy.draft(scene.state, new Decision());
         assertThat(draft.load(0).rows())
                 .as("9 and 100 over 32 steps, rounded up to 64")
                 .isEqualTo(64);
         GpuOnly wide = new GpuOnly(BUDGET, Preemption.SWAP, 0, 96);
         assertThat(wide.draft(scene.state, new Decision()).load(0).rows())
-                .as("as many as ride for free")
+                .as("as many as can be piggybacked")
                 .isEqualTo(96);
         GpuOnly none = new GpuOnly(BUDGET, Preemption.SWAP, 0, 0);
         assertThat(none.draft(scene.state, new Decision()).load(0).rows()).isEqualTo(109);
@@ -109,7 +109,7 @@ class OtherStrategiesTest {
     void prefillsArePiggybackedWhenTheyLeaveLittleForTheNext() {
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
         Scene scene = nineDecoding(80, 200);
-        scene.waiting(144); // 36 blocks; of 80, 27 are taken and 9 to grow by: 8 are left
+        scene.waiting(144); // 36 blocks; of 80, 27 are used and 9 reserved for growth: 8 are left
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
                 .as("9 decodes and the prompt at once")
                 .isEqualTo(153);
@@ -125,7 +125,7 @@ class OtherStrategiesTest {
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP, 0, 16);
         Scene scene = nineDecoding(200, 400);
         for (int i = 0; i < 3; i++) {
-            scene.waiting(300); // 75 blocks each; 200 - 27 are free, 9 of them to grow by
+            scene.waiting(300); // 75 blocks each; 200 - 27 are free, 9 of them reserved for growth
         }
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
                 .as("9 and 600 over 32 steps, rounded up to 64")
@@ -141,7 +141,7 @@ class OtherStrategiesTest {
     }
 
     @Test
-    void promptsThatFitTheGpuAreComputedAtOnceWhateverTheHostCouldTake() {
+    void promptsThatFitTheGpuAreComputedAtOnce() {
         Strategy.Options options = Strategy.Options.builder(BUDGET)
                 .chunkedPrefill(true)
                 .apexCohort(false)
@@ -157,9 +157,9 @@ class OtherStrategiesTest {
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows()).isEqualTo(209);
         scene.waiting(300); // 75 blocks; 200 - 27 - 50 are free: it fits as well
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
-                .as("as many as a step has")
+                .as("as many as the budget allows")
                 .isEqualTo(400);
-        scene.waiting(300); // to the host
+        scene.waiting(300); // fits only the host
         assertThat(policy.draft(scene.state, new Decision()).load(0).rows())
                 .as("9 and 800 over 32 steps, rounded up to 64")
                 .isEqualTo(64);
@@ -170,14 +170,14 @@ class OtherStrategiesTest {
         Policy policy = policy(Strategy.ASYNC_OVERLAP);
         Scene prompts = new Scene(50, 200, BUDGET).limit(101);
         prompts.gpu(9);
-        prompts.waiting(99); // 2 * (10 + 0.09 + 4.95) = 30.08: six rows of 50
+        prompts.waiting(99); // 2 * (10 + 0.09 + 4.95) = 30.08: six sequences of 50
         policy.completed(policy.draft(prompts.state, new Decision()), 1);
         Scene scene = new Scene(3, 200, BUDGET).limit(100);
         scene.gpu(9);
         for (int i = 0; i < 6; i++) {
             scene.host(50);
         }
-        // by the step at hand it would be four
+        // by the time of this step it would be four
         assertThat(scene.draft(policy)).isEqualTo("[r0] admit r1 admit r2 admit r3 admit r4 admit r5 admit r6");
     }
 
@@ -192,7 +192,7 @@ class OtherStrategiesTest {
     }
 
     @Test
-    void asyncOverlapAdmitsInOrderOfArrivalButForThoseThatHaveWaitedTooLong() {
+    void asyncOverlapAdmitsOverdueTokensFirstThenInOrderOfArrival() {
         Scene scene = new Scene(3, 200, BUDGET).limit(100);
         scene.gpu(9);
         for (int i = 0; i < 6; i++) {
@@ -202,9 +202,9 @@ class OtherStrategiesTest {
         decoded(scene, 100);
         scene.committer.now(400);
         Policy policy = policy(Strategy.ASYNC_OVERLAP);
-        policy.completed(policy.draft(scene.state, new Decision()), 1); // from here on 100 per token
+        policy.completed(policy.draft(scene.state, new Decision()), 1); // from here on the host's time per token is 100
         assertThat(scene.draft(policy))
-                .as("six are admitted; r8 has waited 300, r7 150, the others nothing")
+                .as("six are admitted; r8 has waited 300, r7 150, the others 0")
                 .isEqualTo("[r0] admit r8 admit r1 admit r2 admit r3 admit r4 admit r5");
     }
 
@@ -237,32 +237,32 @@ class OtherStrategiesTest {
             scene.complete(scene.committer.commit(draft));
         }
         assertThat(steps)
-                .containsExactly("[r0 r2+10lands] admit r1", "[r0 r2+10lands]", "[r0 r2+6lands]", "[r0] admit r2");
+                .containsExactly("[r0 r2+10host] admit r1", "[r0 r2+10host]", "[r0 r2+6host]", "[r0] admit r2");
     }
 
     @Test
     void gpuOnlyFinishesOffloadedPrefills() {
         Scene scene = new Scene(40, 200, BUDGET).limit(100);
-        Sequence draining = scene.waiting(26);
+        Sequence unfinished = scene.waiting(26);
         StepDraft begun = new StepDraft(scene.state, BUDGET);
-        begun.start(draining, 10, AttentionSite.GPU_PREFILL_OFFLOAD);
+        begun.start(unfinished, 10, AttentionSite.GPU_PREFILL_OFFLOAD);
         scene.complete(scene.committer.commit(begun));
         GpuOnly policy = new GpuOnly(BUDGET, Preemption.SWAP);
         StepDraft draft = policy.draft(scene.state, new Decision());
-        assertThat(Scene.text(draft)).isEqualTo("[r0+16lands]");
+        assertThat(Scene.text(draft)).isEqualTo("[r0+16host]");
         scene.complete(scene.committer.commit(draft));
         assertThat(scene.draft(policy)).isEqualTo("r0>gpu [r0]");
     }
 
     @Test
-    void inFlightTokensHaveTheSlotsThatTheStrategyWants() {
+    void aPlanHasTheSlotsOfItsDraft() {
         Scene scene = new Scene(3, 2000, BUDGET).limit(100);
         for (int i = 0; i < 100; i++) {
             scene.inFlight(9);
         }
         StepDraft none = new StepDraft(scene.state, BUDGET);
         assertThat(scene.committer.commit(none).slotsPerLayer())
-                .as("they go on")
+                .as("in-flight tokens go on")
                 .isEqualTo(13);
         StepDraft few = new StepDraft(scene.state, BUDGET);
         few.slots(8);
@@ -270,7 +270,7 @@ class OtherStrategiesTest {
     }
 
     @Test
-    void aCohortEntersTogetherAndAlone() {
+    void noTokenEntersWhileACohortIsInFlight() {
         Scene scene = new Scene(3, 200, BUDGET).limit(100);
         scene.gpu(9);
         scene.inFlight(20);
@@ -292,10 +292,10 @@ class OtherStrategiesTest {
         Scene slow = new Scene(5, 60, BUDGET).limit(40);
         slow.gpu(9);
         slow.gpu(9);
-        assertThat(slow.draft(ruled(Strategy.ASYMMETRIC, rules)))
-                .as("nobody knows yet how slow the host is")
+        assertThat(slow.draft(withRules(Strategy.ASYMMETRIC, rules)))
+                .as("the host is not measured yet")
                 .startsWith("r1>host");
-        // elsewhere a host sequence has had 4 tokens in 1000 ns: 250 a token, and 50 are wanted
+        // another host sequence has had 4 tokens in 1000 ns: 250 per token, and the target is 50
         Scene measured = new Scene(50, 60, BUDGET);
         Sequence host = measured.host(9);
         for (int i = 0; i < 4; i++) {
@@ -303,13 +303,13 @@ class OtherStrategiesTest {
         }
         measured.committer.now(1000);
         rules.completed(new StepDraft(measured.state, BUDGET));
-        assertThat(rules.hostPerToken()).isEqualTo(250);
-        assertThat(slow.draft(ruled(Strategy.ASYMMETRIC, rules))).isEqualTo("r1 dropped [r0]");
+        assertThat(rules.hostNanosPerToken()).isEqualTo(250);
+        assertThat(slow.draft(withRules(Strategy.ASYMMETRIC, rules))).isEqualTo("r1 dropped [r0]");
     }
 
     @Test
     void requestsRotateBetweenTheTiers() {
-        // the host sequence has had its 3 tokens there: it changes places with the GPU's, which has had most
+        // the host sequence has had 3 tokens there: it changes places with the only GPU sequence
         TierRules rules = new TierRules(LatencyTargets.NONE, 3, 0);
         Scene scene = new Scene(6, 60, BUDGET).limit(40);
         Sequence gpu = scene.gpu(9);
@@ -322,8 +322,8 @@ class OtherStrategiesTest {
             }
         }
         scene.committer.now(1000);
-        // 4 blocks are needed to come in, 3 + 3 are the GPU's: both cannot be there
-        assertThat(scene.draft(ruled(Strategy.ASYMMETRIC, rules))).isEqualTo("r0>host r1>gpu [r1] [r0cpu]");
+        // the host sequence needs 4 of the GPU's 6 blocks, so both do not fit
+        assertThat(scene.draft(withRules(Strategy.ASYMMETRIC, rules))).isEqualTo("r0>host r1>gpu [r1] [r0cpu]");
     }
 
     @Test
@@ -337,15 +337,15 @@ class OtherStrategiesTest {
             gpu.advance(1);
             gpu.append(0, 0);
         }
-        // the GPU's time per token is 250; the host's four first tokens may take 4 * 250 times the bound, and took 1000
+        // the GPU's time per token is 250; four host tokens may take 4 * 250 times the max slowdown, and took 1000
         scene.committer.now(1000);
-        assertThat(scene.draft(ruled(Strategy.ASYMMETRIC, rules))).isEqualTo("[r0] [r1cpu]");
+        assertThat(scene.draft(withRules(Strategy.ASYMMETRIC, rules))).isEqualTo("[r0] [r1cpu]");
         TierRules later = new TierRules(LatencyTargets.NONE, 0, 0.9);
-        assertThat(scene.draft(ruled(Strategy.ASYMMETRIC, later))).isEqualTo("r0>host r1>gpu [r1] [r0cpu]");
+        assertThat(scene.draft(withRules(Strategy.ASYMMETRIC, later))).isEqualTo("r0>host r1>gpu [r1] [r0cpu]");
     }
 
     @Test
-    void badInputIsRefusedBeforeAnythingRuns() {
+    void invalidOptionsAreRejected() {
         assertThatThrownBy(() -> Strategy.of("neoo"))
                 .hasMessage(
                         "--strategy neoo is not known; known are gpu-only, simple-offload, symmetric, fastdecode-plus,"

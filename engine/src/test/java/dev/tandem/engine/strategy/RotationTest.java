@@ -18,15 +18,15 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Long outputs, some on the GPU and some on the host, which are due to change places after three tokens. */
+/** Long outputs on the GPU and on the host; a host sequence is due for rotation after three tokens. */
 class RotationTest {
     private static final Budget BUDGET = new Budget(64, 16, 64);
-    /** Steps after which {@link TierRules} looks whether somebody is due. */
+    /** Steps after which {@link TierRules} looks for a sequence that is due. */
     private static final int REFRESH = 32;
 
     private static final int STEPS = 400;
 
-    /** Steps in which somebody came to the GPU and somebody left it. */
+    /** Steps in which one sequence moves to the GPU and another leaves it. */
     private static List<Long> rotations(Strategy strategy, double cpu) {
         ContentExecutor executor = new ContentExecutor(2, 260, 800, 64, 600, Readiness.allEarly());
         TierRules rules = new TierRules(LatencyTargets.NONE, 3, 0);
@@ -61,9 +61,9 @@ class RotationTest {
         }
     }
 
-    /** Where no host token hides behind the GPU's work, apex drafts a pipeline, drops it, and overlaps. */
+    /** Where no host token hides behind the GPU's work, apex drafts a pipeline, drops it, and uses async overlap. */
     @Test
-    void aDraftThatApexDropsTakesNobodysTurn() {
+    void aDraftThatApexDropsIsNoRotation() {
         check(rotations(Strategy.APEX, 1));
     }
 
@@ -71,7 +71,7 @@ class RotationTest {
     @EnumSource(
             value = Strategy.class,
             names = {"ASYMMETRIC", "ASYNC_OVERLAP", "NEO", "APEX"})
-    void somebodyRotatesAsOftenAsTheRulesLook(Strategy strategy) {
+    void sequencesRotateAsOftenAsTheRulesAllow(Strategy strategy) {
         check(rotations(strategy, 10));
     }
 

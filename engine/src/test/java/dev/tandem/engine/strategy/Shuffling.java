@@ -13,18 +13,18 @@ import java.util.List;
 import java.util.SplittableRandom;
 
 /**
- * Steps that no strategy would make: seeded chance decides where every sequence goes, and who waits for whom: chunks,
- * sub-batches, readers, moves, drops, admissions, within what the pools allow.
+ * Drafts random steps that no strategy would draft. A seed decides on chunks, sub-batches, attention sites, swaps,
+ * drops and admissions, within the limits of the pools.
  */
 public final class Shuffling implements Policy {
-    /** What the executor takes. */
+    /** Which plans the executor can run. */
     public enum Takes {
         EVERYTHING,
-        /** The GPU does not read the host's KV, prompts are in the first sub-batch, and nobody in flight is resumed. */
+        /** No GPU attention over host KV, prompts only in sub-batch 0, and no resumed in-flight tokens. */
         WHAT_CUDA_DOES
     }
 
-    /** Host blocks that landing prompts leave to a GPU's host tokens. */
+    /** Host blocks that prefill offloads leave to the growth of host sequences. */
     private static final int RESERVE = 20;
 
     private final Budget budget;
@@ -77,8 +77,8 @@ public final class Shuffling implements Policy {
         }
     }
 
-    /** The next chunk of a prompt of which some are on the host. */
-    private void endInFlight(StepDraft draft, Sequence sequence) {
+    /** Adds the next chunk of a prompt whose earlier chunks are on the host. */
+    private void continuePrefill(StepDraft draft, Sequence sequence) {
         int max =
                 Math.min(Math.min(sequence.remaining(), left(draft)), draft.prefillOffloadRoom() - sequence.computed());
         if (max > 0) {
@@ -88,7 +88,7 @@ public final class Shuffling implements Policy {
 
     private void host(StepDraft draft, Sequence sequence) {
         if (sequence.remaining() > 1) {
-            endInFlight(draft, sequence);
+            continuePrefill(draft, sequence);
             return;
         }
         int blocks = draft.state().kv().blocksFor(KvTier.GPU, sequence.length());

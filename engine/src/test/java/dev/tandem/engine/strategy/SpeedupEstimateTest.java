@@ -10,25 +10,22 @@ import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.StepDraft;
 import org.junit.jupiter.api.Test;
 
-/**
- * What a full host would bring beside 90 rows of 10 tokens on the GPU: T_l = 10 up to 100 rows and a tenth a row
- * beyond, T_ga = 9.
- */
+/** The estimate with 90 sequences of 10 tokens on the GPU: T_l = 10 up to 100 rows and 0.1 per row beyond, T_ga = 9. */
 class SpeedupEstimateTest {
     private static final Budget BUDGET = new Budget(400, 300, 400);
     private static final int GPU_ROWS = 90;
 
     private final Scene scene = new Scene(400, 400, BUDGET).limit(60);
 
-    private SpeedupEstimate.Outlook outlook(SpeedupEstimate.Kind kind) {
+    private SpeedupEstimate.Estimate estimate(SpeedupEstimate.Kind kind) {
         for (int i = 0; i < GPU_ROWS; i++) {
             scene.gpu(10);
         }
-        StepDraft plain = new GpuOnly(BUDGET, Preemption.SWAP).draft(scene.state, new Decision());
-        return new SpeedupEstimate(new StepPredictor(TestProfile.model(), true, 0), kind).of(plain);
+        StepDraft gpuOnly = new GpuOnly(BUDGET, Preemption.SWAP).draft(scene.state, new Decision());
+        return new SpeedupEstimate(new StepPredictor(TestProfile.model(), true, 0), kind).of(gpuOnly);
     }
 
-    /** Requests put out one token each. */
+    /** Ends many requests with an output of one token each. */
     private void endMany() {
         for (int i = 0; i < 600; i++) {
             scene.committer.remove(scene.gpu(2));
@@ -36,35 +33,37 @@ class SpeedupEstimateTest {
     }
 
     @Test
-    void aSecondPassHidesLittleBesideDecodesAlone() {
-        // 90 in 10 + 9, or 90 + 10 in 10 + 10 + 9, and no more than 10 hide
+    void twoSubBatchesHideLittleBehindDecodes() {
+        // 90 tokens in 10 + 9, or 90 + 10 in 10 + 10 + 9, and no more than 10 hide
         for (int i = 0; i < 120; i++) {
             scene.host(10);
         }
-        assertThat(outlook(SpeedupEstimate.Kind.TWO_PASSES_WITH_PROMPTS)).isEqualTo(new SpeedupEstimate.Outlook(0, 0));
+        assertThat(estimate(SpeedupEstimate.Kind.TWO_SUB_BATCHES_WITH_PROMPTS))
+                .isEqualTo(new SpeedupEstimate.Estimate(0, 0));
     }
 
     @Test
-    void besidePromptsItHidesMore() {
-        // with each token come 4 rows of a prompt, which attend to 8 tokens: 90 in 45 + 9 + 0.72. With 72 on the host
-        // 648 rows of prompts:
-        // T_l0 = 73.8 hides T_ca1 = 72, and 162 take 73.8 + 10 + 9 + 1.296; 81, the next number that is tried, do not
-        // hide
+    void twoSubBatchesHideMoreBehindPrompts() {
+        // each output token comes with 4 prompt tokens of 8 pairs: 90 in 45 + 9 + 0.72. With 72 host tokens there are
+        // 648
+        // prompt tokens: T_l0 = 73.8 hides T_ca1 = 72, and 162 take 73.8 + 10 + 9 + 1.296. The next number that is
+        // tried
+        // is 81, which does not hide
         endMany();
         for (int i = 0; i < 120; i++) {
             scene.waiting(4);
         }
-        SpeedupEstimate.Outlook outlook = outlook(SpeedupEstimate.Kind.TWO_PASSES_WITH_PROMPTS);
-        assertThat(outlook.rows()).isEqualTo(72);
-        assertThat(outlook.gain()).isCloseTo(162 / 94.096 / (90 / 54.72) - 1, within(0.002));
+        SpeedupEstimate.Estimate estimate = estimate(SpeedupEstimate.Kind.TWO_SUB_BATCHES_WITH_PROMPTS);
+        assertThat(estimate.hostTokens()).isEqualTo(72);
+        assertThat(estimate.gain()).isCloseTo(162 / 94.096 / (90 / 54.72) - 1, within(0.002));
     }
 
     @Test
-    void promptsOfStepsWithoutGpuRowsAreNotPromised() {
+    void withoutKvOnTheGpuPromptsHideNothing() {
         endMany();
         for (int i = 0; i < 120; i++) {
             scene.waiting(4);
         }
-        assertThat(outlook(SpeedupEstimate.Kind.TWO_PASSES)).isEqualTo(new SpeedupEstimate.Outlook(0, 0));
+        assertThat(estimate(SpeedupEstimate.Kind.TWO_SUB_BATCHES)).isEqualTo(new SpeedupEstimate.Estimate(0, 0));
     }
 }

@@ -4,9 +4,9 @@ import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 
 /**
- * Times to check plans by hand with, in seconds of one layer, 2 layers: linear stages 10 up to 100 rows, then a tenth a
- * row; GPU attention a hundredth a token; CPU attention a tenth a token; prefill attention a thousandth a pair; the
- * rest next to nothing.
+ * Times with which plans can be checked by hand, in seconds of one of 2 layers. A linear stage takes 10 up to 100 rows,
+ * then 0.1 per row. GPU attention takes 0.01 per token, CPU attention 0.1 per token, prefill attention 0.001 per pair.
+ * Everything else takes nearly no time.
  */
 public final class TestProfile {
     public static final String TEXT = """
@@ -39,13 +39,13 @@ public final class TestProfile {
         return new CostModel(Profile.parse(TEXT, "the test profile"));
     }
 
-    /** With so much for each stage of two sub-batches that take turns, and for the way to the CPU and back. */
+    /** The profile with these overheads of a stage and of the way to the CPU and back. */
     public static CostModel withStages(double stage, double trip) {
         String text = TEXT.replace("stage-overhead 0", "stage-overhead " + stage) + "trip-overhead " + trip + "\n";
         return new CostModel(Profile.parse(text, "the test profile"));
     }
 
-    /** With the CPU {@code times} as fast. */
+    /** The profile with a CPU that is faster by the factor {@code times}. */
     public static CostModel withCpu(double times) {
         StringBuilder text = new StringBuilder();
         for (String line : TEXT.split("\n")) {

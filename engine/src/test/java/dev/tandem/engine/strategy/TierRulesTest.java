@@ -10,7 +10,7 @@ import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
 import org.junit.jupiter.api.Test;
 
-/** A target of 50 ns per token; one look per step. */
+/** Rules with a target of 50 ns per token, which measure in every step. */
 class TierRulesTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
 
@@ -42,15 +42,15 @@ class TierRulesTest {
     }
 
     @Test
-    void tokensInFlightCount() {
+    void inFlightTokensCount() {
         with(scene.inFlight(9), 4, 0);
         scene.committer.now(1000);
         step();
-        assertThat(rules.hostPerToken()).isEqualTo(250);
+        assertThat(rules.hostNanosPerToken()).isEqualTo(250);
     }
 
     @Test
-    void thePromptThatIsComputedOnTheHostIsNoToken() {
+    void thePrefillOnTheHostDoesNotCount() {
         Sequence returned = scene.waiting(26);
         StepDraft returns = new StepDraft(scene.state, BUDGET);
         returns.start(returned, 26, AttentionSite.GPU_PREFILL_OFFLOAD);
@@ -60,11 +60,11 @@ class TierRulesTest {
         with(returned, 4, 10_400);
         scene.committer.now(10_400);
         step();
-        assertThat(rules.hostPerToken()).isEqualTo(100);
+        assertThat(rules.hostNanosPerToken()).isEqualTo(100);
     }
 
     @Test
-    void asLongAsNothingIsKnownOneSequenceIsTheProbe() {
+    void oneSequenceProbesAHostThatIsNotMeasured() {
         assertThat(mayEnter()).isTrue();
         scene.host(9);
         assertThat(mayEnter()).as("while another is there").isFalse();
@@ -81,18 +81,20 @@ class TierRulesTest {
     @Test
     void aHostThatWasTooSlowIsMeasuredAgain() {
         measure(1000);
-        assertThat(rules.hostPerToken()).isEqualTo(250);
+        assertThat(rules.hostNanosPerToken()).isEqualTo(250);
         assertThat(mayEnter()).isFalse();
         int steps = 0;
         for (; !mayEnter(); steps++) {
-            assertThat(steps).as("it is never measured again").isLessThan(100_000);
+            assertThat(steps).as("steps until the host is measured again").isLessThan(100_000);
             step();
         }
         assertThat(steps).as("not at once").isGreaterThan(1000);
         measure(100);
-        assertThat(rules.hostPerToken()).isEqualTo(25);
+        assertThat(rules.hostNanosPerToken()).isEqualTo(25);
         scene.host(9);
-        assertThat(mayEnter()).as("fast enough, whoever is there").isTrue();
+        assertThat(mayEnter())
+                .as("fast enough, so others on the host do not matter")
+                .isTrue();
     }
 
     @Test
@@ -106,7 +108,7 @@ class TierRulesTest {
     }
 
     @Test
-    void draftsThatAreDroppedDoNotCount() {
+    void droppedDraftsDoNotCount() {
         measure(1000);
         for (int i = 0; i < 100_000; i++) {
             assertThat(mayEnter()).isFalse();

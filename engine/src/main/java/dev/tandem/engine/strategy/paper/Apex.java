@@ -16,11 +16,18 @@ import dev.tandem.engine.strategy.Pipeline;
 import dev.tandem.engine.strategy.StepPredictor;
 
 /**
- * {@code apex}: APEX's scheduler (§3.4). Algorithm 1: gpu-only without CPU requests; else asymmetric pipelining where
- * Algorithm 2 finds inequality (6) (decodes alone) or (8) (with prefills) to hold; else async overlap.
+ * {@code apex}: APEX's scheduler (§3.4). Without CPU requests, Algorithm 1 chooses gpu-only. Otherwise it chooses
+ * asymmetric pipelining where Algorithm 2 finds that inequality (6) (decodes only) or (8) (with prefills) holds, and
+ * async overlap where it does not.
  *
- * @param minCpuRatio CPU requests for each GPU request below which the CPU is left alone: 0, or the 8 of §4.2
- * @param finish whether the executor takes in-flight tokens through the layers that they have left (partial progress)
+ * @param budget of a step
+ * @param predictor of the times of steps
+ * @param pipeline drafts steps of asymmetric pipelining
+ * @param async drafts steps of async overlap
+ * @param gpuOnly drafts steps without the CPU
+ * @param minCpuRatio min CPU requests per GPU request for which the CPU is used: 0, or 8 as in §4.2
+ * @param completesWithinStep whether the executor takes in-flight tokens through their remaining layers in one step
+ *     (partial progress)
  */
 public record Apex(
         Budget budget,
@@ -29,15 +36,15 @@ public record Apex(
         AsyncOverlap async,
         GpuOnly gpuOnly,
         double minCpuRatio,
-        boolean finish)
+        boolean completesWithinStep)
         implements Policy {
     /**
-     * How much more the pipeline must promise before in-flight tokens return for it: meanwhile the CPU has less and
-     * less to do.
+     * Min predicted throughput of the pipeline over that of async overlap before in-flight tokens return for it: while
+     * they return, the CPU has less and less work.
      */
-    private static final double CLEARLY = 1.05;
+    private static final double MIN_RETURN_GAIN = 1.05;
 
-    /** The pipeline's tier rules are async overlap's, and hear of a step once. */
+    /** Pipeline and async overlap share their tier rules, so only one of them counts the step. */
     @Override
     public void completed(StepDraft draft, double achieved) {
         async.completed(draft, achieved);
@@ -49,7 +56,7 @@ public record Apex(
         int cpuRequests = state.host().size() + state.inFlight().size();
         StepDraft pipelined = pipeline.draft(state);
         if (cpuRequests + pipelined.outs().size() == 0) {
-            // rule 1, GPU first: its memory holds every request
+            // rule 1, GPU first: GPU memory holds every request
             why.because("apex: no CPU requests, so gpu-only");
             return pipelined;
         }
@@ -76,11 +83,11 @@ public record Apex(
     }
 
     /**
-     * Rule 4, partial progress: in-flight tokens that have done some layers finish in the decode-only sub-batch, before
-     * rows that would begin at layer 0. All of them do or none: a token left behind would wait for no reason.
+     * Rule 4, partial progress: in-flight tokens complete their remaining layers in the decode-only sub-batch, before
+     * tokens that begin at layer 0. Either all of them do or none, so that no token waits without need.
      */
     private void resumePartial(StepDraft draft) {
-        if (!finish || draft.load(0).prefillPairs() == 0) {
+        if (!completesWithinStep || draft.load(0).prefillPairs() == 0) {
             return;
         }
         int rows = 0;
@@ -127,23 +134,23 @@ public record Apex(
     }
 
     /**
-     * The inequalities compare with the GPU alone. While rows are in flight, which an asymmetric step would move by one
-     * layer at most, the other choice is a step that the CPU works for as well. And they keep the pipeline from what it
-     * could do with them: where that is clearly more, they return and none enters.
+     * Chooses while tokens are in flight. The inequalities compare the pipeline with gpu-only, but the alternative here
+     * is async overlap, in which the CPU works as well. An asymmetric step would move in-flight tokens by one layer at
+     * most. If the pipeline would clearly do more once they have returned, they return and no token is admitted.
      */
     private StepDraft besideInFlightTokens(SchedulerState state, StepDraft overlapped, String premise, Decision why) {
         double secondsPerToken = predictor.secondsPerToken(overlapped.load(0));
         double overlap = predictor.work(overlapped).normalisedWork(secondsPerToken) / predictor.of(overlapped);
         double returned = returned(state, secondsPerToken);
-        boolean endInFlight = returned > CLEARLY * overlap;
+        boolean tokensReturn = returned > MIN_RETURN_GAIN * overlap;
         why.because(
-                "apex: %s; with the in-flight tokens asymmetric would do %.2f of gpu-only's work,"
+                "apex: %s; asymmetric would do %.2f of gpu-only's work once the in-flight tokens have returned,"
                         + " async-overlap does %.2f, so %s",
-                premise, returned, overlap, endInFlight ? "they return" : "async-overlap");
-        return endInFlight ? async.draining(state, new Decision()) : overlapped;
+                premise, returned, overlap, tokensReturn ? "they return" : "async-overlap");
+        return tokensReturn ? async.draining(state, new Decision()) : overlapped;
     }
 
-    /** gpu-only's work per second of an asymmetric step if all in-flight tokens could take part. */
+    /** Work per second, relative to gpu-only, of an asymmetric step once all in-flight tokens have returned. */
     private double returned(SchedulerState state, double secondsPerToken) {
         StepDraft draft = pipeline.draftAsIfReturned(state);
         StepPredictor.Work work = predictor.work(draft);
@@ -152,7 +159,7 @@ public record Apex(
                 / predictor.of(draft);
     }
 
-    /** T_glinear and T_gatt of the GPU's decodes, N_G and N_C, all of one layer. */
+    /** The terms of the inequalities for one layer of the draft. */
     private Inequalities.Times times(StepDraft draft) {
         Load zero = draft.load(0);
         int cpuRows = zero.cpuRows() + draft.load(1).cpuRows() + draft.resumed().size();

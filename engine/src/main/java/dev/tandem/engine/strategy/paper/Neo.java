@@ -11,16 +11,19 @@ import dev.tandem.engine.strategy.Pipeline;
 import dev.tandem.engine.strategy.StepPredictor;
 
 /**
- * {@code neo}: NEO's load-aware scheduler (§3.2). Steps 1 to 5 are {@link Pipeline}; step 6 compares the two-batch
- * schedule with batch 0 without its CPU decodes, and the one with more requests per second is taken. (The paper prints
- * T/x as what to maximise; x/T is meant.)
+ * {@code neo}: NEO's load-aware scheduler (§3.2). Steps 1 to 5 are {@link Pipeline}. Step 6 compares the two
+ * sub-batches with sub-batch 0 without its CPU decodes, and takes what does more requests per second. (The paper says
+ * that T/x is maximised; it means x/T.)
+ *
+ * @param pipeline drafts steps of two sub-batches
+ * @param predictor of the times of steps
  */
 public record Neo(Pipeline pipeline, StepPredictor predictor) implements Policy {
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = pipeline.draft(state);
         if (draft.shape() == Shape.GPU_ONLY) {
-            why.because("neo: no CPU decode hides behind the GPU's work");
+            why.because("neo: no CPU attention hides behind the GPU's work, so gpu-only");
             return draft;
         }
         Load zero = draft.load(0);
@@ -38,9 +41,13 @@ public record Neo(Pipeline pipeline, StepPredictor predictor) implements Policy 
         if (gpu.rows() > 0 && gpuOnly.rate() >= pipelined.rate()) {
             draft.removeCpuRows();
             draft.shape(Shape.GPU_ONLY);
-            why.because("neo: gpu-only brings %.1f requests/s, asymmetric %.1f", gpuOnly.rate(), pipelined.rate());
+            why.because(
+                    "neo: gpu-only is predicted to do %.1f requests/s and asymmetric %.1f, so gpu-only",
+                    gpuOnly.rate(), pipelined.rate());
         } else {
-            why.because("neo: asymmetric brings %.1f requests/s, gpu-only %.1f", pipelined.rate(), gpuOnly.rate());
+            why.because(
+                    "neo: asymmetric is predicted to do %.1f requests/s and gpu-only %.1f, so asymmetric",
+                    pipelined.rate(), gpuOnly.rate());
         }
         return draft;
     }

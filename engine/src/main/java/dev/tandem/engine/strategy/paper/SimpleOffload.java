@@ -8,7 +8,7 @@ import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.AllHost;
 
-/** {@code simple-offload} (NEO §3.1, strawman 1): all KV and decode attention on the host, nothing overlaps. */
+/** {@code simple-offload} (NEO §3.1, strawman 1): all KV and decode attention on the host, and no overlap. */
 public record SimpleOffload(Budget budget) implements Policy {
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
@@ -16,7 +16,7 @@ public record SimpleOffload(Budget budget) implements Policy {
         AllHost.add(draft, 0, AllHost.decodes(draft));
         draft.shape(draft.load(0).cpuRows() > 0 ? Shape.OFFLOAD : Shape.GPU_ONLY);
         why.because(
-                "simple-offload: %d decode rows on the CPU, the GPU waits for each layer",
+                "simple-offload: the CPU computes attention for %d tokens, and the GPU waits for it at each layer",
                 draft.load(0).cpuRows());
         return draft;
     }

@@ -12,8 +12,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * {@code symmetric} (NEO §3.1, strawman 2; FastDecode): all decode attention on the CPU, the decodes split evenly into
- * two sub-batches that overlap. Prefills have steps of their own, and their KV leaves for the host.
+ * {@code symmetric} (NEO §3.1, strawman 2; FastDecode): all decode attention on the CPU, with the decodes split evenly
+ * into two sub-batches that overlap. Prefills have steps of their own, and their KV moves to the host.
  */
 public record Symmetric(Budget budget) implements Policy {
     @Override
@@ -21,21 +21,23 @@ public record Symmetric(Budget budget) implements Policy {
         StepDraft draft = AllHost.prefills(state, budget, false);
         if (!draft.rows(0).isEmpty()) {
             why.because(
-                    "symmetric: %d rows of prefill on their own", draft.load(0).rows());
+                    "symmetric: %d rows of prefill in a step of their own",
+                    draft.load(0).rows());
             return draft;
         }
         List<Sequence> zero = new ArrayList<>();
         List<Sequence> one = new ArrayList<>();
         long balance = 0;
         for (Sequence sequence : AllHost.decodes(draft)) {
-            // the half with fewer tokens of context takes the next: attention is what has to be even
+            // the sub-batch with less context takes the next token, so that attention is even
             (balance <= 0 ? zero : one).add(sequence);
             balance += balance <= 0 ? sequence.length() : -sequence.length();
         }
         AllHost.add(draft, 0, zero);
         AllHost.add(draft, 1, one);
         draft.shape(one.isEmpty() ? Shape.OFFLOAD : Shape.PIPELINE);
-        why.because("symmetric: %d + %d decode rows on the CPU", zero.size(), one.size());
+        why.because(
+                "symmetric: the CPU computes attention for sub-batches of %d and %d tokens", zero.size(), one.size());
         return draft;
     }
 }

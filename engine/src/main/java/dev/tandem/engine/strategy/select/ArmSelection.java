@@ -7,32 +7,32 @@ import java.util.List;
 import java.util.OptionalInt;
 
 /**
- * Which arm makes the steps, in which {@link Phase}: the part of the selector that only what was measured changes.
+ * The current arm and {@link Phase}: the part of the selector that changes only with measurements of completed steps.
  *
- * <p>Owned by: engine thread; {@link #phase()} and {@link #losses()} may be read by any.
+ * <p>Owned by: engine thread; {@link #phase()} and {@link #losses()} may be read by any thread.
  */
 final class ArmSelection {
     private static final Logger LOG = System.getLogger(ArmSelection.class.getName());
 
-    /** A window takes at most so many times as long as gpu-only's: 1,024 steps full of prompts took 19 minutes. */
-    private static final double MAX_WINDOW = 2;
-    /** An arm that does less than this share while it warms up is given up; those that paid did 0.90 and more. */
-    private static final double HOPELESS = 0.85;
-    /** A host with so many times the rows that it had a window before still fills. Short outputs never fill it. */
-    private static final double FILLS = 1.03;
-    /** Work that windows may lose, in windows of gpu-only, before the arm has lost: less may be the windows'. */
+    /** Max time of a window, in windows of gpu-only: 1,024 steps full of prompts took 19 minutes. */
+    private static final double MAX_WINDOW_TIME = 2;
+    /** An arm whose throughput is below this share while it warms up is stopped; arms that paid had 0.90 or more. */
+    private static final double MIN_WARM_UP_SHARE = 0.85;
+    /** Factor by which host tokens grow per window while the host still fills. Short outputs never fill it. */
+    private static final double MIN_FILL_GROWTH = 1.03;
+    /** Work that windows may lose before the arm has lost, in windows of gpu-only: less may be noise. */
     private static final double MAX_LOSS = 0.05;
-    /** Work that windows have gained, in windows of gpu-only, and others may lose again: prompts come in waves. */
+    /** Max gained work that later windows may lose again, in windows of gpu-only: prompts come in waves. */
     private static final double MAX_CREDIT = 0.25;
-    /** gpu-only is measured again when a token costs so many times as much, or as little, as it did. */
-    private static final double COMPARABLE = 2;
-    /** How much more another arm must do to stay: less may be the windows'. */
-    private static final double CLEARLY = 1.02;
-    /** Factor of the next pause after a clear loss: pauses that doubled cost {@code h200-16sm-26k} 4 %. */
-    private static final int LONGER = 4;
-    /** The longest pause, in first pauses. */
+    /** gpu-only is measured again when the time per token has changed by this factor. */
+    private static final double MAX_TOKEN_CHANGE = 2;
+    /** Min throughput of another arm over the incumbent's to replace it: less may be noise. */
+    private static final double MIN_TRIAL_SHARE = 1.02;
+    /** Factor of the next pause after a clear loss: with 2, throughput on {@code h200-16sm-26k} was 4 % lower. */
+    private static final int PAUSE_GROWTH = 4;
+    /** Max pause, in first pauses. */
     private static final int MAX_PAUSE = 32;
-    /** Windows over which arms are compared with each other. */
+    /** Windows over which two arms are compared. */
     private static final int TRIAL_WINDOWS = 2;
 
     private final List<String> arms;
@@ -41,34 +41,39 @@ final class ArmSelection {
     private final SelectorLimits limits;
     private final Measurement measurement;
     private final ThroughputWindow gpuOnly;
-    /** Of the arm's steps, since it was judged last. */
+    /** The arm's steps since it was last judged. */
     private final ThroughputWindow window;
-    /** Of the arm's steps in RUN. */
+    /** The arm's steps in RUN. */
     private ThroughputWindow armRate;
-    /** Of the steps in RUN of the arm before, while another is tried. */
+    /** The incumbent's steps in RUN, while another arm is tried. */
     private ThroughputWindow incumbentRate;
 
     private volatile Phase phase;
     private volatile int losses;
     private int arm;
-    /** The arm that has run while another is tried, else the same as {@link #arm}. */
+    /** The arm that goes on if a trial fails; the same as {@link #arm} outside a trial. */
     private int incumbent;
-    /** The arm that was left, until no token is in flight. */
-    private OptionalInt left = OptionalInt.empty();
+    /** The arm before the last change, until none of its tokens is in flight. */
+    private OptionalInt leftArm = OptionalInt.empty();
 
     private int warmUps;
     private int hostTokens;
+    /** Gained less lost work of the windows in RUN, in windows of gpu-only. */
     private double credit;
-    private int votes;
+    /** Steps in a row that predict enough gain. */
+    private int promisingSteps;
+
     private long pausedFor;
     private long pause;
     private long untilTrial;
     private long trialPause;
 
-    /** What a completed step got done, and the seconds of gpu-only for one token as things were. */
+    /** The work and time of a completed step, and the seconds of gpu-only per token in its state. */
     record Measured(Work work, double secondsPerToken, double took) {}
 
     /**
+     * Creates a selection that begins with the first arm.
+     *
      * @param arms names of the arms that offload
      * @param guarded whether gpu-only is an arm
      */
@@ -103,51 +108,51 @@ final class ArmSelection {
         return phase == Phase.WARM_UP || phase == Phase.RUN;
     }
 
-    /** Whether another arm is tried in place of the one that has run. */
+    /** Whether an arm is tried in place of the incumbent. */
     boolean isTrial() {
         return arm != incumbent;
     }
 
-    /** The arm whose in-flight tokens return before another goes on. */
-    OptionalInt left() {
-        return left;
+    /** The arm before the last change, while its tokens are in flight. */
+    OptionalInt leftArm() {
+        return leftArm;
     }
 
-    /** Steps of the pause that are left. */
+    /** Remaining steps of the pause. */
     long pausedFor() {
         return pausedFor;
     }
 
-    /** Whether a step of gpu-only counts in which offloading is not wanted. */
+    /** Whether a step of gpu-only is measured in which no arm would offload. */
     boolean countsGpuOnly(Measurement.Demand demand) {
         return phase == Phase.PAUSE || measurement.hasBegun() && measurement.counts(demand);
     }
 
-    /** Whether a step of gpu-only counts in which offloading is wanted. */
+    /** Whether a step of gpu-only is measured in which an arm would offload. */
     boolean countsWanted(Measurement.Demand demand) {
         return measurement.counts(demand);
     }
 
-    /** Whether offloading begins with a step that promises enough gain. */
+    /** Whether offloading begins with a step that predicts enough gain. */
     boolean begins(Measurement.Demand demand) {
         boolean measured =
                 gpuOnly.isComplete() || measurement.hasBacklog(demand) && gpuOnly.steps() >= limits.minSteps();
-        return !isOffloading() && measured && votes + 1 >= limits.minSteps();
+        return !isOffloading() && measured && promisingSteps + 1 >= limits.minSteps();
     }
 
-    /** A step has completed that was drafted with no token in flight. */
+    /** Notes that a step has completed that was drafted without in-flight tokens. */
     void nothingInFlight() {
-        left = OptionalInt.empty();
+        leftArm = OptionalInt.empty();
     }
 
-    /** A step of a pause has completed. */
+    /** Counts a completed step of a pause. */
     void paused() {
         if (pausedFor > 0 && --pausedFor == 0 && phase == Phase.PAUSE) {
             phase = Phase.MEASURE;
         }
     }
 
-    /** A step has completed that leaves no request on the host. */
+    /** Notes that the host is empty after a completed step. */
     void hostIsEmpty() {
         if (phase == Phase.DRAIN) {
             phase = pausedFor > 0 ? Phase.PAUSE : Phase.MEASURE;
@@ -155,18 +160,18 @@ final class ArmSelection {
     }
 
     /**
-     * A step has completed for which an arm would offload. Offloading begins by prediction; only what was measured ends
+     * Counts a completed step in which an arm would offload. A prediction begins offloading; only a measurement ends
      * it.
      *
-     * @param enough whether as much gain was promised as is wanted
-     * @param begins whether offloading begins with the step
+     * @param enough whether enough gain was predicted
+     * @param begins whether offloading began with the step
      */
-    void offered(boolean enough, boolean begins, Measurement.Demand demand) {
+    void wouldOffload(boolean enough, boolean begins, Measurement.Demand demand) {
         if (isOffloading()) {
             return;
         }
         measurement.wanted(demand);
-        votes = enough ? votes + 1 : 0;
+        promisingSteps = enough ? promisingSteps + 1 : 0;
         if (begins) {
             credit = 0;
             beginWarmUp();
@@ -175,22 +180,24 @@ final class ArmSelection {
 
     private void beginWarmUp() {
         phase = Phase.WARM_UP;
-        votes = 0;
+        promisingSteps = 0;
         warmUps = 0;
         hostTokens = 0;
         window.clear();
     }
 
-    /** A step of gpu-only has completed that counts. */
+    /** Adds a completed step to the measurement of gpu-only. */
     void countGpuOnly(Measured step) {
         gpuOnly.add(step.work(), step.secondsPerToken(), step.took());
     }
 
     /**
-     * A step of an arm has completed. It counts unless the arm has been left since.
+     * Adds a completed step to the measurement of an arm, unless that arm has been left since.
      *
-     * @param hostTokensNow on the host when it was drafted
-     * @param full whether the host had as many rows as pay
+     * @param by the arm that made the step
+     * @param step work and time
+     * @param hostTokensNow sequences on the host when the step was drafted
+     * @param full whether the host was full
      */
     void count(int by, Measured step, int hostTokensNow, boolean full) {
         if (!isOffloading() || by != arm) {
@@ -206,7 +213,7 @@ final class ArmSelection {
         }
         boolean tooLong = guarded
                 && window.steps() >= limits.minSteps()
-                && window.elapsed() > MAX_WINDOW * gpuOnly.horizonSeconds();
+                && window.elapsed() > MAX_WINDOW_TIME * gpuOnly.horizonSeconds();
         if (window.isComplete() || tooLong) {
             if (phase == Phase.WARM_UP) {
                 judgeWarmUp(hostTokensNow);
@@ -223,14 +230,14 @@ final class ArmSelection {
         armRate.clear();
     }
 
-    /** The first window of a trial is not judged: tokens that were in flight return in it. */
+    /** The first window of a trial is not judged: in-flight tokens of the incumbent return in it. */
     private void judgeWarmUp(int hostTokensNow) {
         warmUps++;
-        boolean fills = hostTokensNow > FILLS * hostTokens;
+        boolean fills = hostTokensNow > MIN_FILL_GROWTH * hostTokens;
         hostTokens = hostTokensNow;
-        if (isTrial() && warmUps > 1 && ranking.share(window, incumbentRate) < HOPELESS) {
+        if (isTrial() && warmUps > 1 && ranking.share(window, incumbentRate) < MIN_WARM_UP_SHARE) {
             endTrial(ranking.share(window, incumbentRate));
-        } else if (!isTrial() && guarded && ranking.share(window, gpuOnly) < HOPELESS) {
+        } else if (!isTrial() && guarded && ranking.share(window, gpuOnly) < MIN_WARM_UP_SHARE) {
             lose(ranking.share(window, gpuOnly));
         } else if (!fills || warmUps >= limits.warmUps()) {
             run();
@@ -257,10 +264,12 @@ final class ArmSelection {
 
     private void judgeAgainstGpuOnly() {
         double change = window.secondsPerToken() / gpuOnly.secondsPerToken();
-        if (Math.max(change, 1 / change) > COMPARABLE) {
+        if (Math.max(change, 1 / change) > MAX_TOKEN_CHANGE) {
             LOG.log(
                     Level.INFO,
-                    "a token costs {0} ms instead of {1} now: gpu-only is measured again",
+                    "gpu-only is now predicted to need {0,number,#.###} ms per token;"
+                            + " it was {1,number,#.###} ms when gpu-only was measured."
+                            + " Offloading stops until gpu-only is measured again; no action is needed.",
                     1e3 * window.secondsPerToken(),
                     1e3 * gpuOnly.secondsPerToken());
             gpuOnly.clear();
@@ -277,17 +286,19 @@ final class ArmSelection {
         }
     }
 
-    /** @param share of what gpu-only does */
+    /** @param share of gpu-only's throughput */
     private void lose(double share) {
         pausedFor = pause;
         if (share < 1 - MAX_LOSS) {
-            pause = Math.min((long) MAX_PAUSE * limits.pause(), LONGER * pause);
+            pause = Math.min((long) MAX_PAUSE * limits.pause(), PAUSE_GROWTH * pause);
         }
         losses++;
         stop();
         LOG.log(
                 Level.WARNING,
-                "{0} did {1} times as much as gpu-only over {2} steps: gpu-only for {3} steps",
+                "Offloading with {0} had {1,number,#.###} times the throughput of gpu-only over {2} steps."
+                        + " The server uses gpu-only for the next {3} steps and then measures again;"
+                        + " no action is needed.",
                 arms.get(arm),
                 share,
                 window.steps(),
@@ -296,25 +307,32 @@ final class ArmSelection {
 
     private void stop() {
         phase = Phase.DRAIN;
-        votes = 0;
+        promisingSteps = 0;
         measurement.restart();
     }
 
     private void changeTo(int next) {
-        left = OptionalInt.of(arm);
+        leftArm = OptionalInt.of(arm);
         arm = next;
         beginWarmUp();
     }
 
-    /** @param share of what the incumbent does */
+    /** @param share of the incumbent's throughput */
     private void endTrial(double share) {
-        LOG.log(Level.INFO, "{0} did {1} times as much as {2}", arms.get(arm), share, arms.get(incumbent));
-        if (share >= CLEARLY) {
+        boolean won = share >= MIN_TRIAL_SHARE;
+        LOG.log(
+                Level.INFO,
+                "A trial of {0} had {1,number,#.###} times the throughput of {2}, so {3} goes on.",
+                arms.get(arm),
+                share,
+                arms.get(incumbent),
+                arms.get(won ? arm : incumbent));
+        if (won) {
             trialPause = limits.trialPause();
             incumbent = arm;
             credit = 0;
         } else {
-            trialPause = Math.min((long) MAX_PAUSE * limits.trialPause(), LONGER * trialPause);
+            trialPause = Math.min((long) MAX_PAUSE * limits.trialPause(), PAUSE_GROWTH * trialPause);
             changeTo(incumbent);
         }
         untilTrial = trialPause;

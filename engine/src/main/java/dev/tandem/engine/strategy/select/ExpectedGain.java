@@ -6,15 +6,15 @@ import dev.tandem.engine.strategy.SpeedupEstimate;
 import java.util.List;
 
 /**
- * The gain over gpu-only that the cost model expects of offloading: the mean predicted gain of the last steps or, while
- * the host fills, what it would bring once it is full.
+ * The gain over gpu-only that the cost model expects from offloading. It is the mean predicted gain of the last steps;
+ * while the host fills, it is at least the estimated gain of a full host.
  *
  * <p>Owned by: engine thread.
  */
 final class ExpectedGain {
     /**
-     * Share of the rows that pay most from which the host counts as full. Windows that were judged while the host still
-     * filled cost {@code apex} its gain on {@code h200-26k} (ADR 18).
+     * Share of the best number of host tokens from which the host counts as full. When windows were judged while the
+     * host still filled, {@code apex} lost its gain on {@code h200-26k} (ADR 18).
      */
     private static final double FULL = 0.7;
 
@@ -24,42 +24,51 @@ final class ExpectedGain {
     private long predictions;
 
     /**
+     * The gain that is expected when a step is drafted.
+     *
      * @param gain predicted for this step, as a share
-     * @param expected of offloading as it goes on
-     * @param fills whether the host has fewer rows than pay
+     * @param expected gain if offloading goes on, as a share
+     * @param fills whether the host is not full yet
      */
     record Expectation(double gain, double expected, boolean fills) {}
 
-    /** @param horizon steps over which predictions are averaged */
+    /**
+     * Creates an expectation.
+     *
+     * @param estimates one per kind of step
+     * @param horizon steps over which predictions are averaged
+     */
     ExpectedGain(List<SpeedupEstimate> estimates, int horizon) {
         this.estimates = estimates;
         this.horizon = horizon;
     }
 
     /**
-     * @param gpuOnly the gpu-only step at hand
-     * @param gain predicted of the step that offloads over it, as a share
+     * The expected gain in the current state.
+     *
+     * @param gpuOnly the gpu-only draft of the current state
+     * @param gain predicted for the step that offloads, over the gpu-only draft, as a share
      */
     Expectation of(StepDraft gpuOnly, double gain) {
-        SpeedupEstimate.Outlook full = new SpeedupEstimate.Outlook(0, 0);
-        for (SpeedupEstimate estimate : estimates) {
-            SpeedupEstimate.Outlook outlook = estimate.of(gpuOnly);
-            full = outlook.gain() > full.gain() ? outlook : full;
+        SpeedupEstimate.Estimate full = new SpeedupEstimate.Estimate(0, 0);
+        for (SpeedupEstimate kind : estimates) {
+            SpeedupEstimate.Estimate estimate = kind.of(gpuOnly);
+            full = estimate.gain() > full.gain() ? estimate : full;
         }
         SchedulerState state = gpuOnly.state();
-        boolean fills = state.host().size() + state.inFlight().size() < FULL * full.rows();
+        boolean fills = state.host().size() + state.inFlight().size() < FULL * full.hostTokens();
         return new Expectation(gain, fills ? Math.max(meanWith(gain), full.gain()) : meanWith(gain), fills);
     }
 
-    /** Steps differ: some compute prompts, some do not. */
+    /** The mean with one more prediction; single steps differ, because only some compute prompts. */
     private double meanWith(double gain) {
         return mean + (gain - mean) / Math.min(predictions + 1, horizon);
     }
 
-    /** The step of which this was expected has completed. */
+    /** Learns from the expectation of a completed step. */
     void learn(Expectation expectation) {
         mean = meanWith(expectation.gain());
-        // predictions for a host that fills say little about a full one
+        // predictions while the host fills say little about a full host
         predictions = expectation.fills() ? 0 : predictions + 1;
     }
 }

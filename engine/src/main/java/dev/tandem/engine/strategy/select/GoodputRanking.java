@@ -7,21 +7,22 @@ import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.StepPredictor.Work;
 
 /**
- * Ranks arms by goodput: work per second, in seconds of gpu-only, in which late work counts little. A prompt is late
- * once its first token is past its target. A token is late while its sequence gets tokens slower than its target, where
- * the sequence now is. Without targets goodput is throughput.
+ * Ranks arms by goodput: normalised work per second, in which late work counts a tenth. A prompt is late once the
+ * target of its first token has passed. A token is late while its sequence gets tokens more slowly than its target,
+ * since the sequence entered its tier. Without targets, goodput is throughput.
  *
  * <p>Owned by: engine thread.
  *
- * @param server targets of requests that bring none
+ * @param predictor of the work of steps
+ * @param defaultTargets of requests that bring none
  */
-public record GoodputRanking(StepPredictor predictor, LatencyTargets server) implements ArmRanking {
+public record GoodputRanking(StepPredictor predictor, LatencyTargets defaultTargets) implements ArmRanking {
     /**
-     * What late work counts: more than 0, so that throughput decides where nothing is on time. The value matters
-     * little: 0.01 and 0.3 do the same in {@code OpenLoopTest}.
+     * Weight of late work. It is above 0, so that throughput decides where everything is late. The value matters
+     * little: 0.01 and 0.3 give the same result in {@code OpenLoopTest}.
      */
-    private static final double LATE = 0.1;
-    /** Tokens from which a sequence's own time per token means something. */
+    private static final double LATE_WEIGHT = 0.1;
+    /** Min tokens of a sequence on a tier before its time per token counts. */
     private static final int MIN_TOKENS = 4;
 
     @Override
@@ -56,7 +57,7 @@ public record GoodputRanking(StepPredictor predictor, LatencyTargets server) imp
 
     private boolean isLatePrompt(Sequence sequence, long now) {
         long own = sequence.request().targets().firstTokenNanos();
-        long target = own > 0 ? own : server.firstTokenNanos();
+        long target = own > 0 ? own : defaultTargets.firstTokenNanos();
         return target > 0
                 && sequence.outputLength() == 0
                 && now - sequence.timings().arrivedNanos() > target;
@@ -64,7 +65,7 @@ public record GoodputRanking(StepPredictor predictor, LatencyTargets server) imp
 
     private boolean isLateToken(Sequence sequence, long now) {
         long own = sequence.request().targets().perTokenNanos();
-        long target = own > 0 ? own : server.perTokenNanos();
+        long target = own > 0 ? own : defaultTargets.perTokenNanos();
         if (target == 0) {
             return false;
         }
@@ -72,7 +73,7 @@ public record GoodputRanking(StepPredictor predictor, LatencyTargets server) imp
         return tokens >= MIN_TOKENS && now - sequence.tiers().enteredNanos() > target * tokens;
     }
 
-    /** How much of a step's tokens and prompt tokens are late. */
+    /** Counts how many tokens and prompt tokens of a step are late. */
     private static final class Shares {
         private double tokens;
         private double lateTokens;
@@ -90,11 +91,11 @@ public record GoodputRanking(StepPredictor predictor, LatencyTargets server) imp
         }
 
         double tokenWeight() {
-            return lateTokens == 0 ? 1 : 1 - (1 - LATE) * lateTokens / tokens;
+            return lateTokens == 0 ? 1 : 1 - (1 - LATE_WEIGHT) * lateTokens / tokens;
         }
 
         double promptWeight() {
-            return latePrompts == 0 ? 1 : 1 - (1 - LATE) * latePrompts / prompts;
+            return latePrompts == 0 ? 1 : 1 - (1 - LATE_WEIGHT) * latePrompts / prompts;
         }
     }
 }

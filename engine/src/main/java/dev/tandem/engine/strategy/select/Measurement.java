@@ -3,33 +3,35 @@ package dev.tandem.engine.strategy.select;
 import dev.tandem.engine.schedule.SchedulerState;
 
 /**
- * When steps of gpu-only say what gpu-only can do, and when measuring must end because requests pile up. At first all
- * prompts are computed at once and nothing ends; what gpu-only does in this burst is not what it does later.
+ * Decides which steps measure gpu-only, and when measuring must end because requests pile up. The first burst of a
+ * server does not count: all its prompts are computed at once and no request ends, so its throughput says nothing about
+ * later.
  *
  * <p>Owned by: engine thread.
  */
 final class Measurement {
     /**
-     * Share of the requests on the GPU by which all requests may become more while gpu-only is measured. In
-     * {@code OpenLoopTest} 3 requests wait with it when offloading begins, 17 and 25 without it.
+     * Max growth of the number of requests while gpu-only is measured, as a share of those on the GPU. In
+     * {@code OpenLoopTest} 3 requests wait when offloading begins; without this limit 17 and 25 do.
      */
     private static final double MAX_BACKLOG = 0.25;
 
     private static final int UNKNOWN = -1;
 
     private final int maxBurst;
-    /** Requests that will have ended when the burst has. */
+    /** Number of ended requests at which the first burst is over. */
     private long burstEnds = UNKNOWN;
 
     private int burstSteps;
-    /** Requests in the engine when measuring began. */
+    /** Waiting and running requests when measuring began. */
     private int liveBefore = UNKNOWN;
 
     /**
-     * Requests at some moment.
+     * The numbers of requests at one time.
      *
-     * @param ended so far
-     * @param live that wait or run
+     * @param ended requests so far
+     * @param onGpu requests on the GPU
+     * @param live requests that wait or run
      */
     record Demand(long ended, int onGpu, int live) {
         static Demand of(SchedulerState state) {
@@ -39,12 +41,12 @@ final class Measurement {
         }
     }
 
-    /** @param maxBurst steps after which the first burst is over in any case */
+    /** @param maxBurst max steps of the first burst */
     Measurement(int maxBurst) {
         this.maxBurst = maxBurst;
     }
 
-    /** Whether the first burst is over: as many requests have ended as were on the GPU when it began. */
+    /** Whether steps count: as many requests have ended as were on the GPU when the first burst began. */
     boolean counts(Demand demand) {
         long ends = burstEnds == UNKNOWN ? demand.ended() + demand.onGpu() : burstEnds;
         return demand.ended() >= ends || burstSteps >= maxBurst || hasBacklog(demand);
@@ -55,19 +57,19 @@ final class Measurement {
         return liveBefore != UNKNOWN && demand.live() - liveBefore > MAX_BACKLOG * demand.onGpu();
     }
 
-    /** A step of gpu-only has completed in which offloading was wanted. */
+    /** Counts a completed step of gpu-only in which an arm would have offloaded. */
     void wanted(Demand demand) {
         burstSteps += counts(demand) ? 0 : 1;
         burstEnds = burstEnds == UNKNOWN ? demand.ended() + demand.onGpu() : burstEnds;
         liveBefore = liveBefore == UNKNOWN ? demand.live() : liveBefore;
     }
 
-    /** Whether offloading was ever wanted. */
+    /** Whether an arm would ever have offloaded. */
     boolean hasBegun() {
         return burstEnds != UNKNOWN;
     }
 
-    /** The next measurement begins anew. */
+    /** Starts a new measurement. */
     void restart() {
         liveBefore = UNKNOWN;
     }

@@ -25,16 +25,24 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Collectors;
 
-/** What {@code --strategy} selects. */
+/** The strategies of {@code --strategy}. */
 public enum Strategy {
+    /** The GPU holds all KV of running sequences and computes all attention: {@link GpuOnly}. */
     GPU_ONLY("gpu-only", false, Set.of()),
-    SIMPLE_OFFLOAD("simple-offload", true, Set.of(Kind.TWO_PASSES)),
-    SYMMETRIC("symmetric", true, Set.of(Kind.TWO_PASSES)),
-    FASTDECODE_PLUS("fastdecode-plus", true, Set.of(Kind.TWO_PASSES)),
-    ASYMMETRIC("asymmetric", false, Set.of(Kind.TWO_PASSES_WITH_PROMPTS)),
+    /** The CPU computes all decode attention while the GPU waits: {@link SimpleOffload}. */
+    SIMPLE_OFFLOAD("simple-offload", true, Set.of(Kind.TWO_SUB_BATCHES)),
+    /** The CPU computes all decode attention, in two even sub-batches: {@link Symmetric}. */
+    SYMMETRIC("symmetric", true, Set.of(Kind.TWO_SUB_BATCHES)),
+    /** Two sub-batches by the rules of NEO, with all KV on the host: {@link Asymmetric}. */
+    FASTDECODE_PLUS("fastdecode-plus", true, Set.of(Kind.TWO_SUB_BATCHES)),
+    /** Two sub-batches in every step, with KV on both tiers: {@link Asymmetric}. */
+    ASYMMETRIC("asymmetric", false, Set.of(Kind.TWO_SUB_BATCHES_WITH_PROMPTS)),
+    /** One batch with in-flight tokens, for which the GPU never waits: {@link AsyncOverlap}. */
     ASYNC_OVERLAP("async-overlap", false, Set.of(Kind.IN_FLIGHT)),
-    NEO("neo", false, Set.of(Kind.TWO_PASSES_WITH_PROMPTS)),
-    APEX("apex", false, Set.of(Kind.IN_FLIGHT, Kind.TWO_PASSES_WITH_PROMPTS));
+    /** Two sub-batches or gpu-only, whichever is predicted to be faster: {@link Neo}. */
+    NEO("neo", false, Set.of(Kind.TWO_SUB_BATCHES_WITH_PROMPTS)),
+    /** Two sub-batches, async overlap or gpu-only, by the rules of APEX: {@link Apex}. */
+    APEX("apex", false, Set.of(Kind.IN_FLIGHT, Kind.TWO_SUB_BATCHES_WITH_PROMPTS));
 
     private final String flag;
     private final boolean allHost;
@@ -46,17 +54,21 @@ public enum Strategy {
         this.kinds = kinds;
     }
 
-    /** The name that the command line, logs and results use. */
+    /** The strategy's name on the command line, in logs and in results. */
     public String flag() {
         return flag;
     }
 
-    /** Whether every sequence decodes on the host, so that each must fit there. */
+    /** Whether every sequence decodes on the host, so that every sequence must fit there. */
     public boolean allHost() {
         return allHost;
     }
 
-    /** @throws ConfigurationException that lists the strategies */
+    /**
+     * Finds a strategy by its name.
+     *
+     * @throws ConfigurationException that lists the strategies
+     */
     public static Strategy of(String flag) {
         return Arrays.stream(values())
                 .filter(strategy -> strategy.flag.equals(flag))
@@ -66,15 +78,20 @@ public enum Strategy {
     }
 
     /**
-     * The options that the papers leave open. {@link #builder} has them as in the papers.
+     * The options of a strategy. The values that {@link #builder} begins with are those of the papers.
      *
-     * @param chunkedPrefill whether {@code neo}, {@code apex} and {@code async-overlap} cut prompts; the papers do not
-     * @param hidesAll whether all CPU rows of two sub-batches hide behind the GPU's work, as in NEO
-     * @param apexMinCpuRatio CPU requests per GPU request below which {@code apex} leaves the CPU alone (§4.2: 8)
+     * @param budget of a step
+     * @param preemption what happens to the KV of a preempted sequence
+     * @param rules which sequences may be on the host, and for how long
+     * @param chunkedPrefill whether {@code neo}, {@code apex} and {@code async-overlap} compute prompts in chunks; the
+     *     papers do not
+     * @param hidesAll whether the CPU's attention of every token in two sub-batches hides behind the GPU's work, as in
+     *     NEO
+     * @param apexMinCpuRatio min CPU requests per GPU request for which {@code apex} uses the CPU (§4.2: 8)
      * @param apexCohort whether {@code apex} moves its host tokens through the layers together, as in the paper
-     * @param queueBypasses later requests that may start before one that does not fit
-     * @param inFlight limits of the executor
-     * @param piggybackedTokens of the executor, 0 to compute prompts at once
+     * @param queueBypasses max number of later requests that start before one that does not fit
+     * @param inFlight limits of the executor for in-flight tokens
+     * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 to compute prompts at once
      */
     public record Options(
             Budget budget,
@@ -87,23 +104,24 @@ public enum Strategy {
             int queueBypasses,
             InFlightLimits inFlight,
             int piggybackedTokens) {
-        /** As in the papers. */
+        /** The options of the papers. */
         public static Options of(Budget budget) {
             return builder(budget).build();
         }
 
-        /** Begins with the options of the papers. */
+        /** Returns a builder that begins with the options of the papers. */
         public static Builder builder(Budget budget) {
             return new Builder(budget);
         }
 
         public Options {
             if (!(apexMinCpuRatio >= 0)) {
-                throw new ConfigurationException("--apex-min-cpu-ratio " + apexMinCpuRatio + " must be 0 or more");
+                throw new ConfigurationException(
+                        "--apex-min-cpu-ratio " + apexMinCpuRatio + " is not a number of 0 or more");
             }
         }
 
-        /** Makes {@link Options}; what is not set is as in the papers. */
+        /** Builds {@link Options}; an option that is not set is that of the papers. */
         public static final class Builder {
             private final Budget budget;
             private Preemption preemption = Preemption.SWAP;
@@ -120,61 +138,65 @@ public enum Strategy {
                 this.budget = budget;
             }
 
-            /** What happens to the KV of a preempted sequence. */
+            /** Sets what happens to the KV of a preempted sequence. */
             public Builder preemption(Preemption value) {
                 preemption = value;
                 return this;
             }
 
-            /** Which sequences may be on the host, and for how long. */
+            /** Sets which sequences may be on the host, and for how long. */
             public Builder rules(TierRules value) {
                 rules = value;
                 return this;
             }
 
-            /** Whether prompts may be cut. */
+            /** Sets whether prompts may be computed in chunks. */
             public Builder chunkedPrefill(boolean value) {
                 chunkedPrefill = value;
                 return this;
             }
 
-            /** Whether all CPU rows of two sub-batches hide behind the GPU's work. */
+            /** Sets whether the CPU's attention of every token in two sub-batches hides behind the GPU's work. */
             public Builder hidesAll(boolean value) {
                 hidesAll = value;
                 return this;
             }
 
-            /** CPU requests per GPU request below which {@code apex} leaves the CPU alone. */
+            /** Sets the min CPU requests per GPU request for which {@code apex} uses the CPU. */
             public Builder apexMinCpuRatio(double value) {
                 apexMinCpuRatio = value;
                 return this;
             }
 
-            /** Whether {@code apex} moves its host tokens through the layers together. */
+            /** Sets whether {@code apex} moves its host tokens through the layers together. */
             public Builder apexCohort(boolean value) {
                 apexCohort = value;
                 return this;
             }
 
-            /** Later requests that may start before one that does not fit. */
+            /** Sets the max number of later requests that start before one that does not fit. */
             public Builder queueBypasses(int value) {
                 queueBypasses = value;
                 return this;
             }
 
-            /** Limits of the executor. */
+            /** Sets the limits of the executor for in-flight tokens. */
             public Builder inFlight(InFlightLimits value) {
                 inFlight = value;
                 return this;
             }
 
-            /** Rows of a step up to which prompt tokens cost little; 0 to compute prompts at once. */
+            /** Sets the rows of a step up to which prompt tokens cost little; 0 to compute prompts at once. */
             public Builder piggybackedTokens(int value) {
                 piggybackedTokens = value;
                 return this;
             }
 
-            /** @throws ConfigurationException that names the option and its limit */
+            /**
+             * Builds the options.
+             *
+             * @throws ConfigurationException that names the option and its limit
+             */
             public Options build() {
                 return new Options(
                         budget,
@@ -192,7 +214,7 @@ public enum Strategy {
     }
 
     /**
-     * Checks that every sequence up to {@code contextTokens} fits where the strategy wants it.
+     * Checks that a sequence of {@code contextTokens} fits the tier on which the strategy keeps its KV.
      *
      * @throws ConfigurationException that names the pool and the remedy
      */
@@ -205,15 +227,16 @@ public enum Strategy {
                     + "; raise --host-kv or lower --max-model-len");
         }
         if (this != GPU_ONLY && limits.hostBlocks() == 0) {
-            throw new ConfigurationException(
-                    "--strategy " + flag + " needs host KV and the host pool has no block; raise --host-kv");
+            throw new ConfigurationException("--strategy " + flag + " needs host KV and the host pool has no block;"
+                    + " raise --host-kv or use --strategy gpu-only");
         }
     }
 
     /**
-     * The strategy without guard.
+     * Creates the strategy's policy without the guard.
      *
-     * @param cost of this machine; may be null where the strategy does not predict
+     * @param options of the strategy
+     * @param cost model of this machine; may be null where the strategy does not predict
      */
     public Policy policy(Options options, CostModel cost) {
         return policy(options, cost, SelectorLimits.DEFAULT);
@@ -237,9 +260,10 @@ public enum Strategy {
     }
 
     /**
-     * The strategy under its guard: gpu-only is an arm, too.
+     * Creates the strategy's policy with the guard: a selector in which gpu-only is an arm as well.
      *
-     * @param predictor for this executor, swaps included
+     * @param options of the strategy
+     * @param predictor for this executor, with the time of swaps
      */
     public StrategySelector guarded(Options options, StepPredictor predictor) {
         return guarded(options, predictor, SelectorLimits.DEFAULT);
@@ -258,20 +282,20 @@ public enum Strategy {
             List<Arm> arms,
             Optional<StrategySelector.Baseline> baseline,
             SelectorLimits limits) {
-        ArmRanking ranking = new GoodputRanking(predictor, options.rules().server());
+        ArmRanking ranking = new GoodputRanking(predictor, options.rules().defaultTargets());
         return new StrategySelector(arms, baseline, predictor, ranking, limits);
     }
 
     /**
-     * {@code apex} as in the paper is an arm where its host tokens move together; else its rules and async overlap
-     * alone are two.
+     * The strategy's arms. {@code apex} has one arm where its host tokens move through the layers together; otherwise
+     * it has two, its rules and async overlap.
      */
     private List<Arm> arms(Options options, CostModel cost) {
         if (this != APEX || options.apexCohort()) {
             return List.of(new Arm(flag, policy(options, cost), kinds));
         }
         AsyncOverlap overlap = asyncOverlap(options, cost, false);
-        // both arms make their steps with this one: the rules tell it of completed steps, for both
+        // both arms share this policy; the rules' policy passes completed steps on to it, so it counts each step once
         Arm rules = new Arm(
                 "apex's rules",
                 apex(options, cost, overlap),
@@ -312,14 +336,14 @@ public enum Strategy {
                 overlap,
                 new GpuOnly(options.budget(), options.preemption()),
                 options.apexMinCpuRatio(),
-                options.inFlight().finish());
+                options.inFlight().completesWithinStep());
     }
 
     private static Neo neo(Options options, CostModel cost) {
         return new Neo(pipeline(options, cost, true), paper(cost));
     }
 
-    /** The papers' predictor: tiers overlap, swaps are free. */
+    /** The predictor of the papers: tiers overlap and swaps take no time. */
     private static StepPredictor paper(CostModel cost) {
         return new StepPredictor(cost, true, 0);
     }

@@ -14,30 +14,32 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * Chooses, by what was measured, which arm makes the next step: gpu-only or one that offloads.
+ * Chooses the arm that makes the next step, gpu-only or one that offloads, by measured throughput.
  *
- * <p>With gpu-only as an arm the selector is the guard: an arm that offloads starts once gpu-only was measured while
- * offloading was wanted, and stops once it has lost work against that measurement. Arms that offload are also measured
- * against each other. {@link Phase} says what each phase measures and what ends it; {@link ArmRanking} says which of
- * two windows is better. Where an arm has no use for an empty host, the step is gpu-only's own draft, and counts as
- * gpu-only's.
+ * <p>With gpu-only as an arm, the selector is the guard. An arm that offloads starts once gpu-only is measured in steps
+ * in which that arm would have offloaded. It stops once it has lost work against that measurement. Arms that offload
+ * are also measured against each other. {@link Phase} says what each phase measures and what ends it;
+ * {@link ArmRanking} says which of two windows is better. Where an arm would not use an empty host, the step is
+ * gpu-only's draft, and it counts for gpu-only.
  *
- * <p>Drafts change nothing here. All state advances when a step completes that was made of a draft.
+ * <p>A draft changes no state of the selector; a completed step does.
  *
- * <p>Owned by: engine thread; {@link #phase()}, {@link #isOffloading()} and {@link #losses()} may be read by any.
+ * <p>Owned by: engine thread; {@link #phase()}, {@link #isOffloading()} and {@link #losses()} may be read by any
+ * thread.
  */
 public final class StrategySelector implements Policy {
     /**
-     * How much of the cost model's error is added to the margin: what misses both steps in the same way cancels out.
+     * Share of the cost model's error that is added to the margin. It is not all of the error, because an error that
+     * both steps have in common cancels out.
      */
     private static final double ERROR_WEIGHT = 0.25;
     /**
-     * Steps for which an arm stays in its pipeline though it would enter async overlap. Tokens that enter in a single
-     * step keep the pipeline waiting until they are through. 32 steps cost {@code h200-16sm-26k} 1000/400 1 %, 2 and 8
-     * nothing (simulated).
+     * Steps for which the selector holds an arm in its pipeline though it would enter async overlap. Tokens that are
+     * admitted in a single step keep the pipeline waiting until they have passed all layers. With 32 steps throughput
+     * on {@code h200-16sm-26k} 1000/400 was 1 % lower, with 2 and 8 it was not (simulated).
      */
     static final int PIPELINE_STAYS = 8;
-    /** Two steps may be under way, and one draft may be dropped between two steps. */
+    /** Max drafts whose steps have not completed: two steps may run, and drafts between them may be dropped. */
     private static final int MAX_PENDING = 8;
 
     private final List<Arm> arms;
@@ -53,21 +55,22 @@ public final class StrategySelector implements Policy {
     /**
      * gpu-only as an arm.
      *
-     * @param policy drafts gpu-only's steps
+     * @param policy drafts the steps of gpu-only
      * @param drain drafts the steps of {@link Phase#DRAIN}
-     * @param first whether the other arms have no use for the host while the GPU has room for all requests
+     * @param gpuFirst whether the other arms leave the host unused while the GPU has room for all requests
      */
-    public record Baseline(Policy policy, Policy drain, boolean first) {}
+    public record Baseline(Policy policy, Policy drain, boolean gpuFirst) {}
 
     /**
-     * A draft, and what it changes once its step has completed.
+     * A draft, and what changes once its step has completed.
      *
-     * @param ofPause whether it is a pause's
-     * @param hostTokens on the host when it was made
-     * @param inFlight whether tokens were in flight then
-     * @param stays whether it stands in for one with which the arm would leave its pipeline
-     * @param sample what is counted of it; nothing where gpu-only is not to be measured
-     * @param offer present where an arm would offload and gpu-only is an arm
+     * @param draft of the step
+     * @param ofPause whether it is a step of a pause
+     * @param hostTokens sequences on the host when it was drafted
+     * @param inFlight whether tokens were in flight when it was drafted
+     * @param stays whether it holds the arm in its pipeline
+     * @param sample the work that is measured; empty where the step is not measured
+     * @param gain the predicted gain; present where an arm would offload and gpu-only is an arm
      */
     private record Drafted(
             StepDraft draft,
@@ -76,33 +79,41 @@ public final class StrategySelector implements Policy {
             boolean inFlight,
             boolean stays,
             Optional<Sample> sample,
-            Optional<Offer> offer) {}
+            Optional<PredictedGain> gain) {}
 
     private static final int GPU_ONLY = -1;
 
     /**
+     * The work of a step that is measured.
+     *
      * @param arm that made the step, or {@link #GPU_ONLY}
-     * @param secondsPerToken of gpu-only, as things were
+     * @param work of the step
+     * @param secondsPerToken of gpu-only in the state of the step
      */
     private record Sample(int arm, Work work, double secondsPerToken) {}
 
     /**
-     * What an arm offers with a step.
+     * The predicted gain of an arm's step over gpu-only.
      *
-     * @param enough whether as much gain is expected as is wanted
+     * @param expectation of the gain
+     * @param enough whether the expected gain suffices to begin offloading
      * @param begins whether offloading begins with the step
-     * @param demand requests at that moment
+     * @param demand the numbers of requests when the step was drafted
      */
-    private record Offer(
+    private record PredictedGain(
             ExpectedGain.Expectation expectation, boolean enough, boolean begins, Measurement.Demand demand) {}
 
-    /** An arm's draft, and whether it stands in for one with which the arm would leave its pipeline. */
+    /** An arm's draft, and whether it holds the arm in its pipeline. */
     private record ArmDraft(StepDraft draft, boolean stays) {}
 
     /**
-     * @param arms that offload, the one to begin with first; each arm's policy hears of every completed step
-     * @param baseline gpu-only, where offloading must prove its gain
-     * @param predictor for this executor, swaps included
+     * Creates a selector.
+     *
+     * @param arms that offload; the first one begins, and the policy of every arm is told of every completed step
+     * @param baseline gpu-only, if offloading must do better than it
+     * @param predictor for this executor, with the time of swaps
+     * @param ranking of the arms
+     * @param limits margins and durations
      */
     public StrategySelector(
             List<Arm> arms,
@@ -149,15 +160,15 @@ public final class StrategySelector implements Policy {
             return gpuOnlyStep(base.drain().draft(state, why), false, false, Optional.empty());
         }
         if (selection.pausedFor() > 0) {
-            StepDraft plain = base.policy().draft(state, new Decision());
-            why.because("guard: offloading lost, so gpu-only for %d more steps", selection.pausedFor());
-            return gpuOnlyStep(plain, true, isShortOfKv(state), Optional.empty());
+            StepDraft gpuOnly = base.policy().draft(state, new Decision());
+            why.because("guard: offloading lost to gpu-only, so gpu-only for %d more steps", selection.pausedFor());
+            return gpuOnlyStep(gpuOnly, true, isShortOfKv(state), Optional.empty());
         }
-        if (base.first() && state.waiting().isEmpty() && hostTokens(state) == 0) {
-            StepDraft plain = base.policy().draft(state, why);
-            if (plain.drops().isEmpty() && plain.outs().isEmpty()) {
+        if (base.gpuFirst() && state.waiting().isEmpty() && hostTokens(state) == 0) {
+            StepDraft gpuOnly = base.policy().draft(state, why);
+            if (gpuOnly.drops().isEmpty() && gpuOnly.outs().isEmpty()) {
                 // the GPU has room for all requests
-                return gpuOnlyStep(plain, false, false, Optional.empty());
+                return gpuOnlyStep(gpuOnly, false, false, Optional.empty());
             }
         }
         ArmDraft offload = armDraft(state, why);
@@ -165,65 +176,70 @@ public final class StrategySelector implements Policy {
         if (!usesHost && selection.isOffloading() && hostTokens(state) > 0) {
             return armStep(offload, sample(offload.draft(), offload.draft()), Optional.empty());
         }
-        StepDraft plain = base.policy().draft(state, new Decision());
+        StepDraft gpuOnly = base.policy().draft(state, new Decision());
         if (!usesHost) {
-            why.because("guard: the strategy leaves the host alone, so gpu-only");
+            why.because("guard: the strategy would not use the host in this step, so gpu-only");
             boolean counts = isShortOfKv(state) && selection.countsGpuOnly(Measurement.Demand.of(state));
-            return gpuOnlyStep(plain, false, counts, Optional.empty());
+            return gpuOnlyStep(gpuOnly, false, counts, Optional.empty());
         }
-        if (plain.load(0).rows() == 0) {
+        if (gpuOnly.load(0).rows() == 0) {
             return armStep(offload, Optional.empty(), Optional.empty());
         }
-        return decided(plain, offload, why);
+        return decided(gpuOnly, offload, why);
     }
 
     private static boolean isShortOfKv(SchedulerState state) {
         return !state.waiting().isEmpty() || !state.host().isEmpty();
     }
 
-    /** The arm would offload: that must gain enough for long enough, and is counted from then on. */
-    private Drafted decided(StepDraft plain, ArmDraft offload, Decision why) {
-        double secondsPerToken = predictor.secondsPerToken(plain.load(0));
+    /** Decides between gpu-only and an arm that would offload. Offloading begins once enough steps predict a gain. */
+    private Drafted decided(StepDraft gpuOnly, ArmDraft offload, Decision why) {
+        double secondsPerToken = predictor.secondsPerToken(gpuOnly.load(0));
         double offloadRate = predictedRate(offload.draft(), secondsPerToken, why);
-        double gain = offloadRate / predictedRate(plain, secondsPerToken, why) - 1;
-        ExpectedGain.Expectation expectation = expectedGain.of(plain, gain);
-        Measurement.Demand demand = Measurement.Demand.of(plain.state());
-        double wanted = margin + ERROR_WEIGHT * predictor.cost().error();
-        boolean enough = expectation.expected() >= wanted;
+        double gain = offloadRate / predictedRate(gpuOnly, secondsPerToken, why) - 1;
+        ExpectedGain.Expectation expectation = expectedGain.of(gpuOnly, gain);
+        Measurement.Demand demand = Measurement.Demand.of(gpuOnly.state());
+        double minGain = margin + ERROR_WEIGHT * predictor.cost().error();
+        boolean enough = expectation.expected() >= minGain;
         boolean begins = enough && selection.begins(demand);
-        Optional<Offer> offer = Optional.of(new Offer(expectation, enough, begins, demand));
+        Optional<PredictedGain> predicted = Optional.of(new PredictedGain(expectation, enough, begins, demand));
         if (selection.isOffloading() || begins) {
-            return armStep(offload, sample(offload.draft(), plain), offer);
+            return armStep(offload, sample(offload.draft(), gpuOnly), predicted);
         }
-        why.because("guard: gain %.1f %% of at least %.1f %%, so gpu-only", expectation.expected() * 100, wanted * 100);
-        return gpuOnlyStep(plain, false, selection.countsWanted(demand), offer);
+        why.because(
+                enough
+                        ? "guard: offloading is predicted to gain %.1f %%, min %.1f %%; gpu-only is measured first"
+                        : "guard: offloading is predicted to gain %.1f %%, min %.1f %%, so gpu-only",
+                expectation.expected() * 100,
+                minGain * 100);
+        return gpuOnlyStep(gpuOnly, false, selection.countsWanted(demand), predicted);
     }
 
-    private Drafted armStep(ArmDraft step, Optional<Sample> sample, Optional<Offer> offer) {
+    private Drafted armStep(ArmDraft step, Optional<Sample> sample, Optional<PredictedGain> gain) {
         SchedulerState state = step.draft().state();
         boolean inFlight = !state.inFlight().isEmpty();
-        return new Drafted(step.draft(), false, hostTokens(state), inFlight, step.stays(), sample, offer);
+        return new Drafted(step.draft(), false, hostTokens(state), inFlight, step.stays(), sample, gain);
     }
 
-    private Drafted gpuOnlyStep(StepDraft draft, boolean ofPause, boolean counts, Optional<Offer> offer) {
+    private Drafted gpuOnlyStep(StepDraft draft, boolean ofPause, boolean counts, Optional<PredictedGain> gain) {
         SchedulerState state = draft.state();
         Optional<Sample> sample = counts
                 ? Optional.of(new Sample(GPU_ONLY, ranking.work(draft), predictor.secondsPerToken(draft.load(0))))
                 : Optional.empty();
         boolean inFlight = !state.inFlight().isEmpty();
-        return new Drafted(draft, ofPause, hostTokens(state), inFlight, false, sample, offer);
+        return new Drafted(draft, ofPause, hostTokens(state), inFlight, false, sample, gain);
     }
 
-    /** @param plain by whose rows the price of a token is known */
-    private Optional<Sample> sample(StepDraft draft, StepDraft plain) {
-        double secondsPerToken = predictor.secondsPerToken(plain.load(0));
+    /** @param gpuOnly the gpu-only draft, whose load gives the seconds per token */
+    private Optional<Sample> sample(StepDraft draft, StepDraft gpuOnly) {
+        double secondsPerToken = predictor.secondsPerToken(gpuOnly.load(0));
         return Optional.of(new Sample(selection.arm(), ranking.work(draft), secondsPerToken));
     }
 
     private ArmDraft armDraft(SchedulerState state, Decision why) {
         boolean inFlight = !state.inFlight().isEmpty();
-        if (inFlight && selection.left().isPresent()) {
-            Optional<Policy> leave = arms.get(selection.left().getAsInt()).leave();
+        if (inFlight && selection.leftArm().isPresent()) {
+            Optional<Policy> leave = arms.get(selection.leftArm().getAsInt()).leave();
             if (leave.isPresent()) {
                 return new ArmDraft(leave.get().draft(state, why), false);
             }
@@ -236,7 +252,7 @@ public final class StrategySelector implements Policy {
         }
         StepDraft pipelined = arm.instead().get().draft(state, why);
         why.because(
-                "apex: the pipeline is left after %d steps, of which this is number %d; %s",
+                "apex: the pipeline goes on for %d steps before async-overlap, of which this is number %d; %s",
                 PIPELINE_STAYS, pipelineStays + 1, why.reason());
         return new ArmDraft(pipelined, true);
     }
@@ -256,10 +272,10 @@ public final class StrategySelector implements Policy {
         arms.forEach(arm -> arm.policy().completed(draft, achieved));
         baseline.ifPresent(base -> base.drain().completed(draft, achieved));
         if (pending.stream().noneMatch(step -> step.draft() == draft)) {
-            return; // another policy made it
+            return; // another policy drafted it
         }
         Drafted step = pending.removeFirst();
-        while (step.draft() != draft) { // steps complete in their order, so no step was made of those before
+        while (step.draft() != draft) { // steps complete in order, so earlier drafts were dropped
             step = pending.removeFirst();
         }
         advance(step, achieved);
@@ -280,9 +296,9 @@ public final class StrategySelector implements Policy {
         if (step.hostTokens() == 0 && !step.draft().offloads()) {
             selection.hostIsEmpty();
         }
-        step.offer().ifPresent(offer -> {
-            expectedGain.learn(offer.expectation());
-            selection.offered(offer.enough(), offer.begins(), offer.demand());
+        step.gain().ifPresent(gain -> {
+            expectedGain.learn(gain.expectation());
+            selection.wouldOffload(gain.enough(), gain.begins(), gain.demand());
         });
         if (achieved > 0) {
             step.sample().ifPresent(sample -> count(step, sample, achieved));
@@ -295,26 +311,26 @@ public final class StrategySelector implements Policy {
             selection.countGpuOnly(measured);
             return;
         }
-        boolean full = step.offer().map(offer -> !offer.expectation().fills()).orElse(false);
+        boolean full = step.gain().map(gain -> !gain.expectation().fills()).orElse(false);
         selection.count(sample.arm(), measured, step.hostTokens(), full);
     }
 
-    /** What the selector does at present. */
+    /** The current phase. */
     public Phase phase() {
         return selection.phase();
     }
 
-    /** Whether another arm is tried in place of the one that has run. */
+    /** Whether an arm is tried in place of the incumbent. */
     boolean isTrial() {
         return selection.isTrial();
     }
 
-    /** Whether requests may be decoded on the host at present. */
+    /** Whether the phase is one in which an arm offloads. */
     public boolean isOffloading() {
         return selection.isOffloading();
     }
 
-    /** How often offloading has lost against gpu-only. */
+    /** Number of times that offloading has lost to gpu-only. */
     public int losses() {
         return selection.losses();
     }

@@ -3,7 +3,8 @@ package dev.tandem.engine.strategy.select;
 import dev.tandem.engine.strategy.StepPredictor.Work;
 
 /**
- * What an arm's steps got done in their time: means over the first steps, moving means once the window is complete.
+ * The work of an arm's steps and the time that they took: means over all steps until the window is complete, moving
+ * means from then on.
  *
  * <p>Owned by: engine thread.
  */
@@ -16,7 +17,11 @@ public final class ThroughputWindow {
     private double seconds;
     private double secondsPerToken;
 
-    /** @param horizon steps over which the means are taken */
+    /**
+     * Creates an empty window.
+     *
+     * @param horizon steps over which the means are taken
+     */
     public ThroughputWindow(int horizon) {
         this.horizon = horizon;
     }
@@ -24,8 +29,9 @@ public final class ThroughputWindow {
     /**
      * Counts a step.
      *
-     * @param tokenSeconds seconds of gpu-only for one token of a decode row, as things were in this step
-     * @param took seconds
+     * @param work of the step
+     * @param tokenSeconds seconds of gpu-only per decoded token in the state of this step
+     * @param took seconds that the step took
      */
     public void add(Work work, double tokenSeconds, double took) {
         double newest = 1.0 / Math.min(++steps, horizon);
@@ -36,17 +42,17 @@ public final class ThroughputWindow {
         secondsPerToken += newest * (tokenSeconds - secondsPerToken);
     }
 
-    /** Normalised work per second, where one token is {@code tokenSeconds} seconds of gpu-only. */
+    /** Normalised work per second, where a decoded token counts {@code tokenSeconds} seconds of gpu-only. */
     public double rate(double tokenSeconds) {
         return new Work(promptSeconds, tokens).normalisedWork(tokenSeconds) / seconds;
     }
 
-    /** Mean seconds of gpu-only for one token. */
+    /** Mean seconds of gpu-only per decoded token. */
     public double secondsPerToken() {
         return secondsPerToken;
     }
 
-    /** Seconds that a full window of such steps takes. */
+    /** Seconds that a complete window of such steps takes. */
     double horizonSeconds() {
         return horizon * seconds;
     }
@@ -60,7 +66,7 @@ public final class ThroughputWindow {
         return steps;
     }
 
-    /** Whether there are as many steps as the means are taken over. */
+    /** Whether the window has as many steps as the means are taken over. */
     boolean isComplete() {
         return steps >= horizon;
     }

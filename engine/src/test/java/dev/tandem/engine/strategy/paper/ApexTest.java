@@ -15,7 +15,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /**
- * APEX §3.2 and §3.4. {@link TestProfile}: T_glinear = 10 up to 100 rows, N_G = 100 tokens a second, N_C = 10, 2
+ * APEX §3.2 and §3.4. {@link TestProfile}: T_glinear = 10 up to 100 rows, N_G = 100 tokens per second, N_C = 10, 2
  * layers.
  */
 class ApexTest {
@@ -87,7 +87,7 @@ class ApexTest {
     @ParameterizedTest
     @CsvSource({"334, PIPELINE", "333, ASYNC"})
     void algorithm2WithPrefills(int prompt, Shape expected) {
-        // the GPU is full, so the prompt lands on the host; step 5 keeps it, for 12.1 hides behind T_l0 = 33, not 10
+        // the GPU is full, so the prompt's KV goes to the host; step 5 keeps it: 12.1 hides behind T_l0 = 33, not 10
         Scene scene = new Scene(25, 400, BUDGET).limit(1000);
         scene.gpu(100);
         scene.host(121);
@@ -130,7 +130,7 @@ class ApexTest {
 
     @Test
     void rule4PartialProgressFinishesInTheDecodeOnlyBatch() {
-        // prompt on the GPU, T_l0 = 10 hides 2 * 40 tokens in flight; (8) holds: no GPU decode to lose
+        // the prompt is on the GPU, T_l0 = 10 hides 2 in-flight tokens of 40, and (8) holds without GPU decodes
         Scene scene = new Scene(100, 400, BUDGET).limit(1000);
         scene.inFlight(40);
         scene.inFlight(40);
@@ -141,10 +141,10 @@ class ApexTest {
     }
 
     /**
-     * (8) holds, and the executor cannot finish the in-flight token, which an asymmetric step of 201 would move by one
-     * layer of two. A decoded token is worth 22, the prompt 179. Async overlap leaves the prompt for later: 22 * (1 + 1
-     * / 2) / 22 = 1.50. Had the other row landed, an asymmetric step would do (179 + 22 * 3) / 201 = 1.22 with one host
-     * token, and with eight (179 + 22 * 10) / 201 = 1.98.
+     * (8) holds, and the executor cannot complete the in-flight token, which an asymmetric step of 201 would move by
+     * one layer of two. The work of a decoded token is 22, that of the prompt 179. Async overlap leaves the prompt for
+     * later: 22 * (1 + 1 / 2) / 22 = 1.50. Once the in-flight token has returned, an asymmetric step would do (179 + 22
+     * * 3) / 201 = 1.22 with one host token, and (179 + 22 * 10) / 201 = 1.98 with eight.
      */
     @ParameterizedTest
     @CsvSource({"1, 120, 1.22, 1.50, async-overlap", "8, 15, 1.98, 1.50, they return"})
@@ -162,7 +162,7 @@ class ApexTest {
         assertThat(draft.shape()).as(why.reason()).isEqualTo(Shape.ASYNC);
         assertThat(why.reason()).contains(returned).contains(now).endsWith(outcome);
         assertThat(draft.admissions())
-                .as("the CPU keeps up with no more of 120 tokens, and none of 15 shall enter")
+                .as("the CPU keeps up with no second token of 120, and no token of 15 is admitted while they return")
                 .isEmpty();
     }
 
@@ -178,18 +178,18 @@ class ApexTest {
     }
 
     @Test
-    void section42LeavesTheCpuAloneForFewRequests() {
+    void section42DoesNotUseTheCpuForFewRequests() {
         Scene scene = decodes(100);
         Decision why = new Decision();
         assertThat(draft(scene, 8, why).shape()).isEqualTo(Shape.GPU_ONLY);
         assertThat(why.reason()).contains("§4.2");
         assertThat(draft(scene, 1, new Decision()).shape())
-                .as("one for one is enough")
+                .as("one CPU request per GPU request is enough")
                 .isEqualTo(Shape.PIPELINE);
     }
 
     @Test
-    void section31HoldsGpuMemoryOnlyForWhatRuns() {
+    void section31KeepsOnlyRunningSequencesInGpuMemory() {
         Scene scene = new Scene(30, 400, BUDGET).limit(1000);
         for (int i = 0; i < 5; i++) {
             scene.gpu(17 + i);

@@ -18,8 +18,8 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /**
- * NEO §3.2, step by step. {@link TestProfile}: T_l = 10 up to 100 rows and a tenth a row beyond, T_ga = 0.01 a token,
- * T_ca = 0.1 a token, prefill attention 0.001 a pair, 2 layers.
+ * NEO §3.2, step by step. {@link TestProfile}: T_l = 10 up to 100 rows and 0.1 per row beyond, T_ga = 0.01 per token,
+ * T_ca = 0.1 per token, prefill attention 0.001 per pair, 2 layers.
  */
 class NeoTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
@@ -28,7 +28,7 @@ class NeoTest {
         return new Pipeline(budget, new StepPredictor(TestProfile.model(), true, 0), rules, false, true, true);
     }
 
-    private static Asymmetric waitingForRows() {
+    private static Asymmetric waitingForTokens() {
         StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
         return new Asymmetric("asymmetric", new Pipeline(BUDGET, predictor, TierRules.neutral(), false, false, true));
     }
@@ -57,7 +57,7 @@ class NeoTest {
 
     @Test
     void step2SwapsOutUntilTheNewKvFits() {
-        // 2 + 2 blocks are held, both need a third, one is free: the younger leaves, and decodes on the CPU,
+        // both hold 2 blocks and need a third, and one is free: the younger one leaves and decodes on the CPU,
         // where T_ca1 = 0.1 * 9 <= T_l0 = 10
         Scene scene = new Scene(5, 20, BUDGET).limit(40);
         scene.gpu(9);
@@ -101,18 +101,18 @@ class NeoTest {
 
     @Test
     void step3SwapsNewKvOutWhenTheGpuIsFull() {
-        // 1500 tokens of host KV: T_ca1 = 15 needs T_l0 >= 15: without the prompt's 200 rows T_l0 is 10 and step 5
-        // would
-        // take the prompt away; with it T_l0 is 20.1
+        // T_ca1 = 15 for 150 tokens of host KV needs T_l0 >= 15. Without the prompt's 200 rows T_l0 would be 10, so
+        // step
+        // 5 keeps the prompt; with it T_l0 is 20.1
         Scene scene = new Scene(4, 100, BUDGET).limit(300);
         scene.gpu(13);
         scene.host(150);
         scene.waiting(200);
-        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2+200lands] [r1cpu]");
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2+200host] [r1cpu]");
     }
 
     @Test
-    void step3EndsWhereTheActivationsDo() {
+    void step3EndsAtTheBudget() {
         Scene scene = new Scene(200, 20, BUDGET);
         scene.gpu(9);
         scene.waiting(300);
@@ -121,22 +121,22 @@ class NeoTest {
     }
 
     @Test
-    void step3LeavesRowsToTheHostWherePromptsMayBeCut() {
-        // T_l0 = 10 + 0.1 * (397 - 100) = 39.7 hides all that the host has
+    void step3LeavesRowsToTheHostWithChunkedPrefill() {
+        // T_l0 = 10 + 0.1 * (397 - 100) = 39.7 hides all host tokens
         Scene scene = new Scene(3, 200, BUDGET).limit(420);
         scene.gpu(9);
         scene.host(60);
         scene.host(60);
         scene.waiting(399);
-        Pipeline cut = new Pipeline(
+        Pipeline chunked = new Pipeline(
                 BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), true, true, true);
-        assertThat(Scene.text(cut.draft(scene.state))).isEqualTo("[r0 r3+397lands] [r1cpu r2cpu]");
+        assertThat(Scene.text(chunked.draft(scene.state))).isEqualTo("[r0 r3+397host] [r1cpu r2cpu]");
     }
 
     @Test
     void step4FillsBatch1ThenBatch0ThenWaits() {
-        // T_l0 = 10 hides 100 tokens in batch 1: two rows of 41, the third would make 12.3; batch 0 hides
-        // (T_l1 + T_ga0) / 0.1 = 100.9 tokens: two more; the fifth waits for the next iteration
+        // T_l0 = 10 hides 100 tokens of context in batch 1: two sequences of 41; a third would make it 12.3. Batch 0
+        // hides (T_l1 + T_ga0) / 0.1 = 100.9 tokens: two more. The fifth waits for the next step
         Scene scene = new Scene(3, 200, BUDGET).limit(60);
         scene.gpu(9);
         for (int i = 0; i < 5; i++) {
@@ -146,9 +146,9 @@ class NeoTest {
     }
 
     @Test
-    void step4HidesWhatAStageTakesBeyondTheWayToTheCpu() {
-        // T_l0 = 10 hides 10 + 2 * 3 - 4 = 12: three rows of 39; 2 * (3 + 10 + 3 + 10 + 0.09) = 52.18. With a way of 7
-        // it hides 9, two rows
+    void step4SubtractsTheTripToTheCpu() {
+        // T_l0 = 10 hides 10 + 2 * 3 - 4 = 12: three sequences of 39. The step takes 2 * (3 + 10 + 3 + 10 + 0.09) =
+        // 52.18. With a trip of 7 it hides 9: two sequences
         Scene scene = new Scene(3, 200, BUDGET).limit(60);
         scene.gpu(9);
         for (int i = 0; i < 3; i++) {
@@ -164,15 +164,14 @@ class NeoTest {
                 .isEqualTo("[r0 r3cpu] [r1cpu r2cpu]");
         StepPredictor beyond = new StepPredictor(TestProfile.withStages(3, 20), true, 0);
         assertThat(beyond.of(draft))
-                .as("11.7 and 4 more; batch 0 has no way to go")
+                .as("11.7 and 4 more; batch 0 makes no trip")
                 .isCloseTo(52.18 + 2 * 15.7, within(1e-6));
     }
 
     @Test
-    void step4AsksNoMoreOfTheCpuThanALayerTakes() {
-        // each batch hides T_l + 2 * 3 = 16, but both together what the GPU takes for a layer: 3 + 10 + 3 + 10 + 0.09.
-        // Rows of 52 take 5.2: three
-        // and two make 26, a sixth would make 31.2
+    void step4LimitsTheCpuToTheTimeOfALayer() {
+        // each batch hides T_l + 2 * 3 = 16, but both together hide only the GPU's time for a layer: 3 + 10 + 3 + 10 +
+        // 0.09. A sequence of 52 takes 5.2: three and two make 26, and a sixth would make 31.2
         Scene scene = new Scene(3, 200, BUDGET).limit(60);
         scene.gpu(9);
         for (int i = 0; i < 6; i++) {
@@ -187,27 +186,28 @@ class NeoTest {
     }
 
     @Test
-    void theGpuWaitsForRowsThatRaiseTheRate() {
-        // r1 hides behind T_l0 = 10, r2 behind T_l1 + T_ga0 = 10.09: 3 requests in 2 * 20.09. r3 makes batch 0's way 10
-        // + 12 = 22, in batch 1 it would
-        // be 22.09: 4 in 44. r4 there leaves the CPU 24 to do: 5 in 48. r5 would make that 30: 6 in 60
+    void theGpuWaitsForTokensThatRaiseTheRate() {
+        // r1 hides behind T_l0 = 10, r2 behind T_l1 + T_ga0 = 10.09: 3 requests in 2 * 20.09. r3 makes batch 0's path
+        // 10 + 12 = 22, and in batch 1 it would be 22.09: 4 requests in 44. With r4 in batch 1 the CPU needs 24: 5 in
+        // 48.
+        // With r5 it would need 30: 6 in 60
         Scene scene = new Scene(3, 200, BUDGET).limit(80);
         scene.gpu(9);
         for (int i = 0; i < 5; i++) {
             scene.host(60);
         }
         assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2cpu] [r1cpu]");
-        StepDraft draft = waitingForRows().draft(scene.state, new Decision());
+        StepDraft draft = waitingForTokens().draft(scene.state, new Decision());
         assertThat(Scene.text(draft)).isEqualTo("[r0 r2cpu r3cpu] [r1cpu r4cpu]");
         assertThat(new StepPredictor(TestProfile.model(), true, 0).of(draft)).isCloseTo(48, within(1e-6));
     }
 
     @Test
-    void theGpuWaitsForNobodyWhereNoneHides() {
+    void theGpuWaitsForNoTokenWhereNoneHides() {
         Scene scene = new Scene(3, 200, BUDGET).limit(200);
         scene.gpu(9);
         scene.host(120);
-        assertThat(scene.draft(waitingForRows())).isEqualTo("[r0]");
+        assertThat(scene.draft(waitingForTokens())).isEqualTo("[r0]");
     }
 
     @Test
@@ -221,7 +221,7 @@ class NeoTest {
 
     @Test
     void step4TakesThoseThatHaveWaitedLongestForAToken() {
-        // one of 60 tokens hides behind T_l0 = 10, one behind T_l1 + T_ga0; the third waits, and is first in the next
+        // one sequence of 60 hides behind T_l0 = 10, one behind T_l1 + T_ga0; the third waits, and is first in the next
         // step
         Scene scene = new Scene(10, 100, BUDGET).limit(200);
         scene.gpu(10);
@@ -235,7 +235,7 @@ class NeoTest {
     }
 
     @Test
-    void step5PutsOffPromptsThatTheCpuDoesNotNeed() {
+    void step5PostponesPromptsThatTheCpuDoesNotNeed() {
         // as in step 3, but T_ca1 = 8 hides behind T_l0 = 10 without the prompt
         Scene scene = new Scene(4, 100, BUDGET).limit(300);
         scene.gpu(13);
@@ -250,7 +250,7 @@ class NeoTest {
         scene.gpu(13);
         scene.host(40);
         scene.waiting(200);
-        assertThat(scene.draft(steps1To5(scene))).as("T_ca1 = 4 < T_l0 / 2 = 5").isEqualTo("[r0 r2+200lands] [r1cpu]");
+        assertThat(scene.draft(steps1To5(scene))).as("T_ca1 = 4 < T_l0 / 2 = 5").isEqualTo("[r0 r2+200host] [r1cpu]");
     }
 
     @Test
@@ -260,13 +260,13 @@ class NeoTest {
         scene.host(80);
         scene.waiting(200, new LatencyTargets(1_000, 0));
         scene.committer.now(501);
-        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2+200lands] [r1cpu]");
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r2+200host] [r1cpu]");
         scene.committer.now(500);
         assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0] [r1cpu]");
     }
 
     @Test
-    void step6TakesThePipelineWhereItBringsMoreRequestsASecond() {
+    void step6TakesThePipelineWhereItDoesMoreRequestsPerSecond() {
         // pipeline: 2 * (max(10, 0.9) + max(10 + 0.09, 0)) = 40.18 for 2 requests: 0.0498/s
         // gpu-only: 2 * (10 + 0.09) = 20.18 for 1: 0.0496/s
         Scene scene = new Scene(3, 20, BUDGET).limit(40);
@@ -285,7 +285,7 @@ class NeoTest {
         Decision why = new Decision();
         assertThat(Scene.text(neo(scene).draft(scene.state, why))).isEqualTo("[r0 r1]");
         assertThat(why.candidates()).hasSize(2);
-        assertThat(why.reason()).startsWith("neo: gpu-only brings 0.1 requests/s");
+        assertThat(why.reason()).startsWith("neo: gpu-only is predicted to do 0.1 requests/s");
     }
 
     @Test
@@ -296,15 +296,15 @@ class NeoTest {
         scene.gpu(9);
         scene.host(30);
         scene.waiting(120);
-        // r0 was finished in GPU blocks: it leaves; T_l0 = 12 with the prompt hides 3 + 0.9; without it T_l0 = 0
+        // r0 is complete in GPU blocks, so it leaves. With the prompt T_l0 = 12 hides 3 + 0.9; without it T_l0 = 0
         assertThat(scene.draft(new Asymmetric("fastdecode-plus", pipeline)))
-                .isEqualTo("r0>host [r2+120lands] [r1cpu r0cpu]");
+                .isEqualTo("r0>host [r2+120host] [r1cpu r0cpu]");
     }
 
     @Test
-    void fastDecodePlusHidesRowsBehindOneThatNothingHides() {
-        // without a prompt r0 goes regardless: T_l0 + T_ca0 = 10 + 30; beside it batch 1 hides T_l0 = 10, and the CPU
-        // has 40 in all
+    void fastDecodePlusHidesTokensBehindOneThatDoesNotHide() {
+        // without a prompt r0 is added anyway: T_l0 + T_ca0 = 10 + 30. Batch 1 then hides T_l0 = 10, and the CPU has 40
+        // in all
         Scene scene = new Scene(50, 200, BUDGET).limit(400);
         Pipeline pipeline = new Pipeline(
                 BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, false);

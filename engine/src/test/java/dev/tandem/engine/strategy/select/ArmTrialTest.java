@@ -19,14 +19,14 @@ import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 /**
- * Two arms measured against each other. Which made each step, as text: r the first, o the second, l the steps with
- * which the second is left. Their steps differ only in the time that they take.
+ * Two arms are measured against each other. Steps as text: r is a step of the first arm, o of the second, and l a step
+ * with which the second arm is left. The steps of the arms differ only in their time.
  */
 class ArmTrialTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
-    /** Windows of 4 steps, 5 in which the host may fill, 10 steps between trials. */
+    /** Windows of 4 steps, max 5 windows in which the host may fill, 10 steps between trials. */
     private static final SelectorLimits LIMITS = new SelectorLimits(0, 3, 4, 5, 5, 10);
-    /** A window with more host tokens than before, one with as many: then the arm no longer fills the host. */
+    /** A window with more host tokens than before, and one with equally many, after which the host no longer fills. */
     private static final int WARM_UP = 4 + 4;
 
     private static final int RUN = 2 * 4;
@@ -36,7 +36,7 @@ class ArmTrialTest {
     private final StepPredictor predictor = new StepPredictor(cost, true, 0);
     private final Policy step = Strategy.ASYNC_OVERLAP.policy(Strategy.Options.of(BUDGET), cost);
     private final Scene scene = new Scene(3, 100, BUDGET).limit(60);
-    private final StringBuilder turns = new StringBuilder();
+    private final StringBuilder makers = new StringBuilder();
     private final StrategySelector selector = new StrategySelector(
             List.of(
                     new Arm("rules", named('r'), Set.of()),
@@ -48,19 +48,19 @@ class ArmTrialTest {
 
     private Policy named(char name) {
         return (state, why) -> {
-            turns.append(name);
+            makers.append(name);
             return step.draft(state, why);
         };
     }
 
     private String run(int steps, double overlapSpeed) {
-        turns.setLength(0);
+        makers.setLength(0);
         for (int i = 0; i < steps; i++) {
             StepDraft draft = selector.draft(scene.state, new Decision());
-            boolean overlaps = turns.charAt(turns.length() - 1) == 'o';
+            boolean overlaps = makers.charAt(makers.length() - 1) == 'o';
             selector.completed(draft, predictor.of(draft) / (overlaps ? overlapSpeed : 1));
         }
-        return turns.toString();
+        return makers.toString();
     }
 
     private void hostTokens() {
@@ -77,14 +77,14 @@ class ArmTrialTest {
     }
 
     @Test
-    void hardlyMoreIsNotEnough() {
+    void aSmallAdvantageIsNotEnough() {
         hostTokens();
         String tried = "o".repeat(WARM_UP + RUN);
         assertThat(run(120, 1.01)).startsWith(FIRST + tried + "r".repeat(WARM_UP + 40) + tried + "r");
     }
 
     @Test
-    void aHopelessArmIsGivenUpWhileItWarmsUp() {
+    void aMuchSlowerArmIsStoppedWhileItWarmsUp() {
         hostTokens();
         assertThat(run(100, 0.5)).startsWith(FIRST + "o".repeat(WARM_UP) + "r".repeat(WARM_UP + 40) + "o");
     }
@@ -99,7 +99,7 @@ class ArmTrialTest {
             scene.host(20);
         }
         run(4, 2);
-        assertThat(selector.phase()).as("after as many as there may be").isEqualTo(Phase.RUN);
+        assertThat(selector.phase()).as("after the max number of windows").isEqualTo(Phase.RUN);
     }
 
     @Test
@@ -113,13 +113,13 @@ class ArmTrialTest {
     }
 
     @Test
-    void stepsThatLeaveTheHostAloneDoNotCount() {
+    void stepsWithoutTheHostDoNotCount() {
         scene.gpu(9);
         assertThat(run(100, 2)).isEqualTo("r".repeat(100));
     }
 
     @Test
-    void draftsOfWhichNoStepIsMadeDoNotCount() {
+    void droppedDraftsDoNotCount() {
         hostTokens();
         for (int i = 0; i < 100; i++) {
             selector.draft(scene.state, new Decision());

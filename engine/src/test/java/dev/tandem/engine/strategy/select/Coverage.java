@@ -25,7 +25,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
 
-/** What runs have met. */
+/** Counts the cases that the runs of a strategy have covered. */
 final class Coverage {
     enum Seen {
         CPU_ROWS,
@@ -33,7 +33,7 @@ final class Coverage {
         IN_FLIGHT,
         OVER_SEVERAL_STEPS,
         RESUMED,
-        PARKED,
+        PAUSED,
         OFFLOADED,
         OFFLOADED_IN_CHUNKS,
         TO_HOST,
@@ -69,7 +69,7 @@ final class Coverage {
         }
     }
 
-    /** After a step. */
+    /** Notes what a step has covered. */
     void step(
             ContentExecutor executor,
             DecisionLog log,
@@ -81,7 +81,7 @@ final class Coverage {
         }
         for (; results < executor.history.size(); results++) {
             StepResult result = executor.history.get(results);
-            note(Seen.PARKED, !result.paused().isEmpty());
+            note(Seen.PAUSED, !result.paused().isEmpty());
             note(Seen.LOST, !result.lost().isEmpty());
         }
         for (Decision decision : log.last(1)) {
@@ -140,7 +140,7 @@ final class Coverage {
         Set<Seen> missing = expected(strategy);
         missing.removeAll(seen.keySet());
         assertThat(missing)
-                .as("what %d runs of %s have not met, of %s", runs, strategy.flag(), seen)
+                .as("cases that %d runs of %s have not covered; covered: %s", runs, strategy.flag(), seen)
                 .isEmpty();
         for (String reason : reasons(strategy)) {
             assertThat(reasons.keySet()).as("reasons of %s", strategy.flag()).anyMatch(met -> met.contains(reason));
@@ -157,7 +157,7 @@ final class Coverage {
         if (strategy == Strategy.GPU_ONLY) {
             return expected;
         }
-        // those that are not async overlap's own are in flight while a guard drains the host
+        // strategies without in-flight tokens of their own have some while the guard drains the host
         expected.addAll(
                 EnumSet.of(Seen.IN_FLIGHT, Seen.OVER_SEVERAL_STEPS, Seen.OFFLOADED, Seen.OFFLOADING, Seen.GUARD_LOSS));
         expected.addAll(
@@ -168,7 +168,7 @@ final class Coverage {
                     case FASTDECODE_PLUS -> EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES);
                     case ASYMMETRIC, NEO ->
                         EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED);
-                    case ASYNC_OVERLAP -> EnumSet.of(Seen.OFFLOADED_IN_CHUNKS, Seen.ROTATED, Seen.PARKED, Seen.LOST);
+                    case ASYNC_OVERLAP -> EnumSet.of(Seen.OFFLOADED_IN_CHUNKS, Seen.ROTATED, Seen.PAUSED, Seen.LOST);
                     case APEX ->
                         EnumSet.of(
                                 Seen.CPU_ROWS,
@@ -176,7 +176,7 @@ final class Coverage {
                                 Seen.TWO_SUB_BATCHES,
                                 Seen.ROTATED,
                                 Seen.RESUMED,
-                                Seen.PARKED,
+                                Seen.PAUSED,
                                 Seen.LOST,
                                 Seen.TRIAL_WARM_UP,
                                 Seen.TRIAL_RUN);
@@ -194,18 +194,23 @@ final class Coverage {
         };
     }
 
-    /** Parts of what decisions say, with # for numbers. */
+    /** Parts of the reasons of decisions, with # for numbers. */
     private static List<String> reasons(Strategy strategy) {
         List<String> guards = List.of(
-                "guard: gain # % of at least # %, so gpu-only", "guard: offloading lost, so gpu-only",
-                "guard: the strategy leaves the host alone", "the host drains: # tokens in flight");
+                "guard: offloading is predicted to gain # %, min # %, so gpu-only",
+                "guard: offloading is predicted to gain # %, min # %; gpu-only is measured first",
+                "guard: offloading lost to gpu-only, so gpu-only",
+                "guard: the strategy would not use the host in this step",
+                "guard: offloading has ended and the host drains: # in-flight tokens");
         List<String> own = switch (strategy) {
             case GPU_ONLY -> List.of("gpu-only: # rows");
-            case SIMPLE_OFFLOAD -> List.of("the GPU waits for each layer");
-            case SYMMETRIC -> List.of("rows of prefill on their own", "symmetric: # + # decode rows");
-            case FASTDECODE_PLUS, ASYMMETRIC -> List.of("of which the CPU reads # + #");
-            case ASYNC_OVERLAP -> List.of("# in flight, # of them admitted now");
-            case NEO -> List.of("neo: asymmetric brings", "neo: gpu-only brings", "neo: no CPU decode hides");
+            case SIMPLE_OFFLOAD -> List.of("the GPU waits for it at each layer");
+            case SYMMETRIC ->
+                List.of("rows of prefill in a step of their own", "symmetric: the CPU computes attention for");
+            case FASTDECODE_PLUS, ASYMMETRIC -> List.of("the CPU computes attention for # and # of them");
+            case ASYNC_OVERLAP -> List.of("# in-flight tokens, # of them admitted now");
+            case NEO ->
+                List.of("neo: asymmetric is predicted", "neo: gpu-only is predicted", "neo: no CPU attention hides");
             case APEX ->
                 List.of(
                         "apex: no CPU requests, so gpu-only",

@@ -21,15 +21,15 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /**
- * Steps that use the host take ten times as long as others, so the selector gives offloading up while requests are on
- * the host.
+ * Steps that use the host take ten times as long as others, so the selector stops offloading while requests are on the
+ * host.
  */
 class DrainTest {
     private static final Budget BUDGET = new Budget(64, 32, 64);
     private static final SelectorLimits LIMITS = new SelectorLimits(0.01, 2, 4, 0, 1000, 1000);
     private static final int OUTPUT = 60;
-    /** Steps within which a host sequence gets a token: it passes the three layers, and takes turns with others. */
-    private static final int PATIENCE = 20;
+    /** Max steps until a host sequence gets a token: it passes three layers and takes turns with other sequences. */
+    private static final int MAX_GAP = 20;
 
     private final ContentExecutor executor = new ContentExecutor(3, 40, 400, 64, 80, Readiness.allEarly());
 
@@ -79,18 +79,18 @@ class DrainTest {
                 List<Long> onHost = onHost();
                 engine.answers.forEach((id, answer) -> {
                     boolean waits = answer.reason == null && !id.equals("late");
-                    boolean stands = waits && onHost.contains(Long.parseLong(id.substring(1)));
-                    if (!stands || answer.tokens.size() != tokens.getOrDefault(id, -1)) {
+                    boolean onHostNow = waits && onHost.contains(Long.parseLong(id.substring(1)));
+                    if (!onHostNow || answer.tokens.size() != tokens.getOrDefault(id, -1)) {
                         since.put(id, now);
                     }
                     tokens.put(id, answer.tokens.size());
                     assertThat(now - since.get(id))
                             .as("steps without a token for %s", id)
-                            .isLessThan(PATIENCE);
+                            .isLessThan(MAX_GAP);
                 });
             }
             for (StepPlan plan : executor.plans.subList(first + 1, executor.plans.size())) {
-                assertThat(plan.swaps()).as("nobody enters the host").noneMatch(swap -> swap.to() == KvTier.HOST);
+                assertThat(plan.swaps()).as("no sequence enters the host").noneMatch(swap -> swap.to() == KvTier.HOST);
                 for (var batch : plan.subBatches()) {
                     for (var chunk : batch.chunks()) {
                         boolean enters = chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD && chunk.start() == 0;
@@ -108,7 +108,7 @@ class DrainTest {
         }
     }
 
-    /** Keys of sequences that some step has put on the host, and none has brought back or begun anew. */
+    /** Keys of the sequences whose last chunk, swap or admission was on the host. */
     private List<Long> onHost() {
         Map<Long, Boolean> host = new HashMap<>();
         for (StepPlan plan : executor.plans) {

@@ -15,7 +15,7 @@ import java.util.Optional;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
-/** An arm whose drafts are {@code wanted}, and which is slow to leave its pipeline for async overlap. */
+/** An arm that drafts {@code wanted}, and that the selector holds in its pipeline before async overlap. */
 class PipelineStaysTest {
     private static final Budget BUDGET = new Budget(600, 20, 600);
     private static final int STAYS = StrategySelector.PIPELINE_STAYS;
@@ -62,7 +62,7 @@ class PipelineStaysTest {
     }
 
     @Test
-    void asyncOverlapBeginsAtOnceWhereNoPipelineWas() {
+    void asyncOverlapBeginsAtOnceWithoutAPipelineBefore() {
         assertThat(step()).isEqualTo(Shape.ASYNC);
     }
 
@@ -75,11 +75,11 @@ class PipelineStaysTest {
             assertThat(why.reason()).endsWith("number " + i + "; as neo has it");
         }
         assertThat(step()).isEqualTo(Shape.ASYNC);
-        assertThat(step()).as("until there is a pipeline again").isEqualTo(Shape.ASYNC);
+        assertThat(step()).as("until the next pipeline step").isEqualTo(Shape.ASYNC);
     }
 
     @Test
-    void aPipelineInBetweenBeginsAnew() {
+    void aPipelineInBetweenRestartsTheCount() {
         pipeline();
         for (int i = 1; i < STAYS; i++) {
             assertThat(step()).isEqualTo(Shape.GPU_ONLY);
@@ -92,7 +92,7 @@ class PipelineStaysTest {
     }
 
     @Test
-    void aStepOfTheGpuAloneInBetweenDoesNot() {
+    void aGpuOnlyStepInBetweenDoesNotRestartIt() {
         pipeline();
         for (int i = 1; i <= STAYS; i++) {
             wanted = Shape.GPU_ONLY;
@@ -104,7 +104,7 @@ class PipelineStaysTest {
     }
 
     @Test
-    void draftsOfWhichNoStepIsMadeDoNotCount() {
+    void droppedDraftsDoNotCount() {
         pipeline();
         for (int i = 0; i < 3 * STAYS; i++) {
             selector.draft(scene.state, new Decision());
@@ -116,7 +116,7 @@ class PipelineStaysTest {
         wanted = Shape.PIPELINE;
         selector.draft(scene.state, new Decision());
         wanted = Shape.ASYNC;
-        assertThat(step()).as("after a pipeline of which no step was made").isEqualTo(Shape.ASYNC);
+        assertThat(step()).as("after a pipeline draft that was dropped").isEqualTo(Shape.ASYNC);
     }
 
     @Test
@@ -127,7 +127,7 @@ class PipelineStaysTest {
     }
 
     @Test
-    void stepsOfTheGpuAloneAreTheArms() {
+    void gpuOnlyStepsAreTheArmsOwn() {
         pipeline();
         wanted = Shape.GPU_ONLY;
         instead = null;

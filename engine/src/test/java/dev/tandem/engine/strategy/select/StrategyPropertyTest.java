@@ -47,9 +47,9 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Random requests, pools, budgets, profiles, aborts and readiness under every strategy. {@link ContentExecutor} checks
- * each plan and each KV read, the harness the blocks after each step. {@code -Dtandem.schedules=N} runs N schedules a
- * strategy instead of the usual sample; a failure names its seed.
+ * Runs every strategy with random requests, pools, budgets, profiles, aborts and readiness. {@link ContentExecutor}
+ * checks each plan and each KV read; the harness checks the blocks after each step. {@code -Dtandem.schedules=N} runs N
+ * schedules per strategy instead of the default number; a failure names its seed.
  */
 class StrategyPropertyTest {
     private static final int SCHEDULES = Integer.getInteger("tandem.schedules", 60);
@@ -74,7 +74,7 @@ class StrategyPropertyTest {
 
     @ParameterizedTest(name = "{0}, seed {1}")
     @MethodSource("cases")
-    void everythingEndsWithItsTokens(Strategy strategy, long seed) {
+    void everyRequestEndsWithItsTokens(Strategy strategy, long seed) {
         Run run = new Run(strategy, seed);
         run.drive();
         run.checkAnswers();
@@ -82,9 +82,9 @@ class StrategyPropertyTest {
         COVERAGE.computeIfAbsent(strategy, key -> new Coverage()).add(run.coverage);
     }
 
-    /** A sample of full size that meets less than this tests less than it claims. */
+    /** A full sample must cover all cases, or it tests less than it claims. */
     @AfterAll
-    static void theSampleMeetsEverything() {
+    static void theSampleCoversAllCases() {
         int runs = COVERAGE.values().stream().mapToInt(Coverage::runs).sum();
         if (SCHEDULES >= 60 && runs >= SCHEDULES * Strategy.values().length) {
             COVERAGE.forEach((strategy, coverage) -> coverage.check(strategy));
@@ -93,7 +93,7 @@ class StrategyPropertyTest {
 
     @ParameterizedTest(name = "{0}, seed {1}")
     @MethodSource("someCases")
-    void draftsOfWhichNoStepIsMadeChangeNothing(Strategy strategy, long seed) {
+    void droppedDraftsChangeNothing(Strategy strategy, long seed) {
         Run once = new Run(strategy, seed);
         once.drive();
         Run thrice = new Run(strategy, seed, null, 3);
@@ -136,7 +136,7 @@ class StrategyPropertyTest {
         return results.stream().map(Object::toString).toList();
     }
 
-    /** Drafts each step several times, and keeps the last. */
+    /** Drafts each step several times and returns the last draft. */
     private record Redrafting(Policy policy, int times) implements Policy {
         @Override
         public StepDraft draft(SchedulerState state, Decision why) {
@@ -165,10 +165,10 @@ class StrategyPropertyTest {
     }
 
     /**
-     * Checks what a pipeline's draft claims: NEO's two slack conditions, worked out anew from its rows, or that the GPU
-     * waits for something.
+     * Checks the drafts of pipelines: NEO's two slack conditions hold, recomputed from the rows, or waiting for a token
+     * raises the rate.
      */
-    private record Claims(Strategy strategy, Policy policy, CostModel cost, boolean hidesAll, Coverage coverage)
+    private record PipelineChecks(Strategy strategy, Policy policy, CostModel cost, boolean hidesAll, Coverage coverage)
             implements Policy {
         @Override
         public StepDraft draft(SchedulerState state, Decision why) {
@@ -183,7 +183,7 @@ class StrategyPropertyTest {
                 boolean alone = rows(draft, 0) == 1 && draft.rows(0).getFirst().site() == AttentionSite.CPU_FROM_HOST;
                 boolean hides = cpuAttention(draft, 1) <= window1 && (alone || cpuAttention(draft, 0) <= window0);
                 if (!hides && !hidesAll && draft.resumed().isEmpty()) {
-                    checkThatTheLastRowPays(draft);
+                    checkThatTheLastTokenPays(draft);
                     return draft;
                 }
                 assertThat(cpuAttention(draft, 1)).as("T_ca1 <= T_l0").isLessThanOrEqualTo(window1);
@@ -206,8 +206,8 @@ class StrategyPropertyTest {
             policy.hostLost(why);
         }
 
-        /** Without the CPU row that came last, which is the last of either batch, fewer requests a second. */
-        private void checkThatTheLastRowPays(StepDraft draft) {
+        /** Checks that the step would do fewer requests per second without the CPU token that was added last. */
+        private void checkThatTheLastTokenPays(StepDraft draft) {
             StepPredictor predictor = new StepPredictor(cost, true, 0);
             double min = Double.MAX_VALUE;
             for (int batch = 0; batch < 2; batch++) {
@@ -220,7 +220,7 @@ class StrategyPropertyTest {
                 }
             }
             assertThat(rate(draft, predictor))
-                    .as("with the row that the GPU waits for")
+                    .as("requests per second with the token that the GPU waits for")
                     .isGreaterThan(min);
         }
 
@@ -262,7 +262,7 @@ class StrategyPropertyTest {
         }
     }
 
-    /** One schedule, made of its seed. */
+    /** One schedule, determined by its seed. */
     private static final class Run {
         final SplittableRandom random;
         final ContentExecutor executor;
@@ -315,7 +315,7 @@ class StrategyPropertyTest {
                 executor.losing = key -> losses.nextInt(40) == 0;
                 engine.failuresExpected = true;
             }
-            // steps that use the host are worth it, or not
+            // steps that use the host are faster than predicted, as predicted, or slower
             double slower = List.of(0.3, 1.0, 4.0).get(new SplittableRandom(seed + 17).nextInt(3));
             executor.computing = plan ->
                     engine.clock.advance((long) (1e5 * (1 + plan.rows() / 50.0) * (usesHost(plan) ? slower : 1)));
@@ -331,7 +331,7 @@ class StrategyPropertyTest {
         }
 
         private Scheduler scheduler(Budget budget, long seed, int drafts) {
-            // the CPU from hopeless to better than the GPU
+            // the CPU's speed, from useless to better than the GPU
             CostModel cost = TestProfile.withCpu(Math.pow(10, random.nextInt(4) - 1));
             TierRules rules = random.nextBoolean()
                     ? TierRules.neutral()
@@ -345,7 +345,7 @@ class StrategyPropertyTest {
             InFlightLimits inFlightTokens = random.nextBoolean()
                     ? InFlightLimits.UNLIMITED
                     : new InFlightLimits(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
-            resumes = inFlightTokens.finish();
+            resumes = inFlightTokens.completesWithinStep();
             boolean hidesAll = new SplittableRandom(seed + 13).nextInt(3) > 0;
             var options = Strategy.Options.builder(budget)
                     .preemption(Preemption.values()[random.nextInt(2)])
@@ -364,8 +364,8 @@ class StrategyPropertyTest {
                     ? Optional.of(strategy.guarded(options, predictor, limits))
                     : Optional.empty();
             chosen = guard.isPresent() ? guard.get() : strategy.policy(options, cost, limits);
-            Policy policy =
-                    new Claims(strategy, chosen, cost, hidesAll || strategy == Strategy.FASTDECODE_PLUS, coverage);
+            Policy policy = new PipelineChecks(
+                    strategy, chosen, cost, hidesAll || strategy == Strategy.FASTDECODE_PLUS, coverage);
             Policy drafted = drafts > 1 ? new Redrafting(policy, drafts) : policy;
             return new PolicyScheduler(drafted, predictor::of, new Calibrator(cost, 8), log);
         }
@@ -401,7 +401,7 @@ class StrategyPropertyTest {
             prompts.put(id, prompt);
             wanted.put(id, output);
             live.add(id);
-            // some end by a token that no plan foresees
+            // some requests end at a stop token, which no plan can foresee
             int end = ContentExecutor.token(Long.parseLong(id.substring(1)), prompt - 1 + output - 1);
             SamplingParams sampling = SamplingParams.builder()
                     .temperature(0)
@@ -436,7 +436,7 @@ class StrategyPropertyTest {
             assertThat(executor.plans.stream().map(StepPlan::step)).doesNotHaveDuplicates();
         }
 
-        /** What a strategy is by its definition. Under a guard, steps are gpu-only's and those of the drain as well. */
+        /** Checks that plans are of the strategy's kinds; under the guard also of gpu-only and of the drain. */
         void checkPlans() {
             boolean pipelines = switch (strategy) {
                 case GPU_ONLY, SIMPLE_OFFLOAD, ASYNC_OVERLAP -> false;
@@ -450,7 +450,7 @@ class StrategyPropertyTest {
                         .as("admissions of %s", plan)
                         .isTrue();
                 assertThat(cpuRows || chunks(plan).noneMatch(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST))
-                        .as("who reads the KV of %s", plan)
+                        .as("attention sites of %s", plan)
                         .isTrue();
                 assertThat(!strategy.allHost()
                                 || guard.isPresent()

@@ -25,16 +25,16 @@ import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 /**
- * The selector as a guard, with one arm: one GPU and two host sequences under async overlap, for which the cost model
- * promises (1 + 2/2) / 1 requests per step, a gain of about 100 %.
+ * The selector as a guard with one arm, async overlap. For one GPU sequence and two host sequences the cost model
+ * predicts (1 + 2/2) / 1 requests per step, a gain of about 100 %.
  */
 class StrategySelectorTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
-    /** Windows of 4 steps, 3 steps that must promise a gain, 2 windows in which the host may fill, pauses from 5 on. */
+    /** Windows of 4 steps, 3 steps that must predict a gain, max 2 windows to fill the host, a first pause of 5. */
     private static final SelectorLimits LIMITS = new SelectorLimits(0.2, 3, 4, 2, 5, 1000);
 
     private static final GpuOnly GPU_ONLY = new GpuOnly(BUDGET, Preemption.SWAP);
-    /** Steps before offloading begins: one until the first burst has ended, and a window of gpu-only. */
+    /** Steps before offloading begins: one of the first burst, and a window of gpu-only. */
     private static final int FIRST = 1 + LIMITS.window();
 
     private final CostModel cost = TestProfile.model();
@@ -150,13 +150,13 @@ class StrategySelectorTest {
         assertThat(run(selector, scene, 50, 1)).containsOnly(Shape.GPU_ONLY);
         scene.waiting(20);
         assertThat(run(selector, scene, 3, 1))
-                .as("as few steps as say something")
+                .as("the min steps of a measurement")
                 .containsOnly(Shape.GPU_ONLY);
         assertThat(run(selector, scene, 1, 1)).containsOnly(Shape.ASYNC);
     }
 
     @Test
-    void afterAPauseOffloadingBeginsWhenSomeStepsInARowPromiseAGain() {
+    void afterAPauseOffloadingBeginsWhenSomeStepsInARowPredictAGain() {
         Scene scene = fullHost();
         StrategySelector selector = selector();
         measure(selector, scene);
@@ -177,7 +177,7 @@ class StrategySelectorTest {
     }
 
     @Test
-    void gpuOnlyIsMeasuredAgainWhenATokenHasAnotherPrice() {
+    void gpuOnlyIsMeasuredAgainWhenTheTimePerTokenChanges() {
         Scene scene = fullHost();
         StrategySelector selector = selector();
         measure(selector, scene);
@@ -186,7 +186,7 @@ class StrategySelectorTest {
         for (int i = 0; i < 8; i++) {
             cost.observe(Component.LINEAR, 1, 10);
         }
-        // tokens cost several times as much: what gpu-only did says nothing, so there is no loss to speak of
+        // the time per token is several times as long, so the measurement of gpu-only is out of date and no loss counts
         run(selector, scene, 2, 2);
         assertThat(selector.phase()).isEqualTo(Phase.DRAIN);
         assertThat(selector.losses()).isZero();
@@ -201,12 +201,12 @@ class StrategySelectorTest {
         measure(selector, scene);
         StepDraft draft = selector.draft(scene.state, new Decision());
         assertThat(draft.load(0).prefillOffloadTokens())
-                .as("prompts go to the host, which brings nothing yet")
+                .as("prompts go to the host, though that gains nothing yet")
                 .isPositive();
     }
 
     @Test
-    void stepsThatFillTheHostAreNotJudged() {
+    void stepsThatFillTheHostDoNotCount() {
         Scene scene = emptyHost();
         StrategySelector selector = selector();
         measure(selector, scene);
@@ -222,7 +222,7 @@ class StrategySelectorTest {
     }
 
     @Test
-    void aHostIsNotFilledWhereThatIsHopeless() {
+    void aMuchSlowerArmDoesNotFillTheHost() {
         Scene scene = emptyHost();
         StrategySelector selector = selector();
         measure(selector, scene);
@@ -235,7 +235,7 @@ class StrategySelectorTest {
     }
 
     @Test
-    void anExecutorThatDoesNotOverlapTakesTheCpusTimeToo() {
+    void withoutOverlapTheCpusTimeIsAdded() {
         Scene scene = fullHost();
         for (int i = 0; i < 3; i++) {
             scene.limit(200).host(60);
@@ -249,7 +249,7 @@ class StrategySelectorTest {
 
     @Test
     void theMarginGrowsWithThePredictionError() {
-        // steps take six times what was predicted: an error of 5 asks for a gain of more than 125 %
+        // steps take six times the predicted time: with an error of 5 the gain must exceed 125 %
         cost.observeStep(1, 6);
         assertThat(cost.error()).isEqualTo(5);
         Scene scene = fullHost();
@@ -282,36 +282,38 @@ class StrategySelectorTest {
         StrategySelector selector = selector();
         measure(selector, scene);
         for (int i = 0; i < 3; i++) {
-            // offloading is predicted to do twice the work of gpu-only in about the same time: 0.97
+            // offloading does twice the work of gpu-only in 2.06 times the predicted time: 0.97
             run(selector, scene, 4, 2.06);
             assertThat(selector.isOffloading()).as("after one window").isTrue();
             run(selector, scene, 4, 2.06);
             assertThat(selector.isOffloading()).as("after two").isFalse();
             assertThat(afterDrain(selector, scene, 5)).as("a pause of 5").containsOnly(Shape.GPU_ONLY);
-            assertThat(run(selector, scene, 2, 1)).as("two promises").containsOnly(Shape.GPU_ONLY);
+            assertThat(run(selector, scene, 2, 1))
+                    .as("two predictions of a gain")
+                    .containsOnly(Shape.GPU_ONLY);
         }
         run(selector, scene, 4, 2.06);
         run(selector, scene, 4, 1);
         run(selector, scene, 4, 2.06);
-        assertThat(selector.isOffloading()).as("a window was won between").isTrue();
+        assertThat(selector.isOffloading()).as("a window between them gained").isTrue();
     }
 
     @Test
-    void whatWindowsHaveGainedMayBeLostAgain() {
+    void gainedWorkMayBeLostAgain() {
         Scene scene = fullHost();
         StrategySelector selector = selector();
         measure(selector, scene);
         run(selector, scene, 4, 1);
         run(selector, scene, 4, 2.5);
         assertThat(selector.isOffloading())
-                .as("a window of 0.8 after one of 2: 0.25 less 0.2")
+                .as("a window of 0.8 after one of 2: a credit of 0.25 less 0.2")
                 .isTrue();
         run(selector, scene, 4, 2.5);
-        assertThat(selector.isOffloading()).as("another").isFalse();
+        assertThat(selector.isOffloading()).as("after another window of 0.8").isFalse();
     }
 
     @Test
-    void aWindowThatWinsForgetsTheLosses() {
+    void aWindowThatGainsShortensThePause() {
         Scene scene = fullHost();
         StrategySelector selector = selector();
         measure(selector, scene);
@@ -327,7 +329,7 @@ class StrategySelectorTest {
 
     @Test
     void aWindowOfLongStepsIsJudgedEarlier() {
-        // windows of 256 steps; some hundred that take five times as long take as long as 512 of gpu-only's
+        // windows of 256 steps; 103 steps that take five times as long take as long as 512 of gpu-only
         Scene scene = fullHost();
         StrategySelector selector = selector(async, GPU_ONLY, predictor, new SelectorLimits(0.2, 3, 256, 0, 5, 1000));
         run(selector, scene, 256, 1);
@@ -344,7 +346,7 @@ class StrategySelectorTest {
         measure(selector, scene);
         List<Shape> shapes = new ArrayList<>();
         for (int i = 0; i < 30; i++) {
-            // the error, and with it the margin, swings around the gain of about 0.98 every other step
+            // the error, and with it the required gain, moves around the predicted gain of 0.98 in every other step
             for (int j = 0; j < 40; j++) {
                 cost.observeStep(1, i % 2 == 0 ? 4.5 : 1);
             }
@@ -358,7 +360,7 @@ class StrategySelectorTest {
     }
 
     @Test
-    void draftsOfWhichNoStepIsMadeChangeNothing() {
+    void droppedDraftsChangeNothing() {
         Scene scene = fullHost();
         StrategySelector selector = selector();
         for (int i = 0; i < 10_000; i++) {
@@ -370,12 +372,12 @@ class StrategySelectorTest {
             selector.draft(scene.state, new Decision());
         }
         assertThat(afterDrain(selector, scene, 5)).as("a pause of 5").containsOnly(Shape.GPU_ONLY);
-        assertThat(run(selector, scene, 2, 1)).as("two promises").containsOnly(Shape.GPU_ONLY);
+        assertThat(run(selector, scene, 2, 1)).as("two predictions of a gain").containsOnly(Shape.GPU_ONLY);
         assertThat(run(selector, scene, 1, 1)).containsOnly(Shape.ASYNC);
     }
 
     @Test
-    void stepsOfOthersChangeNothing() {
+    void stepsOfOtherPoliciesChangeNothing() {
         Scene scene = fullHost();
         StrategySelector selector = selector();
         for (int i = 0; i < 100; i++) {
@@ -385,7 +387,7 @@ class StrategySelectorTest {
         assertThat(run(selector, scene, 1, 1)).containsOnly(Shape.ASYNC);
     }
 
-    /** An arm that leaves the host alone unless it is told to use it. */
+    /** An arm that uses the host only while {@code uses[0]} is true. */
     private Policy idle(boolean[] uses) {
         return (state, why) -> {
             StepDraft draft = uses[0] ? async.draft(state, why) : new StepDraft(state, BUDGET);
@@ -395,22 +397,22 @@ class StrategySelectorTest {
     }
 
     @Test
-    void whereTheStrategyLeavesTheHostAloneTheStepIsGpuOnlys() {
+    void whereTheStrategyDoesNotUseTheHostTheStepIsGpuOnlys() {
         Scene scene = new Scene(6, 0, BUDGET).limit(60);
         scene.gpu(9);
         scene.waiting(40);
-        scene.waiting(8); // starts before the one that does not fit
+        scene.waiting(8); // starts before the prompt that does not fit
         Policy bypassing = new GpuOnly(BUDGET, Preemption.SWAP, 4, 0);
         StrategySelector selector = selector(idle(new boolean[] {false}), bypassing, predictor, LIMITS);
         Decision why = new Decision();
         assertThat(Scene.text(selector.draft(scene.state, why)))
                 .isEqualTo(scene.draft(bypassing))
                 .isEqualTo("[r0 r2+8]");
-        assertThat(why.reason()).isEqualTo("guard: the strategy leaves the host alone, so gpu-only");
+        assertThat(why.reason()).isEqualTo("guard: the strategy would not use the host in this step, so gpu-only");
     }
 
     @Test
-    void stepsInWhichTheStrategyLeavesTheHostAloneMeasureGpuOnly() {
+    void stepsInWhichTheStrategyDoesNotUseTheHostMeasureGpuOnly() {
         Scene scene = emptyHost();
         boolean[] uses = {true};
         StrategySelector selector = selector(idle(uses), GPU_ONLY, predictor, LIMITS);
@@ -453,7 +455,7 @@ class StrategySelectorTest {
         assertThat(offloadsWithHostTokensOf(1)).as("host tokens that are late").isFalse();
     }
 
-    /** Whether offloading goes on that takes as long as predicted, with such a target per token in nanoseconds. */
+    /** Whether offloading goes on with a target of this many nanoseconds per token. */
     private boolean offloadsWithHostTokensOf(long target) {
         Scene scene = new Scene(3, 100, BUDGET).limit(60);
         Sequence onGpu = scene.gpu(9);
@@ -465,7 +467,8 @@ class StrategySelectorTest {
                 LIMITS);
         List<Sequence> onHost = List.of(scene.host(20), scene.host(20));
         measure(selector, scene);
-        scene.committer.now(1000); // host sequences have had four tokens in 1000 ns, that of the GPU is newly placed
+        // host sequences have had four tokens in 1000 ns, and the GPU sequence has just entered its tier
+        scene.committer.now(1000);
         onHost.forEach(sequence -> {
             for (int i = 0; i < 4; i++) {
                 sequence.append(0, 1000);
