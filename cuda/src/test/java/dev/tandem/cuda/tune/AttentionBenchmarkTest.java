@@ -92,7 +92,7 @@ class AttentionBenchmarkTest {
     void whatWorkersDoNotServeIsRefused() {
         assertThatThrownBy(() -> benchmark(new BlockFormat(2, 32, DataType.FLOAT32), 2))
                 .hasMessageContaining("--dtype float32");
-        assertThatThrownBy(() -> benchmark(FORMAT, AttentionBenchmark.MAX_ROWS + 1))
+        assertThatThrownBy(() -> benchmark(FORMAT, AttentionBenchmark.MAX_TOKENS + 1))
                 .hasMessageContaining("--batch 1025");
     }
 }
