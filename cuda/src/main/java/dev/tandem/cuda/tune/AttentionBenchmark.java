@@ -160,7 +160,7 @@ public final class AttentionBenchmark implements AutoCloseable {
     }
 
     private void fill(long address, int count, SplittableRandom random) {
-        for (int i = 0; i < ROUNDS_PER_RESULT; i++) {
+        for (int i = 0; i < count; i++) {
             format.store(address + (long) i * format.type().bytes(), (float) (2 * random.nextDouble() - 1));
         }
     }
