@@ -129,8 +129,8 @@ final class CudaBackend {
             log.notice("KV takes " + shape.headWidth() + "/" + config.headDim()
                     + " of the usual memory: the kernels need heads of " + shape.headWidth() + " values.");
         }
-        KernelCatalogue.givenUp(device.capability(), device.slice())
-                .forEach(loss -> log.notice("This GPU runs without " + loss + "."));
+        KernelCatalogue.limitations(device.capability(), device.slice())
+                .forEach(limitation -> log.notice("Limitation of this GPU: " + limitation + "."));
     }
 
     static DataType type(ModelOptions options, ModelConfig config) {

@@ -47,8 +47,8 @@ final class GpuReport {
             if (device.capability() < 80) {
                 out.println("          bfloat16 is not available on this GPU; use --dtype float16");
             }
-            KernelCatalogue.givenUp(device.capability(), device.slice())
-                    .forEach(loss -> out.println("          runs without " + loss));
+            KernelCatalogue.limitations(device.capability(), device.slice())
+                    .forEach(limitation -> out.println("          " + limitation));
         }
     }
 

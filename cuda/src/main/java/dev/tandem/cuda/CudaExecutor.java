@@ -64,29 +64,31 @@ import java.util.Optional;
 import java.util.function.UnaryOperator;
 
 /**
- * Runs step plans on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one for each bucket of row counts;
- * large steps, and those of two sub-batches, are enqueued kernel by kernel while the GPU works on them. Tokens are
- * chosen on the GPU; a row of logits is brought to the host where log-probabilities are wanted beside penalties or
- * biases, or these on a in-flight token.
+ * Runs step plans on an NVIDIA GPU. Steps of few rows are replayed from CUDA graphs, one per bucket of row counts.
+ * Large steps, and those of two sub-batches, are enqueued kernel by kernel while the GPU works on them. The GPU samples
+ * the tokens. The engine samples on the host where a request combines log-probabilities with penalties or biases, or
+ * has these on an in-flight token.
  *
- * <p>With attention threads, the host pool's rows decode too (async overlap by ready slots): the last rows of a step
- * are slots, which in-flight tokens board and leave at every layer as {@link HostLinkMemory} has it, and
- * {@link HostAttentionWorkers} attend. Nothing here happens once a layer, and the GPU waits for nobody. In steps with
- * host tokens of their own (simple offload, NEO's sub-batches) it waits, in each layer, until the CPU has attended to
- * them; the other sub-batch is what hides that.
+ * <p>With attention threads, sequences on the host tier decode too. In async overlap, the last rows of a step are
+ * slots: in-flight tokens leave the batch after each QKV projection and rejoin it in a slot once
+ * {@link HostAttentionWorkers} have returned their attention ({@link HostLinkMemory}). The GPU never waits for them,
+ * and the engine thread does nothing per layer. With same-layer tokens (simple offload, NEO's sub-batches) the GPU
+ * waits in each layer until the CPU has attended; the other sub-batch hides that wait.
  *
- * <p>While a step runs that is a graph's, and of which nobody needs the logits, the next may be submitted: it finds the
- * tokens that it awaits on the GPU. If that one moves KV or waits for the CPU, {@link #submit} waits for the first.
+ * <p>Async scheduling: while a step runs that is one graph and whose logits the host does not need, the next may be
+ * submitted. Its placeholder tokens are on the GPU. When the next step moves KV or waits for the CPU, {@link #submit}
+ * waits for the first.
  *
  * <p>Owned by: engine thread. Construction may happen on another thread.
  */
 public final class CudaExecutor implements Executor {
     /** Seconds between the steps of a busy engine, as measured on an H200. */
     private static final double STEP_OVERHEAD = 60e-6;
-    /** Of all logits of a step, for which memory is kept: a MiB. */
+    /** Max logit adjustments of a step; they take a MiB. */
     private static final int MAX_ADJUSTMENTS = 1 << 16;
     /**
-     * For the step under way when the executor is closed: a server whose GPU hangs shall be gone within five seconds.
+     * Max wait for the running step when the executor is closed, so that a server whose GPU hangs ends within five
+     * seconds.
      */
     private static final long CLOSE_NANOS = 2_000_000_000L;
 
@@ -118,9 +120,9 @@ public final class CudaExecutor implements Executor {
     private final ArrayDeque<StepResult> finished = new ArrayDeque<>();
     private final MemoryLedger ledger;
     private StepDeadline deadline = StepDeadline.USUAL;
-    private boolean ahead;
+    private boolean allowsNext;
     private Thread user;
-    /** What the engine thread waits for, as other threads see it. */
+    /** The step that the engine thread waits for; other threads read it. */
     private volatile Optional<InFlightStep> underWay = Optional.empty();
     /** For tests. */
     private boolean poisons;
@@ -128,15 +130,17 @@ public final class CudaExecutor implements Executor {
     private int poisoned;
 
     /**
-     * @param clock where its events are
-     * @param limitNanos how long the GPU may take
+     * A step that has been submitted.
+     *
+     * @param clock its slot in the clock's ring
+     * @param limitNanos max time on the GPU
      */
     private record Outstanding(StepPlan plan, Launched launched, int clock, long limitNanos) {}
 
     /**
      * A step that is being submitted or runs.
      *
-     * @param began when the GPU came to it, or its launch began
+     * @param began when its launch began, or when the GPU finished the step before
      */
     private record InFlightStep(long step, long began, long limitNanos) {}
 
@@ -155,7 +159,7 @@ public final class CudaExecutor implements Executor {
         this(checkpoint, options, libraries, compiler, time, timeline, UnaryOperator.identity());
     }
 
-    /** @param attention what the workers attend with, given the fastest implementation: tests have it fail */
+    /** @param attention replaces the fastest implementation of attention, so that tests can make it fail */
     CudaExecutor(
             Checkpoint checkpoint,
             CudaOptions options,
@@ -171,14 +175,14 @@ public final class CudaExecutor implements Executor {
         this.time = time;
         this.timeline = timeline;
         try {
-            boolean hybrid = options.attentionThreads() > 0;
+            boolean hasHostTier = options.attentionThreads() > 0;
             requireHostTier(options, shape.config(), libraries);
             Hardware hardware = Hardware.open(options, shape, libraries, compiler, time, owned);
             device = hardware.device();
             stream = hardware.stream();
             Kernels kernels = hardware.kernels();
 
-            // the model: weights and all memory whose size does not depend on what is left
+            // weights, and all memory whose size does not depend on free memory
             weights = owned.own(new CudaWeights(device, stream, kernels, shape, checkpoint));
             SmPartition partition = SmPartition.of(
                     shape,
@@ -202,7 +206,7 @@ public final class CudaExecutor implements Executor {
                     plan.maxRows(),
                     plan.slots());
 
-            // KV takes what is left
+            // the KV pools take the remaining memory
             long used = hardware.used();
             int gpuBlocks = options.gpuBlocks().orElseGet(() -> {
                 Device.Memory memory = device.memory();
@@ -218,7 +222,7 @@ public final class CudaExecutor implements Executor {
                     plan.maxSequences(),
                     options.kvChecksums()));
             stream.fill(pools.gpu(), 0);
-            Optional<HostLinkMemory> linkMemory = hybrid ? Optional.of(owned.own(linkMemory())) : Optional.empty();
+            Optional<HostLinkMemory> linkMemory = hasHostTier ? Optional.of(owned.own(linkMemory())) : Optional.empty();
             long hostMemory = linkMemory.map(HostLinkMemory::address).orElse(0L);
             CudaForward untuned = new CudaForward(
                     weights,
@@ -289,14 +293,14 @@ public final class CudaExecutor implements Executor {
     }
 
     private static void requireHostTier(CudaOptions options, ModelConfig config, CudaLibraries libraries) {
-        boolean hybrid = options.attentionThreads() > 0;
-        if (hybrid || options.kvChecksums()) {
+        boolean hasHostTier = options.attentionThreads() > 0;
+        if (hasHostTier || options.kvChecksums()) {
             hostObstacle(config).ifPresent(why -> {
                 throw new CudaException(
                         why + "; use --strategy gpu-only" + (options.kvChecksums() ? " without --kv-checksums" : ""));
             });
         }
-        if (hybrid) {
+        if (hasHostTier) {
             blockingLaunches(libraries).ifPresent(why -> {
                 throw new CudaException(why);
             });
@@ -335,7 +339,7 @@ public final class CudaExecutor implements Executor {
     }
 
     private ExecutorLimits limits(int gpuBlocks, int piggybacked) {
-        boolean hybrid = options.attentionThreads() > 0;
+        boolean hasHostTier = options.attentionThreads() > 0;
         return ExecutorLimits.builder()
                 .vocabulary(checkpoint.config().vocabulary())
                 .contextTokens(checkpoint.config().usableContext())
@@ -346,22 +350,23 @@ public final class CudaExecutor implements Executor {
                 .maxBatchTokens(options.maxBatchTokens())
                 .layers(layers())
                 .kvBytesPerToken(shape.kvBytesPerToken())
-                .overlaps(hybrid)
-                .inFlight(plan.slots(), hybrid ? HostAttentionQueues.MAX : 0, false)
+                .overlaps(hasHostTier)
+                .inFlight(plan.slots(), hasHostTier ? HostAttentionQueues.MAX : 0, false)
                 .piggybackedTokens(piggybacked)
                 .build();
     }
 
-    private HostAttentionWorkers startWorkers(HostAttentionQueues rows, UnaryOperator<PagedDecodeAttention> attention) {
+    private HostAttentionWorkers startWorkers(
+            HostAttentionQueues queues, UnaryOperator<PagedDecodeAttention> attention) {
         ModelConfig config = shape.config();
-        int parts = HostAttentionQueues.parts(config);
-        HostAttentionWorkers.Attention who = new HostAttentionWorkers.Attention(
+        int subtasks = HostAttentionQueues.subtasks(config);
+        HostAttentionWorkers.Attention implementations = new HostAttentionWorkers.Attention(
                 attention.apply(fastest(config, 1)),
-                attention.apply(fastest(config, parts)),
-                attention.apply(fastest(config, parts / HostAttentionQueues.together(config))));
+                attention.apply(fastest(config, subtasks)),
+                attention.apply(fastest(config, subtasks / HostAttentionQueues.subtasksPerTake(config))));
         return new HostAttentionWorkers(
-                rows,
-                who,
+                queues,
+                implementations,
                 pools::hostBlock,
                 time,
                 timeline,
@@ -371,25 +376,24 @@ public final class CudaExecutor implements Executor {
                 options.watchdogNanos());
     }
 
-    /** For one in so many KV heads. */
-    private PagedDecodeAttention fastest(ModelConfig config, int parts) {
-        BlockFormat format = new BlockFormat(config.kvHeads() / parts, config.headDim(), shape.type());
-        return DecodeImplementations.all(format, config.heads() / parts).getFirst();
+    /** The fastest implementation for the KV heads of one of so many equal shares. */
+    private PagedDecodeAttention fastest(ModelConfig config, int shares) {
+        BlockFormat format = new BlockFormat(config.kvHeads() / shares, config.headDim(), shape.type());
+        return DecodeImplementations.all(format, config.heads() / shares).getFirst();
     }
 
     private int layers() {
         return shape.config().layers();
     }
 
-    /** Who computes the GEMMs of decode steps, and when that was measured. */
+    /** Which methods compute the GEMMs of decode steps, and when these were measured. */
     public String gemms() {
         return gemms;
     }
 
     /**
-     * Runs a decode step of each size that is replayed from a graph, so that a fault of a kernel shows at the start.
-     * All kernels are loaded before: the project's own with their modules, the library's by
-     * {@link GemmAutotuner#algorithms}.
+     * Runs a decode step of each size that is replayed from a graph, so that a faulty kernel fails at the start. All
+     * kernels are loaded before: the project's own with their modules, cublasLt's by {@link GemmAutotuner#algorithms}.
      */
     private void warmUp(CudaForward untuned, StepLayout layout) {
         StepBuffer step = inputs.graph();
@@ -408,31 +412,33 @@ public final class CudaExecutor implements Executor {
         return limits;
     }
 
-    /** In-flight tokens that a layer can pick up. */
+    /** Max in-flight tokens that rejoin the batch at a layer. */
     public static int maxSlots() {
         return HostLinkMemory.MAX_SLOTS;
     }
 
-    /** Sequences that may decode on the host. */
+    /** Max host tokens at a time, one per sequence. */
     public static int maxHostTokens() {
         return HostAttentionQueues.MAX;
     }
 
-    /** Why the CPU cannot attend for a model; empty when it can. */
+    /** Why the CPU's attention cannot serve a model; empty when it can. */
     public static Optional<String> hostObstacle(ModelConfig config) {
         return HostFormat.obstacle(config);
     }
 
-    /** Why the CPU cannot attend in this environment; empty when it can. */
+    /** Why the CPU's attention cannot run in this environment; empty when it can. */
     static Optional<String> blockingLaunches(CudaLibraries libraries) {
         return libraries.launchesBlock()
-                ? Optional.of("CUDA_LAUNCH_BLOCKING makes every launch wait for its kernel, and the kernel that carries"
-                        + " rows between GPU and CPU ends only after those launched later: no step would end. Unset it,"
-                        + " or use --strategy gpu-only")
+                ? Optional.of(
+                        "CUDA_LAUNCH_BLOCKING makes every launch wait for its kernel, and the kernel that transfers"
+                                + " host tokens between GPU and CPU ends only after kernels launched later: no step would end."
+                                + " Unset it,"
+                                + " or use --strategy gpu-only")
                 : Optional.empty();
     }
 
-    /** Where the memory went. */
+    /** How the GPU and host memory is used. */
     public MemoryLedger ledger() {
         return ledger;
     }
@@ -441,7 +447,7 @@ public final class CudaExecutor implements Executor {
         return device;
     }
 
-    /** Who attends on the CPU; empty without attention threads. */
+    /** The attention threads, for the log; empty without any. */
     public Optional<String> hostAttention() {
         return hostTokens
                 .map(HostTokenTracker::workers)
@@ -456,10 +462,11 @@ public final class CudaExecutor implements Executor {
     /**
      * GPU time inside steps and between a step and the next one, in milliseconds, since the start.
      *
-     * @param idle of steps that followed another without the engine resting
+     * @param idle between steps that followed one another while the engine had work
      */
     public record GpuTime(double busy, double idle) {}
 
+    /** GPU time since the start. */
     public GpuTime gpuTime() {
         return new GpuTime(clock.busyMillis(), clock.idleMillis());
     }
@@ -470,7 +477,7 @@ public final class CudaExecutor implements Executor {
     }
 
     /**
-     * Measures what the strategies decide by; before serving. KV of both pools is overwritten.
+     * Measures the profile that the strategies' cost model uses, before serving. Overwrites the KV of both pools.
      *
      * @throws CudaException without attention threads or host blocks
      */
@@ -479,7 +486,7 @@ public final class CudaExecutor implements Executor {
             throw new CudaException("profiling needs threads for the CPU's attention: use a strategy with a host tier");
         }
         if (pools.hostBlocks() == 0) {
-            throw new CudaException("profiling needs host KV and the host pool has no block; raise --host-kv");
+            throw new CudaException("profiling needs host KV, and the host pool has no block; raise --host-kv");
         }
         device.makeCurrent();
         timings.randomise();
@@ -505,15 +512,15 @@ public final class CudaExecutor implements Executor {
         if (user != Thread.currentThread()) {
             user = Thread.currentThread();
             device.makeCurrent();
-            hostTokens.ifPresent(rows -> rows.workers().pinEngine());
+            hostTokens.ifPresent(tokens -> tokens.workers().pinEngine());
         }
         List<List<Chunk>> batches = PlanRows.ordered(plan, hostTokens.isPresent());
         long limitNanos = limitNanos(batches, PlanRows.slots(plan));
         try {
-            StepLauncher.Way way = launcher.way(batches);
-            boolean isShort = plan.swaps().isEmpty() && way == StepLauncher.Way.ONE_GRAPH;
-            if (!outstanding.isEmpty() && !(ahead && isShort)) {
-                finished.add(complete(outstanding.poll())); // what it moves, or its logits, are about to be overwritten
+            StepLauncher.LaunchKind kind = launcher.kindOf(batches);
+            boolean isShort = plan.swaps().isEmpty() && kind == StepLauncher.LaunchKind.ONE_GRAPH;
+            if (!outstanding.isEmpty() && !(allowsNext && isShort)) {
+                finished.add(complete(outstanding.poll())); // this step may overwrite its list of moves or its logits
             }
             if (outstanding.isEmpty()) {
                 underWay = Optional.of(new InFlightStep(plan.step(), time.nanos(), limitNanos));
@@ -522,15 +529,15 @@ public final class CudaExecutor implements Executor {
             poisonNow(plan, batches);
             pools.beginStep();
             plan.swaps().forEach(pools::swap);
-            hostTokens.ifPresent(rows -> plan.pause().forEach(rows.queues()::park));
+            hostTokens.ifPresent(tokens -> plan.pause().forEach(tokens.queues()::pause));
             StepLauncher.Report report =
                     new StepLauncher.Report(chosen.of(slot).address(), trace.stamps(slot), chosen.logprobs(slot));
-            Launched launched = launcher.launch(plan, batches, way, report);
+            Launched launched = launcher.launch(plan, batches, kind, report);
             outstanding.add(new Outstanding(plan, launched, slot, limitNanos));
             clock.end(stream, slot);
-            ahead = isShort
-                    && launched.isForeseeable()
-                    && hostTokens.stream().noneMatch(rows -> rows.queues().needsLogits());
+            allowsNext = isShort
+                    && launched.allowsAsyncScheduling()
+                    && hostTokens.stream().noneMatch(tokens -> tokens.queues().needsLogits());
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
         }
@@ -538,7 +545,7 @@ public final class CudaExecutor implements Executor {
 
     @Override
     public boolean allowsAsyncScheduling() {
-        return ahead;
+        return allowsNext;
     }
 
     @Override
@@ -565,8 +572,8 @@ public final class CudaExecutor implements Executor {
     }
 
     /**
-     * A step that takes suspiciously long; the engine thread gives it up at its deadline, unless it hangs in the driver
-     * itself.
+     * Describes a step that takes suspiciously long. The engine thread fails it at its deadline, unless that thread
+     * hangs in the driver itself.
      */
     @Override
     public Optional<String> trouble() {
@@ -597,24 +604,24 @@ public final class CudaExecutor implements Executor {
             pools.verify();
             List<StepResult.Sampled> sampled =
                     new ArrayList<>(launched.sampled().size() + launched.slots());
-            List<Long> parked = new ArrayList<>();
+            List<Long> paused = new ArrayList<>();
             List<StepResult.Lost> lost = new ArrayList<>();
-            hostTokens.ifPresent(rows -> {
+            hostTokens.ifPresent(tokens -> {
                 MemorySegment returned =
                         chosen.of(step.clock()).asSlice(4L * (launched.firstSlotSample() + launched.slots()));
-                rows.finishLastLayer(
+                tokens.finishLastLayer(
                         returned,
                         launched.slots(),
                         launched.firstSlotSample(),
                         (sequence, sampler, draw, row) -> chosen.take(
                                 sequence, sampler, draw, step.clock(), row, AttentionSite.CPU_FROM_HOST, sampled, lost),
-                        parked);
-                rows.collectReleased(parked, lost);
-                rows.passed();
+                        paused);
+                tokens.collectReleased(paused, lost);
+                tokens.endSameLayer();
             });
             for (int i = 0; i < launched.sampled().size(); i++) {
                 Chunk chunk = launched.sampled().get(i);
-                if (lost.stream().noneMatch(row -> row.sequence() == chunk.sequence())) {
+                if (lost.stream().noneMatch(token -> token.sequence() == chunk.sequence())) {
                     chosen.take(
                             chunk.sequence(),
                             chunk.sampler().orElseThrow(),
@@ -627,24 +634,24 @@ public final class CudaExecutor implements Executor {
                 }
             }
             StepTimes times = hostTokens.map(HostTokenTracker::times).orElse(StepTimes.NONE);
-            return new StepResult(step.plan().step(), sampled, List.of(), parked, lost, times);
+            return new StepResult(step.plan().step(), sampled, List.of(), paused, lost, times);
         } catch (CudaException e) {
             throw new ExecutorException(e.getMessage(), e);
         }
     }
 
-    /** For tests: how long steps may take from now on. */
+    /** For tests: sets how long steps may take. */
     void deadline(StepDeadline limit) {
         deadline = limit;
     }
 
-    /** For tests: no step ends any more, until the host gives up its rows or the transfer kernel's patience is over. */
+    /** For tests: makes steps hang until the host aborts its tokens or the transfer kernel times out. */
     void hang() {
         device.makeCurrent();
         forward.hang(stream);
     }
 
-    /** For tests: every block of both pools holds NaN; no sequence is in them. */
+    /** For tests: fills both pools with NaN; they hold no sequence. */
     void poisonPools() {
         device.makeCurrent();
         stream.fill(pools.gpu(), -1);
@@ -652,7 +659,7 @@ public final class CudaExecutor implements Executor {
         pools.poisonHost();
     }
 
-    /** For tests: KV of the next row that decodes on the GPU becomes NaN before its step. */
+    /** For tests: turns KV of the next row that decodes on the GPU into NaN before its step. */
     void poisonNextRow() {
         poisons = true;
     }
@@ -662,7 +669,10 @@ public final class CudaExecutor implements Executor {
         return poisoned;
     }
 
-    /** Not a block that the step's swaps write: until they have run, it belongs to a sequence that leaves it. */
+    /**
+     * Poisons only in steps without swaps: a block that a swap writes belongs to another sequence until the swap has
+     * run.
+     */
     private void poisonNow(StepPlan plan, List<List<Chunk>> batches) {
         for (List<Chunk> chunks : poisons && plan.swaps().isEmpty() ? batches : List.<List<Chunk>>of()) {
             for (Chunk chunk : chunks) {
@@ -675,7 +685,7 @@ public final class CudaExecutor implements Executor {
         }
     }
 
-    /** For tests: prompts that land are carried by kernels from now on. */
+    /** For tests: offloads prefills by kernels, without the copy engine. */
     void offloadPrefillByKernels() {
         pools.prefillOffload().useKernels();
     }
@@ -685,7 +695,7 @@ public final class CudaExecutor implements Executor {
         return pools.hostBlock(layer, block);
     }
 
-    /** For tests: the workers end as if they had died. */
+    /** For tests: ends the workers as if they had died. */
     void endWorkers() {
         hostTokens.ifPresent(HostTokenTracker::close);
     }
@@ -695,11 +705,11 @@ public final class CudaExecutor implements Executor {
         return chosen.logits(index);
     }
 
-    /** Ends within some seconds whatever the GPU does: while it hangs nothing can be freed, for that waits for it. */
+    /** Ends within some seconds even when the GPU hangs; then it frees nothing, because freeing waits for the GPU. */
     @Override
     public void close() {
         device.makeCurrent();
-        hostTokens.ifPresent(HostTokenTracker::abandon);
+        hostTokens.ifPresent(HostTokenTracker::abort);
         if (endSteps()) {
             closeOwned();
         } else {
@@ -713,7 +723,7 @@ public final class CudaExecutor implements Executor {
         checkpoint.close();
     }
 
-    /** Waits for the step under way, for nothing is freed that it uses; returns whether it ended. */
+    /** Waits for the running step, whose memory must not be freed; returns whether it ended. */
     private boolean endSteps() {
         try {
             return stream.runsOut(CLOSE_NANOS);
@@ -723,12 +733,12 @@ public final class CudaExecutor implements Executor {
         }
     }
 
-    /** After a fault of the GPU nothing can be freed any more; the process's end frees it. */
+    /** Logs memory that a faulty GPU cannot free; the end of the process frees it. */
     private static void notFreed(RuntimeException e) {
         System.getLogger(CudaExecutor.class.getName()).log(System.Logger.Level.DEBUG, "not freed: {0}", e.getMessage());
     }
 
-    /** Frees everything, unless a worker may still use the KV pools: workers are the youngest of what is owned. */
+    /** Frees everything, unless a worker may still use the KV pools. The workers are the youngest resource. */
     private void closeOwned() {
         if (owned.youngest().orElse(null) instanceof HostTokenTracker workers) {
             workers.close();

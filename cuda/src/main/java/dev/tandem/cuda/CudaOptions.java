@@ -5,21 +5,23 @@ import dev.tandem.model.config.DataType;
 import java.util.OptionalInt;
 
 /**
+ * Options of the CUDA executor.
+ *
  * @param device number of the GPU
- * @param multiprocessorLimit use at most so many multiprocessors; 0 for all
+ * @param multiprocessorLimit max multiprocessors used; 0 for all
  * @param type of weights and KV, bfloat16 or float16
  * @param memoryUtilization share of the GPU's memory that may be used, weights and everything else included
- * @param gpuBlocks KV blocks of the GPU pool; empty: what the memory holds
+ * @param gpuBlocks KV blocks of the GPU pool; empty for as many as fit
  * @param hostBytes memory of the host pool
- * @param maxBatchTokens most rows of a step
- * @param maxSequences most sequences of a step
+ * @param maxBatchTokens max rows of a step
+ * @param maxSequences max sequences of a step
  * @param graphs whether decode steps are replayed from graphs
- * @param attentionThreads CPU threads that attend for rows in host KV; 0: preempted KV only waits there
+ * @param attentionThreads CPU threads that compute attention of host tokens; with 0 the host tier only holds preempted
+ *     KV
  * @param pinThreads whether each of them is bound to a core of its own, where {@code CpuTopology.canPin} allows it
- * @param watchdogNanos time after which an attention task counts as stalled; a step waits for its host tokens twice as
- *     long at most
- * @param kvChecksums whether KV that moves between GPU and host is summed on both sides, and a difference ends the
- *     executor
+ * @param watchdogNanos time after which an attention task counts as stalled; a step waits for its host tokens at most
+ *     twice as long
+ * @param kvChecksums whether checksums are compared on both sides of every KV copy; a difference ends the executor
  */
 public record CudaOptions(
         int device,

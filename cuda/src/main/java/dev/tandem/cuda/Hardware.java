@@ -14,12 +14,12 @@ import dev.tandem.engine.clock.Clock;
 import dev.tandem.model.config.DataType;
 
 /**
- * The GPU and what is loaded onto it before a model's weights.
+ * The GPU, and everything loaded onto it before a model's weights.
  *
  * @param stream of all steps
  * @param library cublasLt, for the model's type
- * @param choices of GEMMs that an earlier start has kept
- * @param freeBefore bytes of GPU memory that were free before anything was loaded
+ * @param choices of GEMM methods and algorithms that an earlier start has kept
+ * @param freeBefore bytes of GPU memory free before anything was loaded
  */
 record Hardware(
         Device device, Stream stream, Kernels kernels, CublasLtGemm library, AutotuneCache choices, long freeBefore) {
@@ -27,9 +27,9 @@ record Hardware(
     private static final int MIN_WITH_BFLOAT16 = 80;
 
     /**
-     * Opens the GPU, compiles and loads the kernels.
+     * Opens the GPU, and compiles and loads the kernels.
      *
-     * @param owned takes what is opened, also when a later part fails
+     * @param owned takes ownership of everything opened, also when opening fails later
      * @throws CudaException when the machine, its libraries or its memory do not suffice
      */
     static Hardware open(
@@ -64,7 +64,7 @@ record Hardware(
         return new Hardware(device, stream, kernels, library, choices, freeBefore);
     }
 
-    /** Bytes of GPU memory that were taken since the start. */
+    /** Bytes of GPU memory taken since the GPU was opened. */
     long used() {
         return freeBefore - device.memory().free();
     }

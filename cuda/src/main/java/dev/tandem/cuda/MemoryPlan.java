@@ -9,36 +9,36 @@ import dev.tandem.cuda.step.GraphCache;
 import java.util.Locale;
 
 /**
- * How many rows, slots and blocks the GPU's memory is laid out for, as far as that follows from options and model
- * alone.
+ * The rows, slots and blocks that GPU memory is sized for, as far as they follow from options and model alone.
  *
  * @param decodeRows max rows of decode steps that are replayed from graphs, without slots
  * @param graphRows max rows of all steps that are replayed from graphs, without slots
- * @param slots for in-flight tokens, on top of a step's rows; 0 without attention threads
+ * @param slots for in-flight tokens, besides a step's rows; 0 without attention threads
  * @param maxRows of a step, without slots
  * @param maxSequences of a step
  * @param stagingBlocks for one layer of prompts whose KV is offloaded; 0 without attention threads
  */
 record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int maxSequences, int stagingBlocks) {
-    /** Steps of prompts and decodes are graphs up to so many rows even where fewer sequences decode. */
+    /** Min rows up to which mixed steps are graphs, even where fewer sequences decode. */
     private static final int MIN_GRAPH_ROWS = 256;
-    /** Rows up to which decode steps are graphs. */
+    /** Max rows of decode steps that are graphs. */
     private static final int MAX_GRAPH_ROWS = 512;
-    /** Left for graphs and what the driver takes later. */
+    /** Bytes left for graphs and for memory that the driver takes later. */
     private static final long RESERVE_BYTES = 512L << 20;
 
+    /** The plan of a set of options. */
     static MemoryPlan of(CudaOptions options) {
-        boolean hybrid = options.attentionThreads() > 0;
+        boolean hasHostTier = options.attentionThreads() > 0;
         int maxRows = options.maxBatchTokens();
         int decodeRows = GraphCache.roundUp(Math.min(MAX_GRAPH_ROWS, options.maxSequences()));
         int wholeBuckets = maxRows / GraphCache.BUCKET_STEP * GraphCache.BUCKET_STEP;
         return new MemoryPlan(
                 decodeRows,
                 Math.max(decodeRows, Math.min(MIN_GRAPH_ROWS, wholeBuckets)),
-                hybrid ? HostLinkMemory.MAX_SLOTS : 0,
+                hasHostTier ? HostLinkMemory.MAX_SLOTS : 0,
                 maxRows,
                 options.maxSequences(),
-                hybrid ? maxRows / ModelShape.BLOCK_TOKENS + options.maxSequences() : 0);
+                hasHostTier ? maxRows / ModelShape.BLOCK_TOKENS + options.maxSequences() : 0);
     }
 
     /** Rows of the forward pass's buffers. */
@@ -46,28 +46,28 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
         return new ForwardBuffers.Rows(maxRows + slots, slots > 0 ? sampledRows() : 0, sampledRows());
     }
 
-    /** Rows that a step may sample, with its slots; also the rows of a second sub-batch. */
+    /** Max rows that a step samples, including its slots; also the max rows of a second sub-batch. */
     int sampledRows() {
         return maxSequences + slots;
     }
 
-    /** Rows of steps that are replayed from graphs, with slots. */
+    /** Max rows of steps that are replayed from graphs, including slots. */
     int graphRowsWithSlots() {
         return graphRows + slots;
     }
 
-    /** Tiles of prefill attention of a step. */
+    /** Max tiles of prefill attention of a step. */
     int tiles(ModelShape shape) {
         return maxRows / shape.tileTokens() + maxSequences + 1;
     }
 
-    /** Block numbers of all sequences of a step. */
+    /** Max block numbers of all sequences of a step. */
     int tables(int gpuBlocks) {
         return gpuBlocks + maxSequences + stagingBlocks;
     }
 
     /**
-     * KV blocks that fit into the GPU's memory.
+     * KV blocks that fit into GPU memory.
      *
      * @param used bytes that weights and activations take
      * @param free bytes

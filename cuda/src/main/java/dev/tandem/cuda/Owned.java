@@ -6,13 +6,14 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * Resources that are closed together, the youngest first.
+ * Resources that are closed together, the youngest first; each is opened after those that it uses.
  *
  * <p>Owned by: engine thread.
  */
 public final class Owned {
     private final ArrayDeque<AutoCloseable> resources = new ArrayDeque<>();
 
+    /** Takes ownership of a resource, and returns it. */
     <T extends AutoCloseable> T own(T resource) {
         resources.push(resource);
         return resource;
@@ -23,7 +24,7 @@ public final class Owned {
         return Optional.ofNullable(resources.peek());
     }
 
-    /** Closes all of them; each is closed once, whatever the others do. */
+    /** Closes all of them once, also when some fail to close. */
     void closeAll() {
         List<AutoCloseable> all = List.copyOf(resources);
         resources.clear();

@@ -4,6 +4,6 @@
  * <p>Each package knows only those after it: tune, step, sampling, forward, gemm, kv, hostattention, weights, kernels,
  * device, ffi.
  *
- * <p>Owned by: engine thread. Next: {@code step} for the way of a step.
+ * <p>Owned by: engine thread. Next: {@code step}, which launches steps.
  */
 package dev.tandem.cuda;

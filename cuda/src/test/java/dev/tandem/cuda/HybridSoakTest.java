@@ -217,10 +217,10 @@ class HybridSoakTest {
         if (isNaN) {
             assertThat(answer.usage).as("%s is told once", who).isNull();
         } else if (answer.failure != null) {
-            boolean inVain = fault == Fault.STALL && answer.failure.equals(HostTokenTracker.IN_VAIN);
+            boolean inVain = fault == Fault.STALL && answer.failure.equals(HostTokenTracker.ANSWER_TIMEOUT);
             assertThat(answer.failure)
                     .as(who)
-                    .contains(inVain ? new String[] {HostTokenTracker.IN_VAIN} : fault.messages);
+                    .contains(inVain ? new String[] {HostTokenTracker.ANSWER_TIMEOUT} : fault.messages);
         } else {
             assertThat(answer.usage).as("%s ended", who).isNotNull();
         }

@@ -22,14 +22,14 @@ import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /**
- * Finds NVIDIA's libraries. The driver's libcuda comes with the driver; cublasLt and NVRTC are looked for in the
- * documented places and, if they are in none, fetched as NVIDIA's Python wheels. Their major release must not be newer
- * than the driver's. Loaded libraries stay loaded.
+ * Finds and loads NVIDIA's libraries. libcuda comes with the driver. cublasLt and NVRTC are searched in the documented
+ * places and, when they are in none, fetched as NVIDIA's Python wheels. Their major release must not be newer than the
+ * driver's. Loaded libraries stay loaded.
  */
 public final class CudaLibraries {
     /**
      * A major release of CUDA: the names of its libraries, and the wheels that are fetched. A driver runs the libraries
-     * of its own major release, whatever their minor one, and of earlier ones.
+     * of its own major release, of any minor release, and of earlier major ones.
      */
     private record Release(
             int major,
@@ -60,7 +60,7 @@ public final class CudaLibraries {
 
     private static final List<String> DRIVER_NAMES = List.of("libcuda.so.1", "libcuda.so");
 
-    /** Where libraries may come from. */
+    /** The places that libraries are taken from. */
     public sealed interface Choice {
         /** The documented places, then NVIDIA's wheels. */
         record Automatic() implements Choice {}
@@ -88,14 +88,14 @@ public final class CudaLibraries {
     private final Map<String, String> environment;
     private final Supplier<WheelSource> wheels;
     private final OptionalInt driverVersion;
-    /** Those that the driver runs, the latest first. */
+    /** Releases that the driver runs, the latest first. */
     private final List<Release> releases;
 
     private final List<String> found = new ArrayList<>();
     private Nvrtc nvrtc;
 
     /**
-     * @param wheels asked for only when something must be fetched
+     * @param wheels used only when something must be fetched
      * @param driverVersion {@link #driverVersion}; without a driver the latest libraries are taken
      */
     public CudaLibraries(
@@ -114,13 +114,13 @@ public final class CudaLibraries {
         return List.copyOf(found);
     }
 
-    /** Whether the environment has every launch wait for its kernel, as CUDA offers for debugging. */
+    /** Whether CUDA_LAUNCH_BLOCKING makes every launch wait for its kernel. */
     public boolean launchesBlock() {
         String value = environment.getOrDefault("CUDA_LAUNCH_BLOCKING", "");
         return !value.isEmpty() && !value.equals("0");
     }
 
-    /** Empty on a machine without NVIDIA's driver. */
+    /** The driver's library; empty on a machine without NVIDIA's driver. */
     public static Optional<CudaDriver> driver() {
         return DRIVER_NAMES.stream()
                 .map(CudaLibraries::open)
@@ -147,8 +147,8 @@ public final class CudaLibraries {
     }
 
     /**
-     * The major release of CUDA whose libraries are fetched, and preferred: machine code of one is not for drivers of
-     * an earlier one.
+     * The major release of CUDA whose libraries are fetched and preferred. Machine code of a release does not run on
+     * drivers of an earlier one.
      */
     public int release() {
         return preferred().major();
@@ -163,7 +163,7 @@ public final class CudaLibraries {
                                         + ", and there are no libraries for it; update the driver, or run on the CPU with --device cpu"));
     }
 
-    /** Found once, by whichever thread needs it first. */
+    /** NVRTC, found and loaded at the first call. */
     public synchronized Nvrtc nvrtc() {
         if (nvrtc == null) {
             nvrtc = new Nvrtc(find("NVRTC", Release::nvrtc, this::fetchNvrtc));
@@ -171,6 +171,7 @@ public final class CudaLibraries {
         return nvrtc;
     }
 
+    /** cublasLt, found and loaded at each call. */
     public synchronized CublasLt cublasLt() {
         return new CublasLt(find("cublasLt", Release::cublasLt, this::fetchCublasLt));
     }
@@ -229,7 +230,7 @@ public final class CudaLibraries {
     }
 
     private SymbolLookup load(String what, Path file) {
-        // NVRTC opens its builtins by bare name: a library of that name that is already loaded is found
+        // NVRTC opens its builtins by bare name, which finds a loaded library of that name
         try (Stream<Path> siblings = Files.list(file.toAbsolutePath().getParent())) {
             siblings.filter(sibling -> what.startsWith("NVRTC"))
                     .filter(sibling -> sibling.getFileName().toString().startsWith("libnvrtc-builtins.so"))

@@ -18,14 +18,16 @@ public final class CudaModule implements AutoCloseable {
     }
 
     /**
-     * @param threads of a block
-     * @param sharedBytes of dynamic shared memory a block
+     * A kernel of this module.
+     *
+     * @param threads per block
+     * @param sharedBytes dynamic shared memory per block
      */
     public Kernel kernel(String name, int threads, int sharedBytes) {
         return kernel(name, threads, sharedBytes, false);
     }
 
-    /** A kernel that begins with a wait for the one before it. */
+    /** A kernel that begins with a wait for the kernel before it (programmatic dependent launch). */
     public Kernel waitingKernel(String name, int threads, int sharedBytes) {
         return kernel(name, threads, sharedBytes, device.capability() >= 90);
     }

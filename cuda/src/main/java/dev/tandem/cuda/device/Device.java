@@ -13,9 +13,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * One GPU, or a part of its multiprocessors (a green context). Everything made through it must be closed before it.
+ * A GPU, or some of its multiprocessors (a green context). Everything made through it must be closed before it.
  *
- * <p>Owned by: whoever opened it; a thread must call {@link #makeCurrent} before it uses the device.
+ * <p>Owned by: the object that opened it. A thread must call {@link #makeCurrent} before it uses the device.
  */
 public final class Device implements AutoCloseable {
     /** {@code CUdevice_attribute}, cuda.h. */
@@ -33,17 +33,17 @@ public final class Device implements AutoCloseable {
     private static final int RESOURCE_TYPE_SM = 1;
     private static final int GREEN_DEFAULT_STREAM = 1;
     private static final int NON_BLOCKING = 1;
-    /** The highest priority there is. */
+    /** The highest stream priority. */
     private static final int URGENT = -5;
 
     private static final int MIN_CAPABILITY = 75;
-    /** The first with green contexts and programmatic launches in graphs. */
+    /** First driver version with green contexts and programmatic dependent launch in graphs. */
     private static final int MIN_DRIVER = 12_040;
-    /** What the driver puts into the name of a MIG slice: {@code NVIDIA H100 80GB HBM3 MIG 3g.40gb}. */
+    /** Part of a MIG slice's name, as in {@code NVIDIA H100 80GB HBM3 MIG 3g.40gb}. */
     private static final String SLICE = " MIG ";
 
     private final CudaDriver driver;
-    /** {@code CUdevice}: what {@code cuDeviceGet} answers for the number. */
+    /** {@code CUdevice}, as {@code cuDeviceGet} returns it. */
     private final int handle;
 
     private final String name;
@@ -58,12 +58,12 @@ public final class Device implements AutoCloseable {
 
     private record Limited(MemorySegment context, MemorySegment green, int multiprocessors) {}
 
-    /** @param multiprocessorLimit at most so many are used; 0 for all */
+    /** @param multiprocessorLimit max multiprocessors used; 0 for all */
     public Device(CudaDriver driver, int number, int multiprocessorLimit) {
         this(driver, number, multiprocessorLimit, Clock.system());
     }
 
-    /** @param clock tells how long the host has waited for the GPU */
+    /** @param clock measures how long the host has waited for the GPU */
     public Device(CudaDriver driver, int number, int multiprocessorLimit, Clock clock) {
         this.driver = driver;
         this.waits = new DeviceWait(clock);
@@ -87,7 +87,7 @@ public final class Device implements AutoCloseable {
                 throw new CudaException(name + " has compute capability " + capability / 10 + "." + capability % 10
                         + "; Tandem's kernels need 7.5 or later. Run on the CPU with --device cpu");
             }
-            // kHz, twice a clock; bits: of the whole GPU, also in a slice
+            // clock in kHz, two transfers per clock, bus in bits; the driver reports the whole GPU's also for a slice
             this.bandwidth =
                     slice() ? 0 : attribute(MEMORY_CLOCK, word) / 1e3 * 2 * attribute(MEMORY_BUS_WIDTH, word) / 8;
             this.sharedMemory = attribute(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, word);
@@ -126,19 +126,19 @@ public final class Device implements AutoCloseable {
                     "--gpu-sm-limit needs green contexts, which this driver does not have; update it or leave the option out");
         }
         MemorySegment whole = arena.allocate(RESOURCE_BYTES, 8);
-        MemorySegment part = arena.allocate(RESOURCE_BYTES, 8);
+        MemorySegment group = arena.allocate(RESOURCE_BYTES, 8);
         MemorySegment rest = arena.allocate(RESOURCE_BYTES, 8);
         MemorySegment groups = arena.allocate(JAVA_INT);
         MemorySegment word = arena.allocate(ADDRESS);
         driver.cuDeviceGetDevResource.call(handle, whole, RESOURCE_TYPE_SM);
         groups.set(JAVA_INT, 0, 1);
-        driver.cuDevSmResourceSplitByCount.call(part, groups, whole, rest, 0, wanted);
-        driver.cuDevResourceGenerateDesc.call(word, part, 1);
+        driver.cuDevSmResourceSplitByCount.call(group, groups, whole, rest, 0, wanted);
+        driver.cuDevResourceGenerateDesc.call(word, group, 1);
         MemorySegment description = word.get(ADDRESS, 0);
         driver.cuGreenCtxCreate.call(word, description, handle, GREEN_DEFAULT_STREAM);
         MemorySegment created = word.get(ADDRESS, 0);
         driver.cuCtxFromGreenCtx.call(word, created);
-        return new Limited(word.get(ADDRESS, 0), created, part.get(JAVA_INT, RESOURCE_SM_COUNT));
+        return new Limited(word.get(ADDRESS, 0), created, group.get(JAVA_INT, RESOURCE_SM_COUNT));
     }
 
     CudaDriver driver() {
@@ -155,17 +155,13 @@ public final class Device implements AutoCloseable {
     }
 
     /**
-     * Whether this is a slice of a GPU (MIG), which has its own multiprocessors and its own share of the memory's
-     * bandwidth.
+     * Whether this is a slice of a GPU (MIG), with its own multiprocessors and its own share of the memory bandwidth.
      */
     public boolean slice() {
         return name.contains(SLICE);
     }
 
-    /**
-     * Of its memory, in bytes per microsecond; 0 where it is not known: the driver tells that of the whole GPU, not
-     * that of a slice.
-     */
+    /** Memory bandwidth in bytes per microsecond; 0 for a slice, because the driver reports that of the whole GPU. */
     public double bandwidth() {
         return bandwidth;
     }
@@ -175,12 +171,12 @@ public final class Device implements AutoCloseable {
         return capability;
     }
 
-    /** Multiprocessors that work for this device. */
+    /** Multiprocessors that this device uses. */
     public int multiprocessors() {
         return multiprocessors;
     }
 
-    /** Most shared memory a block may ask for, in bytes. */
+    /** Max shared memory per thread block, in bytes. */
     public int sharedMemoryPerBlock() {
         return sharedMemory;
     }
@@ -199,8 +195,10 @@ public final class Device implements AutoCloseable {
         driver.cuCtxSetCurrent.call(context);
     }
 
+    /** GPU memory in bytes. */
     public record Memory(long free, long total) {}
 
+    /** The GPU memory that is free now. */
     public Memory memory() {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment words = arena.allocate(JAVA_LONG, 2);
@@ -213,7 +211,7 @@ public final class Device implements AutoCloseable {
         return stream(label, 0);
     }
 
-    /** A stream whose kernels get room before those of others that wait for it. */
+    /** A stream of the highest priority: its waiting thread blocks are placed before those of other streams. */
     public Stream urgentStream(String label) {
         return stream(label, URGENT);
     }
@@ -230,7 +228,11 @@ public final class Device implements AutoCloseable {
         }
     }
 
-    /** @param label names the memory in messages */
+    /**
+     * Allocates GPU memory.
+     *
+     * @param label names the memory in messages
+     */
     public DeviceBuffer allocate(long bytes, String label) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment address = arena.allocate(JAVA_LONG);
@@ -241,7 +243,8 @@ public final class Device implements AutoCloseable {
                         String.format(
                                 java.util.Locale.ROOT,
                                 "the GPU has no %.2f GiB left for %s: %.2f of %.2f GiB are free. Lower --gpu-memory-utilization,"
-                                        + " --num-gpu-blocks-override or --max-num-batched-tokens, or end what else uses the GPU",
+                                        + " --num-gpu-blocks-override or --max-num-batched-tokens, or end other processes that use the"
+                                        + " GPU",
                                 bytes / 0x1p30,
                                 label,
                                 memory.free() / 0x1p30,
@@ -256,11 +259,11 @@ public final class Device implements AutoCloseable {
         }
     }
 
-    /** Host memory that the GPU reads and writes at full speed. */
+    /** Allocates pinned host memory, which the GPU reads and writes at full speed. */
     public PinnedBuffer pinned(long bytes, String label) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment address = arena.allocate(ADDRESS);
-            // portable and mapped: every context may use it, and kernels too
+            // portable and mapped, so that every context and kernels can use it
             int code = driver.cuMemHostAlloc.code(address, Math.max(bytes, 256), 3);
             if (code != 0) {
                 throw noPinnedMemory(bytes, label, code);
@@ -269,7 +272,7 @@ public final class Device implements AutoCloseable {
         }
     }
 
-    /** Likewise, zeroed and in huge pages: for memory of many gigabytes that the CPU reads at full speed. */
+    /** Likewise, zeroed and in huge pages, so that the CPU reads many gigabytes at full speed. */
     public PinnedBuffer pinnedHuge(long bytes, String label) {
         PinnedBuffer buffer = PinnedBuffer.huge(this, bytes, label);
         opened(label);
@@ -278,7 +281,7 @@ public final class Device implements AutoCloseable {
 
     static CudaException noPinnedMemory(long bytes, String label, int code) {
         return new CudaException(
-                "the system gives no " + bytes + " bytes of pinned memory for " + label + " (" + code
+                "the system refuses " + bytes + " bytes of pinned memory for " + label + " (" + code
                         + "); lower --host-kv",
                 code);
     }
@@ -291,7 +294,11 @@ public final class Device implements AutoCloseable {
         }
     }
 
-    /** @param cubin machine code for this device */
+    /**
+     * Loads machine code.
+     *
+     * @param cubin machine code for this device
+     */
     public CudaModule module(byte[] cubin, String label) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment handle = arena.allocate(ADDRESS);
@@ -311,7 +318,7 @@ public final class Device implements AutoCloseable {
         open.remove(label);
     }
 
-    /** Labels of what has not been closed. */
+    /** Labels of the resources that are not closed yet. */
     public List<String> open() {
         return List.copyOf(open);
     }

@@ -5,17 +5,17 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 
 /**
- * How a host thread waits for the GPU: it spins first, because nothing wakes it sooner, then looks every
- * {@link #PAUSE_NANOS}, and gives up at a limit.
+ * Makes a host thread wait for the GPU. The thread spins first, which has the shortest latency, then polls every
+ * {@link #PAUSE_NANOS}, and stops at a limit.
  *
- * <p>Owned by: nobody, it has no state. Any thread may wait.
+ * <p>Owned by: no thread; it has no state. Any thread may wait.
  */
 public final class DeviceWait {
-    /** Looks between two reads of the clock: a fraction of a millisecond. */
-    private static final int LOOKS = 256;
+    /** Polls between two reads of the clock, which take a fraction of a millisecond. */
+    private static final int POLLS_PER_CLOCK_READ = 256;
     /**
-     * Nearly every step ends while the host still spins. For a longer one {@link #PAUSE_NANOS} are less than a
-     * thousandth.
+     * Max time that the thread spins. Nearly every step ends before it; for a longer step {@link #PAUSE_NANOS} are less
+     * than a thousandth of its time.
      */
     private static final long SPIN_NANOS = 1_000_000_000;
 
@@ -28,24 +28,24 @@ public final class DeviceWait {
     }
 
     /**
-     * Waits until {@code reached} says so.
+     * Waits until {@code reached} is true.
      *
-     * @param meanwhile is run now and then
-     * @return false when that took longer than {@code limitNanos}
+     * @param meanwhile runs repeatedly during the wait
+     * @return false when the wait took longer than {@code limitNanos}
      */
     public boolean until(BooleanSupplier reached, long limitNanos, Runnable meanwhile) {
         long began = 0;
         boolean spins = true;
-        for (long looks = 1; !reached.getAsBoolean(); looks++) {
+        for (long polls = 1; !reached.getAsBoolean(); polls++) {
             if (!spins) {
                 LockSupport.parkNanos(PAUSE_NANOS);
-            } else if (looks % LOOKS != 0) {
+            } else if (polls % POLLS_PER_CLOCK_READ != 0) {
                 Thread.onSpinWait();
                 continue;
             }
             meanwhile.run();
             long now = clock.nanos();
-            if (looks == LOOKS) {
+            if (polls == POLLS_PER_CLOCK_READ) {
                 began = now;
             }
             if (now - began > limitNanos) {

@@ -6,7 +6,7 @@ import dev.tandem.cuda.ffi.CudaException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
-/** A point in a stream, with its time. */
+/** A point in a stream, with the time at which the stream passed it. */
 public final class Event implements AutoCloseable {
     /** {@code CUDA_ERROR_NOT_READY}. */
     static final int NOT_READY = 600;
@@ -23,19 +23,19 @@ public final class Event implements AutoCloseable {
         return handle;
     }
 
-    /** Whether the stream has come past it. */
+    /** Whether the stream has passed it. */
     public boolean reached() {
         int code = device.driver().cuEventQuery.code(handle);
         if (code != 0 && code != NOT_READY) {
             throw new CudaException(
                     "cuEventQuery failed with code " + code
-                            + ": a kernel before the event failed; the GPU context cannot be" + " used any more",
+                            + ": a kernel before the event failed; the GPU context cannot be used any more",
                     code);
         }
         return code == 0;
     }
 
-    /** Milliseconds from {@code earlier} to this; both reached. */
+    /** Milliseconds from {@code earlier} to this event; both must be reached. */
     public float millisecondsSince(Event earlier) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment time = arena.allocate(JAVA_FLOAT);

@@ -2,7 +2,7 @@ package dev.tandem.cuda.device;
 
 import java.lang.foreign.MemorySegment;
 
-/** Captured work that is launched whole. */
+/** A CUDA graph: captured work that is launched as a whole. */
 public final class Graph implements AutoCloseable {
     private final Device device;
     private final MemorySegment handle;

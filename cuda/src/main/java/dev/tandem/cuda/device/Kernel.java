@@ -11,9 +11,9 @@ import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 
 /**
- * A function of a module with its block size. It is loaded to the GPU at once: the driver would otherwise load it at
- * the first launch, which may wait for kernels that run, and is not possible while a graph is captured. One that begins
- * with a wait for the kernel before it may be launched while that one still runs (programmatic dependent launch,
+ * A function of a module with its block size. The constructor loads it onto the GPU. The driver would otherwise load it
+ * at the first launch, which may wait for running kernels and is impossible while a graph is captured. A kernel that
+ * begins with a wait for the kernel before it may be launched while that one still runs (programmatic dependent launch,
  * compute capability 9.0 and later).
  *
  * <p>Owned by: the thread that launches it, one at a time.
@@ -26,7 +26,10 @@ public final class Kernel {
     private static final int STATIC_SHARED_SIZE = 1;
     /** {@code CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES}. */
     private static final int DYNAMIC_SHARED_SIZE = 8;
-    /** What a block surely gets without asking, fixed shared memory of the kernel's own aside. */
+    /**
+     * Dynamic shared memory that a thread block gets without opting in; lower than the driver's limit, so that static
+     * memory fits too.
+     */
     private static final int FREE_SHARED = 8 << 10;
 
     /** {@code CUlaunchConfig}: seven ints, stream at 32, attributes at 40, their number at 48. */
@@ -46,7 +49,7 @@ public final class Kernel {
     private final int threads;
     private final int sharedBytes;
     private final boolean waits;
-    /** Of the kernel's parameters, in their order. */
+    /** Bytes of the kernel's parameters, in their order. */
     private final int[] parameterBytes;
 
     private final Arena arena = Arena.ofAuto();
@@ -117,7 +120,7 @@ public final class Kernel {
         }
     }
 
-    /** Blocks that a multiprocessor holds at a time. */
+    /** Thread blocks that a multiprocessor holds at a time. */
     public int residentBlocks() {
         try (Arena confined = Arena.ofConfined()) {
             MemorySegment count = confined.allocate(JAVA_INT);
@@ -128,10 +131,10 @@ public final class Kernel {
     }
 
     /**
-     * Enqueues a grid of blocks.
+     * Enqueues a grid of thread blocks.
      *
      * @param arguments Integer, Long (addresses too), Float or {@link TensorMap}, as the kernel declares them
-     * @throws CudaException when they are not as many and as large as the kernel's parameters
+     * @throws CudaException when number or size of the arguments differs from the kernel's parameters
      */
     public void launch(Stream stream, int gridX, int gridY, Object... arguments) {
         if (arguments.length != parameterBytes.length) {

@@ -3,14 +3,14 @@ package dev.tandem.cuda.device;
 import java.util.Locale;
 
 /**
- * Where the GPU's memory went, in bytes.
+ * How GPU memory and host KV memory is used, in bytes.
  *
  * @param weights of the model
  * @param activations and workspaces
- * @param graphs and what the driver took while capturing
+ * @param graphs including memory that the driver took while capturing
  * @param gpuKv the GPU pool
  * @param hostKv the host pool, in pinned host memory
- * @param free left to others
+ * @param free available to other processes
  * @param total of the GPU
  */
 public record MemoryLedger(

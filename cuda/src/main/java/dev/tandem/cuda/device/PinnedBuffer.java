@@ -7,10 +7,10 @@ import java.lang.foreign.ValueLayout;
 import java.util.Optional;
 import java.util.stream.LongStream;
 
-/** Host memory that stays where it is, at the same address for CPU and GPU. Closed once, by its owner. */
+/** Pinned host memory, at the same address for CPU and GPU. Closed once, by its owner. */
 public final class PinnedBuffer implements AutoCloseable {
     private static final long PAGE = 4096;
-    /** Bytes that one thread touches at a time. */
+    /** Bytes that a thread touches at a time. */
     private static final long PIECE = 64L << 20;
     /** {@code CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP}. */
     private static final int FOR_EVERY_CONTEXT = 3;
@@ -18,7 +18,7 @@ public final class PinnedBuffer implements AutoCloseable {
     private final Device device;
     private final MemorySegment memory;
     private final String label;
-    /** Of registered memory. */
+    /** Owns registered memory; empty for memory that the driver allocated. */
     private final Optional<Arena> arena;
 
     PinnedBuffer(Device device, MemorySegment memory, String label) {
@@ -32,7 +32,7 @@ public final class PinnedBuffer implements AutoCloseable {
         this.arena = arena;
     }
 
-    /** Huge pages, first touched by all cores: on every node its share, as the system places them. */
+    /** Allocates huge pages, first touched by all cores, so that they are spread over all NUMA nodes. */
     static PinnedBuffer huge(Device device, long bytes, String label) {
         Arena arena = Arena.ofShared();
         try {

@@ -3,12 +3,12 @@ package dev.tandem.cuda.device;
 import java.util.Arrays;
 import java.util.Collection;
 
-/** Several resources that are closed together. */
+/** Closes several resources together. */
 public final class Resources {
     private Resources() {}
 
     /**
-     * Closes all of them in order: one that fails does not keep the next ones open.
+     * Closes all of them in order; when one fails, the others are closed all the same.
      *
      * @throws RuntimeException the first failure, with the others as suppressed exceptions
      */
@@ -32,7 +32,7 @@ public final class Resources {
         }
     }
 
-    /** Likewise. */
+    /** Closes all of them in order. */
     public static void closeAll(AutoCloseable... resources) {
         closeAll(Arrays.asList(resources));
     }

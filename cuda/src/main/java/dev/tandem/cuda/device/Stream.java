@@ -6,13 +6,17 @@ import dev.tandem.cuda.ffi.CudaException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
-/** A queue of work; nothing waits but {@link #synchronise}. Owned by: the thread that enqueues. */
+/**
+ * A queue of GPU work. Only {@link #synchronise} and {@link #runsOut} wait.
+ *
+ * <p>Owned by: the thread that enqueues.
+ */
 public final class Stream implements AutoCloseable {
     /** {@code CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}. */
     private static final int THREAD_LOCAL = 1;
     /**
-     * Much longer than all that is enqueued between two waits at the start: a profile's repetitions of a long prompt on
-     * a small GPU.
+     * Max time of a wait. It is much longer than the longest work between two waits, which is a profile's repetitions
+     * of a long prompt on a small GPU.
      */
     private static final long LIMIT_NANOS = 120_000_000_000L;
 
@@ -26,7 +30,7 @@ public final class Stream implements AutoCloseable {
         this.label = label;
     }
 
-    /** For libraries that enqueue themselves. */
+    /** {@code CUstream}, for libraries that enqueue work. */
     public MemorySegment handle() {
         return handle;
     }
@@ -46,7 +50,7 @@ public final class Stream implements AutoCloseable {
         fill(buffer, 0, buffer.bytes(), value);
     }
 
-    /** Likewise a part, in bytes. */
+    /** Fills a range with a 32-bit value; {@code offset} and {@code bytes} are multiples of 4. */
     public void fill(DeviceBuffer buffer, long offset, long bytes, int value) {
         device.driver().cuMemsetD32Async.call(buffer.address() + offset, value, bytes / 4, handle);
     }
@@ -58,7 +62,7 @@ public final class Stream implements AutoCloseable {
      */
     public void synchronise() {
         if (!runsOut(LIMIT_NANOS)) {
-            throw new CudaException("the GPU did not finish what is on stream '" + label + "' within "
+            throw new CudaException("the GPU did not finish the work of stream '" + label + "' within "
                     + LIMIT_NANOS / 1_000_000_000
                     + " s: it hangs. Look for Xid lines in the kernel log (dmesg), then restart the process");
         }
@@ -85,21 +89,21 @@ public final class Stream implements AutoCloseable {
         return code == 0;
     }
 
+    /** Records an event at the stream's current end. */
     public void record(Event event) {
         device.driver().cuEventRecord.call(event.handle(), handle);
     }
 
-    /** What is enqueued here from now on runs after the event's last record, in whichever stream. */
+    /** Makes later work of this stream wait for the event's last record, in any stream. */
     public void waitFor(Event event) {
         device.driver().cuStreamWaitEvent.call(handle, event.handle(), 0);
     }
 
     /**
-     * What {@code work} enqueues here becomes a graph instead of running. Whatever is thrown, the stream is not left
-     * capturing and no graph is left behind.
+     * Captures what {@code work} enqueues here as a graph, instead of running it. When something is thrown, the capture
+     * is ended and its graph destroyed.
      *
-     * @throws CudaException when the driver makes no graph of it, for lack of memory for example; what {@code work}
-     *     throws
+     * @throws CudaException when the driver cannot make a graph, for lack of memory for example
      */
     public Graph capture(Runnable work) {
         try (Arena arena = Arena.ofConfined()) {
@@ -122,7 +126,7 @@ public final class Stream implements AutoCloseable {
         }
     }
 
-    /** Ends a capture that came to nothing; the driver may answer that it was invalid. */
+    /** Ends a failed capture; the driver may report it as invalid, which is ignored. */
     private void abandon(MemorySegment graph) {
         device.driver().cuStreamEndCapture.code(handle, graph);
         destroy(graph);
@@ -135,6 +139,7 @@ public final class Stream implements AutoCloseable {
         }
     }
 
+    /** Enqueues a graph. */
     public void launch(Graph graph) {
         device.driver().cuGraphLaunch.call(graph.handle(), handle);
     }

@@ -9,8 +9,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 
 /**
- * Row-major 16-bit values as the tensor copy engine sees them (compute capability 9.0 and later): boxes of 64 columns,
- * swizzled by 128 bytes; what lies outside reads as zero.
+ * A tensor map of row-major 16-bit values for the Tensor Memory Accelerator (compute capability 9.0 and later). Boxes
+ * have 64 columns and are swizzled by 128 bytes; values outside the matrix read as zero.
  */
 public final class TensorMap {
     /** {@code CUtensorMapDataType}, {@code CUtensorMapSwizzle} and {@code CUtensorMapL2promotion}, cuda.h. */
@@ -20,7 +20,7 @@ public final class TensorMap {
     private static final int SWIZZLE_128_BYTES = 3;
     private static final int PROMOTE_128_BYTES = 2;
     private static final int BOX_COLUMNS = 64;
-    /** Rows of a strip; gemm_wgmma.cu. */
+    /** Rows per strip of gemm_wgmma.cu. */
     private static final int PAIRED_ROWS = 128;
     /** {@code CUtensorMap}. */
     static final int BYTES = 128;
@@ -34,7 +34,7 @@ public final class TensorMap {
     /**
      * A matrix.
      *
-     * @param boxRows rows that one copy brings
+     * @param boxRows rows per copy
      */
     public static TensorMap of(Device device, long address, long rows, long columns, int boxRows, DataType type) {
         return new TensorMap(encode(
@@ -47,8 +47,8 @@ public final class TensorMap {
     }
 
     /**
-     * Two matrices, one behind the other: a copy brings {@link #PAIRED_ROWS} rows, by turns 8 of the first and 8 of the
-     * second.
+     * The tensor map of two matrices, one behind the other. A copy has {@link #PAIRED_ROWS} rows: 8 of the first and 8
+     * of the second in turns.
      *
      * @param rows of each, a multiple of 8
      */
@@ -61,7 +61,7 @@ public final class TensorMap {
 
     /**
      * @param sizes of the dimensions, the innermost first
-     * @param strides of all but that, in values
+     * @param strides of all dimensions except the innermost, in values
      */
     private static MemorySegment encode(
             Device device, long address, long[] sizes, long[] strides, int[] box, DataType type) {

@@ -1,6 +1,6 @@
 /**
- * A GPU as Java sees it: device, streams, events, memory, modules, graphs, each closed once by its owner. Entry point:
- * {@link dev.tandem.cuda.device.Device}.
+ * Typed resources of a GPU: device, streams, events, memory, modules and graphs, each closed once by its owner. Entry
+ * point: {@link dev.tandem.cuda.device.Device}.
  *
  * <p>Owned by: the thread that uses them. Next: {@code kernels}.
  */

@@ -110,7 +110,9 @@ public final class CublasLt {
         cublasLtGetVersion = new NativeFunction(library, namer, "cublasLtGetVersion");
     }
 
-    /** As the library counts: 130000 is 13.0.0. It answers with a {@code size_t}, whose lower half this is. */
+    /**
+     * The library's version; 130000 is 13.0.0. The library returns a {@code size_t}, of which this is the lower half.
+     */
     public int version() {
         return cublasLtGetVersion.code();
     }

@@ -1,6 +1,6 @@
 package dev.tandem.cuda.ffi;
 
-/** A CUDA library refused or failed; the message carries the function, the code's name and what to do. */
+/** A failure of a CUDA library. The message names the function, the code and the remedy. */
 public final class CudaException extends RuntimeException {
     /** {@code CUDA_ERROR_OUT_OF_MEMORY}, cuda.h. */
     public static final int OUT_OF_MEMORY = 2;

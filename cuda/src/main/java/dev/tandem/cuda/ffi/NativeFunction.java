@@ -8,7 +8,7 @@ import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 
-/** One C function that answers with a status code, 0 for success. */
+/** A C function that returns a status code, 0 for success. */
 public final class NativeFunction {
     /** Names a status code. */
     @FunctionalInterface
@@ -30,12 +30,12 @@ public final class NativeFunction {
                 .orElse(null);
     }
 
-    /** Whether the library has it: older drivers lack some. */
+    /** Whether the library has the function; older drivers lack some. */
     public boolean exists() {
         return handle != null;
     }
 
-    /** The bare status code. */
+    /** Calls the function and returns its status code. */
     public int code(Object... arguments) {
         if (handle == null) {
             throw new CudaException(
@@ -48,7 +48,11 @@ public final class NativeFunction {
         }
     }
 
-    /** @throws CudaException with function and code name when the status is not 0 */
+    /**
+     * Calls the function.
+     *
+     * @throws CudaException with function and code name when the status is not 0
+     */
     public void call(Object... arguments) {
         check(code(arguments));
     }

@@ -1,6 +1,6 @@
 /**
- * NVIDIA's libraries under their C names, nothing else: one class a library, one field a function.
+ * NVIDIA's libraries under their C names, nothing else: one class per library, one field per function.
  *
- * <p>Owned by: nobody, immutable. Next: {@code device}, which gives them types.
+ * <p>Owned by: no thread; immutable. Next: {@code device}, which gives them types.
  */
 package dev.tandem.cuda.ffi;

@@ -10,13 +10,13 @@ import dev.tandem.cuda.kernels.ModelShape;
 import java.util.List;
 
 /**
- * What a sub-batch carries from kernel to kernel, at fixed addresses.
+ * A sub-batch's activations between kernels, at fixed addresses.
  *
  * @param residual [rows, hidden] fp32, the residual stream
  * @param normed [rows, hidden]
- * @param qkv [rows, qkv] as products leave it
+ * @param qkv [rows, qkv] result of the QKV projection
  * @param queries [rows, heads, headWidth]
- * @param attended [rows, heads, headWidth]
+ * @param attended [rows, heads, headWidth] attention output
  * @param gateUp [rows, 2 intermediate]
  * @param activation [rows, intermediate]
  * @param angles [rows, headDim / 2] fp32 pairs of cosine and sine
@@ -32,7 +32,7 @@ public record Activations(
         DeviceBuffer angles)
         implements GemmBuffers, AutoCloseable {
 
-    /** @param maxRows rounded up to what products compute */
+    /** @param maxRows max rows of a step; rounded up to the rows that GEMMs compute */
     static Activations of(Device device, ModelShape shape, int maxRows, String label) {
         int rows = GemmPlan.roundUp(Math.max(maxRows, GemmPlan.ROW_STEP));
         long half = (long) shape.type().bytes() * rows;
@@ -51,7 +51,10 @@ public record Activations(
         return List.of(residual, normed, qkv, queries, attended, gateUp, activation, angles);
     }
 
-    /** Rows beyond a step's own are computed and never used, but must not be numbers that slow the GPU down. */
+    /**
+     * Fills all buffers with zeros. GEMMs compute rows beyond a step's own, whose values are never used but could slow
+     * the GPU down.
+     */
     public void clear(Stream stream) {
         all().forEach(buffer -> stream.fill(buffer, 0));
     }

@@ -28,9 +28,10 @@ public final class AttentionLauncher {
     }
 
     /**
-     * Attention of a sub-batch's rows.
+     * Launches attention of a sub-batch's rows.
      *
-     * @param carries whether a thread block carries in-flight tokens over the link, because no transfer kernel does
+     * @param carries whether a thread block of decode attention transfers in-flight tokens, because no transfer kernel
+     *     runs
      */
     void launch(Stream stream, Activations a, StepInputs step, Extent extent, int layer, boolean carries) {
         boolean decodes = extent.decodes() || extent.slots() > 0;
@@ -46,7 +47,7 @@ public final class AttentionLauncher {
         }
     }
 
-    /** @param together whether it runs beside prefill attention, the kernel before */
+    /** @param together whether it runs beside prefill attention, which is the kernel before */
     private void decode(
             Stream stream,
             Activations a,
@@ -79,16 +80,16 @@ public final class AttentionLauncher {
     }
 
     /**
-     * Prefill attention of the extent's tiles.
+     * Launches prefill attention of the extent's tiles.
      *
-     * @param header of the step where decode attention is the next kernel and runs beside this one, else 0
+     * @param header address of the step's header where decode attention runs beside this kernel, else 0
      */
     private void prefill(Stream stream, Activations a, StepInputs step, Extent extent, int layer, long header) {
         int splits = partition.promptSplits(extent.tiles(), extent.rows());
-        int parts = shape.config().kvHeads() * extent.tiles() * splits;
+        int units = shape.config().kvHeads() * extent.tiles() * splits;
         kernels.prefillAttention.launch(
                 stream,
-                kernels.prefillBlocks(parts, partition.multiprocessors()),
+                kernels.prefillBlocks(units, partition.multiprocessors()),
                 1,
                 a.queries().address(),
                 pools.layer(layer),

@@ -13,11 +13,11 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * A decoder of the Llama family as a sequence of kernels: embed, then for each layer norm, QKV projection, rotation and
- * KV store, attention, output projection, norm, gate and up, down; then logits and the most probable tokens. Enqueues
- * and returns.
+ * Enqueues a decoder of the Llama family as a sequence of kernels: embed; per layer norm, QKV projection, rotation and
+ * KV store, attention, output projection, norm, gate and up, down; then logits and argmax. Its methods return without
+ * waiting.
  *
- * <p>Steps of few rows use GEMM kernels that leave partial sums, which the next row-wise kernel adds up; steps of many
+ * <p>Steps of few rows use split-K GEMM kernels, whose partial sums the next row-wise kernel adds up. Steps of many
  * rows use cublasLt ({@link GemmPlan}).
  *
  * <p>Owned by: engine thread.
@@ -61,7 +61,7 @@ public final class CudaForward {
         return plan;
     }
 
-    /** A sub-batch on its way through the layers. */
+    /** A sub-batch of a step: its inputs and its extent. */
     public record Pass(StepInputs step, Extent extent) {}
 
     /**
@@ -107,7 +107,7 @@ public final class CudaForward {
     }
 
     /**
-     * Enqueues what comes before the first layer.
+     * Enqueues the kernels before the first layer.
      *
      * @return whether a transfer kernel runs, for which {@link #end} waits
      */
@@ -126,12 +126,12 @@ public final class CudaForward {
         return transfer;
     }
 
-    /** The first layer's QKV projection of a step of one sub-batch. */
+    /** Enqueues the first layer's QKV projection of a step of one sub-batch. */
     public void projectFirst(Stream stream, Pass pass) {
         project(stream, pass, 0, 0, nothingPending(pass.extent()));
     }
 
-    /** For tests: what is enqueued later does not run, for this transfer kernel waits for a step that cannot come. */
+    /** For tests: blocks the stream by a transfer kernel that waits for a later step of the same stream. */
     public void hang(Stream stream) {
         launchers.hostTransfer().transferAlone(stream);
     }
@@ -148,8 +148,8 @@ public final class CudaForward {
     }
 
     /**
-     * One layer of a step of one sub-batch, but not the last: from storing K and V to the next layer's QKV projection.
-     * Between layers KV moves.
+     * Enqueues a layer of a step of one sub-batch, except the last layer: from storing K and V to the next layer's QKV
+     * projection. The caller moves KV between layers.
      */
     public void layer(Stream stream, Pass pass, int layer, boolean transfer) {
         store(stream, pass, 0, layer);
@@ -158,7 +158,7 @@ public final class CudaForward {
         project(stream, pass, 0, layer + 1, pending);
     }
 
-    /** The last layer of a step of one sub-batch, and its logits. */
+    /** Enqueues the last layer of a step of one sub-batch, and its logits. */
     public void lastLayer(Stream stream, Pass pass, boolean transfer) {
         int layer = config.layers() - 1;
         store(stream, pass, 0, layer);
@@ -168,17 +168,17 @@ public final class CudaForward {
         logits(stream, List.of(pass));
     }
 
-    /** Enqueues what comes after the layers. */
+    /** Enqueues the wait for the transfers of a step, after its layers. */
     public void end(Stream stream, List<Pass> passes, boolean transfer) {
         if (transfer || passes.stream().anyMatch(pass -> pass.extent().sendsHostTokens())) {
             launchers.hostTransfer().join(stream);
         }
     }
 
-    /** Moves KV before a layer's K and V are stored; after the last layer's attention, what is left. */
+    /** Synchronises KV copies before a layer stores its K and V, and after the last layer's attention. */
     private void moveKv(Stream stream, int subBatch, int layer) {
         if (subBatch == 0) {
-            pools.between(stream, layer);
+            pools.beforeStore(stream, layer);
         }
     }
 
@@ -204,7 +204,7 @@ public final class CudaForward {
         }
     }
 
-    /** Rotates what {@link #project} left, stores K and V, and sends q, k and v of host tokens. */
+    /** Rotates the result of {@link #project}, stores K and V, and sends q, k and v of host tokens. */
     private void store(Stream stream, Pass pass, int subBatch, int layer) {
         Extent extent = pass.extent();
         if (extent.has(Part.ROW_WISE)) {
@@ -250,7 +250,7 @@ public final class CudaForward {
         }
     }
 
-    /** Gate and up projection and SwiGLU of the first layers on whatever the rows hold: to be timed. */
+    /** Enqueues gate and up projection and SwiGLU of the first layers on arbitrary activations, for timing. */
     public void gateUp(Stream stream, int layers, int rows) {
         Activations a = buffers.activations(0);
         for (int layer = 0; layer < layers; layer++) {
@@ -260,9 +260,10 @@ public final class CudaForward {
     }
 
     /**
-     * The last output projection, MLP and norm, of the sampled rows alone: the others have stored their K and V.
+     * Enqueues the last layer's output projection, MLP and norm. Only rows that will be sampled run these; the others
+     * have stored their K and V.
      *
-     * @param before rows that the sub-batch before has sampled: normed rows come behind its own
+     * @param before sampled rows of the sub-batch before, which come first in the normed rows
      */
     private void finish(Stream stream, Pass pass, int subBatch, int before) {
         Extent all = pass.extent();
@@ -294,7 +295,7 @@ public final class CudaForward {
             gemms.head(stream, plan, buffers.activations(0), sampled);
         }
         if (any.has(Part.ROW_WISE)) {
-            buffers.logits().chooseMostProbable(stream, sampled);
+            buffers.logits().argmax(stream, sampled);
         }
     }
 }

@@ -4,29 +4,29 @@ import java.util.EnumSet;
 import java.util.Set;
 
 /**
- * What one sub-batch enqueues. Kernels read everything else from its {@link StepInputs}.
+ * The sizes that decide which kernels a sub-batch launches. Kernels read everything else from its {@link StepInputs}.
  *
- * @param rows tokens, with those of the slots, which are the last
- * @param sampled rows that are sampled, with the slots
+ * @param rows of the sub-batch, including its slots, which come last
+ * @param sampled rows that are sampled, including the slots
  * @param decodes whether there are rows of decode attention
  * @param tiles of prefill attention
  * @param slots for in-flight tokens
- * @param hostTokens rows whose attention the CPU computes while the step waits; they come before the slots
+ * @param hostTokens same-layer tokens, which come before the slots
  * @param parts all, unless the time of some kernels is measured
  */
 public record Extent(int rows, int sampled, boolean decodes, int tiles, int slots, int hostTokens, Set<Part> parts) {
     /**
-     * Host tokens of a sub-batch that rope_store itself writes over the link; send_host_tokens sends more. A host token
-     * of a model with 32 heads takes 24 KB.
+     * Max same-layer tokens of a sub-batch that rope_store sends itself; send_host_tokens sends more. A token of a
+     * model with 32 heads takes 24 KB.
      */
     static final int SENT_BY_ROPE_STORE = 8;
 
-    /** Kinds of kernels whose time is measured apart. */
+    /** Kinds of kernels that are timed separately. */
     public enum Part {
-        /** Matrix products, with the output head. */
+        /** GEMMs, including the output head. */
         GEMM,
         ATTENTION,
-        /** Norms, rotation, activation, embedding, choice of tokens. */
+        /** Norms, rotation, SwiGLU, embedding, argmax. */
         ROW_WISE
     }
 
@@ -68,14 +68,14 @@ public record Extent(int rows, int sampled, boolean decodes, int tiles, int slot
     }
 
     /**
-     * What a graph of this sub-batch depends on. Kernels read the number of host tokens from the step's inputs, as long
-     * as rope_store sends them all.
+     * The extent for which this sub-batch's graph is captured. While rope_store sends all host tokens, kernels read
+     * their number from the step's inputs, so one graph serves all such numbers.
      */
     public Extent graphShape() {
         return withHostTokens(hostTokens == 0 ? 0 : Math.max(hostTokens, SENT_BY_ROPE_STORE));
     }
 
-    /** The first slot's row; beyond every row where there are no slots. */
+    /** The first slot's row; {@code Integer.MAX_VALUE} without slots. */
     int firstSlot() {
         return slots == 0 ? Integer.MAX_VALUE : rows - slots;
     }

@@ -16,16 +16,16 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * GPU memory that the forward pass writes, beside KV: activations of one or two sub-batches, logits, and partial
+ * GPU memory that the forward pass writes besides KV: activations of one or two sub-batches, logits, and partial
  * results of attention.
  *
  * <p>Owned by: the executor.
  */
 public final class ForwardBuffers implements AutoCloseable {
-    /** All bits set: a word of a partial result that no thread block has published (decode.cu). */
-    public static final int NOT_THERE = -1;
-    /** Threads of prefill attention that keep a partial result (tiles.cu). */
-    private static final int PART_THREADS = 256;
+    /** A word of a partial result that no thread block has published, with all bits set (decode.cu). */
+    public static final int UNPUBLISHED = -1;
+    /** Threads per partial result of prefill attention (tiles.cu). */
+    private static final int PARTIAL_THREADS = 256;
 
     private final List<DeviceBuffer> buffers = new ArrayList<>();
     private final Activations first;
@@ -51,14 +51,14 @@ public final class ForwardBuffers implements AutoCloseable {
         decodeNorms = buffer(device, 8 * quads, "sums of weights of decode attention");
         prefillPartials = buffer(
                 device,
-                4L * SmPartition.MAX_PARTS * PART_THREADS * (shape.headWidth() / 2 + 4),
+                4L * SmPartition.MAX_PARTIALS * PARTIAL_THREADS * (shape.headWidth() / 2 + 4),
                 "partial results of prefill attention");
-        prefillFinished = buffer(device, 4L * SmPartition.MAX_PARTS, "counters of prefill attention");
+        prefillFinished = buffer(device, 4L * SmPartition.MAX_PARTIALS, "counters of prefill attention");
         first.clear(stream);
         second.ifPresent(activations -> activations.clear(stream));
         buffers.forEach(buffer -> stream.fill(buffer, 0));
-        stream.fill(decodePartials, NOT_THERE);
-        stream.fill(decodeNorms, NOT_THERE);
+        stream.fill(decodePartials, UNPUBLISHED);
+        stream.fill(decodeNorms, UNPUBLISHED);
         float[] values = RopeFrequencies.of(shape.config());
         try (PinnedBuffer staging = device.pinned(4L * values.length, "rotation frequencies")) {
             MemorySegment.copy(values, 0, staging.memory(), ValueLayout.JAVA_FLOAT, 0, values.length);
@@ -106,12 +106,12 @@ public final class ForwardBuffers implements AutoCloseable {
         return decodeNorms;
     }
 
-    /** [{@link SmPartition#MAX_PARTS}] partial results of tiles of prefill attention (tiles.cu). */
+    /** [{@link SmPartition#MAX_PARTIALS}] partial results of tiles of prefill attention (tiles.cu). */
     DeviceBuffer prefillPartials() {
         return prefillPartials;
     }
 
-    /** [{@link SmPartition#MAX_PARTS}] how many parts of a tile are published. */
+    /** [{@link SmPartition#MAX_PARTIALS}] counters of the published partial results of a tile. */
     DeviceBuffer prefillFinished() {
         return prefillFinished;
     }

@@ -8,15 +8,15 @@ import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 
 /**
- * Launches the kernels that carry host tokens between GPU and host (host_transfer.cu), those that run beside a step on
- * a stream of their own.
+ * Launches the kernels that transfer host tokens between GPU and host (host_transfer.cu). Those that run beside a step
+ * have a stream of their own.
  *
  * <p>Owned by: engine thread.
  */
 public final class HostTransferLauncher implements AutoCloseable {
     /**
-     * Thread blocks per multiprocessor that wait for host tokens: a quarter of what it holds, so that the blocks that
-     * send them fit.
+     * Max thread blocks per multiprocessor that wait for host tokens. They take a quarter of its capacity, so that the
+     * blocks that send host tokens fit.
      */
     private static final int RECEIVERS = 4;
 
@@ -39,7 +39,7 @@ public final class HostTransferLauncher implements AutoCloseable {
         this.after = device.event();
     }
 
-    /** The transfer kernel, beside what is enqueued on {@code stream} from now on. */
+    /** Launches the transfer kernel beside later work of {@code stream}. */
     void transferBeside(Stream stream) {
         stream.record(before);
         link.waitFor(before);
@@ -47,7 +47,7 @@ public final class HostTransferLauncher implements AutoCloseable {
         link.record(after);
     }
 
-    /** For tests: the transfer kernel in the step's own stream, where no later kernel can end it. */
+    /** For tests: launches the transfer kernel in the step's own stream, where no later kernel can end it. */
     void transferAlone(Stream stream) {
         kernels.transfer.launch(stream, 1, 1, hostTokens);
     }
@@ -78,7 +78,7 @@ public final class HostTransferLauncher implements AutoCloseable {
                 a.attended().address());
     }
 
-    /** What follows on {@code stream} begins after the last transfer or send. */
+    /** Makes {@code stream} wait for the last transfer or send. */
     void join(Stream stream) {
         stream.waitFor(after);
     }

@@ -10,7 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Logits of the sampled rows, and the token that each row chose last, which the next step may read.
+ * The logits and sampled tokens of a step's sampled rows; the next step may read the tokens.
  *
  * <p>Owned by: engine thread.
  */
@@ -18,15 +18,15 @@ public final class Logits implements AutoCloseable {
     private final Kernels kernels;
     private final List<DeviceBuffer> buffers = new ArrayList<>();
     private final DeviceBuffer values;
-    private final DeviceBuffer parts;
+    private final DeviceBuffer partials;
     private final DeviceBuffer finished;
     private final DeviceBuffer chosen;
 
-    /** @param sampled max rows that there are logits for */
+    /** @param sampled max rows with logits */
     Logits(Device device, Stream stream, Kernels kernels, ModelShape shape, int sampled) {
         this.kernels = kernels;
         values = buffer(device, 4L * sampled * shape.vocabulary(), "logits");
-        parts = buffer(device, 8L * sampled * Kernels.ARGMAX_PARTS, "argmax parts");
+        partials = buffer(device, 8L * sampled * Kernels.ARGMAX_PARTS, "argmax partial results");
         finished = buffer(device, 4L * sampled, "argmax counters");
         chosen = buffer(device, 4L * sampled, "sampled tokens");
         buffers.forEach(buffer -> stream.fill(buffer, 0));
@@ -43,7 +43,7 @@ public final class Logits implements AutoCloseable {
         return values;
     }
 
-    /** [sampled rows] chosen tokens; -1 where logits were NaN or infinite. */
+    /** [sampled rows] sampled tokens; -1 where logits are NaN or infinite. */
     public DeviceBuffer chosen() {
         return chosen;
     }
@@ -52,14 +52,14 @@ public final class Logits implements AutoCloseable {
         return buffers.stream().mapToLong(DeviceBuffer::bytes).sum();
     }
 
-    /** Chooses the most probable token of each of {@code sampled} rows. */
-    void chooseMostProbable(Stream stream, int sampled) {
+    /** Launches the argmax of {@code sampled} rows. */
+    void argmax(Stream stream, int sampled) {
         kernels.argmax.launch(
                 stream,
                 sampled,
                 Kernels.ARGMAX_PARTS,
                 values.address(),
-                parts.address(),
+                partials.address(),
                 finished.address(),
                 chosen.address());
     }

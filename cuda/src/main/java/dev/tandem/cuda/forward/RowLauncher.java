@@ -28,7 +28,7 @@ public final class RowLauncher {
         this.epsilon = (float) shape.config().normEpsilon();
     }
 
-    /** Embeddings and rotation angles of a sub-batch's rows. */
+    /** Launches the embedding and rotation angles of a sub-batch's rows. */
     void embed(Stream stream, Activations a, StepInputs step, Extent extent) {
         kernels.embed.launch(
                 stream,
@@ -48,19 +48,19 @@ public final class RowLauncher {
     }
 
     /**
-     * The GEMM before, as its method left it.
+     * The result of the preceding GEMM, as its method leaves it.
      *
      * @param partials address of [splits][rows][width] fp32 sums
-     * @param splits partial sums to add up; 0 where the GEMM left finished values
+     * @param splits partial sums to add up; 0 where the GEMM leaves finished values
      * @param finishes whether GEMMs of so many rows leave finished values
      */
     record Pending(long partials, int splits, boolean finishes) {}
 
     /**
-     * Adds what is pending to the residual stream; then the norm of every row.
+     * Adds the pending GEMM to the residual stream, then computes the norm of every row.
      *
      * @param weight of the norm
-     * @param mapLayer layer before whose QKV projection the slots hold these in-flight tokens
+     * @param mapLayer layer whose slot map says which in-flight tokens the slots hold
      */
     void norm(Stream stream, Activations a, Extent extent, Pending pending, long weight, int mapLayer) {
         Kernels.Norm norm = pending.finishes() ? kernels.addNormMany : kernels.addNorm(extent.rows());
@@ -77,10 +77,10 @@ public final class RowLauncher {
     }
 
     /**
-     * The norm after the last layer, of the sampled rows alone.
+     * Launches the norm after the last layer, of the sampled rows alone.
      *
-     * @param samples which rows those are; empty where they lie at the front already
-     * @param out where the first one's norm goes
+     * @param samples the rows; empty where they are at the front already
+     * @param out address of the first row's norm
      */
     void lastNorm(
             Stream stream, Activations a, Extent extent, Pending pending, Optional<StepInputs> samples, long out) {
@@ -138,8 +138,8 @@ public final class RowLauncher {
     }
 
     /**
-     * Bias, norms of q and k heads and rotation; then K and V go to their blocks, and q, k and v of host tokens to the
-     * host.
+     * Applies bias, norms of q and k heads and rotation. Then stores K and V in their blocks, and sends q, k and v of
+     * host tokens to the host.
      */
     void ropeStore(Stream stream, Activations a, StepInputs step, Extent extent, Pending pending, int layer) {
         CudaWeights.Layer weight = weights.layers.get(layer);
@@ -170,7 +170,7 @@ public final class RowLauncher {
                 sends ? step.header() : 0L);
     }
 
-    /** SwiGLU of a finished gate and up GEMM. */
+    /** Launches SwiGLU of a finished gate and up GEMM. */
     void swiglu(Stream stream, Activations a, int rows) {
         long threads = (long) rows * shape.intermediate() / 8;
         kernels.swiglu.launch(

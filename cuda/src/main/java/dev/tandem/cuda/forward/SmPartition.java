@@ -3,58 +3,58 @@ package dev.tandem.cuda.forward;
 import dev.tandem.cuda.kernels.ModelShape;
 
 /**
- * How the thread blocks of a step's attention share its work. Where {@code together}, prompts' attention leaves
- * multiprocessors to decode attention, which then runs beside it: the one computes while the other waits for memory,
- * which it saturates with fewer than all. Where all together do not, neither has anything to leave.
+ * Partitions the multiprocessors between prefill attention and decode attention of a step. Where {@code together}, the
+ * two run side by side: prefill attention is bound by arithmetic, and decode attention by memory bandwidth, which some
+ * of the multiprocessors saturate. Where even all multiprocessors do not saturate it, running side by side gains
+ * nothing.
  *
  * @param decodeBlocks thread blocks of decode attention that a multiprocessor holds at a time
- * @param bandwidth of the GPU's memory, bytes a microsecond
+ * @param together whether the two run side by side
+ * @param bandwidth of the GPU's memory, in bytes per microsecond
  */
 public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlocks, boolean together, double bandwidth) {
-    public static final int MAX_PARTS = 512;
-    /** Thread blocks of prefill attention that may share a tile. */
+    /** Max partial results of prefill attention in a launch. */
+    public static final int MAX_PARTIALS = 512;
+    /** Max thread blocks of prefill attention that share a tile. */
     private static final int MAX_SPLITS = 8;
     /** Tokens of a stage of prefill attention; tiles.cu. */
     private static final int STAGE_TOKENS = 64;
-    /**
-     * Microseconds as measured on an H200: a stage of a tile's context, and the beginning and end of a part, with what
-     * adding it up takes.
-     */
+    /** Microseconds of a stage of a tile's context; like the next constants measured on an H200. */
     private static final double STAGE_MICROS = 1.3;
 
-    private static final double PART_MICROS = 9.5;
-    private static final double SHARED_PART_MICROS = 12;
+    /** Microseconds of the start and end of a work unit. */
+    private static final double UNIT_MICROS = 9.5;
+    /** Likewise, with the merge of its partial result. */
+    private static final double SHARED_UNIT_MICROS = 12;
     /**
-     * Likewise: the beginning and end of decode attention, and the bytes a microsecond that a multiprocessor reads, of
-     * the bandwidth at most a share. Since its parts say that they are there it takes less, but with less here steps in
-     * which prompts ride were no faster.
+     * Microseconds of the start and end of decode attention. It starts and ends faster since its partial results signal
+     * completion in-band, but a smaller value made steps with piggybacked prefill no faster.
      */
     private static final double DECODE_MICROS = 9;
 
+    /** Bytes per microsecond that a multiprocessor reads. */
     private static final double MULTIPROCESSOR_BYTES = 60_000;
+    /** Max share of the memory bandwidth that decode attention reaches. */
     private static final double BANDWIDTH_SHARE = 0.9;
-    /** Beside each other they must take less than so much of what they take one after the other. */
-    private static final double WORTH_IT = 0.95;
-    /**
-     * Thread blocks of prompts take so many parts one after the other at most; decode attention keeps one of so many
-     * multiprocessors.
-     */
+    /** Max time side by side that counts as a gain, as a share of the time one after the other. */
+    private static final double MAX_SHARE_OF_SEQUENTIAL = 0.95;
+    /** Max work units that a thread block of prefill attention computes in turn. */
     private static final int MAX_TURNS = 4;
 
+    /** Divides the multiprocessors: decode attention keeps at least one in so many. */
     private static final int MIN_DECODE_SHARE = 4;
 
     /**
-     * How prompts' attention is cut.
+     * The partition of prefill attention.
      *
-     * @param blocks that take parts; all multiprocessors where it does not pay to leave some to decode attention
+     * @param blocks thread blocks; as many as multiprocessors where leaving some to decode attention gains nothing
      * @param splits blocks that share a tile's context
      */
     public record Prompts(int blocks, int splits) {}
 
     /**
-     * @param leavesRoom whether there is a kernel of prompts' attention that can leave multiprocessors to decode
-     *     attention
-     * @param bandwidth 0 where the driver does not tell it: then nothing is known that would pay
+     * @param leavesRoom whether this GPU's prefill attention can leave multiprocessors to decode attention
+     * @param bandwidth 0 where the driver does not report it; then the two never run side by side
      */
     public static SmPartition of(
             ModelShape shape, int multiprocessors, int decodeBlocks, boolean leavesRoom, double bandwidth) {
@@ -73,9 +73,10 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
     }
 
     /**
-     * Thread blocks that share a tile's context, so that a short chunk keeps all multiprocessors at work.
+     * Thread blocks that share a tile's context, so that a short chunk keeps all multiprocessors busy.
      *
-     * @param tiles of the launch, of which {@code rows} rows fill some
+     * @param tiles of the launch, including padding
+     * @param rows of the launch, which fill some of the tiles
      */
     int promptSplits(int tiles, int rows) {
         int filled = Math.min(tiles, rows / shape.tileTokens() + 1);
@@ -83,7 +84,7 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
     }
 
     private int fitting(int tiles, int splits) {
-        return splits > 1 && tiles * kvHeads() * splits <= MAX_PARTS ? splits : 1;
+        return splits > 1 && tiles * kvHeads() * splits <= MAX_PARTIALS ? splits : 1;
     }
 
     private int kvHeads() {
@@ -91,11 +92,11 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
     }
 
     /**
-     * So that both end soonest.
+     * The partition with which prefill and decode attention both end soonest.
      *
      * @param units KV blocks of all (row, KV head) of decode attention
-     * @param tiles of prompts, of which there are some
-     * @param stages of all tiles, of one KV head
+     * @param tiles of prefill attention, at least one
+     * @param stages of all tiles, per KV head
      */
     public Prompts prompts(int units, int tiles, int stages) {
         Prompts best = new Prompts(
@@ -103,33 +104,34 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
         if (units == 0) {
             return best;
         }
-        double min = WORTH_IT * (promptMicros(best, tiles, stages) + decodeMicros(units, multiprocessors));
+        double min =
+                MAX_SHARE_OF_SEQUENTIAL * (promptMicros(best, tiles, stages) + decodeMicros(units, multiprocessors));
         for (int splits = 1; splits <= MAX_SPLITS && fitting(tiles, splits) == splits; splits++) {
             for (int turns = 1; turns <= MAX_TURNS; turns++) {
-                Prompts some = new Prompts((tiles * kvHeads() * splits + turns - 1) / turns, splits);
-                int left = multiprocessors - some.blocks();
+                Prompts candidate = new Prompts((tiles * kvHeads() * splits + turns - 1) / turns, splits);
+                int left = multiprocessors - candidate.blocks();
                 if (left * MIN_DECODE_SHARE < multiprocessors) {
                     continue;
                 }
-                double micros = Math.max(promptMicros(some, tiles, stages), decodeMicros(units, left));
+                double micros = Math.max(promptMicros(candidate, tiles, stages), decodeMicros(units, left));
                 if (micros < min) {
                     min = micros;
-                    best = some;
+                    best = candidate;
                 }
             }
         }
         return best;
     }
 
-    private double promptMicros(Prompts cut, int tiles, int stages) {
-        int parts = tiles * kvHeads() * cut.splits();
-        int turns = (parts + cut.blocks() - 1) / cut.blocks();
-        double part = cut.splits() == 1 ? PART_MICROS : SHARED_PART_MICROS;
-        return turns * (part + STAGE_MICROS * stages / tiles / cut.splits());
+    private double promptMicros(Prompts prompts, int tiles, int stages) {
+        int work = tiles * kvHeads() * prompts.splits();
+        int turns = (work + prompts.blocks() - 1) / prompts.blocks();
+        double fixed = prompts.splits() == 1 ? UNIT_MICROS : SHARED_UNIT_MICROS;
+        return turns * (fixed + STAGE_MICROS * stages / tiles / prompts.splits());
     }
 
-    private double decodeMicros(int units, int some) {
+    private double decodeMicros(int units, int multiprocessors) {
         double bytes = (double) units * shape.blockBytes() / kvHeads();
-        return DECODE_MICROS + bytes / Math.min(some * MULTIPROCESSOR_BYTES, BANDWIDTH_SHARE * bandwidth);
+        return DECODE_MICROS + bytes / Math.min(multiprocessors * MULTIPROCESSOR_BYTES, BANDWIDTH_SHARE * bandwidth);
     }
 }

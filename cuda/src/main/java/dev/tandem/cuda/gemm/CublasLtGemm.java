@@ -29,35 +29,39 @@ import java.util.Set;
 import java.util.stream.IntStream;
 
 /**
- * Products {@code out[rows][n] = x[rows][depth] weights[n][depth]^T (+ out)} by cublasLt. The algorithm of a shape is
- * chosen when the shape is first seen: by measuring the library's candidates when {@link #measure} was called for it
- * and no earlier start has, else the library's first.
+ * Runs GEMMs {@code out[rows][n] = x[rows][depth] weights[n][depth]^T (+ out)} by cublasLt. The algorithm of a shape is
+ * chosen once: {@link #measure} takes the one that an earlier start kept, or measures the library's candidates; without
+ * it, the library's first candidate is taken.
  *
  * <p>Owned by: the executor's thread.
  */
 public final class CublasLtGemm implements AutoCloseable {
     private static final int CANDIDATES = 8;
-    /** More rows are bound by arithmetic, and their products long: one measurement does. */
+    /**
+     * Max rows whose candidates are measured several times. Larger GEMMs are bound by arithmetic and take long, so that
+     * one measurement is precise.
+     */
     public static final int MANY_ROWS = 512;
-    /** Measurements of a candidate, in turns with the others; the median counts. */
+    /** Measurements per candidate, in turns with the others; the median counts. */
     private static final int ROUNDS = 5;
-    /** Runs of a measurement, one after the other so that launches do not show, each with other weights. */
+    /** Runs per measurement, back to back to hide launch times, each with another layer's weights. */
     private static final int REPEATS = 4;
 
     private static final long WORKSPACE_BYTES = 64L << 20;
 
+    /** What a GEMM leaves. */
     public enum Result {
         /** 16-bit values. */
         NARROW,
         /** fp32 values. */
         WIDE,
-        /** fp32 values, added to what is there. */
+        /** fp32 values, added to the output's. */
         WIDE_ADDED
     }
 
     private record Shape(int rows, int n, int depth, Result result) {}
 
-    private record Description(MemorySegment product, MemorySegment a, MemorySegment b, MemorySegment c) {}
+    private record Description(MemorySegment operation, MemorySegment a, MemorySegment b, MemorySegment c) {}
 
     private record Plan(Description description, MemorySegment algorithm) {}
 
@@ -71,7 +75,7 @@ public final class CublasLtGemm implements AutoCloseable {
     private final MemorySegment zero = arena.allocateFrom(JAVA_FLOAT, 0f);
     private final int type;
     private final Map<Shape, Plan> plans = new HashMap<>();
-    /** Results and algorithms that {@link #load} has seen. */
+    /** Results and algorithms that {@link #load} has run. */
     private final Set<String> loaded = new HashSet<>();
 
     private final AlgorithmStore choices;
@@ -99,15 +103,16 @@ public final class CublasLtGemm implements AutoCloseable {
         return WORKSPACE_BYTES;
     }
 
-    /** Enqueues a product. */
+    /** Enqueues a GEMM. */
     public void multiply(Stream stream, long weights, int n, int depth, long x, int rows, long out, Result result) {
         Plan plan = plan(new Shape(rows, n, depth, result));
         run(stream, plan.description(), plan.algorithm(), weights, x, out, result);
     }
 
     /**
-     * Chooses the algorithm of a shape as {@link #multiply} would, and runs it unless one like it has run: the library
-     * loads a kernel at its first launch, which may wait for kernels that run, and these for the host.
+     * Chooses the algorithm of a shape as {@link #multiply} would, and runs it unless the same one has run. The library
+     * loads a kernel at its first launch. Loading may wait for running kernels, and these may wait for the host, which
+     * would be a deadlock while serving.
      */
     public void load(Stream stream, long weights, int n, int depth, long x, int rows, long out, Result result) {
         Plan plan = plan(new Shape(rows, n, depth, result));
@@ -138,7 +143,7 @@ public final class CublasLtGemm implements AutoCloseable {
             Result result) {
         int code = library.cublasLtMatmul.code(
                 handle,
-                description.product(),
+                description.operation(),
                 one,
                 weights,
                 description.a(),
@@ -162,8 +167,9 @@ public final class CublasLtGemm implements AutoCloseable {
      * Takes the algorithm that was kept for a shape, else times the library's candidates on the given memory and keeps
      * the fastest.
      *
-     * @param weights matrices of different layers, so that they are read from memory as in a step, not from the cache
-     * @param x of few rows random values, as in a step
+     * @param weights matrices of different layers, so that they are read from memory as in a step, rather than from the
+     *     L2 cache
+     * @param x inputs; for few rows random values, as in a step
      */
     public void measure(
             Stream stream, List<Long> weights, int n, int depth, long x, int rows, long out, Result result) {
@@ -174,7 +180,7 @@ public final class CublasLtGemm implements AutoCloseable {
         Description description = describe(shape);
         String name = "cublasLt/" + rows + "x" + n + "x" + depth + "/" + result;
         Optional<MemorySegment> restored = choices.find(name).flatMap(kept -> restored(description, kept));
-        // once, for the library loads kernels when they are first used, which must not be while a graph is captured
+        // runs once: the library loads kernels at their first launch, which is impossible while a graph is captured
         restored.ifPresent(kept -> run(stream, description, kept, weights.getFirst(), x, out, result));
         MemorySegment algorithm = restored.orElseGet(() -> {
             MemorySegment fastest = fastest(
@@ -218,7 +224,7 @@ public final class CublasLtGemm implements AutoCloseable {
                 .orElseThrow());
     }
 
-    /** An algorithm that was kept; empty when it is not one that the library takes for this product. */
+    /** The algorithm that was kept; empty when the library does not support it for this GEMM. */
     private Optional<MemorySegment> restored(Description description, String kept) {
         if (kept.length() != 2 * CublasLt.ALGORITHM_BYTES) {
             return Optional.empty();
@@ -228,7 +234,7 @@ public final class CublasLtGemm implements AutoCloseable {
         MemorySegment checked = arena.allocate(CublasLt.HEURISTIC_RESULT_BYTES, 8);
         int code = library.cublasLtMatmulAlgoCheck.code(
                 handle,
-                description.product(),
+                description.operation(),
                 description.a(),
                 description.b(),
                 description.c(),
@@ -250,12 +256,12 @@ public final class CublasLtGemm implements AutoCloseable {
     private Description describe(Shape shape) {
         MemorySegment word = arena.allocate(ADDRESS);
         library.cublasLtMatmulDescCreate.call(word, CublasLt.CUBLAS_COMPUTE_32F, CublasLt.CUDA_R_32F);
-        MemorySegment product = word.get(ADDRESS, 0);
+        MemorySegment operation = word.get(ADDRESS, 0);
         // column-major, as the library sees it: out^T [n, rows] = (weights^T)^T x^T
-        set(product, CublasLt.CUBLASLT_MATMUL_DESC_TRANSA, CublasLt.CUBLAS_OP_T);
-        set(product, CublasLt.CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, device.multiprocessors());
+        set(operation, CublasLt.CUBLASLT_MATMUL_DESC_TRANSA, CublasLt.CUBLAS_OP_T);
+        set(operation, CublasLt.CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, device.multiprocessors());
         return new Description(
-                product,
+                operation,
                 layout(type, shape.depth(), shape.n(), shape.depth()),
                 layout(type, shape.depth(), shape.rows(), shape.depth()),
                 layout(
@@ -265,13 +271,15 @@ public final class CublasLtGemm implements AutoCloseable {
                         shape.n()));
     }
 
-    /** The library's algorithms for a shape, up to {@code max}, the one that it thinks fastest first; at least one. */
+    /**
+     * The library's candidates for a shape, at least one and up to {@code max}, the one that it predicts fastest first.
+     */
     private List<MemorySegment> candidates(Shape shape, Description description, int max) {
         MemorySegment results = arena.allocate((long) CublasLt.HEURISTIC_RESULT_BYTES * max, 8);
         MemorySegment count = arena.allocate(JAVA_INT);
         library.cublasLtMatmulAlgoGetHeuristic.call(
                 handle,
-                description.product(),
+                description.operation(),
                 description.a(),
                 description.b(),
                 description.c(),
@@ -291,8 +299,8 @@ public final class CublasLtGemm implements AutoCloseable {
         return candidates;
     }
 
-    private void set(MemorySegment product, int attribute, int value) {
-        library.cublasLtMatmulDescSetAttribute.call(product, attribute, arena.allocateFrom(JAVA_INT, value), 4L);
+    private void set(MemorySegment operation, int attribute, int value) {
+        library.cublasLtMatmulDescSetAttribute.call(operation, attribute, arena.allocateFrom(JAVA_INT, value), 4L);
     }
 
     private MemorySegment layout(int element, long rows, long columns, long leading) {
@@ -306,7 +314,7 @@ public final class CublasLtGemm implements AutoCloseable {
         List<AutoCloseable> all = new ArrayList<>();
         for (Plan plan : plans.values()) {
             all.add(() ->
-                    library.cublasLtMatmulDescDestroy.call(plan.description().product()));
+                    library.cublasLtMatmulDescDestroy.call(plan.description().operation()));
             all.add(() ->
                     library.cublasLtMatrixLayoutDestroy.call(plan.description().a()));
             all.add(() ->

@@ -9,26 +9,27 @@ import java.util.Optional;
 import java.util.TreeMap;
 
 /**
- * Who computes the GEMMs of how many rows. For few rows, where the time is that of reading the weights, the project's
- * own kernels: they leave partial sums, which the next row-wise kernel adds up. For more rows cublasLt, whose results
- * are finished.
+ * Says which method computes the GEMMs of each row count. For few rows, where reading the weights takes the time, these
+ * are the project's own split-K kernels, whose partial sums the next row-wise kernel adds up. For more rows it is
+ * cublasLt, which leaves finished results.
  *
- * @param methods by the max rows that each is for; more rows are the library's
- * @param crossover for which rows of the library gate, up and SwiGLU are one kernel (gemm_swiglu.cu); empty: for none
+ * @param methods by the max rows of each; more rows are the library's
+ * @param crossover for which of the library's row counts gate, up and SwiGLU are one kernel (gemm_swiglu.cu); empty for
+ *     none
  */
 public record GemmPlan(NavigableMap<Integer, Method> methods, Optional<SwigluCrossover> crossover) {
-    /** Rows of a GEMM of cublasLt are rounded up to this: fewer shapes to choose algorithms for. */
+    /** Rows of cublasLt's GEMMs are rounded up to a multiple of this, so that fewer shapes need an algorithm. */
     public static final int ROW_STEP = 64;
 
-    /** Who computes a GEMM. */
+    /** A way to compute a GEMM. */
     public enum Method {
-        /** gemv_tma.cu: partial sums; the Tensor Memory Accelerator brings the weights. */
+        /** gemv_tma.cu: partial sums; the Tensor Memory Accelerator loads the weights. */
         GEMV_TMA,
-        /** gemv.cu: partial sums; weights go straight to registers. */
+        /** gemv.cu: partial sums; weights are loaded straight into registers. */
         GEMV,
-        /** gemm_wgmma.cu: partial sums; warpgroups multiply what the Tensor Memory Accelerator brings. */
+        /** gemm_wgmma.cu: partial sums; the Tensor Memory Accelerator loads the operands of warpgroup MMA. */
         WGMMA,
-        /** cublasLt: finished results; gate and up of gemm_swiglu.cu where that is faster. */
+        /** cublasLt: finished results; gemm_swiglu.cu computes gate and up where that is faster. */
         LIBRARY
     }
 
@@ -50,7 +51,7 @@ public record GemmPlan(NavigableMap<Integer, Method> methods, Optional<SwigluCro
         return method(rows) == Method.LIBRARY;
     }
 
-    /** Whether the gate and up GEMM leaves activations, rather than gate and up. */
+    /** Whether the gate and up GEMM applies SwiGLU itself. */
     public boolean activates(int rows) {
         return !finishes(rows) || crossover.isPresent() && crossover.get().pays(rows);
     }
@@ -67,12 +68,12 @@ public record GemmPlan(NavigableMap<Integer, Method> methods, Optional<SwigluCro
         return new GemmPlan(changed, crossover);
     }
 
-    /** This plan with gemm_swiglu.cu where the crossover says so. */
+    /** This plan with another crossover. */
     public GemmPlan with(SwigluCrossover other) {
         return new GemmPlan(methods, Optional.of(other));
     }
 
-    /** The choice for each number of rows, in words. */
+    /** The method of each row count, for the log. */
     public String text() {
         StringBuilder text = new StringBuilder();
         methods.forEach((rows, method) -> text.append(text.isEmpty() ? "" : ", ")

@@ -32,12 +32,13 @@ public final class LayerGemms implements AutoCloseable {
     /** Weight rows of a thread block of gemv_tma.cu and gemm_wgmma.cu. */
     private static final int STRIP = 128;
     /**
-     * Fixed cost of a thread block of gemm_wgmma.cu, in columns of weights: the first tiles' way and storing the sums.
+     * Fixed cost of a thread block of gemm_wgmma.cu, in columns of weights: loading the first tiles and storing the
+     * sums.
      */
     private static final int WGMMA_FIXED_COLUMNS = 512;
-    /** Fewer rows are not worth measuring gemm_wgmma.cu for. */
+    /** Min rows for which gemm_wgmma.cu is measured. */
     private static final int MIN_WGMMA_ROWS = 17;
-    /** Layers whose weights take turns when GEMMs are measured: together more than the second-level cache holds. */
+    /** Layers whose weights take turns when GEMMs are measured; together they exceed the L2 cache. */
     public static final int MEASURED_LAYERS = 4;
     /** Rows of x in a pair of tiles of gemm_swiglu.cu. */
     public static final int PAIR_ROWS = 256;
@@ -94,7 +95,7 @@ public final class LayerGemms implements AutoCloseable {
         return kernels.gemmSwiglu().isPresent() && gemmSwigluBlocks() > 0;
     }
 
-    /** The methods there are for so many rows on this GPU. */
+    /** The methods that this GPU has for so many rows. */
     public List<Method> available(int rows) {
         List<Method> methods = new ArrayList<>();
         if (kernels.hasTma() && rows <= Kernels.GEMV_MAX_ROWS) {
@@ -110,7 +111,7 @@ public final class LayerGemms implements AutoCloseable {
         return methods;
     }
 
-    /** [splits][rows][width] fp32 of the last product that is not finished. */
+    /** Address of [splits][rows][width] fp32, the partial sums of the last split-K GEMM. */
     public long partials() {
         return partials.address();
     }
@@ -119,7 +120,7 @@ public final class LayerGemms implements AutoCloseable {
         return partials.bytes();
     }
 
-    /** To the partial sums, of which there are {@link #qkvSplits}, or finished to the q, k, v buffer. */
+    /** Launches the QKV projection. It writes {@link #qkvSplits} partial sums, or the finished q, k and v buffer. */
     public void qkv(Stream stream, GemmPlan plan, GemmBuffers a, int layer, int rows) {
         long matrix = weights.layers.get(layer).qkv();
         if (plan.finishes(rows)) {
@@ -146,12 +147,15 @@ public final class LayerGemms implements AutoCloseable {
         }
     }
 
-    /** Partial sums that {@link #qkv} leaves, 0 where it finishes. */
+    /** Partial sums that {@link #qkv} leaves; 0 where it finishes. */
     public int qkvSplits(GemmPlan plan, int rows) {
         return plan.finishes(rows) ? 0 : splits(shape.qkv(), shape.hidden(), rows, plan.method(rows));
     }
 
-    /** To the partial sums, whose number is returned, or (0) added to the residual stream. */
+    /**
+     * Launches the output projection. Returns the number of partial sums that it leaves; 0 where it has added the
+     * result to the residual stream.
+     */
     public int output(Stream stream, GemmPlan plan, GemmBuffers a, int layer, int rows) {
         long matrix = weights.layers.get(layer).output();
         return !plan.finishes(rows)
@@ -168,7 +172,7 @@ public final class LayerGemms implements AutoCloseable {
                 : toResidual(stream, a, matrix, shape.queries(), a.attended(), rows);
     }
 
-    /** As {@link #output}. */
+    /** Launches the down projection; returns the same as {@link #output}. */
     public int down(Stream stream, GemmPlan plan, GemmBuffers a, int layer, int rows) {
         long matrix = weights.layers.get(layer).down();
         return !plan.finishes(rows)
@@ -198,7 +202,10 @@ public final class LayerGemms implements AutoCloseable {
         return 0;
     }
 
-    /** To the activation buffer if it {@link #activates}, else to the gate and up buffer. */
+    /**
+     * Launches the gate and up projection. It writes the activation buffer where {@link GemmPlan#activates} holds, else
+     * the gate and up buffer.
+     */
     public void gateUp(Stream stream, GemmPlan plan, GemmBuffers a, int layer, int rows) {
         int n = 2 * shape.intermediate();
         int depth = shape.hidden();
@@ -264,25 +271,25 @@ public final class LayerGemms implements AutoCloseable {
         }
     }
 
-    /** Pairs of them have neighbouring multiprocessors. */
+    /** Thread blocks of gemm_swiglu.cu: an even number, because clusters pair them. */
     private int gemmSwigluBlocks() {
         return device.multiprocessors() / 2 * 2;
     }
 
-    /** How many pairs of tiles a pair of blocks of gemm_swiglu.cu takes one after the other, for so many rows. */
+    /** Pairs of tiles that a pair of thread blocks of gemm_swiglu.cu computes in turn, for so many rows. */
     public int gemmSwigluTurns(int rows) {
         int columns = (2 * shape.intermediate() + TILE_WEIGHTS - 1) / TILE_WEIGHTS;
         int pairs = (rows + PAIR_ROWS - 1) / PAIR_ROWS;
         return (pairs * columns * 2 + gemmSwigluBlocks() - 1) / gemmSwigluBlocks();
     }
 
-    /** Whether blocks of two strips each end as soon as blocks of one: then x comes half as often. */
+    /** Whether thread blocks of two strips finish as soon as blocks of one; then x is loaded half as often. */
     private boolean fillsTurns(int strips) {
         int atATime = device.multiprocessors();
         return 2 * (((strips + 1) / 2 + atATime - 1) / atATime) <= (strips + atATime - 1) / atATime;
     }
 
-    /** Logits of the normed rows. */
+    /** Launches the output head, which writes the logits of the normed rows. */
     public void head(Stream stream, GemmPlan plan, GemmBuffers a, int rows) {
         if (plan.finishes(rows)) {
             library.multiply(
@@ -309,7 +316,7 @@ public final class LayerGemms implements AutoCloseable {
                 logits);
     }
 
-    /** Leaves partial sums; returns how many. */
+    /** Launches a split-K GEMM; returns the number of partial sums. */
     private int partials(
             Stream stream,
             Method method,
@@ -325,7 +332,7 @@ public final class LayerGemms implements AutoCloseable {
         return splits;
     }
 
-    /** out [splits][rows][n] fp32. */
+    /** Launches a split-K GEMM with result {@code out} [splits][rows][n] fp32. */
     private void sums(
             Stream stream,
             Method method,
@@ -374,7 +381,7 @@ public final class LayerGemms implements AutoCloseable {
         return map(new Shape(x.address(), GemmPlan.roundUp(rows), depth, boxRows));
     }
 
-    /** Of all rows that the buffer has room for. */
+    /** The tensor map of all rows of a buffer. */
     private TensorMap wholeMap(DeviceBuffer buffer, int columns, int boxRows) {
         return map(new Shape(
                 buffer.address(),
@@ -446,7 +453,7 @@ public final class LayerGemms implements AutoCloseable {
         if (rows <= CublasLtGemm.MANY_ROWS) {
             fillRandom(stream, x, (long) GemmPlan.roundUp(rows) * depth);
         } else {
-            // random values hold the GPU at its power limit, where its speed wanders by more than the candidates differ
+            // random values hold the GPU at its power limit, where its clock varies by more than the candidates differ
             stream.fill(x, 0);
         }
         library.measure(stream, matrices, n, depth, x.address(), GemmPlan.roundUp(rows), out.address(), result);
@@ -466,7 +473,7 @@ public final class LayerGemms implements AutoCloseable {
                 Result.WIDE);
     }
 
-    /** Has cublasLt load what steps of so many rows need; overwrites the activations. */
+    /** Makes cublasLt load its kernels for steps of so many rows; overwrites the activations. */
     public void load(Stream stream, GemmBuffers a, int rows) {
         CudaWeights.Layer layer = weights.layers.getFirst();
         int padded = GemmPlan.roundUp(rows);

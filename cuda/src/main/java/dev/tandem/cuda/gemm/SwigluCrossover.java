@@ -7,12 +7,14 @@ import java.util.function.IntUnaryOperator;
 import java.util.stream.Collectors;
 
 /**
- * For which numbers of rows gate, up and activation pay as one kernel (gemm_swiglu.cu) rather than as cublasLt's
- * product and a row-wise kernel. The one needs time in proportion to the turns that its tiles take; the other, nearly,
- * to the rows.
+ * Says for which row counts gate, up and SwiGLU are faster as one kernel (gemm_swiglu.cu) than as cublasLt's GEMM and a
+ * row-wise kernel. The time of the one kernel is proportional to the turns of its tiles. The time of the two is nearly
+ * proportional to the rows.
  */
 public final class SwigluCrossover {
+    /** Always two kernels. */
     public static final SwigluCrossover NEVER = new SwigluCrossover(rows -> false, "");
+    /** Always one kernel. */
     public static final SwigluCrossover ALWAYS = new SwigluCrossover(rows -> true, "");
 
     private final IntPredicate pays;
@@ -24,11 +26,11 @@ public final class SwigluCrossover {
     }
 
     /**
-     * What two sets of measurements say.
+     * The crossover that two sets of measurements show.
      *
-     * @param apart milliseconds of product and activation, by rows
-     * @param together of the one kernel, for the same numbers of rows
-     * @param turns that the one kernel's tiles take for so many rows
+     * @param apart milliseconds of GEMM and SwiGLU as two kernels, by rows
+     * @param together milliseconds of the one kernel, for the same row counts
+     * @param turns of the one kernel's tiles, by rows
      */
     public static SwigluCrossover of(
             SortedMap<Integer, Double> apart, SortedMap<Integer, Double> together, IntUnaryOperator turns) {
@@ -43,7 +45,7 @@ public final class SwigluCrossover {
         return new SwigluCrossover(pays, (at.isEmpty() ? "none" : at) + " of " + row.keySet());
     }
 
-    /** On the line between the neighbours of {@code rows}; beyond the last as there. */
+    /** Linear interpolation between the neighbours of {@code rows}; the last value beyond it. */
     private static double between(TreeMap<Integer, Double> known, int rows) {
         int low = known.floorKey(rows);
         Integer high = known.higherKey(rows);
@@ -58,7 +60,7 @@ public final class SwigluCrossover {
         return pays.test(rows);
     }
 
-    /** At which of the measured numbers of rows it pays. */
+    /** The measured row counts at which the one kernel is faster, for the log. */
     String text() {
         return text;
     }

@@ -1,6 +1,6 @@
 /**
- * Matrix products: which kernel for how many rows, and their launches. Entry points:
- * {@link dev.tandem.cuda.gemm.GemmPlan}, {@link dev.tandem.cuda.gemm.LayerGemms}.
+ * GEMMs: which kernel computes how many rows, and the launches. Entry points: {@link dev.tandem.cuda.gemm.GemmPlan},
+ * {@link dev.tandem.cuda.gemm.LayerGemms}.
  *
  * <p>Owned by: engine thread. Next: {@code weights}.
  */

@@ -20,46 +20,58 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 
 /**
- * Rows whose attention is the host's: which there are, the ring of tasks that the GPU's transfer kernel fills and
- * workers empty, and the ring of results that goes the other way. Rows that pass all layers within one step, which
- * waits for them, have a ring of tasks of their own, which goes first, and an answer each.
+ * The host tokens and the lock-free rings through which GPU and workers exchange their attention tasks and results.
  *
- * <p>Each ring entry carries its own number, so there is no separate tail to read, and nobody waits: workers take what
- * is there. A flight has at most one entry in all rings together, so rings of as many entries as there may be flights
- * cannot overflow.
+ * <pre>
+ *  ring or word   writer                                reader
+ *  tasks          transfer kernel, of in-flight tokens  workers
+ *  ready          workers: a result is written          transfer kernel
+ *  asked          the step, of same-layer tokens        workers, before {@code tasks}
+ *  answered       workers: a result is written          the step, which waits for it
+ * </pre>
  *
- * <p>Owned by: engine thread, but for {@link #take}, {@link #takeAsked}, {@link #peek}, {@link #publish},
- * {@link #answer}, {@link #released} and {@link #failed}, which workers call.
+ * <p>Each ring entry carries its own number, so no reader needs the ring's tail. Writers release and readers acquire an
+ * entry. A host token has at most one entry in all rings together, so a ring of {@link #MAX} entries cannot overflow.
+ * Workers never block on a ring: they take what it holds.
+ *
+ * <p>Owned by: engine thread, except {@link #take}, {@link #takeAsked}, {@link #peek}, {@link #peekAsked},
+ * {@link #publish}, {@link #answer}, {@link #released} and {@link #failed}, which workers call.
  */
 public final class HostAttentionQueues {
-    /** Most in-flight tokens; prelude.cu keeps their numbers in 16 bits. */
+    /** Max host tokens at a time; prelude.cu keeps their indices in 16 bits. */
     public static final int MAX = 1024;
 
     private static final VarHandle LONG = JAVA_LONG.varHandle();
     private static final long NO_ENTRY = -1;
-    /** Some two for each worker: those who share a row end at about the same time. */
-    private static final int MAX_PARTS = 32;
-    /** Of a row that another waits behind: a part's beginning costs, and the other keeps all workers busy. */
-    private static final int LARGE_PARTS = 16;
-    /** The GPU keeps none of a in-flight token: the engine adjusts its logits when it lands. */
+    /** Max subtasks of a task: about two per worker, so that workers that share a host token finish together. */
+    private static final int MAX_SUBTASKS = 32;
+    /**
+     * Max takes of a task while another task waits behind it: each take has a start-up cost, and the waiting task keeps
+     * all workers busy.
+     */
+    private static final int MAX_TAKES = 16;
+    /**
+     * Room for logit adjustments of an in-flight token on the GPU: none, the engine adjusts its logits after the last
+     * layer.
+     */
     private static final int NO_ADJUSTMENTS = -1;
-    /** Where {@link Memory#answered} says so, in bytes. */
-    private static final long GIVEN_UP = (long) MAX * Long.BYTES;
-    /** What it is then, when a transfer kernel says so; prelude.cu. */
-    private static final long TRANSFER = 2;
+    /** Offset in {@link Memory#answered} of the abort word, {@code givenUp} of prelude.cu, in bytes. */
+    private static final long ABORTED_AT = (long) MAX * Long.BYTES;
+    /** The abort word's value when a transfer kernel wrote it; prelude.cu. */
+    private static final long ABORTED_BY_TRANSFER = 2;
 
-    /** A row whose attention threw. */
+    /** A host token whose attention threw. */
     public record Failure(HostToken hostToken, Throwable cause) {}
 
     /**
-     * @param tasks [{@link #MAX}] (number + 1) &lt;&lt; 24 | layer &lt;&lt; 16 | flight; zeros at first, like
-     *     {@code ready}
+     * Memory that GPU and workers share. All rings and {@code answered} start as zeros.
+     *
+     * @param tasks [{@link #MAX}] (number + 1) &lt;&lt; 24 | layer &lt;&lt; 16 | host token index
      * @param ready likewise
      * @param sent [{@link #MAX}, heads + 2 kvHeads, headDim] q, k and v in the model's type
      * @param results [{@link #MAX}, heads, headDim] in the model's type
-     * @param asked like {@code tasks}, for rows that a step waits for
-     * @param answered [{@link #MAX}] number + 1 of the last task of each such row that is done; then whether the host
-     *     gave up
+     * @param asked like {@code tasks}, for same-layer tokens
+     * @param answered [{@link #MAX}] number + 1 of each same-layer token's last finished task; then the abort word
      */
     public record Memory(
             MemorySegment tasks,
@@ -70,18 +82,18 @@ public final class HostAttentionQueues {
             MemorySegment answered) {}
 
     private final Memory memory;
-    private final int parts;
-    private final int together;
+    private final int subtasks;
+    private final int subtasksPerTake;
     private final int keyOffset;
     private final int valueOffset;
-    private final int rowBytes;
+    private final int sentBytes;
     private final int resultBytes;
     private final AtomicLong taken = new AtomicLong();
     private final AtomicLong published = new AtomicLong();
-    /** Parts of tasks that a step waits for, of {@code parts} each. */
-    private final AtomicLong takenParts = new AtomicLong();
+    /** Subtasks of same-layer tasks that workers have taken; each task has {@code subtasks} of them. */
+    private final AtomicLong takenSubtasks = new AtomicLong();
 
-    private final AtomicIntegerArray partsDone = new AtomicIntegerArray(MAX);
+    private final AtomicIntegerArray subtasksDone = new AtomicIntegerArray(MAX);
     private final AtomicReferenceArray<HostToken> hostTokens = new AtomicReferenceArray<>(MAX);
     private final ArrayDeque<Integer> free = new ArrayDeque<>();
     private final Map<Long, HostToken> bySequence = new LinkedHashMap<>();
@@ -89,37 +101,37 @@ public final class HostAttentionQueues {
     private final Queue<Failure> failures = new ConcurrentLinkedQueue<>();
     private long consumed;
     private long pushed;
-    private long promised;
+    private long reserved;
     private int drawn;
     private int reported;
-    /** Rows whose token the engine chooses, from their logits. */
-    private int undrawn;
+    /** Host tokens whose next token the engine samples from the logits. */
+    private int hostSampled;
 
     private volatile boolean inFlight;
 
-    /** @param bytes of a value of the model's type */
+    /** @param bytes per value of the model's type */
     public HostAttentionQueues(ModelConfig config, int bytes, Memory memory) {
         this.memory = memory;
-        this.parts = parts(config);
-        this.together = together(config);
+        this.subtasks = subtasks(config);
+        this.subtasksPerTake = subtasksPerTake(config);
         int headBytes = config.headDim() * bytes;
         this.resultBytes = config.heads() * headBytes;
         this.keyOffset = resultBytes;
         this.valueOffset = keyOffset + config.kvHeads() * headBytes;
-        this.rowBytes = valueOffset + config.kvHeads() * headBytes;
+        this.sentBytes = valueOffset + config.kvHeads() * headBytes;
         for (int index = 0; index < MAX; index++) {
             free.add(index);
         }
     }
 
-    /** A task that a step waits for is shared among so many workers: each takes some of the KV heads. */
-    public static int parts(ModelConfig config) {
-        return Math.min(MAX_PARTS, Integer.lowestOneBit(config.kvHeads()));
+    /** Subtasks of a same-layer task: each covers an equal share of the KV heads, and any worker may take it. */
+    public static int subtasks(ModelConfig config) {
+        return Math.min(MAX_SUBTASKS, Integer.lowestOneBit(config.kvHeads()));
     }
 
-    /** So many parts a worker takes at a time while another row waits behind them. */
-    public static int together(ModelConfig config) {
-        return Math.max(1, parts(config) / LARGE_PARTS);
+    /** Subtasks that a worker takes at a time while another task waits behind them. */
+    public static int subtasksPerTake(ModelConfig config) {
+        return Math.max(1, subtasks(config) / MAX_TAKES);
     }
 
     public static int sentBytes(ModelConfig config, int bytes) {
@@ -130,7 +142,7 @@ public final class HostAttentionQueues {
         return config.heads() * config.headDim() * bytes;
     }
 
-    /** Takes a row that enters layer 0 in the next step. */
+    /** Registers an in-flight token that enters layer 0 in the next step. */
     public HostToken admit(Admission admission) {
         return enter(admission, admission.sampler().draw(NO_ADJUSTMENTS));
     }
@@ -138,18 +150,18 @@ public final class HostAttentionQueues {
     private void count(HostToken hostToken, int sign) {
         drawn += hostToken.draw.filter(draw -> !draw.greedy()).isPresent() ? sign : 0;
         reported += hostToken.draw.filter(draw -> draw.logprobs() >= 0).isPresent() ? sign : 0;
-        undrawn += hostToken.draw.isEmpty() ? sign : 0;
+        hostSampled += hostToken.draw.isEmpty() ? sign : 0;
     }
 
-    /** Takes a row that passes all layers within the next step; it is sampled with the step's own. */
-    public HostToken pass(Admission admission) {
+    /** Registers a same-layer token of the next step; the step samples it like its other rows. */
+    public HostToken admitSameLayer(Admission admission) {
         return enter(admission, Optional.empty());
     }
 
     private HostToken enter(Admission admission, Optional<TokenSampler.Draw> draw) {
         Integer index = free.poll();
         if (index == null) {
-            throw new ExecutorException("more than " + MAX + " rows are the CPU's at a time");
+            throw new ExecutorException("more than " + MAX + " host tokens at a time: the CPU attends for no more");
         }
         HostToken hostToken = new HostToken(index, admission, draw);
         bySequence.put(hostToken.sequence(), hostToken);
@@ -159,26 +171,28 @@ public final class HostAttentionQueues {
         return hostToken;
     }
 
-    /** Numbers for so many tasks that the next step will ask for; returns the first. */
-    public long promise(long tasks) {
-        long first = promised;
-        promised += tasks;
+    /** Reserves numbers for the tasks that the next step will ask for; returns the first. */
+    public long reserveTasks(long tasks) {
+        long first = reserved;
+        reserved += tasks;
         return first;
     }
 
-    /** Nobody answers any more: steps no longer wait. */
-    void giveUp() {
-        LONG.setRelease(memory.answered(), GIVEN_UP, 1L);
+    /** Makes steps stop waiting: no worker answers from now on. */
+    void abort() {
+        LONG.setRelease(memory.answered(), ABORTED_AT, 1L);
     }
 
-    /** Whether steps no longer wait; one that has waited for too long says so itself, and so does a transfer kernel. */
-    public boolean hasGivenUp() {
-        return (long) LONG.getAcquire(memory.answered(), GIVEN_UP) != 0;
+    /**
+     * Whether steps have stopped waiting. The host, a step that waited for too long, or a transfer kernel decides so.
+     */
+    public boolean isAborted() {
+        return (long) LONG.getAcquire(memory.answered(), ABORTED_AT) != 0;
     }
 
-    /** Whether a transfer kernel has: its step did not end. */
-    boolean transferGaveUp() {
-        return (long) LONG.getAcquire(memory.answered(), GIVEN_UP) == TRANSFER;
+    /** Whether a transfer kernel aborted, because its step did not end. */
+    boolean isAbortedByTransfer() {
+        return (long) LONG.getAcquire(memory.answered(), ABORTED_AT) == ABORTED_BY_TRANSFER;
     }
 
     Collection<HostToken> all() {
@@ -194,30 +208,30 @@ public final class HostAttentionQueues {
         return inFlight;
     }
 
-    /** Whether some in-flight token is sampled by a draw. */
+    /** Whether the GPU draws some host token's next token at random. */
     public boolean draws() {
         return drawn > 0;
     }
 
-    /** Whether log-probabilities of some in-flight token are wanted. */
+    /** Whether some host token's request wants log-probabilities. */
     public boolean reportsLogprobs() {
         return reported > 0;
     }
 
-    /** Whether the logits of some in-flight token are needed when it lands. */
+    /** Whether the engine needs the logits of some host token after the last layer. */
     public boolean needsLogits() {
-        return undrawn > 0;
+        return hostSampled > 0;
     }
 
-    /** A row shall go no further: the worker that has it next lets it go. */
-    public void park(long sequence) {
+    /** Pauses an in-flight token: the worker that takes its next task releases it instead. */
+    public void pause(long sequence) {
         HostToken hostToken = bySequence.get(sequence);
         if (hostToken != null) {
-            hostToken.parked = true;
+            hostToken.paused = true;
         }
     }
 
-    /** The row is through, let go, or lost: its number is free. */
+    /** Ends a host token that has passed all layers, was released or is lost; its index is free again. */
     public void end(HostToken hostToken) {
         bySequence.remove(hostToken.sequence());
         hostTokens.set(hostToken.index, null);
@@ -234,16 +248,16 @@ public final class HostAttentionQueues {
         return failures.poll();
     }
 
-    // the workers' side
+    // called by workers
 
-    /** The next task, or -1 when there is none now; {@link #layer} and {@link #row} read it. */
+    /** The next task, or -1 when there is none now; {@link #layer} and {@link #tokenIndex} read it. */
     long take() {
         long number = taken.get();
         long entry = (long) LONG.getAcquire(memory.tasks(), (number & MAX - 1) * Long.BYTES);
         return entry >>> 24 == number + 1 && taken.compareAndSet(number, number + 1) ? entry & 0xffffff : NO_ENTRY;
     }
 
-    /** A task that is some places behind the next one, if it is there already; else -1. */
+    /** The task that is so many places behind the next one; -1 when there is none yet. */
     long peek(int places) {
         long number = taken.get() + places;
         long entry = (long) LONG.getOpaque(memory.tasks(), (number & MAX - 1) * Long.BYTES);
@@ -251,23 +265,25 @@ public final class HostAttentionQueues {
     }
 
     /**
-     * The next parts of a task that a step waits for: the task's number + 1 in 40 bits, layer and row as in
-     * {@link #take}; or -1 when there is none now. Which of its parts the worker has is written to {@code some}.
+     * Takes the next subtasks of a same-layer task. Returns the task's number + 1 in the upper 40 bits with layer and
+     * index as in {@link #take}, or -1 when there is none now.
+     *
+     * @param taken receives which subtasks these are
      */
-    long takeAsked(Parts some) {
-        long ticket = takenParts.get();
-        long number = ticket / parts;
+    long takeAsked(Subtasks taken) {
+        long ticket = takenSubtasks.get();
+        long number = ticket / subtasks;
         long entry = (long) LONG.getAcquire(memory.asked(), (number & MAX - 1) * Long.BYTES);
         if (entry >>> 24 != number + 1) {
             return NO_ENTRY;
         }
-        int first = (int) (ticket % parts);
-        int count = first % together == 0 && isAsked(number + 1) ? together : 1;
-        if (!takenParts.compareAndSet(ticket, ticket + count)) {
+        int first = (int) (ticket % subtasks);
+        int count = first % subtasksPerTake == 0 && isAsked(number + 1) ? subtasksPerTake : 1;
+        if (!takenSubtasks.compareAndSet(ticket, ticket + count)) {
             return NO_ENTRY;
         }
-        some.first = first;
-        some.count = count;
+        taken.first = first;
+        taken.count = count;
         return entry;
     }
 
@@ -275,34 +291,34 @@ public final class HostAttentionQueues {
         return (long) LONG.getOpaque(memory.asked(), (number & MAX - 1) * Long.BYTES) >>> 24 == number + 1;
     }
 
-    /** Which parts of a task a worker has taken; its own. */
-    static final class Parts {
+    /** The subtasks that one worker has taken. Owned by: that worker. */
+    static final class Subtasks {
         int first;
         int count;
     }
 
     /**
-     * A part that is some places behind the next one: the task as in {@link #peek}, and before it the part's number
-     * ({@link #part}); or -1.
+     * The subtask that is so many places behind the next one: the task as in {@link #peek}, and the subtask's number
+     * above it ({@link #subtask}); -1 when there is none yet.
      */
     long peekAsked(int places) {
-        long ticket = takenParts.get() + places;
-        long number = ticket / parts;
+        long ticket = takenSubtasks.get() + places;
+        long number = ticket / subtasks;
         long entry = (long) LONG.getOpaque(memory.asked(), (number & MAX - 1) * Long.BYTES);
-        return entry >>> 24 == number + 1 ? ticket % parts << 24 | entry & 0xffffff : NO_ENTRY;
+        return entry >>> 24 == number + 1 ? ticket % subtasks << 24 | entry & 0xffffff : NO_ENTRY;
     }
 
-    /** So many parts of the task are done, or never will be; the last answers. */
+    /** Counts subtasks as finished, or as failed; the last one of a task answers it. */
     void answer(long task, int count) {
-        int index = row(task);
-        if (partsDone.addAndGet(index, count) == parts) {
-            partsDone.set(index, 0);
+        int index = tokenIndex(task);
+        if (subtasksDone.addAndGet(index, count) == subtasks) {
+            subtasksDone.set(index, 0);
             LONG.setRelease(memory.answered(), (long) index * Long.BYTES, task >>> 24);
         }
     }
 
-    /** Number of the part that {@link #peekAsked} has found. */
-    static int part(long found) {
+    /** Number of the subtask that {@link #peekAsked} found. */
+    static int subtask(long found) {
         return (int) (found >>> 24);
     }
 
@@ -310,13 +326,13 @@ public final class HostAttentionQueues {
         return (int) (task >>> 16 & 0xff);
     }
 
-    public static int row(long task) {
+    public static int tokenIndex(long task) {
         return (int) (task & 0xffff);
     }
 
-    /** Addresses of the row's q, k and v. */
+    /** Address of the token's query heads; its key and value heads follow. */
     public long query(int index) {
-        return memory.sent().address() + (long) index * rowBytes;
+        return memory.sent().address() + (long) index * sentBytes;
     }
 
     long key(int index) {
@@ -332,13 +348,13 @@ public final class HostAttentionQueues {
         return memory.results().address() + (long) index * resultBytes;
     }
 
-    /** The row's attention of the layer is there. */
+    /** Announces that the token's attention of the layer is written. */
     void publish(int layer, int index) {
         long number = published.getAndIncrement();
         LONG.setRelease(memory.ready(), (number & MAX - 1) * Long.BYTES, number + 1 << 24 | (long) layer << 16 | index);
     }
 
-    /** A parked row goes no further. */
+    /** Announces that the worker has released a paused token. */
     void released(HostToken hostToken) {
         released.add(hostToken);
     }
@@ -347,25 +363,25 @@ public final class HostAttentionQueues {
         failures.add(new Failure(hostToken, cause));
     }
 
-    // what a profiler, or a test, does in the GPU's stead
+    // called by profilers and tests in place of the GPU
 
-    /** Asks for a row's attention as the GPU would. */
+    /** Asks for an in-flight token's attention, as the transfer kernel does. */
     public void push(int layer, int index) {
         long number = pushed++;
         LONG.setRelease(memory.tasks(), (number & MAX - 1) * Long.BYTES, number + 1 << 24 | (long) layer << 16 | index);
     }
 
-    /** Asks for a row's attention as a step that waits would. */
+    /** Asks for a same-layer token's attention, as a step does. */
     public void ask(long number, int layer, int index) {
         LONG.setRelease(memory.asked(), (number & MAX - 1) * Long.BYTES, number + 1 << 24 | (long) layer << 16 | index);
     }
 
-    /** Number + 1 of the row's last task that is done. */
+    /** Number + 1 of the same-layer token's last finished task. */
     public long answered(int index) {
         return (long) LONG.getAcquire(memory.answered(), (long) index * Long.BYTES);
     }
 
-    /** The task whose result came next, -1 when none has come. */
+    /** The next task with a result; -1 when there is none yet. */
     public long nextResult() {
         long entry = (long) LONG.getAcquire(memory.ready(), (consumed & MAX - 1) * Long.BYTES);
         if (entry >>> 24 != consumed + 1) {
@@ -375,7 +391,7 @@ public final class HostAttentionQueues {
         return entry & 0xffffff;
     }
 
-    /** After a profiler, with no in-flight token: the rings are as at the start. */
+    /** Restores the rings of in-flight tokens to their start, after a profiler; there are no host tokens then. */
     public void reset() {
         memory.tasks().fill((byte) 0);
         memory.ready().fill((byte) 0);

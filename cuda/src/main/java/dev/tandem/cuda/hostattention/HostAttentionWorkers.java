@@ -20,26 +20,28 @@ import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Pinned threads that compute the attention of in-flight tokens: whole (row, layer) tasks, in the order in which the
- * GPU asked. They spin while rows are in flight and park while none is. With a CPU quota, spinning uses up the time
- * that attention needs: they then look for tasks every {@value #REST_NANOS} ns.
+ * Pinned threads that compute the attention of host tokens, in the order in which the GPU asked. A task of an in-flight
+ * token is one worker's; workers share a task of a same-layer token by KV heads.
  *
- * <p>A task that throws loses its row alone. A worker that is gone, or has been at one task for longer than the
- * watchdog's time, is for the engine thread to find ({@link #check}).
+ * <p>Workers spin while there are host tokens and park while there are none. Under a CPU quota, spinning uses up the
+ * time that attention needs, so they poll every {@value #REST_NANOS} ns instead.
  *
- * <p>Owned by: each worker owns the row whose task it took; counters are written by their worker alone.
+ * <p>A task that throws loses its host token alone. The engine thread finds workers that have died, or that are at one
+ * task for longer than the watchdog's time ({@link #check}).
+ *
+ * <p>Owned by: each worker owns the host token whose task it took, and is the only writer of its counters.
  */
 public final class HostAttentionWorkers implements AutoCloseable {
     /** Cores that the workers leave to the engine and the server. */
     public static final int CORES_LEFT = 2;
 
-    /** Some tens of microseconds: then the core is offered to others. */
+    /** Spins before the worker yields its core: some tens of microseconds. */
     private static final int SPINS = 2_000;
     /** Longs between the counters of two workers: a cache line and the one that is fetched with it. */
     private static final int STRIDE = 16;
-    /** A task that is under way at the end takes no longer, unless it is stalled. */
+    /** Max time that {@link #close} grants a running task on top of the watchdog's. */
     private static final Duration LAST_TASK = Duration.ofSeconds(1);
-    /** The shortest that Linux grants a thread without asking for more: a result is late by no more than that. */
+    /** The default timer slack of Linux, so a shorter rest is no shorter. It is also the max delay of a result. */
     private static final long REST_NANOS = 50_000;
 
     private static final int BUSY = 0;
@@ -47,23 +49,23 @@ public final class HostAttentionWorkers implements AutoCloseable {
     private static final int TOKENS = 2;
 
     /**
-     * Who computes.
+     * The implementations of attention, by share of the KV heads.
      *
-     * @param whole in-flight tokens
-     * @param part of the KV heads, one in {@link HostAttentionQueues#parts}, of rows that a step waits for
-     * @param several such parts, {@link HostAttentionQueues#together} of them
+     * @param whole all KV heads, for in-flight tokens
+     * @param single the KV heads of one subtask of a same-layer token ({@link HostAttentionQueues#subtasks})
+     * @param several those of {@link HostAttentionQueues#subtasksPerTake} subtasks
      */
-    public record Attention(PagedDecodeAttention whole, PagedDecodeAttention part, PagedDecodeAttention several) {}
+    public record Attention(PagedDecodeAttention whole, PagedDecodeAttention single, PagedDecodeAttention several) {}
 
     /**
      * Where the threads run.
      *
      * @param pin whether each is bound to a core of its own where the topology allows it
-     * @param left the first cores, left to the engine and the server
+     * @param left how many of the first cores are left to the engine and the server
      */
     public record Cores(CpuTopology topology, boolean pin, int left) {}
 
-    /** Where host KV is. */
+    /** Addresses of host KV blocks. */
     public interface HostBlocks {
         long address(int layer, int block);
     }
@@ -77,7 +79,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
     private final Thread[] threads;
     private final Timeline.Lane[] lanes;
     private final HostToken[] current;
-    /** Of each worker: nanoseconds at work, when its task began or 0, tokens attended to. */
+    /** Per worker: nanoseconds at work, start time of its task or 0, tokens attended to. */
     private final AtomicLongArray counters;
 
     private final boolean pinned;
@@ -127,7 +129,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
         return pinned;
     }
 
-    /** Whether threads are bound to cores, and why not where that was wanted, as the log says it. */
+    /** For the log: whether threads are bound to cores, and why not where that was requested. */
     public String placement() {
         if (pinned) {
             return " pinned";
@@ -137,28 +139,26 @@ public final class HostAttentionWorkers implements AutoCloseable {
                 : " not pinned";
     }
 
-    /**
-     * Binds the calling thread, the engine's, and whatever it starts to the cores that are left: no worker is there.
-     */
+    /** Binds the calling engine thread, and the threads that it starts, to the cores that no worker uses. */
     public void pinEngine() {
         if (pinned && cores.left() > 0) {
             ThreadAffinity.pin(cores.topology().order().subList(0, cores.left()));
         }
     }
 
-    /** Rows are in flight: tasks will follow. */
+    /** Wakes parked workers; the caller has registered host tokens, whose tasks will follow. */
     public void wake() {
         for (Thread thread : threads) {
             LockSupport.unpark(thread);
         }
     }
 
-    /** Nanoseconds that the workers have been at work, as if all of them always worked together. */
+    /** Mean nanoseconds per worker spent on tasks. */
     long busyNanos() {
         return sum(BUSY) / threads.length;
     }
 
-    /** Tokens attended to so far, each layer's counted. */
+    /** Tokens attended to so far, summed over layers. */
     long tokens() {
         return sum(TOKENS);
     }
@@ -171,7 +171,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
         return sum;
     }
 
-    /** Looks for workers that are gone or stalled; what there is to say of one. */
+    /** Describes the first worker that has died or is stalled; empty when all are well. */
     public Optional<String> check() {
         for (int i = 0; i < threads.length; i++) {
             long started = counters.getAcquire(i * STRIDE + STARTED);
@@ -187,8 +187,8 @@ public final class HostAttentionWorkers implements AutoCloseable {
     }
 
     /**
-     * Rows that somebody is at work on and may yet write. Of rows that have ended ({@link HostAttentionQueues#end})
-     * before this is called, no others will be.
+     * The host tokens that a worker is computing, whose blocks it may still write. A token that ended
+     * ({@link HostAttentionQueues#end}) before this call and is not in the result is never written again.
      */
     Set<HostToken> held() {
         Set<HostToken> held = new HashSet<>();
@@ -200,7 +200,7 @@ public final class HostAttentionWorkers implements AutoCloseable {
         return held;
     }
 
-    /** Whether every worker has come to its end. */
+    /** Whether every worker thread has ended. */
     public boolean ended() {
         for (Thread thread : threads) {
             if (thread.isAlive()) {
@@ -214,15 +214,15 @@ public final class HostAttentionWorkers implements AutoCloseable {
         if (core >= 0) {
             ThreadAffinity.pin(core);
         }
-        // memory of its own, first touched here: on this core's node
+        // first touched by this thread, so the memory is on this core's NUMA node
         try (Arena own = Arena.ofConfined()) {
             WorkerContext context = new WorkerContext(attention, own);
             for (int spins = 0; !closed; spins++) {
-                long asked = queues.takeAsked(context.parts); // a step waits for it
+                long asked = queues.takeAsked(context.subtasks); // first, because a step waits for these
                 long task = asked >= 0 ? asked : queues.take();
                 if (asked >= 0) {
                     serve(worker, task, context, true);
-                    queues.answer(task, context.parts.count);
+                    queues.answer(task, context.subtasks.count);
                     spins = 0;
                 } else if (task >= 0) {
                     serve(worker, task, context, false);
@@ -240,14 +240,14 @@ public final class HostAttentionWorkers implements AutoCloseable {
         }
     }
 
-    /** What one worker computes so many heads with. */
-    private static final class Tools {
+    /** An implementation of attention with one worker's scratch memory. */
+    private static final class Kernel {
         final PagedDecodeAttention attention;
         final PagedDecodeAttention.Scratch scratch;
         final Partial partial;
         final Partial sum;
 
-        Tools(PagedDecodeAttention attention, Arena arena) {
+        Kernel(PagedDecodeAttention attention, Arena arena) {
             this.attention = attention;
             scratch = attention.scratch(arena);
             partial = new Partial(attention.heads(), attention.format().headDim());
@@ -259,12 +259,12 @@ public final class HostAttentionWorkers implements AutoCloseable {
         }
     }
 
-    /** What one worker works at. */
+    /** One worker's state. */
     private static final class WorkerContext {
-        final Tools whole;
-        final Tools part;
-        final Tools several;
-        final HostAttentionQueues.Parts parts = new HostAttentionQueues.Parts();
+        final Kernel whole;
+        final Kernel single;
+        final Kernel several;
+        final HostAttentionQueues.Subtasks subtasks = new HostAttentionQueues.Subtasks();
         final DecodeTask task = new DecodeTask();
         /** [heads, headDim] fp32 */
         final MemorySegment out;
@@ -272,25 +272,25 @@ public final class HostAttentionWorkers implements AutoCloseable {
         long[] blocks = new long[64];
 
         WorkerContext(Attention attention, Arena arena) {
-            whole = new Tools(attention.whole(), arena);
-            part = new Tools(attention.part(), arena);
-            several = new Tools(attention.several(), arena);
+            whole = new Kernel(attention.whole(), arena);
+            single = new Kernel(attention.single(), arena);
+            several = new Kernel(attention.several(), arena);
             int count = whole.values();
             out = arena.allocate((long) count * Float.BYTES, 64);
         }
 
-        Tools tools(boolean waitedFor) {
-            return !waitedFor ? whole : parts.count == 1 ? part : several;
+        Kernel kernel(boolean sameLayer) {
+            return !sameLayer ? whole : subtasks.count == 1 ? single : several;
         }
     }
 
-    /** @param waitedFor whether a step waits for it: it has its answer whatever happens */
-    private void serve(int worker, long task, WorkerContext context, boolean waitedFor) {
-        HostToken hostToken = queues.hostToken(HostAttentionQueues.row(task));
+    /** @param sameLayer whether a step waits for the task; the caller answers it even when it fails */
+    private void serve(int worker, long task, WorkerContext context, boolean sameLayer) {
+        HostToken hostToken = queues.hostToken(HostAttentionQueues.tokenIndex(task));
         if (hostToken == null) {
-            return; // lost while it was on its way here
+            return; // lost after the GPU asked
         }
-        if (hostToken.parked) {
+        if (hostToken.paused) {
             queues.released(hostToken);
             return;
         }
@@ -299,11 +299,11 @@ public final class HostAttentionWorkers implements AutoCloseable {
         counters.set(worker * STRIDE + STARTED, started);
         if (queues.hostToken(hostToken.index) != hostToken) {
             counters.setRelease(worker * STRIDE + STARTED, 0);
-            return; // lost before it was seen that somebody holds it: its blocks are another's
+            return; // lost before the engine could see this worker hold it: its blocks may have a new owner
         }
         try {
-            attend(hostToken, HostAttentionQueues.layer(task), context, waitedFor);
-            if (!waitedFor) {
+            attend(hostToken, HostAttentionQueues.layer(task), context, sameLayer);
+            if (!sameLayer) {
                 queues.publish(HostAttentionQueues.layer(task), hostToken.index);
             }
         } catch (RuntimeException | Error e) {
@@ -317,19 +317,19 @@ public final class HostAttentionWorkers implements AutoCloseable {
                 ended,
                 Timeline.layerAndSequence(HostAttentionQueues.layer(task), hostToken.sequence()));
         add(worker, BUSY, ended - started);
-        add(worker, TOKENS, waitedFor && context.parts.first > 0 ? 0 : hostToken.context());
+        add(worker, TOKENS, sameLayer && context.subtasks.first > 0 ? 0 : hostToken.context());
     }
 
     private void add(int worker, int what, long value) {
         counters.setOpaque(worker * STRIDE + what, counters.getPlain(worker * STRIDE + what) + value);
     }
 
-    /** @param waitedFor whether the worker has some parts of the row, rather than all */
-    private void attend(HostToken hostToken, int layer, WorkerContext context, boolean waitedFor) {
-        Tools tools = context.tools(waitedFor);
-        PagedDecodeAttention part = attention.part();
-        BlockFormat format = part.format();
-        int first = waitedFor ? context.parts.first : 0;
+    /** @param sameLayer whether the worker computes its subtasks, rather than all KV heads */
+    private void attend(HostToken hostToken, int layer, WorkerContext context, boolean sameLayer) {
+        Kernel kernel = context.kernel(sameLayer);
+        PagedDecodeAttention single = attention.single();
+        BlockFormat format = single.format();
+        int first = sameLayer ? context.subtasks.first : 0;
         int[] table = hostToken.admission.blocks();
         int count = (hostToken.context() - 1) / BlockFormat.TOKENS + 1;
         if (context.blocks.length < count) {
@@ -338,47 +338,50 @@ public final class HostAttentionWorkers implements AutoCloseable {
         for (int i = 0; i < count; i++) {
             context.blocks[i] = blocks.address(layer, table[i]) + first * format.blockBytes();
         }
-        int row = hostToken.index;
+        int index = hostToken.index;
         int headBytes = format.headDim() * format.type().bytes();
-        long queryShift = (long) first * part.heads() * headBytes;
+        long queryShift = (long) first * single.heads() * headBytes;
         long keyShift = (long) first * format.kvHeads() * headBytes;
         context.task.set(
-                queues.query(row) + queryShift,
-                queues.key(row) + keyShift,
-                queues.value(row) + keyShift,
+                queues.query(index) + queryShift,
+                queues.key(index) + keyShift,
+                queues.value(index) + keyShift,
                 context.blocks,
                 hostToken.context(),
                 context.out.address());
-        tools.attention.run(
-                context.task, waitedFor ? nextPart(context) : next(), tools.scratch, tools.partial, tools.sum);
-        Unpack.fromFloats(format.type(), context.out.address(), tools.values(), queues.result(row) + queryShift);
+        kernel.attention.run(
+                context.task, sameLayer ? nextSubtask(context) : next(), kernel.scratch, kernel.partial, kernel.sum);
+        Unpack.fromFloats(format.type(), context.out.address(), kernel.values(), queues.result(index) + queryShift);
     }
 
-    /** The first block of what this worker will take next, if all are equally fast; 0 when nobody knows. */
+    /**
+     * Address of the first block that this worker will read next if all workers are equally fast, for prefetching; 0
+     * when unknown.
+     */
     private long next() {
         return firstBlock(queues.peek(threads.length - 1));
     }
 
-    /** Likewise of the part that it will take next. */
-    private long nextPart(WorkerContext context) {
-        long found = queues.peekAsked((threads.length - 1) * context.parts.count);
+    /** Likewise, of the next subtask. */
+    private long nextSubtask(WorkerContext context) {
+        long found = queues.peekAsked((threads.length - 1) * context.subtasks.count);
         long first = firstBlock(found);
         return first == 0
                 ? 0
                 : first
-                        + HostAttentionQueues.part(found)
-                                * attention.part().format().blockBytes();
+                        + HostAttentionQueues.subtask(found)
+                                * attention.single().format().blockBytes();
     }
 
     private long firstBlock(long task) {
-        HostToken hostToken = task < 0 ? null : queues.hostToken(HostAttentionQueues.row(task));
+        HostToken hostToken = task < 0 ? null : queues.hostToken(HostAttentionQueues.tokenIndex(task));
         return hostToken == null
                 ? 0
                 : blocks.address(
                         HostAttentionQueues.layer(task), hostToken.admission.blocks()[0]);
     }
 
-    /** Waits for workers at work, but not for those that are stalled: see {@link #ended}. */
+    /** Waits until running tasks end, but not for stalled ones: see {@link #ended}. */
     @Override
     public void close() {
         closed = true;

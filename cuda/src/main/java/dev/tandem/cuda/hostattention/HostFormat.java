@@ -5,14 +5,16 @@ import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.model.config.ModelConfig;
 import java.util.Optional;
 
-/** Sizes of host KV blocks as the kernels know them (prelude.cu); the CPU's attention must agree. */
+/** Sizes of host KV blocks, as prelude.cu and the CPU's attention both lay them out. */
 public final class HostFormat {
+    /** Tokens per host KV block. */
     public static final int BLOCK_TOKENS = BlockFormat.TOKENS;
+    /** Multiple that head dimensions of K are padded to, in pairs; prelude.cu. */
     private static final int KEY_ROW_STEP = 16;
 
     private HostFormat() {}
 
-    /** Why the CPU's attention does not take the model; empty when it does. */
+    /** Why the CPU's attention cannot serve the model; empty when it can. */
     public static Optional<String> obstacle(ModelConfig config) {
         return config.headDim() % KEY_ROW_STEP == 0
                 ? Optional.empty()

@@ -14,62 +14,66 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What GPU and CPU share of the in-flight tokens (ready slots; prelude.cu names the device side):
+ * The memory through which GPU and CPU exchange host tokens ({@code struct HostTokens} of prelude.cu).
  *
  * <pre>
- *  the step's kernels             transfer kernel, beside them             a worker on the CPU
- *  a row leaves a layer ────────► q, k, v to {@code sent},  ─────► takes the next entry, appends K and V,
- *    in its slot                  entry to {@code tasks}           attends, writes {@code results},
- *  a row boards a layer ◄──────── {@code arrivals[layer]} ◄──────  entry to {@code ready}
+ *  the step's kernels             transfer kernel, beside them         a worker on the CPU
+ *  a token leaves the batch ────► q, k, v to {@code sent},  ────────► takes the next entry, appends K and V,
+ *    after the QKV projection     entry to {@code tasks}              attends, writes {@code results},
+ *  a token rejoins the batch ◄─── {@code returnQueues[layer]} ◄─────  entry to {@code ready}
  * </pre>
  *
- * <p>Nobody waits: a layer takes what has arrived when it comes by, the transfer kernel what is ready, workers what is
- * there ({@link HostAttentionQueues}). Rows that pass all layers within their step use the same numbers and memory,
- * with rings of their own: the step asks by {@code rope_store}, or {@code send_host_tokens} where they are many, and
- * waits in {@code receive_host_tokens}.
+ * <p>In-flight tokens make no kernel and no worker wait: a layer takes the results that have arrived when it starts,
+ * the transfer kernel what is ready, a worker the next entry ({@link HostAttentionQueues}).
+ *
+ * <p>Same-layer tokens use the same indices and memory, with rings of their own. {@code rope_store} asks for their
+ * attention, or {@code send_host_tokens} where they are many, and {@code receive_host_tokens} waits for it.
  *
  * <p>Owned by: the executor.
  */
 public final class HostLinkMemory implements AutoCloseable {
-    /** prelude.cu. */
+    /** Max slots of a step, {@code MAX_SLOTS} of prelude.cu. */
     public static final int MAX_SLOTS = 64;
 
     private static final int MAX = HostAttentionQueues.MAX;
+    /** Size of {@code struct Draw}, which prelude.cu asserts. */
     private static final int DRAW_BYTES = 32;
+    /** Size of {@code struct HostTokens}, which prelude.cu asserts. */
+    private static final int HOST_TOKENS_BYTES = 192;
 
     private final List<AutoCloseable> owned = new ArrayList<>();
     private final DeviceBuffer structure;
     private final HostAttentionQueues queues;
 
     /**
-     * @param timeoutNanos how long a step waits for a row's attention in a layer before it gives up
-     * @param stepNanos how long a step takes at most: then its transfer kernel gives up
+     * @param timeoutNanos max time that a step waits for a same-layer token's attention in a layer
+     * @param stepNanos max time of a step, after which its transfer kernel ends
      */
     public HostLinkMemory(Device device, Stream stream, ModelShape shape, long timeoutNanos, long stepNanos) {
         ModelConfig config = shape.config();
         int layers = config.layers();
         int half = shape.type().bytes();
-        int rowBytes = HostAttentionQueues.sentBytes(config, half);
+        int sentBytes = HostAttentionQueues.sentBytes(config, half);
         int resultBytes = HostAttentionQueues.resultBytes(config, half);
         DeviceBuffer residual = buffer(device, 4L * MAX * shape.hidden(), "residuals of in-flight tokens");
         DeviceBuffer angles = buffer(device, 4L * MAX * config.headDim(), "angles of in-flight tokens");
         DeviceBuffer draws = buffer(device, (long) DRAW_BYTES * MAX, "draws of in-flight tokens");
         DeviceBuffer slotMaps = buffer(device, 4L * (layers + 1) * MAX_SLOTS, "slots");
-        DeviceBuffer outgoing = buffer(device, (long) MAX * rowBytes, "in-flight tokens on their way out");
+        DeviceBuffer outgoing = buffer(device, (long) MAX * sentBytes, "q, k and v of in-flight tokens");
         DeviceBuffer incoming = buffer(device, (long) MAX * resultBytes, "attention that has arrived");
-        DeviceBuffer sendQueue = buffer(device, 8L * MAX, "sendQueue");
-        DeviceBuffer arrivals = buffer(device, 8L * MAX * layers, "arrivals");
+        DeviceBuffer sendQueue = buffer(device, 8L * MAX, "the queue of in-flight tokens to send");
+        DeviceBuffer returnQueues = buffer(device, 8L * MAX * layers, "queues of returned attention");
         DeviceBuffer stamps = buffer(device, 8L * (layers + 1), "times of layers");
         DeviceBuffer waits = buffer(device, 8L * 4 * layers, "times of waits");
         DeviceBuffer counters = buffer(device, 8L * (2 * layers + 4), "ring counters");
-        DeviceBuffer sentWarps = buffer(device, 4L * MAX, "parts of rows that have been sent");
+        DeviceBuffer sentWarps = buffer(device, 4L * MAX, "warps that have sent a host token");
         PinnedBuffer taskRing = pinned(device, 8L * MAX, "the ring of attention tasks");
         PinnedBuffer readyRing = pinned(device, 8L * MAX, "the ring of attention results");
-        PinnedBuffer sent = pinned(device, (long) MAX * rowBytes, "q, k and v of in-flight tokens");
+        PinnedBuffer sent = pinned(device, (long) MAX * sentBytes, "q, k and v of in-flight tokens");
         PinnedBuffer results = pinned(device, (long) MAX * resultBytes, "attention of in-flight tokens");
         PinnedBuffer asked = pinned(device, 8L * MAX, "the ring of tasks that a step waits for");
         PinnedBuffer answered = pinned(device, 8L * (MAX + 1), "answers that a step waits for");
-        structure = buffer(device, 256, "addresses of in-flight tokens");
+        structure = buffer(device, HOST_TOKENS_BYTES, "addresses of host tokens");
         taskRing.memory().fill((byte) 0);
         readyRing.memory().fill((byte) 0);
         asked.memory().fill((byte) 0);
@@ -84,7 +88,7 @@ public final class HostLinkMemory implements AutoCloseable {
                         results.memory(),
                         asked.memory(),
                         answered.memory()));
-        long[] addresses = {
+        long[] structureWords = { // the fields of struct HostTokens, in its order
             residual.address(),
             angles.address(),
             draws.address(),
@@ -92,7 +96,7 @@ public final class HostLinkMemory implements AutoCloseable {
             outgoing.address(),
             incoming.address(),
             sendQueue.address(),
-            arrivals.address(),
+            returnQueues.address(),
             counters.address(),
             counters.address() + 8L * layers,
             counters.address() + 16L * layers,
@@ -110,16 +114,16 @@ public final class HostLinkMemory implements AutoCloseable {
             sentWarps.address(),
             stepNanos
         };
-        try (PinnedBuffer staging = device.pinned(8L * addresses.length, "addresses")) {
-            MemorySegment.copy(addresses, 0, staging.memory(), JAVA_LONG, 0, addresses.length);
-            stream.upload(structure, 0, staging.memory(), 8L * addresses.length);
+        try (PinnedBuffer staging = device.pinned(HOST_TOKENS_BYTES, "addresses")) {
+            MemorySegment.copy(structureWords, 0, staging.memory(), JAVA_LONG, 0, structureWords.length);
+            stream.upload(structure, 0, staging.memory(), HOST_TOKENS_BYTES);
             stream.fill(residual, 0);
             stream.fill(angles, 0);
             stream.fill(draws, 0);
             stream.fill(slotMaps, -1);
             stream.fill(counters, 0);
             stream.fill(sendQueue, 0);
-            stream.fill(arrivals, 0);
+            stream.fill(returnQueues, 0);
             stream.fill(incoming, 0);
             stream.fill(waits, 0);
             stream.fill(sentWarps, 0);
@@ -139,12 +143,12 @@ public final class HostLinkMemory implements AutoCloseable {
         return buffer;
     }
 
-    /** Address of {@code struct Flights} on the GPU. */
+    /** Address of {@code struct HostTokens} on the GPU. */
     public long address() {
         return structure.address();
     }
 
-    /** The host's side. */
+    /** The queues that the host reads and writes. */
     public HostAttentionQueues queues() {
         return queues;
     }

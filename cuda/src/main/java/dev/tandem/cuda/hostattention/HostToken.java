@@ -5,17 +5,17 @@ import dev.tandem.engine.step.Admission;
 import java.util.Optional;
 
 /**
- * A in-flight token: one token of one sequence on its way through the layers, a layer a step or faster.
+ * One token of one sequence whose KV is on the host tier and whose attention the CPU computes.
  *
- * <p>Owned by: the engine thread; workers read it, and tell what they did with it through {@link HostAttentionQueues}.
+ * <p>Owned by: the engine thread; workers read it, and report through {@link HostAttentionQueues}.
  */
 public final class HostToken {
     public final int index;
     public final Admission admission;
     /** How its token is drawn on the GPU; empty when the host samples. */
     public final Optional<TokenSampler.Draw> draw;
-    /** Set by the engine: the row shall go no further. */
-    volatile boolean parked;
+    /** Set by the engine thread: the next worker that takes the token releases it. */
+    volatile boolean paused;
 
     HostToken(int index, Admission admission, Optional<TokenSampler.Draw> draw) {
         this.index = index;

@@ -13,26 +13,27 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * The executor's side of rows that the CPU attends to: who enters, who has gone through all layers, whom the workers
- * let go of or lost.
+ * The engine thread's view of the host tokens: which enter, which have passed all layers, and which the workers
+ * released or lost.
  *
  * <p>Owned by: engine thread.
  */
 public final class HostTokenTracker implements AutoCloseable {
-    /** The workers are well, so their tasks have not reached them. */
-    public static final String IN_VAIN =
-            "a step waited in vain for its rows' attention on the CPU, for longer than twice --host-watchdog";
+    /** The workers are well, so the tasks have not reached them. */
+    public static final String ANSWER_TIMEOUT =
+            "a step waited for its host tokens' attention on the CPU for longer than twice --host-watchdog";
 
-    static final String STEP_HANGS = "a step did not end, so nothing carries rows between GPU and CPU any more";
+    static final String STEP_HANGS =
+            "a step did not end, so no kernel transfers host tokens between GPU and CPU any more";
 
     private final HostAttentionQueues queues;
     private final HostAttentionWorkers workers;
-    private final List<HostToken> passing = new ArrayList<>();
+    private final List<HostToken> sameLayer = new ArrayList<>();
     private long busyBefore;
-    /** Why a step was told not to wait: its host tokens have no results. */
-    private Optional<String> gaveUp = Optional.empty();
+    /** Why steps do not wait any more; their host tokens have no results. */
+    private Optional<String> abortCause = Optional.empty();
 
-    /** Takes a sampled row's token, or notes that its sequence is lost. */
+    /** Takes a sampled row's token, or records that its sequence is lost. */
     public interface Chooser {
         void choose(long sequence, TokenSampler sampler, Optional<TokenSampler.Draw> draw, int sampledRow);
     }
@@ -50,6 +51,7 @@ public final class HostTokenTracker implements AutoCloseable {
         return workers;
     }
 
+    /** Registers the in-flight tokens that enter layer 0 in the next step. */
     public List<HostToken> admit(List<Admission> admissions) {
         List<HostToken> admitted = new ArrayList<>(admissions.size());
         for (Admission admission : admissions) {
@@ -61,57 +63,60 @@ public final class HostTokenTracker implements AutoCloseable {
         return admitted;
     }
 
-    /** A row that passes all layers within the step at hand. */
-    public HostToken pass(Admission row) {
-        HostToken hostToken = queues.pass(row);
-        if (passing.isEmpty()) {
+    /** Registers a same-layer token of the next step. */
+    public HostToken admitSameLayer(Admission admission) {
+        HostToken hostToken = queues.admitSameLayer(admission);
+        if (sameLayer.isEmpty()) {
             workers.wake();
         }
-        passing.add(hostToken);
+        sameLayer.add(hostToken);
         return hostToken;
     }
 
-    /** While a step waits: it does no longer when a worker is gone or stalled. */
+    /** Called while a step waits: makes it stop when a worker has died or is stalled. */
     public void watch() {
-        if (gaveUp.isEmpty()) {
-            trouble().ifPresent(trouble -> queues.giveUp());
+        if (abortCause.isEmpty()) {
+            trouble().ifPresent(trouble -> queues.abort());
         }
     }
 
     private Optional<String> trouble() {
-        if (gaveUp.isEmpty()) {
-            gaveUp = workers.check()
-                    .or(() -> queues.hasGivenUp()
-                            ? Optional.of(queues.transferGaveUp() ? STEP_HANGS : IN_VAIN)
+        if (abortCause.isEmpty()) {
+            abortCause = workers.check()
+                    .or(() -> queues.isAborted()
+                            ? Optional.of(queues.isAbortedByTransfer() ? STEP_HANGS : ANSWER_TIMEOUT)
                             : Optional.empty());
         }
-        return gaveUp;
-    }
-
-    /** The step is over, and so are the rows that passed in it, unless {@link #collectReleased} has named them. */
-    public void passed() {
-        passing.stream()
-                .filter(hostToken -> queues.hostToken(hostToken.index) == hostToken)
-                .forEach(queues::end);
-        passing.clear();
+        return abortCause;
     }
 
     /**
-     * Rows that went through the last layer.
+     * Ends the same-layer tokens of the step that has ended, unless {@link #collectReleased} has reported them as lost.
+     */
+    public void endSameLayer() {
+        sameLayer.stream()
+                .filter(hostToken -> queues.hostToken(hostToken.index) == hostToken)
+                .forEach(queues::end);
+        sameLayer.clear();
+    }
+
+    /**
+     * Samples the in-flight tokens that have passed the last layer.
      *
-     * @param returned [slots] flights or -1, as the step reported
+     * @param returned [slots] host token indices or -1, as the step reported
      * @param firstSample sampled row of the first slot
+     * @param paused receives tokens that the engine has paused, which are not sampled
      */
     public void finishLastLayer(
-            MemorySegment returned, int slots, int firstSample, Chooser chooser, List<Long> parked) {
+            MemorySegment returned, int slots, int firstSample, Chooser chooser, List<Long> paused) {
         for (int slot = 0; slot < slots; slot++) {
             int index = returned.getAtIndex(JAVA_INT, slot);
             HostToken hostToken = index < 0 ? null : queues.hostToken(index);
             if (hostToken == null) {
-                continue; // an empty slot, or a row that was lost on its way
+                continue; // an empty slot, or a token that was lost before the last layer
             }
-            if (hostToken.parked) {
-                parked.add(hostToken.sequence());
+            if (hostToken.paused) {
+                paused.add(hostToken.sequence());
             } else {
                 chooser.choose(hostToken.sequence(), hostToken.admission.sampler(), hostToken.draw, firstSample + slot);
             }
@@ -120,21 +125,21 @@ public final class HostTokenTracker implements AutoCloseable {
     }
 
     /**
-     * What the workers let go of, or lost. When one of them is gone or stalled, every in-flight token is lost, and so
-     * is every one that enters later: a plan that was made before anybody knew may have some.
+     * Collects the tokens that workers released or lost. When a worker has died or is stalled, every host token is
+     * lost. So is every token that enters later, from a plan made before the failure was known.
      */
-    public void collectReleased(List<Long> parked, List<StepResult.Lost> rows) {
+    public void collectReleased(List<Long> paused, List<StepResult.Lost> lost) {
         for (HostToken hostToken = queues.pollReleased(); hostToken != null; hostToken = queues.pollReleased()) {
-            parked.add(hostToken.sequence());
+            paused.add(hostToken.sequence());
             queues.end(hostToken);
         }
         for (HostAttentionQueues.Failure failure = queues.pollFailure();
                 failure != null;
                 failure = queues.pollFailure()) {
             if (queues.hostToken(failure.hostToken().index) != failure.hostToken()) {
-                continue; // another part of it failed before
+                continue; // another subtask of it failed before
             }
-            rows.add(new StepResult.Lost(
+            lost.add(new StepResult.Lost(
                     failure.hostToken().sequence(),
                     StepResult.Cause.HOST_ATTENTION,
                     "its attention on the CPU failed: " + failure.cause(),
@@ -145,18 +150,18 @@ public final class HostTokenTracker implements AutoCloseable {
             return;
         }
         trouble().ifPresent(trouble -> {
-            queues.giveUp();
+            queues.abort();
             List<HostToken> all = List.copyOf(queues.all());
             all.forEach(queues::end);
-            Set<HostToken> held = workers.held(); // after their end: whoever takes one up now sees that it is lost
-            all.forEach(hostToken -> rows.add(new StepResult.Lost(
+            Set<HostToken> held = workers.held(); // after their end: a worker that takes one now sees that it is lost
+            all.forEach(hostToken -> lost.add(new StepResult.Lost(
                     hostToken.sequence(), StepResult.Cause.HOST_ATTENTION, trouble, held.contains(hostToken))));
         });
     }
 
     /**
-     * How long the workers were busy since the last call. The GPU's parts of a step are not timed: that would lengthen
-     * the step.
+     * How long the workers were busy since the last call. The GPU components of a step are not timed, because that
+     * would lengthen the step.
      */
     public StepTimes times() {
         long busy = workers.busyNanos();
@@ -165,9 +170,9 @@ public final class HostTokenTracker implements AutoCloseable {
         return new StepTimes(0, 0, 0, since, 0, 0, 0);
     }
 
-    /** Nobody waits for the CPU, or carries anything to it, from now on: the GPU's kernels that do end. */
-    public void abandon() {
-        queues.giveUp();
+    /** Makes the kernels end that wait for the CPU or transfer host tokens. */
+    public void abort() {
+        queues.abort();
     }
 
     @Override

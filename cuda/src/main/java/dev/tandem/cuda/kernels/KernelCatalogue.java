@@ -10,32 +10,30 @@ import java.util.Set;
 import java.util.stream.Collectors;
 
 /**
- * Which sources a model needs on a GPU, and with which options; and representative models, for compiling everything
- * that could be needed on a machine without GPU.
+ * Lists the kernel sources that a model needs on a GPU, with their options. Representative models allow a machine
+ * without GPU to compile every variant.
  */
 public final class KernelCatalogue {
-    /** Compute capability with tensor copy engine and programmatic launches. */
+    /** First compute capability with the Tensor Memory Accelerator and programmatic dependent launch. */
     static final int COPY_ENGINE = 90;
-    /** Compute capability whose thread blocks form clusters. */
+    /** First compute capability with thread block clusters. */
     static final int CLUSTERS = 90;
-    /**
-     * Compute capability with asynchronous products of groups of warps, which later ones do not have: its code is
-     * compiled for it alone.
-     */
+    /** The compute capability with asynchronous warpgroup MMA (wgmma); later ones do not have it. */
     static final int WARP_GROUPS = 90;
     /**
-     * Ring of gemv_tma.cu. On 9.0 two blocks share a multiprocessor, of which they take no more than 196 KiB with what
-     * each has beside its ring: one size further, the first-level cache is too small for the attention that follows (a
-     * sixth slower). On 12.0 and 12.1, where nothing was measured, a multiprocessor holds one block.
+     * Shared memory of the ring of gemv_tma.cu. On 9.0 two thread blocks share a multiprocessor and take at most 196
+     * KiB, their other shared memory included. With the next larger size the L1 cache is too small for the attention
+     * that follows, which is then a sixth slower. On 12.0 and 12.1 a multiprocessor holds one block; nothing was
+     * measured there.
      */
     static final int RING_BYTES = 96 << 10;
-    /** Ring of gemm_wgmma.cu, whose blocks have a multiprocessor to themselves. */
+    /** Shared memory of the ring of gemm_wgmma.cu, whose thread blocks have a multiprocessor to themselves. */
     static final int WGMMA_RING_BYTES = 192 << 10;
-    /** Stages of gemm_wgmma.cu's blocks of 256 weight rows, and the rows from which these are worth having. */
+    /** Stages of gemm_wgmma.cu's thread blocks of 256 weight rows, and the min rows for which these are compiled. */
     static final int TALL_STAGES = 4;
 
     static final int MIN_TALL_ROWS = 128;
-    /** Of gemm_swiglu.cu, whose blocks have a multiprocessor to themselves too. */
+    /** Stages of gemm_swiglu.cu, whose thread blocks have a multiprocessor to themselves too. */
     private static final int GEMM_SWIGLU_STAGES = 4;
     /** The compute capabilities that the kernels compile for; the first has no bfloat16. */
     public static final List<Integer> CAPABILITIES = List.of(75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121);
@@ -51,7 +49,7 @@ public final class KernelCatalogue {
      *
      * @param threads per block
      * @param sharedBytes dynamic shared memory per block
-     * @param waits whether it begins with a wait for the kernel before it
+     * @param waits whether it begins with a wait for the kernel before it (programmatic dependent launch)
      */
     public record Entry(String kernel, int threads, int sharedBytes, boolean waits) {}
 
@@ -69,7 +67,7 @@ public final class KernelCatalogue {
     private KernelCatalogue() {}
 
     /**
-     * Shared memory in bytes that a block may ask for, by compute capability (CUDA programming guide, technical
+     * Max shared memory per thread block in bytes, by compute capability (CUDA programming guide, technical
      * specifications).
      *
      * @param capability one of {@link #CAPABILITIES}
@@ -103,33 +101,35 @@ public final class KernelCatalogue {
     }
 
     /**
-     * What a GPU does without, in words.
+     * The features that a GPU lacks, one sentence each, for the log.
      *
      * @param slice whether it is a MIG slice
      */
-    public static List<String> givenUp(int capability, boolean slice) {
-        List<String> losses = new ArrayList<>();
+    public static List<String> limitations(int capability, boolean slice) {
+        List<String> limitations = new ArrayList<>();
         if (capability < COPY_ENGINE) {
-            losses.add("the tensor copy engine and overlapped launches, which need compute capability 9.0");
+            limitations.add(
+                    "no Tensor Memory Accelerator and no overlapped launches: these need compute capability 9.0");
         } else if (capability != WARP_GROUPS) {
-            losses.add("asynchronous products of groups of warps, which are written for compute capability 9.0 alone");
+            limitations.add("no asynchronous warpgroup MMA: its kernels are written for compute capability 9.0 alone");
         }
         if (capability != TESTED) {
-            losses.add("certainty: the kernels compile for compute capability " + text(capability)
+            limitations.add("untested: the kernels compile for compute capability " + text(capability)
                     + " and have never run on it");
         }
         if (slice) {
-            losses.add(
-                    "prompt attention beside decode attention: the driver does not tell the memory bandwidth of a MIG slice");
+            limitations.add(
+                    "no prefill attention beside decode attention: the driver does not report the memory bandwidth of a MIG"
+                            + " slice");
         }
-        return losses;
+        return limitations;
     }
 
     /**
-     * Sources in a fixed order: row-wise, decode, prefill, sample, flights, then products by ascending rows: skinny,
-     * stream, broad, many.
+     * The sources in a fixed order: rows, decode, prefill, sample, host_transfer, then GEMMs by ascending rows: gemv,
+     * gemv_tma, gemm_wgmma, gemm_swiglu.
      *
-     * @param sharedMemory bytes that a block may ask for
+     * @param sharedMemory max bytes per thread block
      */
     public static List<Unit> units(ModelShape shape, int capability, int sharedMemory) {
         List<String> common = shape.defines();
@@ -180,7 +180,7 @@ public final class KernelCatalogue {
             units.add(new Unit(
                     "gemm_swiglu",
                     with(common, "-DSTAGES=" + GEMM_SWIGLU_STAGES),
-                    List.of(waiting("gemm_swiglu", 384, manyBytes()))));
+                    List.of(waiting("gemm_swiglu", 384, gemmSwigluBytes()))));
         }
         return units;
     }
@@ -229,16 +229,16 @@ public final class KernelCatalogue {
         return Math.min(max, values + 31 & ~31);
     }
 
-    /** Thread blocks that share a row of {@code add_norm}: a cluster where the GPU has clusters. */
+    /** Thread blocks that share a row of {@code add_norm}; they form a cluster where the GPU has clusters. */
     static int normBlocks(int capability) {
         return capability >= CLUSTERS ? 2 : 1;
     }
 
     /**
-     * Which source a model's prefill attention is of, and how its kernel is launched.
+     * The source of a model's prefill attention, and how its kernel is launched.
      *
      * @param stages of K and V in shared memory
-     * @param persistent whether its blocks take one part of a tile after the other
+     * @param persistent whether each thread block computes several work units in turn
      */
     record Prefill(String source, int threads, int stages, boolean persistent) {}
 
@@ -255,12 +255,12 @@ public final class KernelCatalogue {
         return List.copyOf(defines);
     }
 
-    /** A stage of gemv_tma.cu: 128 rows of weights and the rows of x, 64 columns each. */
+    /** Bytes of a stage of gemv_tma.cu: 128 rows of weights and the rows of x, 64 columns each. */
     static int stageBytes(int tiles) {
         return 128 * (128 + 8 * tiles);
     }
 
-    /** A stage of gemm_wgmma.cu, likewise. */
+    /** Bytes of a stage of gemm_wgmma.cu, likewise. */
     static int wgmmaStageBytes(int rows) {
         return 128 * (128 + rows);
     }
@@ -274,11 +274,11 @@ public final class KernelCatalogue {
      * Shared memory of gemm_swiglu.cu: stages of 128 rows of x and 256 of weights, 64 columns each, and a tile's
      * results.
      */
-    static int manyBytes() {
+    static int gemmSwigluBytes() {
         return GEMM_SWIGLU_STAGES * 128 * (128 + 256) + 128 * 128 * 2;
     }
 
-    /** Data types that kernels of a compute capability have. */
+    /** The data types of the kernels of a compute capability. */
     public static List<DataType> types(int capability) {
         return capability < FIRST_WITH_BFLOAT16
                 ? List.of(DataType.FLOAT16)

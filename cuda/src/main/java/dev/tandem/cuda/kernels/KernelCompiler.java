@@ -30,21 +30,22 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 
 /**
- * Kernel sources to machine code for one compute capability. Results are kept on disk under the hash of source and
- * options, with their own hash in front: a file that was damaged is compiled again.
+ * Compiles kernel sources to machine code for one compute capability. Results are kept on disk under the hash of source
+ * and options. Each file begins with its own hash, so that a damaged file is compiled again.
  *
  * <p>Any thread; compilations may run side by side.
  */
 public final class KernelCompiler {
     private static final String PRELUDE = "prelude";
-    /** What is joined in front of a source, after the prelude. */
-    private static final Map<String, List<String>> PARTS = Map.of(
+    /** Sources joined in front of a source, after the prelude. */
+    private static final Map<String, List<String>> INCLUDES = Map.of(
             "gemv_tma", List.of("barriers"),
             "gemm_wgmma", List.of("barriers", "warpgroups"),
             "gemm_swiglu", List.of("barriers", "warpgroups"),
             "prefill", List.of("tiles"),
             "prefill_wgmma", List.of("barriers", "tiles", "warpgroups"));
 
+    /** Bytes of a SHA-256 hash. */
     private static final int HASH_BYTES = 32;
 
     private final Supplier<Nvrtc> nvrtc;
@@ -52,7 +53,7 @@ public final class KernelCompiler {
     private final List<String> variant;
     private final AtomicInteger compiled = new AtomicInteger();
 
-    /** @param nvrtc asked for when something is not in the cache */
+    /** @param nvrtc used when something is not in the cache */
     public KernelCompiler(Supplier<Nvrtc> nvrtc, Path cache) {
         this(nvrtc, cache, List.of());
     }
@@ -65,10 +66,10 @@ public final class KernelCompiler {
 
     /**
      * A compiler of kernels that sleep at random around each flag that another thread block, another kernel or the CPU
-     * waits for: code that relies on luck fails with them. Its cache is its own: nothing that is measured with them is
-     * kept for others.
+     * waits for, so that missing synchronisation shows. It has a cache of its own, so that measurements of these
+     * kernels are never reused.
      *
-     * @param seed of when and for how long
+     * @param seed of the random delays
      */
     public KernelCompiler withDelays(int seed) {
         return new KernelCompiler(nvrtc, cache.resolve("delays-" + seed), List.of("-DSTRESS_DELAY=" + seed));
@@ -79,7 +80,7 @@ public final class KernelCompiler {
         return cache;
     }
 
-    /** Changes when one of the sources does. */
+    /** A hash of the sources. */
     public static String version(List<String> sources) {
         String text = sources.stream().map(KernelCompiler::text).collect(Collectors.joining());
         return HexFormat.of().formatHex(hash(text.getBytes(StandardCharsets.UTF_8)), 0, 8);
@@ -91,14 +92,14 @@ public final class KernelCompiler {
     }
 
     /**
-     * What the assembler reported of one kernel.
+     * The assembler's report of one kernel.
      *
-     * @param spilledBytes with those of the functions that it calls
-     * @param staticSharedBytes shared memory that the kernel declares, as aligned before the dynamic part
+     * @param spilledBytes including those of the functions that it calls
+     * @param staticSharedBytes shared memory that the kernel declares, aligned for the dynamic memory after it
      */
     public record Usage(String kernel, int registers, int spilledBytes, int staticSharedBytes) {}
 
-    /** Machine code and what it uses. */
+    /** Machine code, with the compiler's log. */
     public record Compiled(byte[] cubin, String log) {
         private static final Pattern ENTRY = Pattern.compile("Compiling entry function '(\\w+)'");
         private static final Pattern SPILLS = Pattern.compile("(\\d+) bytes spill stores");
@@ -113,15 +114,15 @@ public final class KernelCompiler {
             while (from < log.length()) {
                 String kernel = entry.group(1);
                 int end = entry.find() ? entry.start() : log.length();
-                String part = log.substring(from, end);
-                usage.add(new Usage(kernel, sum(REGISTERS, part), sum(SPILLS, part), sum(SHARED, part)));
+                String section = log.substring(from, end);
+                usage.add(new Usage(kernel, sum(REGISTERS, section), sum(SPILLS, section), sum(SHARED, section)));
                 from = end;
             }
             return usage;
         }
 
-        private static int sum(Pattern pattern, String part) {
-            return pattern.matcher(part)
+        private static int sum(Pattern pattern, String section) {
+            return pattern.matcher(section)
                     .results()
                     .mapToInt(result -> Integer.parseInt(result.group(1)))
                     .sum();
@@ -129,7 +130,9 @@ public final class KernelCompiler {
     }
 
     /**
-     * @param source name of a resource beside this class
+     * Compiles a source, or takes it from the cache.
+     *
+     * @param source name of a resource of this package
      * @param capability 90 for 9.0
      */
     public byte[] cubin(String source, int capability, List<String> defines) {
@@ -160,7 +163,8 @@ public final class KernelCompiler {
 
     private static String text(String source) {
         StringBuilder text = new StringBuilder(read(PRELUDE));
-        PARTS.getOrDefault(source, List.of()).forEach(part -> text.append('\n').append(read(part)));
+        INCLUDES.getOrDefault(source, List.of())
+                .forEach(include -> text.append('\n').append(read(include)));
         return text.append('\n').append(read(source)).toString();
     }
 
@@ -246,6 +250,7 @@ public final class KernelCompiler {
         }
     }
 
+    /** SHA-256. */
     public static byte[] hash(byte[] bytes) {
         try {
             return MessageDigest.getInstance("SHA-256").digest(bytes);

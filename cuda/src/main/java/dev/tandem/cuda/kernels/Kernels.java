@@ -18,27 +18,28 @@ import java.util.stream.IntStream;
  * <p>Closing unloads them. Owned by: the executor.
  */
 public final class Kernels implements AutoCloseable {
-    /** Row counts of {@code gemv.cu}, in tiles of 8. */
+    /** Row counts that {@code gemv.cu} is compiled for, in tiles of 8. */
     public static final List<Integer> TILES = List.of(1, 2, 3, 4, 6, 8);
-    /** Most rows of a skinny product. */
+    /** Max rows of {@code gemv.cu} and {@code gemv_tma.cu}. */
     public static final int GEMV_MAX_ROWS = 8 * TILES.getLast();
-    /** Row counts of {@code gemm_wgmma.cu}. */
+    /** Row counts that {@code gemm_wgmma.cu} is compiled for. */
     public static final List<Integer> WGMMA_ROWS = List.of(32, 64, 96, 128, 160, 192);
-    /** Flags of {@code decode_attention}: its first thread block carries in-flight tokens over the link. */
+    /** Flag of {@code decode_attention}: its first thread block transfers in-flight tokens. */
     public static final int DECODE_CARRIES = 1;
-    /** Likewise: this is the model's last layer. */
+    /** Flag of {@code decode_attention}: this is the model's last layer. */
     public static final int DECODE_LAST_LAYER = 2;
-    /** Likewise: it runs beside prefill attention, the kernel before. */
+    /** Flag of {@code decode_attention}: it runs beside prefill attention, which is the kernel before. */
     public static final int DECODE_BESIDE = 4;
-    /** Parts of a row's argmax; sample.cu. */
+    /** Partial results of a row's argmax; sample.cu. */
     public static final int ARGMAX_PARTS = 16;
-    /** rows.cu. */
+    /** Block sizes of rows.cu. */
     static final int MOVE_THREADS = 512;
 
     static final int CLOSE_UP_THREADS = 128;
     static final int ROPE_THREADS = 128;
     /**
-     * {@code add_norm_few} takes a whole multiprocessor a row; measured on an H200 with up to 24 rows and from 64 on.
+     * Multiprocessors per row up to which {@code add_norm_few} is used, which takes a whole one per row. Measured on an
+     * H200 with up to 24 rows and from 64 on.
      */
     private static final int NORM_MULTIPROCESSORS = 4;
 
@@ -161,39 +162,41 @@ public final class Kernels implements AutoCloseable {
                 : Optional.empty();
     }
 
-    /** What adds up the partial sums of so many rows, and takes their norm. */
+    /** The kernel that adds up partial sums and computes the norm, for so many rows. */
     public Norm addNorm(int rows) {
         return rows <= fewRows ? addNormFew : addNorm;
     }
 
-    /** Whether prompts' attention can leave multiprocessors to decode attention, which then runs beside it. */
+    /** Whether prefill attention can leave multiprocessors to decode attention, which then runs beside it. */
     public boolean promptsLeaveRoom() {
         return prefill.persistent();
     }
 
-    /** Thread blocks of prefill attention for so many parts of tiles. */
-    public int prefillBlocks(int parts, int multiprocessors) {
-        return prefill.persistent() ? Math.min(parts, multiprocessors) : parts;
+    /** Thread blocks of prefill attention for so many work units. */
+    public int prefillBlocks(int units, int multiprocessors) {
+        return prefill.persistent() ? Math.min(units, multiprocessors) : units;
     }
 
-    /** Thread blocks of {@link #closeUp}: a thread 16 bytes of a row's fp32 residual and of its attention result. */
+    /**
+     * Thread blocks of {@link #closeUp}: one thread per 16 bytes of a row's fp32 residual and of its attention output.
+     */
     public static int closeUpBlocks(ModelShape shape) {
         int pieces = shape.hidden() / 4 + shape.queries() / 8;
         return (pieces + CLOSE_UP_THREADS - 1) / CLOSE_UP_THREADS;
     }
 
-    /** Thread blocks a row of {@link #ropeStore}. */
+    /** Thread blocks per row of {@link #ropeStore}. */
     public static int ropeBlocks(ModelShape shape) {
         int threads = (shape.config().heads() + 2 * shape.config().kvHeads()) * shape.headLanes();
         return (threads + ROPE_THREADS - 1) / ROPE_THREADS;
     }
 
-    /** Whether there are product kernels that use the tensor copy engine. */
+    /** Whether there are GEMV kernels that use the Tensor Memory Accelerator. */
     public boolean hasTma() {
         return !gemvTma.isEmpty();
     }
 
-    /** Product kernel of gemv_tma.cu. */
+    /** The kernel of gemv_tma.cu. */
     public Kernel gemvTma(int rows) {
         return gemvTma.get(tiles(rows));
     }
@@ -206,45 +209,47 @@ public final class Kernels implements AutoCloseable {
         return gemvTmaBlocks.get(tiles(rows));
     }
 
+    /** The kernel of gemv_tma.cu for gate and up with SwiGLU. */
     public Kernel gemvTmaSwiglu(int rows) {
         return gemvTmaSwiglu.get(tiles(rows));
     }
 
-    /** Product kernel for at most {@link #GEMV_MAX_ROWS} rows. */
+    /** The kernel of gemv.cu, for at most {@link #GEMV_MAX_ROWS} rows. */
     public Kernel gemv(int rows) {
         return gemv.get(tiles(rows));
     }
 
-    /** Product kernel with the activation of gate and up. */
+    /** The kernel of gemv.cu for gate and up with SwiGLU. */
     public Kernel gemvSwiglu(int rows) {
         return gemvSwiglu.get(tiles(rows));
     }
 
-    /** Whether there are product kernels whose warps multiply in groups. */
+    /** Whether there are GEMM kernels that use warpgroup MMA. */
     public boolean wgmma() {
         return !wgmma.isEmpty();
     }
 
-    /** Product kernel of gemm_wgmma.cu. */
+    /** The kernel of gemm_wgmma.cu. */
     public Kernel wgmma(int rows) {
         return wgmma.get(wgmmaRows(rows));
     }
 
+    /** The kernel of gemm_wgmma.cu for gate and up with SwiGLU. */
     public Kernel wgmmaSwiglu(int rows) {
         return wgmmaSwiglu.get(wgmmaRows(rows));
     }
 
-    /** The same with blocks of 256 weight rows instead of 128; empty for few rows. */
+    /** Likewise with thread blocks of 256 weight rows instead of 128; empty for few rows. */
     public Optional<Kernel> wgmmaSwigluTall(int rows) {
         return Optional.ofNullable(wgmmaSwigluTall.get(wgmmaRows(rows)));
     }
 
-    /** Gate, up and activation of gemm_swiglu.cu. */
+    /** The kernel of gemm_swiglu.cu for gate and up with SwiGLU; empty where the GPU has none. */
     public Optional<Kernel> gemmSwiglu() {
         return gemmSwiglu;
     }
 
-    /** The least number of rows that gemm_wgmma.cu is compiled for. */
+    /** The smallest row count of gemm_wgmma.cu that holds so many rows. */
     public static int wgmmaRows(int rows) {
         return WGMMA_ROWS.stream()
                 .filter(max -> rows <= max)
@@ -252,7 +257,7 @@ public final class Kernels implements AutoCloseable {
                 .orElseThrow(() -> new IllegalArgumentException(rows + " rows are more than " + WGMMA_ROWS.getLast()));
     }
 
-    /** The least number of tiles of 8 rows that there is a kernel for. */
+    /** The smallest number of tiles with a GEMV kernel that holds so many rows. */
     public static int tiles(int rows) {
         for (int tiles : TILES) {
             if (rows <= 8 * tiles) {

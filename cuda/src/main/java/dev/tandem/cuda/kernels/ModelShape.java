@@ -6,7 +6,7 @@ import dev.tandem.model.config.ModelConfig;
 import java.util.List;
 
 /**
- * A model's widths as the GPU stores them: multiples of 32, so that no kernel has a tail. What is added is zero in all
+ * A model's widths as the GPU stores them: multiples of 32, so that no kernel has a tail. The padding is zero in all
  * weights and stays zero in all activations.
  *
  * @param type bfloat16 or float16
@@ -19,9 +19,9 @@ public record ModelShape(ModelConfig config, DataType type) {
     private static final int STAGE_TOKENS = 64;
 
     private static final int MAX_GROUP = 16;
-    /** {@code move_out} and {@code move_in} take so many dimensions of V at a time. */
+    /** Dimensions of V that {@code move_out} and {@code move_in} move at a time. */
     private static final int HEAD_STEP = 4;
-    /** Threads that share a head's norm. */
+    /** Max threads that share a head's norm. */
     private static final int WARP = 32;
 
     /** @throws CudaException that names the flag or the shape that does not fit */
@@ -80,12 +80,12 @@ public record ModelShape(ModelConfig config, DataType type) {
         return blockBytes() / BLOCK_TOKENS * config.layers();
     }
 
-    /** Shared memory that prefill attention has for a stage of K and V. */
+    /** Bytes of shared memory that a stage of K and V of prefill attention takes. */
     public int stageBytes() {
         return 2 * STAGE_TOKENS * headWidth() * type.bytes();
     }
 
-    /** Warps of a block of decode attention; decode.cu. */
+    /** Warps per thread block of decode attention; decode.cu. */
     public int decodeWarps() {
         return config.group() * headWidth() > 2560 ? 2 : 4;
     }
@@ -95,7 +95,7 @@ public record ModelShape(ModelConfig config, DataType type) {
         return 128 / config.group();
     }
 
-    /** Values of either half of a head that a thread of {@code rope_store} rotates. */
+    /** Values per half of a head that a thread of {@code rope_store} rotates. */
     private static int rotated(int headDim) {
         return headDim % 8 == 0 ? 4 : 2;
     }
@@ -105,12 +105,12 @@ public record ModelShape(ModelConfig config, DataType type) {
         return Integer.highestOneBit(2 * threads - 1);
     }
 
-    /** Threads a head of {@code rope_store}, a power of two. */
+    /** Threads per head of {@code rope_store}, a power of two. */
     public int headLanes() {
         return lanes(config.headDim());
     }
 
-    /** Multiplies scores, so that their exponentials are powers of 2. */
+    /** Factor of attention scores, which also turns exponentials into powers of 2. */
     public float scoreScale() {
         return (float) (1 / (Math.sqrt(config.headDim()) * Math.log(2)));
     }

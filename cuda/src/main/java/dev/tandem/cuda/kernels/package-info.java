@@ -1,6 +1,6 @@
 /**
- * What runs on the GPU: sources, compiled for the GPU at hand and the model's shape by
- * {@link dev.tandem.cuda.kernels.KernelCompiler}, and the GEMMs of cublasLt.
+ * The CUDA kernels: their sources, compiled for the GPU and the model's shape by
+ * {@link dev.tandem.cuda.kernels.KernelCompiler}.
  *
  * <p>Owned by: engine thread.
  */

@@ -15,8 +15,9 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * KV to convert between the block formats: their number, then a host block, or its number here, and the GPU blocks of
- * its tokens each ({@code struct Moves} of rows.cu). At a fixed address, so that graphs find it.
+ * The KV blocks that a step converts between the two tiers' formats ({@code struct Moves} of rows.cu). A count comes
+ * first, then per move the host block, or its number in this list, and the GPU blocks of its tokens. The address is
+ * fixed, so that CUDA graphs can read it.
  *
  * <p>Owned by: engine thread.
  */
@@ -26,13 +27,13 @@ final class BlockCopyList implements AutoCloseable {
 
     private final DeviceBuffer device;
     private final PinnedBuffer pinned;
-    /** Empty where nobody asks whether all arrives. */
+    /** Empty without --kv-checksums. */
     private Optional<TransferChecksums> sums = Optional.empty();
 
     private int[] hosts = new int[64];
     private int count;
 
-    /** Host blocks that lie one after the other, {@code slot} being the first one's number in the list. */
+    /** Receives consecutive host blocks; {@code slot} is the first one's number in the list. */
     interface Run {
         void accept(int host, int slot, int blocks);
     }
@@ -42,23 +43,22 @@ final class BlockCopyList implements AutoCloseable {
         pinned = owner.pinned(bytes(max), label);
     }
 
-    /** Sums are taken of what moves, from now on; owned by this. */
+    /** Verifies what moves from now on; takes ownership. */
     void check(TransferChecksums sums) {
         this.sums = Optional.of(sums);
     }
 
-    /**
-     * {@link TransferChecksums#begin}, {@link TransferChecksums#enqueue} and {@link TransferChecksums#verify}, where
-     * sums are taken.
-     */
+    /** {@link TransferChecksums#begin}, where moves are verified. */
     void beginSums() {
         sums.ifPresent(s -> s.begin(this));
     }
 
+    /** {@link TransferChecksums#enqueue}, where moves are verified. */
     void sum(Stream stream, long gpu, long gpuLayer, int layer, int count) {
         sums.ifPresent(s -> s.enqueue(stream, this, gpu, gpuLayer, layer, count));
     }
 
+    /** {@link TransferChecksums#verify}, where moves are verified. */
     void verifySums() {
         sums.ifPresent(s -> s.verify(this));
     }
@@ -87,7 +87,9 @@ final class BlockCopyList implements AutoCloseable {
         return device.address();
     }
 
-    /** One sequence's KV: whole host blocks from the one of {@code first} on, up to {@code tokens}. */
+    /**
+     * Adds a sequence's host blocks, from the one that holds token {@code first} to the last of {@code tokens} tokens.
+     */
     void add(int[] hostBlocks, int[] gpuBlocks, int first, int tokens) {
         int begin = first / HostFormat.BLOCK_TOKENS * HostFormat.BLOCK_TOKENS;
         for (int from = begin; from < tokens; from += HostFormat.BLOCK_TOKENS) {
@@ -96,10 +98,12 @@ final class BlockCopyList implements AutoCloseable {
             }
             hosts[count] = hostBlocks[from / HostFormat.BLOCK_TOKENS];
             int at = INTS * ++count;
-            int here = Math.min(HostFormat.BLOCK_TOKENS, tokens - from);
-            set(at + 1, here);
+            int inBlock = Math.min(HostFormat.BLOCK_TOKENS, tokens - from);
+            set(at + 1, inBlock);
             for (int i = 0; i < RATIO; i++) {
-                set(at + 2 + i, i * ModelShape.BLOCK_TOKENS < here ? gpuBlocks[from / ModelShape.BLOCK_TOKENS + i] : 0);
+                set(
+                        at + 2 + i,
+                        i * ModelShape.BLOCK_TOKENS < inBlock ? gpuBlocks[from / ModelShape.BLOCK_TOKENS + i] : 0);
             }
         }
     }
@@ -117,7 +121,7 @@ final class BlockCopyList implements AutoCloseable {
         }
     }
 
-    /** @param numbered whether kernels shall see host blocks by their number in the list */
+    /** @param numbered whether kernels address host blocks by their number in the list, rather than in the pool */
     void upload(Stream stream, boolean numbered) {
         if (count > 0) {
             set(0, count);

@@ -23,28 +23,28 @@ import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 
 /**
- * The bytes of KV blocks in both places and the streams between them. GPU memory holds {@code [layers][blocks]} of
- * prelude.cu's format, then two layers of staging for prompts that land on the host. Pinned host memory holds
- * {@code [layers][blocks]} of the format that the CPU attends over. Kernels convert while they copy over the link.
+ * The KV blocks of both tiers and the copies between them. GPU memory holds {@code [layers][blocks]} of prelude.cu's
+ * format, then two layers of staging for prefill offload. Pinned host memory holds {@code [layers][blocks]} of the
+ * format that the CPU attends over. Kernels convert the format while they copy over the link.
  *
- * <p>Order within a step: what moves out, then what moves in, a few layers at a time, before each layer writes; a
- * prompt's layer leaves its staging before the layer after next writes there ({@link PrefillOffload}); the step ends
- * when all has arrived.
+ * <p>Order within a step: swaps out, then swaps in, a few layers at a time, each before its layer writes KV. An
+ * offloaded prefill's layer leaves its staging before the layer after next writes there ({@link PrefillOffload}). The
+ * step ends when all copies have arrived.
  *
  * <p>Owned by: engine thread.
  */
 public final class KvPools implements AutoCloseable {
-    /** Layers that move at a time: the first layer of a step waits for so much. */
+    /** Layers per copy: a step's first layer waits for one copy. */
     private static final int LAYERS_AT_ONCE = 2;
 
     private static final long WORD = 4;
-    /** All bits set: NaN in both types. */
+    /** All bits set, which is NaN in both types. */
     private static final int NAN = -1;
-    /** Random words that repeat. */
+    /** Number of random words, which the fill repeats. */
     private static final int PATTERNS = 1021;
     /**
-     * Thread blocks that copy: two fill the link, and products that want whole multiprocessors get none where one
-     * copies.
+     * Max thread blocks that copy. Two saturate the link; GEMMs that need whole multiprocessors cannot use one on which
+     * a block copies.
      */
     private static final int MAX_COPY_BLOCKS = 4;
 
@@ -72,8 +72,8 @@ public final class KvPools implements AutoCloseable {
     private final Event[] swapped;
 
     /**
-     * @param maxSequences most sequences that may move in a step
-     * @param checksums whether all that moves is summed on both sides
+     * @param maxSequences max sequences that move in a step
+     * @param checksums whether checksums are compared on both sides of every move
      */
     public KvPools(
             Device device,
@@ -104,8 +104,8 @@ public final class KvPools implements AutoCloseable {
                 : device.pinnedHuge(bytes, "the host KV pool");
         int ratio = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
         int max = gpuBlocks / ratio + maxSequences + 1;
-        this.outs = moves(max, true, "swaps out");
-        this.ins = moves(max, false, "swaps in");
+        this.outs = copyList(max, true, "swaps out");
+        this.ins = copyList(max, false, "swaps in");
         this.prefillOffload = new PrefillOffload(device, kernels, this, shape, stagingBlocks, maxSequences);
         this.swapping = device.stream("swaps");
         this.planned = device.event();
@@ -115,8 +115,8 @@ public final class KvPools implements AutoCloseable {
         }
     }
 
-    /** @param max moves */
-    BlockCopyList moves(int max, boolean toHost, String label) {
+    /** @param max moves in a step */
+    BlockCopyList copyList(int max, boolean toHost, String label) {
         BlockCopyList list = new BlockCopyList(device, max, label);
         if (checksums) {
             list.check(new TransferChecksums(device, kernels, shape, this::hostBlock, max, toHost, label));
@@ -154,7 +154,7 @@ public final class KvPools implements AutoCloseable {
         return host.address() + ((long) layer * hostBlocks + block) * hostBlockBytes;
     }
 
-    /** Random values into the first blocks of every layer, for measurements: zeros would be fast. */
+    /** Writes random values into the first blocks of every layer, for measurements; zeros would make these too fast. */
     public void randomiseHost(int blocks, DataType type) {
         int[] patterns = new int[PATTERNS];
         SplittableRandom random = new SplittableRandom(1);
@@ -173,23 +173,24 @@ public final class KvPools implements AutoCloseable {
         });
     }
 
-    /** For tests: a block of the first layer holds NaN, as if its sequence's hidden state had overflowed. */
+    /** For tests: fills a block of the first layer with NaN, as if its sequence's hidden state had overflowed. */
     public void poison(Stream stream, int block) {
         stream.fill(gpu, block * shape.blockBytes(), shape.blockBytes(), NAN);
     }
 
-    /** For tests: every host block holds NaN. */
+    /** For tests: fills every host block with NaN. */
     public void poisonHost() {
         host.memory().fill((byte) NAN);
     }
 
-    /** Before a step's moves; those of the step before have run. */
+    /** Starts a step's lists of moves; the moves of the step before have run. */
     public void beginStep() {
         outs.clear();
         ins.clear();
         prefillOffload.clear();
     }
 
+    /** Adds a swap to the step. */
     public void swap(Swap swap) {
         boolean out = swap.to() == KvTier.HOST;
         (out ? outs : ins)
@@ -200,26 +201,27 @@ public final class KvPools implements AutoCloseable {
                         swap.tokens());
     }
 
-    /** Staging for a prompt that lands on the host: numbers of blocks for its block table, beyond the pool's. */
+    /** Allocates staging for an offloaded prefill; returns block numbers for its block table, beyond the pool's. */
     public int[] stage(Chunk chunk) {
         return prefillOffload.stage(chunk, gpuBlocks);
     }
 
-    /** What numbers of staging blocks miss of where the layer's staging is, in blocks from the layer's own. */
+    /** Offset that the layer's kernels add to staging block numbers, in blocks from the layer's first. */
     public int stagingShift(int layer) {
         return (layers - layer - 1) * gpuBlocks + layer % PrefillOffload.STAGES * stagingBlocks;
     }
 
-    /** What a step moves between its pools, as far as it makes a difference to what is enqueued. */
+    /** Which kinds of swap a step has, as far as these change the launches. */
     public record Moving(boolean out, boolean in) {
         public static final Moving NOTHING = new Moving(false, false);
     }
 
+    /** The swaps of the current step. */
     public Moving moving() {
         return new Moving(outs.count() > 0, ins.count() > 0);
     }
 
-    /** Before {@link #begin}. */
+    /** Uploads the step's lists of moves, before {@link #begin}. */
     public void upload(Stream stream) {
         ins.beginSums();
         prefillOffload.beginSums();
@@ -247,7 +249,7 @@ public final class KvPools implements AutoCloseable {
         }
     }
 
-    /** Moves {@code count} layers from that one on; {@code from} is the first one's on the GPU. */
+    /** Copies {@code count} layers, {@code layer} first; {@code from} is the address of its GPU blocks. */
     void move(Stream stream, Kernel kernel, long from, BlockCopyList moves, int layer, int count) {
         if (moves.count() > 0) {
             kernel.launch(
@@ -276,17 +278,18 @@ public final class KvPools implements AutoCloseable {
     }
 
     /**
-     * Between a layer's q, k and v and the storing of its K and V, which is also after the attention of the layer
-     * before; with the number of layers, after the last one's.
+     * Synchronises the copies before a layer stores its K and V. The caller enqueues it after the layer's QKV
+     * projection, so the attention of the layer before has been enqueued too. Called once more with the number of
+     * layers, after the last layer.
      */
-    public void between(Stream stream, int layer) {
+    public void beforeStore(Stream stream, int layer) {
         if (layer < layers && outs.count() + ins.count() > 0 && layer % LAYERS_AT_ONCE == 0) {
             stream.waitFor(swapped[layer / LAYERS_AT_ONCE]);
         }
-        prefillOffload.between(stream, layer);
+        prefillOffload.beforeStore(stream, layer);
     }
 
-    /** What follows runs when everything has arrived. */
+    /** Makes the stream wait until all copies have arrived. */
     public void end(Stream stream) {
         prefillOffload.end(stream);
         if (outs.count() + ins.count() > 0) {
@@ -295,9 +298,9 @@ public final class KvPools implements AutoCloseable {
     }
 
     /**
-     * After the step.
+     * Compares the checksums of the step that has ended.
      *
-     * @throws ExecutorException when something arrived other than it left; only with checksums
+     * @throws ExecutorException when a checksum differs; only with checksums
      */
     public void verify() {
         outs.verifySums();

@@ -15,22 +15,22 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Prompts whose KV lands on the host. Their layers are written to staging for two layers; each leaves for the host
- * before the layer after next writes there. Of a prompt that lands in several chunks, earlier KV comes back into a
- * layer's staging while the layer before is computed, once the one before that is done with it.
+ * Moves a prefill's KV to the host layer by layer, while the prefill is computed. The KV of each layer is written to
+ * one of two staging areas, and leaves for the host before the layer after next writes there. For a later chunk of a
+ * prompt, the earlier chunks' KV returns from the host into a layer's staging while the layer before is computed.
  *
- * <p>What crosses the link is carried by the copy engine, beside kernels that convert between staging and whole host
- * blocks in GPU memory; what it has no room for, by kernels that convert on the way: those wait for room on a
- * multiprocessor, and large products leave none. Graphs cannot say what the copy engine copies, so steps in which
- * prompts land have a graph for each layer at most.
+ * <p>The copy engine crosses the link, and kernels convert between staging and host blocks in GPU memory beside it.
+ * Prompts beyond its buffers are copied and converted by kernels instead. These wait for room on a multiprocessor, and
+ * large GEMMs leave none. A CUDA graph cannot contain copies that differ per step, so a step with prefill offload is
+ * one graph per layer at most.
  *
  * <p>Owned by: engine thread.
  */
 public final class PrefillOffload implements AutoCloseable {
-    /** Layers of staging: one is written while the other leaves. */
+    /** Staging areas of one layer each: one is written while the other leaves. */
     public static final int STAGES = 2;
-    /** Bytes of a layer that the copy engine carries either way; kernels carry more. */
-    private static final long CARRIED_BYTES = 16L << 20;
+    /** Bytes per layer that the copy engine copies in either direction; larger prompts are copied by kernels. */
+    private static final long COPIED_BYTES = 16L << 20;
 
     private static final int RATIO = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
 
@@ -39,12 +39,12 @@ public final class PrefillOffload implements AutoCloseable {
     private final int layers;
     private final int multiprocessors;
     private final long hostBlockBytes;
-    private int carriedBlocks;
+    private int copiedBlocks;
     private final BlockCopyList leaving;
     private final BlockCopyList returning;
     private final Stream out;
     private final Stream back;
-    /** [STAGES][carriedBlocks] host blocks each, on their way out and in. */
+    /** [STAGES][copiedBlocks] host blocks each, to and from the host. */
     private final DeviceBuffer outgoing;
 
     private final DeviceBuffer incoming;
@@ -54,7 +54,7 @@ public final class PrefillOffload implements AutoCloseable {
     private final Event offloaded;
     private int stagingUsed;
 
-    /** @param maxSequences most sequences that may land in a step */
+    /** @param maxSequences max sequences whose prefill is offloaded in a step */
     PrefillOffload(
             Device device, Kernels kernels, KvPools pools, ModelShape shape, int stagingBlocks, int maxSequences) {
         this.pools = pools;
@@ -63,30 +63,30 @@ public final class PrefillOffload implements AutoCloseable {
         this.multiprocessors = device.multiprocessors();
         this.hostBlockBytes = HostFormat.blockBytes(shape);
         int max = stagingBlocks / RATIO + maxSequences + 1;
-        this.leaving = pools.moves(max, true, "landing prompts");
-        this.returning = pools.moves(max, false, "earlier chunks of landing prompts");
-        this.out = device.urgentStream("landing prompts");
-        this.back = device.urgentStream("earlier chunks of landing prompts");
+        this.leaving = pools.copyList(max, true, "offloaded prefills");
+        this.returning = pools.copyList(max, false, "earlier chunks of offloaded prefills");
+        this.out = device.urgentStream("offloaded prefills");
+        this.back = device.urgentStream("earlier chunks of offloaded prefills");
         this.offloaded = device.event();
         this.attended = device.event();
-        this.carriedBlocks = (int) (CARRIED_BYTES / hostBlockBytes);
-        long carried = stagingBlocks > 0 ? STAGES * CARRIED_BYTES : 0;
-        this.outgoing = device.allocate(carried, "host blocks on their way out");
-        this.incoming = device.allocate(carried, "host blocks on their way in");
+        this.copiedBlocks = (int) (COPIED_BYTES / hostBlockBytes);
+        long copyBytes = stagingBlocks > 0 ? STAGES * COPIED_BYTES : 0;
+        this.outgoing = device.allocate(copyBytes, "host blocks to copy to the host");
+        this.incoming = device.allocate(copyBytes, "host blocks copied from the host");
         for (int i = 0; i < STAGES; i++) {
             free[i] = device.event();
             returned[i] = device.event();
         }
     }
 
-    /** GPU memory beside the staging. */
+    /** Bytes of GPU memory besides the staging. */
     public static long bytes() {
-        return 2 * STAGES * CARRIED_BYTES;
+        return 2 * STAGES * COPIED_BYTES;
     }
 
-    /** For tests: as if always more landed than the copy engine has room for. */
+    /** For tests: copies every prompt by kernels, as if it exceeded the copy engine's buffers. */
     public void useKernels() {
-        carriedBlocks = 0;
+        copiedBlocks = 0;
     }
 
     void clear() {
@@ -95,7 +95,7 @@ public final class PrefillOffload implements AutoCloseable {
         stagingUsed = 0;
     }
 
-    /** Staging for a prompt: numbers of blocks, the first {@code from}. */
+    /** Allocates staging for a chunk; returns its block numbers, {@code from} and up. */
     int[] stage(Chunk chunk, int from) {
         int context = chunk.start() + chunk.rows();
         int[] blocks = new int[(context - 1) / ModelShape.BLOCK_TOKENS + 1];
@@ -111,7 +111,7 @@ public final class PrefillOffload implements AutoCloseable {
         return blocks;
     }
 
-    /** Earlier chunks on the host, before they come; and after the step, all that moved. */
+    /** Takes the checksums of earlier chunks before they return from the host. */
     void beginSums() {
         returning.beginSums();
     }
@@ -129,30 +129,30 @@ public final class PrefillOffload implements AutoCloseable {
         return returning.count() > 0;
     }
 
-    private boolean carried() {
-        return leaving.count() <= carriedBlocks && returning.count() <= carriedBlocks;
+    private boolean usesCopyEngine() {
+        return leaving.count() <= copiedBlocks && returning.count() <= copiedBlocks;
     }
 
     void upload(Stream stream) {
-        leaving.upload(stream, carried());
-        returning.upload(stream, carried());
+        leaving.upload(stream, usesCopyEngine());
+        returning.upload(stream, usesCopyEngine());
     }
 
-    /** The first layers' earlier KV, after {@code planned}. */
+    /** Returns the earlier chunks' KV of the first layers, after {@code planned}. */
     void begin(Event planned) {
         if (returns()) {
             back.waitFor(planned);
             for (int layer = 0; layer < Math.min(STAGES, layers); layer++) {
-                bringBack(layer);
+                returnLayer(layer);
             }
         }
     }
 
-    private void bringBack(int layer) {
-        if (carried()) {
+    private void returnLayer(int layer) {
+        if (usesCopyEngine()) {
             returning.forEachRun((host, slot, blocks) -> back.upload(
                     incoming,
-                    carriedOffset(layer, slot),
+                    copiedOffset(layer, slot),
                     MemorySegment.ofAddress(pools.hostBlock(layer, host)),
                     blocks * hostBlockBytes));
             convert(back, kernels.moveIn, layer, incoming, returning);
@@ -168,7 +168,7 @@ public final class PrefillOffload implements AutoCloseable {
                 multiprocessors,
                 1,
                 pools.stage(layer),
-                hostBlocks.address() + carriedOffset(layer, 0),
+                hostBlocks.address() + copiedOffset(layer, 0),
                 0L,
                 0L,
                 moves.address(),
@@ -176,25 +176,25 @@ public final class PrefillOffload implements AutoCloseable {
         moves.sum(stream, pools.stage(layer), 0, layer, 1);
     }
 
-    private long carriedOffset(int layer, int slot) {
-        return (layer % STAGES * carriedBlocks + slot) * hostBlockBytes;
+    private long copiedOffset(int layer, int slot) {
+        return (layer % STAGES * copiedBlocks + slot) * hostBlockBytes;
     }
 
     /**
-     * After the attention of the layer before, whose K and V leave, so that its staging may take the layer after this;
-     * and before the layer's own K and V are written.
+     * Called after the attention of the layer before and before this layer stores its K and V. Starts to offload the
+     * layer before, which frees its staging for the next layer.
      */
-    void between(Stream stream, int layer) {
+    void beforeStore(Stream stream, int layer) {
         if (!any()) {
             return;
         }
         if (layer > 0) {
             stream.record(attended);
-            leave(layer - 1);
+            offload(layer - 1);
         }
         if (layer > 0 && layer + 1 < layers && returns()) {
             back.waitFor(free[(layer - 1) % STAGES]);
-            bringBack(layer + 1);
+            returnLayer(layer + 1);
         }
         if (layer >= STAGES && layer < layers) {
             stream.waitFor(free[layer % STAGES]);
@@ -204,15 +204,15 @@ public final class PrefillOffload implements AutoCloseable {
         }
     }
 
-    private void leave(int layer) {
+    private void offload(int layer) {
         out.waitFor(attended);
-        if (carried()) {
+        if (usesCopyEngine()) {
             convert(out, kernels.moveOut, layer, outgoing, leaving);
             out.record(free[layer % STAGES]);
             leaving.forEachRun((host, slot, blocks) -> out.download(
                     MemorySegment.ofAddress(pools.hostBlock(layer, host)),
                     outgoing,
-                    carriedOffset(layer, slot),
+                    copiedOffset(layer, slot),
                     blocks * hostBlockBytes));
         } else {
             pools.move(out, kernels.moveOut, pools.stage(layer), leaving, layer, 1);
@@ -220,7 +220,7 @@ public final class PrefillOffload implements AutoCloseable {
         }
     }
 
-    /** What follows runs when everything has landed. */
+    /** Makes the stream wait until all KV is on the host. */
     void end(Stream stream) {
         if (any()) {
             out.record(offloaded);

@@ -15,9 +15,9 @@ import java.lang.foreign.MemorySegment;
 import java.util.stream.IntStream;
 
 /**
- * Whether the KV of a {@link BlockCopyList} arrived as it left: sums over every value and its place in the block, which
- * do not depend on the format; the GPU takes them of its blocks beside the moves (sum_moved of rows.cu), the CPU of
- * host blocks.
+ * Verifies that the KV of a {@link BlockCopyList} arrives as it left. A checksum covers every value and its logical
+ * position in the block, so it does not depend on the block format. The GPU sums its own blocks beside the moves
+ * (sum_moved of rows.cu), the CPU sums host blocks.
  *
  * <p>Owned by: engine thread.
  */
@@ -31,14 +31,14 @@ public final class TransferChecksums implements AutoCloseable {
     private final String label;
     private final int layers;
     private final boolean toHost;
-    /** [moves, layers], by the GPU. */
+    /** [moves, layers] sums, written by the GPU. */
     private final PinnedBuffer sums;
-    /** Likewise, of host blocks before they leave. */
+    /** [moves, layers] sums of host blocks before they leave. */
     private final long[] before;
 
     /**
      * @param max moves
-     * @param toHost where they go
+     * @param toHost whether the moves go to the host, else to the GPU
      */
     TransferChecksums(
             Device device, Kernels kernels, ModelShape shape, HostBlocks host, int max, boolean toHost, String label) {
@@ -52,18 +52,18 @@ public final class TransferChecksums implements AutoCloseable {
         this.before = new long[toHost ? 0 : max * layers];
     }
 
-    /** Before the step: what leaves the host, as it is there. */
+    /** Sums the host blocks that leave, before the step. */
     void begin(BlockCopyList moves) {
         if (!toHost) {
-            each(moves, (move, layer) -> before[move * layers + layer] = sum(moves, move, layer));
+            forEach(moves, (move, layer) -> before[move * layers + layer] = sum(moves, move, layer));
         }
     }
 
     /**
-     * Enqueues the GPU's sums of {@code count} layers, before anybody else writes to its blocks.
+     * Enqueues the GPU's sums of {@code count} layers; the caller orders them before later writes to these blocks.
      *
      * @param gpu address of the first one's blocks
-     * @param gpuLayer bytes to the next
+     * @param gpuLayer bytes from one layer's blocks to the next layer's
      */
     void enqueue(Stream stream, BlockCopyList moves, long gpu, long gpuLayer, int layer, int count) {
         kernels.sumMoved.launch(
@@ -71,46 +71,46 @@ public final class TransferChecksums implements AutoCloseable {
     }
 
     /**
-     * After the step.
+     * Compares the sums of the step that has ended.
      *
      * @throws ExecutorException that names the first block that differs
      */
     void verify(BlockCopyList moves) {
-        each(moves, (move, layer) -> {
-            long there = toHost ? sum(moves, move, layer) : before[move * layers + layer];
-            if (there != sums.memory().getAtIndex(JAVA_LONG, (long) move * layers + layer)) {
+        forEach(moves, (move, layer) -> {
+            long host = toHost ? sum(moves, move, layer) : before[move * layers + layer];
+            if (host != sums.memory().getAtIndex(JAVA_LONG, (long) move * layers + layer)) {
                 throw new ExecutorException("KV changed on its way (" + label + "): host block " + moves.host(move)
                         + ", layer " + layer + ", "
                         + moves.tokens(move)
-                        + " tokens; --kv-checksums found it. Memory or link are not to be trusted: restart, on other"
-                        + " hardware if it happens again");
+                        + " tokens; --kv-checksums found it. Memory or link is faulty: restart, on other hardware if"
+                        + " it happens again");
             }
         });
     }
 
-    private interface Sum {
-        void of(int move, int layer);
+    private interface MoveAction {
+        void accept(int move, int layer);
     }
 
-    private void each(BlockCopyList moves, Sum sum) {
-        IntStream.range(0, moves.count() * layers).parallel().forEach(i -> sum.of(i / layers, i % layers));
+    private void forEach(BlockCopyList moves, MoveAction action) {
+        IntStream.range(0, moves.count() * layers).parallel().forEach(i -> action.accept(i / layers, i % layers));
     }
 
     private long sum(BlockCopyList moves, int move, int layer) {
         return sum(format, host.address(layer, moves.host(move)), moves.tokens(move));
     }
 
-    /** Of a host block's first tokens. */
+    /** The checksum of a host block's first tokens. */
     public static long sum(BlockFormat format, long block, int tokens) {
         long sum = 0;
         for (int head = 0; head < format.kvHeads(); head++) {
             for (int token = 0; token < tokens; token++) {
                 for (int dim = 0; dim < format.headDim(); dim++) {
                     sum += mixed(
-                            place(format, head, 0, token, dim),
+                            position(format, head, 0, token, dim),
                             MEMORY.get(JAVA_SHORT, block + format.key(head, token, dim)));
                     sum += mixed(
-                            place(format, head, 1, token, dim),
+                            position(format, head, 1, token, dim),
                             MEMORY.get(JAVA_SHORT, block + format.value(head, token, dim)));
                 }
             }
@@ -118,12 +118,12 @@ public final class TransferChecksums implements AutoCloseable {
         return sum;
     }
 
-    private static long place(BlockFormat format, int head, int kind, int token, int dim) {
+    private static long position(BlockFormat format, int head, int kind, int token, int dim) {
         return ((head * 2L + kind) * BlockFormat.TOKENS + token) * format.headDim() + dim;
     }
 
-    private static long mixed(long place, short value) {
-        long x = (place << 16 | value & 0xffff) * 0x9e3779b97f4a7c15L;
+    private static long mixed(long position, short value) {
+        long x = (position << 16 | value & 0xffff) * 0x9e3779b97f4a7c15L;
         x = (x ^ x >>> 30) * 0xbf58476d1ce4e5b9L;
         x = (x ^ x >>> 27) * 0x94d049bb133111ebL;
         return x ^ x >>> 31;

@@ -6,8 +6,8 @@ import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 
 /**
- * From logits to tokens on the GPU: biases and penalties, the most probable token or a draw, log-probabilities, and
- * what the host is told of them (sample.cu). Enqueues and returns.
+ * Launches the kernels that sample tokens from logits on the GPU (sample.cu): biases and penalties, argmax or a random
+ * draw, log-probabilities, and the report to the host. Its methods return without waiting.
  *
  * <p>Owned by: engine thread.
  */
@@ -25,17 +25,17 @@ public final class GpuSampler {
         this.hostTokens = hostTokens;
     }
 
-    /** Biases, penalties and forbidden tokens, before {@link #sample}; once. */
+    /** Applies biases, penalties and forbidden tokens to the logits; once per step, before {@link #sample}. */
     public void adjust(Stream stream, SamplingInputs step) {
         kernels.adjust.launch(
                 stream, step.adjustedCount(), 1, logits.values().address(), step.adjusted(), step.adjustments());
     }
 
     /**
-     * Log-probabilities of the step's draws that want them, after {@link #sample}, and of in-flight tokens.
+     * Computes the requested log-probabilities of the step's draws and of in-flight tokens, after {@link #sample}.
      *
-     * @param slots 0 when none wants any
-     * @param out {@link ReportedLogprobs}
+     * @param slots 0 when no in-flight token's request wants any
+     * @param out address in {@link ReportedLogprobs}
      */
     public void logprobs(Stream stream, SamplingInputs step, int draws, int slots, int firstSlotSample, long out) {
         kernels.logprobs.launch(
@@ -53,9 +53,10 @@ public final class GpuSampler {
     }
 
     /**
-     * Replaces the tokens of the first {@code draws} draws of the step, and those of in-flight tokens that are drawn.
+     * Replaces the argmax tokens of the step's {@code draws} random draws, and of in-flight tokens that are drawn at
+     * random.
      *
-     * @param slots 0 when none is
+     * @param slots 0 when no in-flight token is
      */
     public void sample(Stream stream, SamplingInputs step, int draws, int slots, int sampled) {
         kernels.sample.launch(
@@ -72,9 +73,11 @@ public final class GpuSampler {
     }
 
     /**
-     * What the step tells the host, after {@link #sample}: {@code out} holds tokens, then flights that landed;
-     * {@code stamps} when layers were, with slots, and when the step reported, then when it waited for the host tokens
-     * of {@code passes}.
+     * Reports the step to the host, after {@link #sample}.
+     *
+     * @param passes sub-batches that wait for host tokens
+     * @param out receives the sampled tokens, then per slot the host token that passed the last layer, or -1
+     * @param stamps receives the start of each layer with slots, the time of the report, and the waits for host tokens
      */
     public void report(Stream stream, int sampled, int slots, int passes, long out, long stamps) {
         kernels.report.launch(

@@ -11,8 +11,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.Optional;
 
 /**
- * Log-probabilities as steps report them, for each step of the clock's ring: [sampled rows] of the chosen token's, then
- * ids of the best tokens, then theirs (sample.cu).
+ * Log-probabilities that steps report (sample.cu). Per step of the clock's ring and sampled row: that of the sampled
+ * token, then the ids of the most probable tokens, then their log-probabilities.
  *
  * <p>Owned by: engine thread.
  */
@@ -23,18 +23,18 @@ final class ReportedLogprobs implements AutoCloseable {
     private final PinnedBuffer pinned;
     private final int rows;
 
-    /** @param steps whose reports are kept at a time */
+    /** @param steps reports kept at a time */
     ReportedLogprobs(Device device, int rows, int steps) {
         this.rows = rows;
         this.pinned = device.pinned(4L * WORDS * rows * steps, "log-probabilities");
     }
 
-    /** Where the step of a slot of the clock's ring reports. */
+    /** Address to which the step in a slot of the clock's ring reports. */
     long address(int slot) {
         return pinned.address() + 4L * WORDS * rows * slot;
     }
 
-    /** @param alternatives that were asked for; -1 for nothing at all */
+    /** @param alternatives requested; -1 when no log-probabilities are requested */
     Optional<TokenLogprobs> read(int slot, int row, int alternatives) {
         if (alternatives < 0) {
             return Optional.empty();

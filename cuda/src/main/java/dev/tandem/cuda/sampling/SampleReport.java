@@ -24,14 +24,13 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * What steps report of the rows that they sample: tokens and their log-probabilities, for each step of the clock's
- * ring, in pinned memory; and a row's logits, where the engine chooses.
+ * The sampled tokens and log-probabilities that steps report, in pinned memory, per step of the clock's ring. Downloads
+ * a row's logits where the engine samples on the host.
  *
  * <p>Owned by: engine thread.
  */
 public final class SampleReport implements AutoCloseable {
-    private static final String OVERFLOW =
-            "; values beyond 65,504 overflow in float16: --dtype bfloat16 has " + "room for them";
+    private static final String OVERFLOW = "; values beyond 65,504 overflow in float16: use --dtype bfloat16";
 
     private final Stream stream;
     /** [sampled rows, padded vocabulary] of the last step. */
@@ -48,7 +47,7 @@ public final class SampleReport implements AutoCloseable {
 
     /**
      * @param max rows that a step samples, and as many again for the in-flight tokens of its slots
-     * @param steps whose reports are kept at a time
+     * @param steps reports kept at a time
      */
     public SampleReport(Device device, Stream stream, DeviceBuffer logits, ModelShape shape, int max, int steps) {
         this.stream = stream;
@@ -62,7 +61,9 @@ public final class SampleReport implements AutoCloseable {
         this.rowLogits = new float[shape.vocabulary()];
     }
 
-    /** Tokens of the step of a slot of the clock's ring, then who sits in its slots after the last layer. */
+    /**
+     * The sampled tokens of the step in a slot of the clock's ring, then the host tokens that passed its last layer.
+     */
     public MemorySegment of(int slot) {
         return tokens.memory()
                 .asSlice(
@@ -70,16 +71,15 @@ public final class SampleReport implements AutoCloseable {
                         tokens.memory().byteSize() / steps);
     }
 
-    /** Where that step reports log-probabilities. */
+    /** Address to which that step reports log-probabilities. */
     public long logprobs(int slot) {
         return logprobs.address(slot);
     }
 
     /**
-     * Takes the token of a sampled row. Whatever is wrong with the row's logits or its sampler concerns its sequence
-     * alone, which is lost.
+     * Takes the token of a sampled row. When the row's logits or its sampler fail, that sequence alone is lost.
      *
-     * @param draw how the GPU chose it; empty when the engine does, which a step that ran since makes impossible
+     * @param draw how the GPU chose the token; empty when the engine samples, which needs that no later step has run
      * @throws CudaException when the GPU failed
      */
     public void take(
@@ -99,7 +99,7 @@ public final class SampleReport implements AutoCloseable {
             lost.add(new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, e.getMessage(), false));
         } catch (RuntimeException e) {
             lost.add(
-                    new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "choosing its token failed: " + e, false));
+                    new StepResult.Lost(sequence, StepResult.Cause.SAMPLING, "sampling its token failed: " + e, false));
         }
     }
 

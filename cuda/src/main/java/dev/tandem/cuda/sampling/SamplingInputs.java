@@ -1,16 +1,16 @@
 package dev.tandem.cuda.sampling;
 
-/** What sampling reads of a step: GPU addresses, and how many rows have adjustments. */
+/** A step's sampling inputs: GPU addresses, and the number of rows with adjustments. */
 public interface SamplingInputs {
-    /** [draws] how each sampled row is drawn. */
+    /** Address of [draws] the sampling parameters of each sampled row. */
     long draws();
 
-    /** [adjustedCount] rows whose logits are adjusted. */
+    /** Address of [adjustedCount] rows whose logits are adjusted. */
     long adjusted();
 
-    /** Adjustments of those rows, one row after another. */
+    /** Address of those rows' adjustments, one row after another. */
     long adjustments();
 
-    /** Rows whose logits are adjusted. */
+    /** The number of rows whose logits are adjusted. */
     int adjustedCount();
 }

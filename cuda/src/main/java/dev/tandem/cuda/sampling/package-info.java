@@ -1,5 +1,5 @@
 /**
- * From logits to tokens on the GPU, and what the host learns of them. Entry point:
+ * Samples tokens from logits on the GPU and reports them to the host. Entry point:
  * {@link dev.tandem.cuda.sampling.GpuSampler}.
  *
  * <p>Owned by: engine thread. Next: {@code forward}.

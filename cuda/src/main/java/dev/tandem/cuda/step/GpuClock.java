@@ -11,14 +11,14 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * When steps begin and end on the GPU, and how long it worked in them and waited between them.
+ * Times steps on the GPU: when they begin and end, and how long the GPU is busy in them and idle between them.
  *
  * <p>Owned by: engine thread.
  */
 public final class GpuClock implements AutoCloseable {
     /** Steps whose events are kept: those outstanding and the one before. */
     public static final int RING = 4;
-    /** A longer gap is the engine at rest. */
+    /** Max gap between steps that counts as idle GPU time; after a longer one the engine had nothing to do. */
     private static final float REST_MILLIS = 20;
 
     private final DeviceWait waits;
@@ -37,13 +37,14 @@ public final class GpuClock implements AutoCloseable {
         }
     }
 
-    /** Marks a step's begin; returns its slot. */
+    /** Records a step's begin; returns its slot in the ring. */
     public int begin(Stream stream) {
         int slot = (int) (steps++ % RING);
         stream.record(begins[slot]);
         return slot;
     }
 
+    /** Records a step's end. */
     public void end(Stream stream, int slot) {
         stream.record(ends[slot]);
     }
@@ -53,7 +54,7 @@ public final class GpuClock implements AutoCloseable {
      *
      * @param step its number, for messages
      * @param limitNanos how long it may take from now on
-     * @param meanwhile is run now and then
+     * @param meanwhile runs repeatedly during the wait
      * @throws ExecutorException when it does not end in time
      */
     public float await(int slot, long step, long limitNanos, Runnable meanwhile) {

@@ -15,50 +15,50 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * Steps of few rows as CUDA graphs: one for each bucket of row counts. Those of decode steps are captured at the start,
- * those with slots or prompt tokens when they are first needed: some milliseconds, once. Steps in which prompts land
- * have one for each layer but the last; steps of few rows that wait for some of them have one when their shape has come
- * up before.
+ * Replays steps of few rows from CUDA graphs, one per bucket of row counts. Graphs of decode steps are captured at the
+ * start. Graphs with slots or prompt tokens are captured when they are first needed, which takes some milliseconds
+ * once. Steps with prefill offload have one graph per layer except the last. Steps of few rows with same-layer tokens
+ * have a graph once their shape has repeated.
  *
  * <p>Owned by: engine thread.
  */
 public final class GraphCache implements AutoCloseable {
-    /** Above the small buckets rows are rounded up to this, as cublasLt's products are anyway. */
+    /** Above the small buckets, row counts are rounded up to a multiple of this, as cublasLt's GEMMs are. */
     public static final int BUCKET_STEP = 64;
 
     private static final int[] SMALL_BUCKETS = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160};
-    /** Tiles of prompts in a graph's step beyond those of one long chunk. */
+    /** Tiles of prefill attention that a graph has room for beyond those of one long chunk. */
     private static final int MORE_TILES = 4;
     /**
-     * Graphs that are kept. One takes about half a MiB of GPU memory with 32 layers; what those of a landing step take
-     * together, or one of two sub-batches, was not measured.
+     * Max graphs kept. One takes about half a MiB of GPU memory with 32 layers. The memory of the graphs of a step with
+     * prefill offload, or of one with two sub-batches, was not measured.
      */
     private static final int MAX_STEPS = 256;
 
     private static final int MAX_PREFILL_OFFLOAD_STEPS = 64;
-    private static final int MAX_WAITING_STEPS = 64;
+    private static final int MAX_SAME_LAYER_STEPS = 64;
     /**
-     * Rows of a sub-batch: where there are more, numbers of rows seldom repeat. They are not filled up, for the samples
-     * of two sub-batches lie side by side.
+     * Max rows of a sub-batch that is replayed: larger row counts seldom repeat. These are not padded, because the
+     * samples of two sub-batches lie side by side.
      */
-    private static final int MAX_WAITING_ROWS = 16;
-    /** Shapes that are counted, and how often one has come up that gets a graph. */
+    private static final int MAX_SAME_LAYER_ROWS = 16;
+    /** Max shapes counted, and how often a shape has to occur before it gets a graph. */
     private static final int MAX_SHAPES = 1024;
 
     private static final int REPEATS = 3;
 
     /**
-     * What a graph is made for. Rows, samples and tiles that a step lacks are filled up.
+     * The shape that a graph is captured for. Steps are padded to its rows, samples and tiles.
      *
      * @param rows slots included
      * @param sampled likewise
      */
     record Key(int rows, int sampled, int tiles, int slots, Moving moving) {}
 
-    /** Likewise for a step that waits for host tokens. */
-    private record Waiting(List<Extent> passes, Moving moving) {}
+    /** The shape of a graph whose step waits for host tokens; nothing is padded. */
+    private record SameLayerKey(List<Extent> passes, Moving moving) {}
 
-    /** How often a shape has come up. */
+    /** How often a shape has occurred. */
     private static final class Count {
         int steps;
     }
@@ -69,15 +69,15 @@ public final class GraphCache implements AutoCloseable {
     private final KvPools pools;
     private final ModelShape shape;
     private final Recent<Key, Graph> graphs;
-    /** All layers but the last, of steps in which prompts land. */
+    /** All layers except the last, of steps with prefill offload. */
     private final Recent<Key, List<Graph>> layers;
 
-    private final Recent<Waiting, Graph> waiting;
-    private final Recent<Waiting, Count> shapes;
+    private final Recent<SameLayerKey, Graph> sameLayer;
+    private final Recent<SameLayerKey, Count> shapes;
     private final GraphFallback fallback = new GraphFallback(
             text -> System.getLogger(GraphCache.class.getName()).log(System.Logger.Level.WARNING, text));
 
-    /** @param inputs of every step that is replayed */
+    /** @param inputs of all replayed steps */
     public GraphCache(Stream stream, CudaForward forward, StepBuffer inputs, KvPools pools, ModelShape shape) {
         this.stream = stream;
         this.forward = forward;
@@ -86,7 +86,7 @@ public final class GraphCache implements AutoCloseable {
         this.shape = shape;
         this.graphs = new Recent<>(MAX_STEPS, stream::synchronise, Graph::close);
         this.layers = new Recent<>(MAX_PREFILL_OFFLOAD_STEPS, stream::synchronise, Resources::closeAll);
-        this.waiting = new Recent<>(MAX_WAITING_STEPS, stream::synchronise, Graph::close);
+        this.sameLayer = new Recent<>(MAX_SAME_LAYER_STEPS, stream::synchronise, Graph::close);
         this.shapes = new Recent<>(MAX_SHAPES, () -> {}, count -> {});
     }
 
@@ -96,7 +96,7 @@ public final class GraphCache implements AutoCloseable {
                 : (rows + BUCKET_STEP - 1) / BUCKET_STEP * BUCKET_STEP;
     }
 
-    /** The least number of rows that graphs exist for. */
+    /** The smallest row count with graphs that holds so many rows. */
     public static int bucket(int rows) {
         for (int bucket : SMALL_BUCKETS) {
             if (rows <= bucket) {
@@ -106,12 +106,12 @@ public final class GraphCache implements AutoCloseable {
         return roundUp(rows);
     }
 
-    /** Most tiles of a step of at most so many rows and sequences. */
+    /** Max tiles of a step of at most so many rows and sequences. */
     public static int maxTiles(int rows, int sequences, ModelShape shape) {
         return roundUp(rows / shape.tileTokens() + MORE_TILES + sequences);
     }
 
-    /** A graph's shape for the step whose moves the pools know; rows and samples without slots. */
+    /** The graph's shape for the step whose swaps the pools hold; rows and samples exclude slots. */
     Key key(int rows, int sampled, int tiles, int slots) {
         int bucket = bucket(rows + slots);
         if (tiles == 0 && sampled == rows) {
@@ -123,13 +123,14 @@ public final class GraphCache implements AutoCloseable {
                 Math.max(bucket, samples), samples, tiles <= usual ? usual : roundUp(tiles), slots, pools.moving());
     }
 
+    /** Launches a step as one graph, or kernel by kernel where the driver makes no graph. */
     public void launch(Key key) {
         graph(key).ifPresentOrElse(stream::launch, () -> run(List.of(new Pass(inputs, extent(key)))));
     }
 
     /**
-     * A step in which prompts land: what the copy engine carries between the layers is not known when graphs are made.
-     * The last layer and what comes before the first are enqueued kernel by kernel.
+     * Launches a step with prefill offload. The copies between its layers differ per step, so they cannot be part of a
+     * graph. The last layer and the kernels before the first are enqueued one by one.
      */
     void launchPrefillOffload(Key key) {
         List<Pass> passes = List.of(new Pass(inputs, extent(key)));
@@ -146,10 +147,10 @@ public final class GraphCache implements AutoCloseable {
         boolean transfer = forward.begin(stream, passes);
         forward.projectFirst(stream, passes.getFirst());
         for (int layer = 0; layer < middle.size(); layer++) {
-            pools.between(stream, layer);
+            pools.beforeStore(stream, layer);
             stream.launch(middle.get(layer));
         }
-        pools.between(stream, middle.size());
+        pools.beforeStore(stream, middle.size());
         forward.lastLayer(stream, passes.getFirst(), transfer);
         forward.end(stream, passes, transfer);
         pools.end(stream);
@@ -172,16 +173,16 @@ public final class GraphCache implements AutoCloseable {
     }
 
     /**
-     * A step of whatever rows, some of which it may wait for: kernel by kernel, unless it has few and as many as others
-     * had.
+     * Launches a step of any rows, which may include same-layer tokens: kernel by kernel, unless it has few rows and
+     * its shape has repeated.
      */
     public void launch(List<Pass> passes) {
         if (passes.stream().allMatch(pass -> mayRepeat(pass.extent()))) {
-            Waiting shape = new Waiting(
+            SameLayerKey key = new SameLayerKey(
                     passes.stream().map(pass -> pass.extent().graphShape()).toList(), pools.moving());
-            if (++shapes.get(shape, any -> new Count()).steps >= REPEATS) {
+            if (++shapes.get(key, any -> new Count()).steps >= REPEATS) {
                 Optional<Graph> graph =
-                        fallback.find(waiting, shape, wanted -> stream.capture(() -> run(graphShapes(passes))));
+                        fallback.find(sameLayer, key, wanted -> stream.capture(() -> run(graphShapes(passes))));
                 if (graph.isPresent()) {
                     stream.launch(graph.get());
                     return;
@@ -192,7 +193,7 @@ public final class GraphCache implements AutoCloseable {
     }
 
     private static boolean mayRepeat(Extent extent) {
-        return extent.rows() <= MAX_WAITING_ROWS
+        return extent.rows() <= MAX_SAME_LAYER_ROWS
                 && extent.tiles() == 0
                 && extent.slots() == 0
                 && !extent.sendsHostTokens();
@@ -214,20 +215,20 @@ public final class GraphCache implements AutoCloseable {
         return Extent.decode(key.rows(), key.sampled()).withTiles(key.tiles()).withSlots(key.slots());
     }
 
-    /** Graphs of all decode steps without slots. */
+    /** Captures the graphs of all decode steps without slots. */
     public void capture(int maxRows) {
         for (int bucket = 1; bucket <= maxRows; bucket = bucket(bucket + 1)) {
             graph(new Key(bucket, bucket, 0, 0, Moving.NOTHING));
         }
     }
 
-    /** Made, when there is none, of what the step at hand moves. */
+    /** The graph of a key, captured from the current step's moves when there is none. */
     private Optional<Graph> graph(Key wanted) {
         return fallback.find(graphs, wanted, key -> stream.capture(() -> run(List.of(new Pass(inputs, extent(key))))));
     }
 
     @Override
     public void close() {
-        Resources.closeAll(graphs::clear, layers::clear, waiting::clear);
+        Resources.closeAll(graphs::clear, layers::clear, sameLayer::clear);
     }
 }

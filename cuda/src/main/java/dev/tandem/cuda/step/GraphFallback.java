@@ -6,8 +6,8 @@ import java.util.function.Consumer;
 import java.util.function.Function;
 
 /**
- * Graphs, as long as the driver makes them. After the first that it refuses no more are made, and that is said once:
- * steps without a graph are enqueued kernel by kernel, which is slower and correct.
+ * Captures graphs until the driver refuses one. After that it captures no more and warns once. Steps without a graph
+ * are enqueued kernel by kernel, which is slower and equally correct.
  *
  * <p>Owned by: engine thread.
  */
@@ -15,13 +15,13 @@ final class GraphFallback {
     private final Consumer<String> warn;
     private boolean refused;
 
-    /** @param warn says it */
+    /** @param warn receives the warning */
     GraphFallback(Consumer<String> warn) {
         this.warn = warn;
     }
 
     /**
-     * The graph of a key, made when there is none; empty where the driver makes none.
+     * The graph of a key, captured when there is none; empty when the driver refuses.
      *
      * @param capture may throw {@link CudaException}
      */
@@ -33,7 +33,7 @@ final class GraphFallback {
             return Optional.of(kept.get(key, capture));
         } catch (CudaException e) {
             refused = true;
-            warn.accept("CUDA makes no graph of a step (" + e.getMessage()
+            warn.accept("CUDA cannot capture a step as a graph (" + e.getMessage()
                     + "): steps that have none yet are enqueued kernel by kernel from now on,"
                     + " which may take a millisecond more each. If GPU memory ran out, lower "
                     + "--gpu-memory-utilization and restart");

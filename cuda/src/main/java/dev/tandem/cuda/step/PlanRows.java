@@ -10,36 +10,36 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 
-/** What of a plan the CUDA executor takes, and in which order. */
+/** Checks that the CUDA executor can run a plan, and orders the rows of its sub-batches. */
 public final class PlanRows {
-    /** Slots for in-flight tokens of a step that has any. */
+    /** Min slots of a step that has in-flight tokens. */
     private static final int MIN_SLOTS = 8;
-    /** The longest context first: what is left over at the end of a layer is then short. */
+    /** Longest context first, so that the tasks left at the end of a layer are short. */
     private static final Comparator<Chunk> LONGEST_FIRST =
             Comparator.comparingInt(Chunk::start).reversed();
 
     private PlanRows() {}
 
     /**
-     * The chunks of each sub-batch in the order of their rows; a plan without any has one that is empty.
+     * The chunks of each sub-batch in the order of their rows; a plan without sub-batches yields one that is empty.
      *
-     * @param host whether the CPU attends to rows, and prompts land
+     * @param hasHostTier whether there are attention threads, for host tokens and prefill offload
      * @throws ExecutorException that names what this executor does not do
      */
-    public static List<List<Chunk>> ordered(StepPlan plan, boolean host) {
+    public static List<List<Chunk>> ordered(StepPlan plan, boolean hasHostTier) {
         boolean hasInFlight = !plan.admissions().isEmpty() || plan.slotsPerLayer() > 0;
         if (!plan.resume().isEmpty()) {
             throw new ExecutorException(
-                    "the CUDA executor leaves in-flight tokens where they are; this plan has some that finish in it");
+                    "the CUDA executor cannot resume in-flight tokens within a step, and this plan asks for it");
         }
-        if (hasInFlight && !host || plan.admissions().size() > HostLinkMemory.MAX_SLOTS) {
+        if (hasInFlight && !hasHostTier || plan.admissions().size() > HostLinkMemory.MAX_SLOTS) {
             throw new ExecutorException("this plan has in-flight tokens, or more than " + HostLinkMemory.MAX_SLOTS
-                    + " that enter in one step; the CUDA executor has " + (host ? HostLinkMemory.MAX_SLOTS : 0)
+                    + " that enter in one step; the CUDA executor has " + (hasHostTier ? HostLinkMemory.MAX_SLOTS : 0)
                     + " slots");
         }
         List<List<Chunk>> batches = new ArrayList<>();
         for (SubBatch batch : plan.subBatches()) {
-            check(batch, host, batches.isEmpty());
+            check(batch, hasHostTier, batches.isEmpty());
             batches.add(ordered(batch));
         }
         if (batches.isEmpty()) {
@@ -61,17 +61,17 @@ public final class PlanRows {
         return chunks;
     }
 
-    private static void check(SubBatch batch, boolean host, boolean first) {
+    private static void check(SubBatch batch, boolean hasHostTier, boolean first) {
         for (Chunk chunk : batch.chunks()) {
             boolean known = switch (chunk.site()) {
                 case GPU_FROM_GPU -> true;
-                case GPU_PREFILL_OFFLOAD -> host && first;
-                case CPU_FROM_HOST -> host && chunk.decodes();
+                case GPU_PREFILL_OFFLOAD -> hasHostTier && first;
+                case CPU_FROM_HOST -> hasHostTier && chunk.decodes();
                 case GPU_FROM_HOST -> false;
             };
             if (!known) {
                 throw new ExecutorException("the CUDA executor cannot run a row read by " + chunk.site()
-                        + (host ? " in this sub-batch" : ": it has no attention threads"));
+                        + (hasHostTier ? " in this sub-batch" : ": it has no attention threads"));
             }
         }
     }
@@ -80,7 +80,7 @@ public final class PlanRows {
         return chunk.rows() == 1 && chunk.site() == AttentionSite.GPU_FROM_GPU;
     }
 
-    /** Slots of a step are one of few numbers, because graphs are made for them. */
+    /** The slots of a plan's step, rounded up to a power of two so that few graphs are captured. */
     public static int slots(StepPlan plan) {
         int wanted = Math.min(Math.max(plan.slotsPerLayer(), plan.admissions().size()), HostLinkMemory.MAX_SLOTS);
         if (wanted == 0) {

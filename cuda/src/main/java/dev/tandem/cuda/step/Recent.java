@@ -8,32 +8,32 @@ import java.util.function.Consumer;
 import java.util.function.Function;
 
 /**
- * Things that are made when they are first wanted, of which the ones used last are kept.
+ * An LRU cache that makes a value on first use and keeps the most recently used ones.
  *
  * <p>Owned by: engine thread.
  */
 final class Recent<K, V> {
     private final int max;
-    private final Runnable rest;
-    private final Consumer<V> end;
+    private final Runnable awaitUnused;
+    private final Consumer<V> free;
     private final LinkedHashMap<K, V> kept = new LinkedHashMap<>(16, 0.75f, true);
 
     /**
-     * @param max that are kept
-     * @param rest returns when none is in use
-     * @param end frees one
+     * @param max values kept
+     * @param awaitUnused returns when no value is in use
+     * @param free frees a value
      */
-    Recent(int max, Runnable rest, Consumer<V> end) {
+    Recent(int max, Runnable awaitUnused, Consumer<V> free) {
         this.max = max;
-        this.rest = rest;
-        this.end = end;
+        this.awaitUnused = awaitUnused;
+        this.free = free;
     }
 
     boolean has(K key) {
         return kept.containsKey(key);
     }
 
-    /** When {@code make} throws, nothing is kept of the key. */
+    /** The value of a key, made when there is none. When {@code make} throws, nothing is kept. */
     V get(K key, Function<K, V> make) {
         V found = kept.get(key);
         if (found != null) {
@@ -41,19 +41,19 @@ final class Recent<K, V> {
         }
         if (kept.size() == max) {
             Map.Entry<K, V> eldest = kept.firstEntry();
-            rest.run();
+            awaitUnused.run();
             kept.remove(eldest.getKey());
-            end.accept(eldest.getValue());
+            free.accept(eldest.getValue());
         }
         V made = make.apply(key);
         kept.put(key, made);
         return made;
     }
 
-    /** Frees all; none is in use. */
+    /** Frees all values; the caller ensures that none is in use. */
     void clear() {
         List<AutoCloseable> all = kept.values().stream()
-                .map(value -> (AutoCloseable) () -> end.accept(value))
+                .map(value -> (AutoCloseable) () -> free.accept(value))
                 .toList();
         kept.clear();
         Resources.closeAll(all);

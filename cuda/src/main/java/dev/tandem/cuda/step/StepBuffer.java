@@ -20,34 +20,38 @@ import dev.tandem.engine.sampling.TokenSampler;
 import java.lang.foreign.MemorySegment;
 
 /**
- * What a sub-batch's kernels read besides weights and KV, as flat integers: written in pinned memory, uploaded once, at
- * fixed addresses so that graphs find it. In this order: counts of decode attention, prompts' attention beside it, and
- * host tokens; token, position and slot of each row; rows to sample; in-flight tokens that enter, with their draws;
- * random draws; tiles of prefill attention; sequences of decode attention; block tables; rows whose logits are
- * adjusted, and how.
+ * The inputs of a sub-batch's kernels besides weights and KV, as flat integers. The engine thread writes them to pinned
+ * memory and uploads them once per step, to fixed addresses that CUDA graphs can read.
  *
- * <p>Owned by: engine thread. What it writes after {@link #clear} does not touch what was uploaded last, so a step's
- * inputs may be written while the step before waits for its own; those before that must be there.
+ * <p>In this order: a header with the counts of decode attention, of prompts' attention beside it, and of same-layer
+ * tokens; token, position and KV slot per row; rows to sample; in-flight tokens that enter, with their draws; random
+ * draws; tiles of prefill attention; sequences of decode attention; block tables; rows with adjusted logits, and the
+ * adjustments.
+ *
+ * <p>Owned by: engine thread. The pinned memory has two halves that take turns at {@link #clear}. So a step's inputs
+ * may be written while the upload of the step before is outstanding; earlier uploads must have ended.
  */
 public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseable {
     private static final int ALIGNMENT = 256;
     private static final int HEADER = 16;
-    /** prelude.cu. */
+    /** {@code PROMPT_BLOCKS} and {@code PROMPT_SPLITS} of prelude.cu. */
     private static final int PROMPT_BLOCKS_AT = 4;
 
     private static final int PROMPT_SPLITS_AT = 5;
-    /** {@code struct HostTokenTracker} of prelude.cu. */
-    private static final int HOST_ROWS_AT = 8;
+    /** {@code struct BatchHostTokens} of prelude.cu, which asserts its size of 24 bytes. */
+    private static final int HOST_TOKENS_AT = 8;
 
     private static final int HOST_TASKS_AT = 12;
+    /** {@code struct Draw} of prelude.cu, which asserts its size. */
     private static final int DRAW_INTS = 8;
+
     private static final int TILE_INTS = 4;
     private static final int SEQUENCE_INTS = 4;
-    /** What beginning a (row, KV head) costs decode attention on an H200, in KV blocks of one KV head. */
-    private static final int MAX_START_UP_COST = 4;
+    /** Start-up cost of a (row, KV head) in decode attention, in KV blocks of one KV head; measured on an H200. */
+    private static final int START_UP_COST = 4;
 
     private static final int ADJUSTED_INTS = 4;
-    /** {@code struct Adjustment} of prelude.cu. */
+    /** {@code struct Adjustment} of prelude.cu, which asserts its size. */
     private static final int ADJUSTMENT_INTS = 4;
 
     private final int rows;
@@ -80,8 +84,8 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     private boolean reportsLogprobs;
 
     /**
-     * @param tables most block numbers of all sequences of a step
-     * @param adjustments most adjustments of all of its logits
+     * @param tables max block numbers of all sequences of a step
+     * @param adjustments max adjustments of all of its logits
      */
     public StepBuffer(Device owner, int rows, int samples, int tiles, int tables, int adjustments, String label) {
         this.rows = rows;
@@ -117,7 +121,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         return device.bytes();
     }
 
-    /** Begins the next inputs. */
+    /** Starts the next step's inputs. */
     public void clear() {
         memory = memory == halves[0] ? halves[1] : halves[0];
         sequenceCount = 0;
@@ -131,33 +135,38 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         reportsLogprobs = false;
     }
 
-    /** @param slot of the row's KV in the pool; -1 stores nothing, less says whose numbers a host token uses */
+    /**
+     * Writes a row.
+     *
+     * @param slot of the row's KV in the pool; -1 for none, -2 - index for a same-layer token
+     */
     public void row(int row, int token, int position, int slot) {
         set(tokensAt + row, token);
         set(positionsAt + row, position);
         set(slotsAt + row, slot);
     }
 
-    /** A row that the CPU attends to while the step waits. */
+    /** Writes the row of a same-layer token. */
     public void hostToken(int row, int token, int position, HostToken hostToken) {
         row(row, token, position, -2 - hostToken.index);
     }
 
     /**
-     * Where host tokens are and how their tasks are numbered.
+     * Writes where the same-layer tokens are and how their tasks are numbered.
      *
-     * @param all host tokens of all sub-batches of the step
-     * @param before of the sub-batches before this one
-     * @param tasks number of the step's first
+     * @param all same-layer tokens of all sub-batches of the step
+     * @param before same-layer tokens of the sub-batches before this one
+     * @param tasks number of the step's first task
      */
     public void hostTokens(int first, int count, int all, int before, long tasks) {
-        set(HOST_ROWS_AT, first);
-        set(HOST_ROWS_AT + 1, count);
-        set(HOST_ROWS_AT + 2, all);
-        set(HOST_ROWS_AT + 3, before);
+        set(HOST_TOKENS_AT, first);
+        set(HOST_TOKENS_AT + 1, count);
+        set(HOST_TOKENS_AT + 2, all);
+        set(HOST_TOKENS_AT + 3, before);
         memory.set(JAVA_LONG, 4L * HOST_TASKS_AT, tasks);
     }
 
+    /** Samples a row; {@code index} is its place among the sampled rows. */
     public void sample(int index, int row) {
         set(samplesAt + index, row);
     }
@@ -170,17 +179,17 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         return at;
     }
 
-    /** KV blocks of all (row, KV head) of decode attention. */
+    /** Work units of decode attention: the KV blocks of all (row, KV head). */
     int units() {
         return units;
     }
 
-    /** Stages of the context of all tiles, of one KV head. */
+    /** Stages of K and V that all tiles of prefill attention read, per KV head. */
     int tileStages() {
         return tileStages;
     }
 
-    /** A row of decode attention: rows 0, 1, ... in turn. */
+    /** Adds a row of decode attention; the rows are 0, 1, ... in turn. */
     public void decode(int length, int table, int kvHeads) {
         int blocks = (length - 1) / ModelShape.BLOCK_TOKENS + 1;
         int at = sequencesAt + SEQUENCE_INTS * sequenceCount++;
@@ -192,30 +201,32 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     }
 
     /**
-     * Over how many thread blocks decode attention is spread: none should have less than {@code minUnits}, unless it
-     * could leave a whole (row, KV head) to another. Where there are units each has one, for all are counted as
-     * sharing; slots alone have a block each. A pair begins with a gap, of at most a third of what a thread block has.
+     * Partitions decode attention over thread blocks. A thread block has at least {@code minUnits} work units, unless
+     * there are more (row, KV head) than such blocks. Every thread block counts as one that merges, so each has at
+     * least one unit. Without units, each slot has a block. The units of a (row, KV head) follow a start-up cost, which
+     * is at most a third of a block's partition.
      */
     public void spread(int residentBlocks, int minUnits, int kvHeads, int slots) {
         int wanted = units == 0 ? slots : Math.max(units / minUnits, sequenceCount * kvHeads);
         int sharing = Math.max(1, Math.min(residentBlocks, wanted));
-        int gap = Math.min(MAX_START_UP_COST, units / sharing / 3);
-        set(1, units + gap * sequenceCount * kvHeads);
+        int startUpCost = Math.min(START_UP_COST, units / sharing / 3);
+        set(1, units + startUpCost * sequenceCount * kvHeads);
         set(2, sharing);
-        set(3, gap);
+        set(3, startUpCost);
         for (int row = 0, first = 0; row < sequenceCount; row++) {
             int at = sequencesAt + SEQUENCE_INTS * row;
             set(at, first);
-            first += (memory.get(JAVA_INT, 4L * (at + 3)) + gap) * kvHeads;
+            first += (memory.get(JAVA_INT, 4L * (at + 3)) + startUpCost) * kvHeads;
         }
     }
 
-    /** How prompts' attention is cut where decode attention is the kernel after it. */
+    /** Writes how prompts' attention is partitioned where decode attention runs beside it. */
     public void prompts(int blocks, int splits) {
         set(PROMPT_BLOCKS_AT, blocks);
         set(PROMPT_SPLITS_AT, splits);
     }
 
+    /** Adds a tile of prefill attention: {@code count} rows from {@code row} on, the first at {@code position}. */
     void tile(int row, int count, int position, int table) {
         tileStages += SmPartition.stages(position + count);
         int at = tilesAt + TILE_INTS * tileCount++;
@@ -226,8 +237,10 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
     }
 
     /**
+     * Adds the draw of a sampled row.
+     *
      * @param index of the sampled row
-     * @param adjustments what comes before, where the draw says so; there is {@link #adjustmentRoom} for them
+     * @param adjustments of the logits before the draw, if it has any; the caller checks {@link #adjustmentRoom}
      */
     public void draw(int index, TokenSampler.Draw draw, Adjustments adjustments) {
         draw(drawsAt + DRAW_INTS * drawCount++, index, draw);
@@ -251,7 +264,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         }
     }
 
-    /** Adjustments that a further row may have. */
+    /** Max adjustments of a further row. */
     public int adjustmentRoom() {
         return maxAdjustments - adjustmentCount;
     }
@@ -261,7 +274,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         return adjustedCount;
     }
 
-    /** Whether log-probabilities of some row are wanted. */
+    /** Whether some row's request wants log-probabilities. */
     boolean reportsLogprobs() {
         return reportsLogprobs;
     }
@@ -277,7 +290,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         set(at + 7, draw.adjusted() ? 1 : 0);
     }
 
-    /** A in-flight token that enters layer 0 in a slot. */
+    /** Writes an in-flight token that enters layer 0 in a slot. */
     void admit(int slot, HostToken hostToken) {
         set(admittedAt + slot, hostToken.index);
         int at = admittedDrawsAt + DRAW_INTS * slot;
@@ -286,8 +299,8 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         hostToken.draw.ifPresent(draw -> draw(at, 0, draw));
     }
 
-    /** Nobody enters in this slot. */
-    void admitNobody(int slot) {
+    /** Leaves a slot empty at layer 0. */
+    void admitNone(int slot) {
         set(admittedAt + slot, -1);
     }
 
@@ -299,7 +312,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         memory.set(JAVA_FLOAT, 4L * at, value);
     }
 
-    /** Appends tiles without rows. */
+    /** Pads with tiles without rows. */
     void fillTiles(int count) {
         while (tileCount < count) {
             tile(0, 0, 0, 0);
@@ -314,6 +327,7 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         return drawCount;
     }
 
+    /** Enqueues the upload of everything written since {@link #clear}. */
     public void upload(Stream stream) {
         set(0, sequenceCount);
         stream.upload(device, 0, memory, 4L * (sequencesAt + SEQUENCE_INTS * sequenceCount));

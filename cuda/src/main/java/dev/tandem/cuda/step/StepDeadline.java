@@ -1,10 +1,10 @@
 package dev.tandem.cuda.step;
 
 /**
- * How long a step may take before the GPU counts as hung. It is meant for faults, not for slow steps: several times
- * what the slowest supported GPU needs.
+ * How long a step may take before the GPU counts as hung. The limit is several times what the slowest supported GPU
+ * needs, so that only faults exceed it.
  *
- * @param baseNanos for any step: its weights, and the KV that it moves
+ * @param baseNanos for any step, to read its weights and move KV
  * @param rowNanos for each row
  */
 public record StepDeadline(long baseNanos, long rowNanos) {
@@ -15,18 +15,18 @@ public record StepDeadline(long baseNanos, long rowNanos) {
      */
     public static final StepDeadline USUAL = new StepDeadline(10_000_000_000L, 10_000_000L);
     /**
-     * A single wait for the CPU gives up after twice the watchdog's time; all waits of a step together take less than
-     * twice that.
+     * Allowance for waits, in watchdog times. A single wait for the CPU ends after two; all waits of a step together
+     * take less than four.
      */
     private static final int WATCHDOGS = 4;
-    /** The share of its time after which a step makes /health degraded: one in so many. */
+    /** Divides a step's limit: after that share of it, /health is degraded. */
     private static final int DEGRADED = 4;
 
     /**
      * The time of one step.
      *
-     * @param waits whether it waits for the CPU
-     * @param watchdogNanos after which the CPU's part of a wait counts as stalled
+     * @param waits whether the step waits for the CPU
+     * @param watchdogNanos time after which the CPU's task counts as stalled
      */
     public long nanos(int rows, boolean waits, long watchdogNanos) {
         return baseNanos + rows * rowNanos + (waits ? WATCHDOGS * watchdogNanos : 0);

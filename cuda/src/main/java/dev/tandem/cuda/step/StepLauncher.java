@@ -20,8 +20,8 @@ import java.util.Optional;
 import java.util.function.Consumer;
 
 /**
- * Puts plans into inputs and enqueues their kernels: steps of few rows as graphs, one a layer where prompts land,
- * others kernel by kernel.
+ * Writes plans into step buffers and enqueues their kernels: steps of few rows as CUDA graphs, with prefill offload one
+ * per layer, other steps kernel by kernel.
  *
  * <p>Owned by: engine thread.
  */
@@ -30,33 +30,38 @@ public final class StepLauncher {
     private final GpuSampler sampler;
     private final KvPools pools;
     private final StepLayout layout;
-    private final GraphCache replays;
+    private final GraphCache graphs;
     private final Inputs inputs;
     /** Empty without attention threads. */
     private final Optional<HostTokenTracker> hostTokens;
 
     private final int layers;
     private Launched last = new Launched(List.of(), List.of(), 0, 0, 0);
-    /** Where the sequence after the one that was looked for last is likely to be among the samples of the last step. */
-    private int likely;
+    /**
+     * Sample of the last step at which the next search for a placeholder's sequence starts, as plans tend to keep their
+     * order.
+     */
+    private int nextSearch;
 
     /**
+     * Step buffers, by how their step is launched.
+     *
      * @param graph of steps that are replayed
-     * @param graphRows most rows of such a step, without slots; 0 where none is
-     * @param first sub-batch of all others
-     * @param second likewise; empty without attention threads
+     * @param graphRows max rows of such a step, without slots; 0 without graphs
+     * @param first sub-batch of all other steps
+     * @param second sub-batch; empty without attention threads
      */
     public record Inputs(StepBuffer graph, int graphRows, StepBuffer first, Optional<StepBuffer> second) {}
 
     /** How a step is enqueued. */
-    public enum Way {
-        /** It touches GPU blocks alone. */
+    public enum LaunchKind {
+        /** The step touches GPU blocks alone. */
         ONE_GRAPH,
-        /** Prompts land. */
+        /** The step has prefill offload. */
         GRAPH_PER_LAYER,
         /**
-         * Many rows, two sub-batches, or rows that the CPU attends to while the step waits: a graph where the same rows
-         * come up again, else kernel by kernel.
+         * The step has many rows, two sub-batches or same-layer tokens: a graph where its shape repeats, else kernel by
+         * kernel.
          */
         PASSES
     }
@@ -65,15 +70,16 @@ public final class StepLauncher {
      * A step that has been enqueued.
      *
      * @param sampled chunks in the order of the sampled rows; slots follow
+     * @param draws how each of them is drawn; empty where the engine samples
      * @param passes sub-batches that wait for host tokens
      */
     public record Launched(
             List<Chunk> sampled, List<Optional<TokenSampler.Draw>> draws, int firstSlotSample, int slots, int passes) {
         /**
-         * Whether the next step's draws can be told before its tokens are, and nobody needs its logits: the GPU chooses
-         * every token.
+         * Whether the GPU samples every token, with draws that do not depend on earlier tokens. Then the next step may
+         * be submitted before this one's tokens are known.
          */
-        public boolean isForeseeable() {
+        public boolean allowsAsyncScheduling() {
             return draws.stream()
                     .allMatch(
                             draw -> draw.filter(TokenSampler.Draw::foreseeable).isPresent());
@@ -81,8 +87,11 @@ public final class StepLauncher {
     }
 
     /**
-     * Where a step reports: addresses of pinned memory for tokens and flights that landed, for times, and for
-     * log-probabilities.
+     * Addresses of pinned memory to which a step reports.
+     *
+     * @param tokens sampled tokens, then the host tokens that passed the last layer
+     * @param stamps times
+     * @param logprobs log-probabilities
      */
     public record Report(long tokens, long stamps, long logprobs) {}
 
@@ -91,7 +100,7 @@ public final class StepLauncher {
             GpuSampler sampler,
             KvPools pools,
             StepLayout layout,
-            GraphCache replays,
+            GraphCache graphs,
             Inputs inputs,
             Optional<HostTokenTracker> hostTokens,
             int layers) {
@@ -99,20 +108,22 @@ public final class StepLauncher {
         this.sampler = sampler;
         this.pools = pools;
         this.layout = layout;
-        this.replays = replays;
+        this.graphs = graphs;
         this.inputs = inputs;
         this.hostTokens = hostTokens;
         this.layers = layers;
     }
 
     /**
+     * Enqueues a step.
+     *
      * @param batches as {@link PlanRows} orders them
-     * @param way theirs
+     * @param kind by {@link #kindOf}
      */
-    public Launched launch(StepPlan plan, List<List<Chunk>> batches, Way way, Report report) {
+    public Launched launch(StepPlan plan, List<List<Chunk>> batches, LaunchKind kind, Report report) {
         int slots = PlanRows.slots(plan);
         int rows = batches.stream().flatMap(List::stream).mapToInt(Chunk::rows).sum();
-        int waiting = (int) batches.stream()
+        int sameLayer = (int) batches.stream()
                 .flatMap(List::stream)
                 .filter(chunk -> chunk.site() == AttentionSite.CPU_FROM_HOST)
                 .count();
@@ -123,12 +134,12 @@ public final class StepLauncher {
             last = new Launched(List.of(), List.of(), 0, 0, 0);
             return last;
         }
-        Launched launched = switch (way) {
-            case ONE_GRAPH -> replay(plan, batches.getFirst(), rows, slots, replays::launch);
-            case GRAPH_PER_LAYER -> replay(plan, batches.getFirst(), rows, slots, replays::launchPrefillOffload);
-            case PASSES -> passes(plan, batches, slots, waiting);
+        Launched launched = switch (kind) {
+            case ONE_GRAPH -> replay(plan, batches.getFirst(), rows, slots, graphs::launch);
+            case GRAPH_PER_LAYER -> replay(plan, batches.getFirst(), rows, slots, graphs::launchPrefillOffload);
+            case PASSES -> passes(plan, batches, slots, sameLayer);
         };
-        StepBuffer step = way == Way.PASSES ? inputs.first() : inputs.graph();
+        StepBuffer step = kind == LaunchKind.PASSES ? inputs.first() : inputs.graph();
         int samples = launched.firstSlotSample() + slots;
         choose(step, slots, samples, report);
         if (samples > 0) {
@@ -138,7 +149,7 @@ public final class StepLauncher {
         return launched;
     }
 
-    /** Replaces what is not simply the most probable token, and says how probable tokens were. */
+    /** Samples the tokens that are not argmax tokens, and reports log-probabilities. */
     private void choose(StepBuffer step, int slots, int samples, Report report) {
         boolean slotsDraw = slots > 0 && hostTokens.orElseThrow().queues().draws();
         if (step.adjustedCount() > 0) {
@@ -154,10 +165,10 @@ public final class StepLauncher {
         }
     }
 
-    /** How a step of these chunks is enqueued. */
-    public Way way(List<List<Chunk>> batches) {
+    /** How a step of these chunks is launched. */
+    public LaunchKind kindOf(List<List<Chunk>> batches) {
         if (batches.size() > 1) {
-            return Way.PASSES;
+            return LaunchKind.PASSES;
         }
         int rows = 0;
         boolean offloadsPrefill = false;
@@ -165,56 +176,57 @@ public final class StepLauncher {
             rows += chunk.rows();
             offloadsPrefill |= chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD;
             if (chunk.site() != AttentionSite.GPU_FROM_GPU && chunk.site() != AttentionSite.GPU_PREFILL_OFFLOAD) {
-                return Way.PASSES;
+                return LaunchKind.PASSES;
             }
         }
         if (rows > inputs.graphRows()) {
-            return Way.PASSES;
+            return LaunchKind.PASSES;
         }
-        return offloadsPrefill ? Way.GRAPH_PER_LAYER : Way.ONE_GRAPH;
+        return offloadsPrefill ? LaunchKind.GRAPH_PER_LAYER : LaunchKind.ONE_GRAPH;
     }
 
-    /** A token that is awaited is on the GPU, where the last step chooses it. */
+    /** The token's id, or for a placeholder -1 - the sample of the last step, whose token is on the GPU. */
     private int token(long sequence, int token) {
         if (token != Chunk.PLACEHOLDER) {
             return token;
         }
         List<Chunk> sampled = last.sampled();
         for (int i = 0; i < sampled.size(); i++) {
-            int at = (likely + i) % sampled.size();
+            int at = (nextSearch + i) % sampled.size();
             if (sampled.get(at).sequence() == sequence) {
-                likely = at + 1;
+                nextSearch = at + 1;
                 return -1 - at;
             }
         }
-        throw new ExecutorException("sequence " + sequence + " awaits a token that the step before does not sample");
+        throw new ExecutorException(
+                "sequence " + sequence + " has a placeholder token that the step before does not sample");
     }
 
     private Launched replay(StepPlan plan, List<Chunk> chunks, int rows, int slots, Consumer<GraphCache.Key> launch) {
         List<Chunk> sampled = new ArrayList<>();
         StepBuffer step = inputs.graph();
-        layout.fill(step, chunks, pools, this::token, this::nobody, sampled);
+        layout.fill(step, chunks, pools, this::token, this::noHostToken, sampled);
         List<Optional<TokenSampler.Draw>> draws = draws(step, sampled);
-        GraphCache.Key replay = replays.key(rows, sampled.size(), step.tileCount(), slots);
+        GraphCache.Key key = graphs.key(rows, sampled.size(), step.tileCount(), slots);
         layout.spread(step, slots);
-        // a graph's rows and samples are filled up: slots come after
-        int first = replay.rows() - slots;
-        int firstSample = replay.sampled() - slots;
+        // slots come last, after the padding of the graph's rows and samples
+        int first = key.rows() - slots;
+        int firstSample = key.sampled() - slots;
         admit(plan, step, first, slots, firstSample);
         StepLayout.padRows(step, rows, first);
         StepLayout.padSamples(step, sampled.size(), firstSample);
-        step.fillTiles(replay.tiles());
+        step.fillTiles(key.tiles());
         pools.upload(stream);
         step.upload(stream);
-        launch.accept(replay);
+        launch.accept(key);
         return new Launched(sampled, draws, firstSample, slots, 0);
     }
 
-    private Launched passes(StepPlan plan, List<List<Chunk>> batches, int slots, int waiting) {
+    private Launched passes(StepPlan plan, List<List<Chunk>> batches, int slots, int sameLayer) {
         List<Chunk> sampled = new ArrayList<>();
         List<Pass> passes = new ArrayList<>(batches.size());
         List<StepBuffer> steps = new ArrayList<>(batches.size());
-        long tasks = waiting == 0 ? 0 : hostTokens.orElseThrow().queues().promise((long) waiting * layers);
+        long tasks = sameLayer == 0 ? 0 : hostTokens.orElseThrow().queues().reserveTasks((long) sameLayer * layers);
         int before = 0;
         for (List<Chunk> chunks : batches) {
             boolean last = passes.size() + 1 == batches.size();
@@ -222,10 +234,10 @@ public final class StepLauncher {
                     passes.isEmpty() ? inputs.first() : inputs.second().orElseThrow(StepLauncher::oneSubBatch);
             int slotsHere = last ? slots : 0;
             checkRoom(step, chunks, slotsHere);
-            Filled filled = layout.fill(step, chunks, pools, this::token, this::pass, sampled);
+            Filled filled = layout.fill(step, chunks, pools, this::token, this::admitSameLayer, sampled);
             layout.spread(step, slotsHere);
             admit(plan, step, filled.rows(), slotsHere, filled.sampled());
-            step.hostTokens(filled.firstHostRow(), filled.hostTokens(), waiting, before, tasks);
+            step.hostTokens(filled.firstHostToken(), filled.hostTokens(), sameLayer, before, tasks);
             before += filled.hostTokens();
             passes.add(new Pass(
                     step,
@@ -239,8 +251,8 @@ public final class StepLauncher {
         List<Optional<TokenSampler.Draw>> draws = draws(inputs.first(), sampled);
         pools.upload(stream);
         steps.forEach(step -> step.upload(stream));
-        replays.launch(passes);
-        return new Launched(sampled, draws, sampled.size(), slots, waiting > 0 ? passes.size() : 0);
+        graphs.launch(passes);
+        return new Launched(sampled, draws, sampled.size(), slots, sameLayer > 0 ? passes.size() : 0);
     }
 
     private static ExecutorException oneSubBatch() {
@@ -252,7 +264,7 @@ public final class StepLauncher {
         int rows = chunks.stream().mapToInt(Chunk::rows).sum() + slots;
         if (rows > step.rowCapacity()) {
             throw new ExecutorException(
-                    "a sub-batch has " + rows + " rows and the CUDA executor takes " + step.rowCapacity() + " there");
+                    "a sub-batch has " + rows + " rows; the CUDA executor takes at most " + step.rowCapacity());
         }
     }
 
@@ -268,15 +280,16 @@ public final class StepLauncher {
         }
     }
 
-    private HostToken pass(Admission row) {
-        return hostTokens.orElseThrow().pass(row);
+    private HostToken admitSameLayer(Admission admission) {
+        return hostTokens.orElseThrow().admitSameLayer(admission);
     }
 
-    private HostToken nobody(Admission row) {
-        throw new IllegalStateException("sequence " + row.sequence() + " is the CPU's in a step that is replayed");
+    private HostToken noHostToken(Admission admission) {
+        throw new IllegalStateException(
+                "sequence " + admission.sequence() + " has a same-layer token in a step that is replayed");
     }
 
-    /** How each sampled row is drawn; draws of the GPU go to {@code step}. */
+    /** How each sampled row is drawn; the draws that the GPU makes are written to {@code step}. */
     private static List<Optional<TokenSampler.Draw>> draws(StepBuffer step, List<Chunk> sampled) {
         List<Optional<TokenSampler.Draw>> draws = new ArrayList<>(sampled.size());
         for (Chunk chunk : sampled) {

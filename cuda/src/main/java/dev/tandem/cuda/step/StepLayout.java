@@ -10,42 +10,42 @@ import dev.tandem.engine.step.Chunk;
 import java.util.List;
 
 /**
- * How the rows of a sub-batch lie: those of one-row chunks first, for they share decode attention, then prompts, then
- * those that the CPU attends to, then slots; and how attention is cut into work.
+ * Writes the rows of a sub-batch into its step buffer and partitions its attention. Rows come in this order: one-row
+ * chunks, which share decode attention; prompts; same-layer tokens; slots.
  */
 public final class StepLayout {
-    /** KV blocks below which spreading decode attention further costs more in merging than it saves. */
+    /** Min KV blocks per warp: spreading decode attention further costs more in merging than it saves. */
     private static final int BLOCKS_PER_WARP = 2;
 
-    /** Thread blocks of attention of which the transfer kernel takes the place. */
-    private static final int TRANSFER = 1;
+    /** Attention thread blocks whose place the transfer kernel takes. */
+    private static final int TRANSFER_BLOCKS = 1;
 
     private final ModelShape shape;
-    private final SmPartition shares;
+    private final SmPartition partition;
 
-    public StepLayout(SmPartition shares) {
-        this.shape = shares.shape();
-        this.shares = shares;
+    public StepLayout(SmPartition partition) {
+        this.shape = partition.shape();
+        this.partition = partition;
     }
 
     /**
-     * What a sub-batch holds.
+     * The rows of a sub-batch.
      *
      * @param decodes rows of decode attention
-     * @param hostTokens that the CPU attends to
+     * @param hostTokens same-layer tokens
      */
     record Filled(int rows, int sampled, int decodes, int hostTokens) {
-        int firstHostRow() {
+        int firstHostToken() {
             return rows - hostTokens;
         }
     }
 
-    /** How a host token gets its number. */
+    /** Registers a same-layer token, which gives it its index. */
     interface HostEntry {
-        HostToken enter(Admission row);
+        HostToken enter(Admission admission);
     }
 
-    /** What stands for a token in a step's inputs: its id, or where the step before has chosen it. */
+    /** Resolves a token for a step's inputs: its id, or the sample index of the step before for a placeholder. */
     public interface Tokens {
         int of(long sequence, int token);
     }
@@ -54,12 +54,17 @@ public final class StepLayout {
      * Writes a sub-batch's inputs; {@link #spread} and {@link #slots} complete them.
      *
      * @param chunks in the order of the rows
-     * @param pools gives staging to prompts that land on the host
-     * @param tokens knows those that are awaited
+     * @param pools allocates staging for offloaded prefills
+     * @param tokens resolves placeholders
      * @param sampled receives the chunks whose last row is sampled, in the order of the samples
      */
     public Filled fill(
-            StepBuffer inputs, List<Chunk> chunks, KvPools pools, Tokens tokens, HostEntry host, List<Chunk> sampled) {
+            StepBuffer inputs,
+            List<Chunk> chunks,
+            KvPools pools,
+            Tokens tokens,
+            HostEntry hostEntry,
+            List<Chunk> sampled) {
         inputs.clear();
         int before = sampled.size();
         int row = 0;
@@ -72,14 +77,17 @@ public final class StepLayout {
                 sampled.add(chunk);
             }
             if (chunk.site() == AttentionSite.CPU_FROM_HOST) {
-                Admission asRow = new Admission(
+                Admission admission = new Admission(
                         chunk.sequence(),
                         chunk.start(),
                         chunk.tokens()[0],
                         chunk.blocks(),
                         chunk.sampler().orElseThrow());
                 inputs.hostToken(
-                        row++, tokens.of(chunk.sequence(), chunk.tokens()[0]), chunk.start(), host.enter(asRow));
+                        row++,
+                        tokens.of(chunk.sequence(), chunk.tokens()[0]),
+                        chunk.start(),
+                        hostEntry.enter(admission));
                 hostTokens++;
                 continue;
             }
@@ -107,13 +115,13 @@ public final class StepLayout {
         return new Filled(row, sampled.size() - before, decodes, hostTokens);
     }
 
-    /** Slots for in-flight tokens, from row {@code first} on; their results are sampled from {@code firstSample} on. */
+    /** Writes the slots for in-flight tokens, from row {@code first} on; their samples begin at {@code firstSample}. */
     public static void slots(
             StepBuffer inputs, int first, int slots, int firstSample, Tokens tokens, List<HostToken> admitted) {
         for (int slot = 0; slot < slots; slot++) {
             inputs.row(first + slot, 0, 0, -1);
             inputs.sample(firstSample + slot, first + slot);
-            inputs.admitNobody(slot);
+            inputs.admitNone(slot);
         }
         for (int slot = 0; slot < admitted.size(); slot++) {
             Admission admission = admitted.get(slot).admission;
@@ -122,19 +130,20 @@ public final class StepLayout {
         }
     }
 
-    /** Fills a decode step up to the rows of its graph: rows that store nothing and that nobody looks at. */
+    /** Pads a decode step to the rows of its graph, with rows that store no KV and whose samples are not read. */
     public static void pad(StepBuffer inputs, int rows, int bucket) {
         padRows(inputs, rows, bucket);
         padSamples(inputs, rows, bucket);
     }
 
+    /** Pads with rows that store no KV. */
     public static void padRows(StepBuffer inputs, int rows, int bucket) {
         for (int row = rows; row < bucket; row++) {
             inputs.row(row, 0, 0, -1);
         }
     }
 
-    /** Results that nobody looks at. */
+    /** Pads with samples that are not read. */
     static void padSamples(StepBuffer inputs, int sampled, int bucket) {
         for (int sample = sampled; sample < bucket; sample++) {
             inputs.sample(sample, sample);
@@ -142,24 +151,24 @@ public final class StepLayout {
     }
 
     /**
-     * Cuts attention into as much as is resident: decode attention beside the transfer kernel and prompts' attention,
-     * where there are these.
+     * Partitions attention over the thread blocks that are resident at a time. Decode attention leaves room for the
+     * transfer kernel and for prompts' attention, where a step has these.
      */
     public void spread(StepBuffer inputs, int slots) {
-        int others = slots == 0 ? 0 : TRANSFER;
-        if (shares.together() && inputs.tileCount() > 0) {
-            SmPartition.Prompts prompts = shares.prompts(inputs.units(), inputs.tileCount(), inputs.tileStages());
+        int others = slots == 0 ? 0 : TRANSFER_BLOCKS;
+        if (partition.together() && inputs.tileCount() > 0) {
+            SmPartition.Prompts prompts = partition.prompts(inputs.units(), inputs.tileCount(), inputs.tileStages());
             inputs.prompts(prompts.blocks(), prompts.splits());
-            others += prompts.blocks() < shares.multiprocessors() ? prompts.blocks() * shares.decodeBlocks() : 0;
+            others += prompts.blocks() < partition.multiprocessors() ? prompts.blocks() * partition.decodeBlocks() : 0;
         }
         inputs.spread(
-                shares.attentionBlocks() - others,
+                partition.attentionBlocks() - others,
                 BLOCKS_PER_WARP * shape.decodeWarps(),
                 shape.config().kvHeads(),
                 slots);
     }
 
-    /** The last tile of a chunk sees the longest context: it begins first. */
+    /** Adds a chunk's tiles of prefill attention, the last first, because it has the longest context. */
     public static void tiles(StepBuffer inputs, int row, int count, int start, int table, int tileTokens) {
         for (int from = (count - 1) / tileTokens * tileTokens; from >= 0; from -= tileTokens) {
             inputs.tile(row + from, Math.min(tileTokens, count - from), start + from, table);

@@ -10,7 +10,8 @@ import dev.tandem.engine.observe.Timeline;
 import java.lang.foreign.MemorySegment;
 
 /**
- * The GPU's lanes of the timeline, by its own clock: steps, layers of steps with slots, and waits for host tokens.
+ * Records the GPU's lanes of the timeline by the GPU's clock: steps, layers of steps with slots, and waits for host
+ * tokens.
  *
  * <p>Owned by: engine thread.
  */
@@ -20,7 +21,7 @@ public final class StepTrace implements AutoCloseable {
     private final Timeline.Lane steps;
     private final Timeline.Lane layerTimes;
     private final Timeline.Lane waits;
-    /** For each step of the clock's ring: [layers + 1], then [2 sub-batches, layers, 2] of waits for host tokens. */
+    /** Per step of the clock's ring: [layers + 1] times, then [2 sub-batches, layers, 2] of waits for host tokens. */
     private final PinnedBuffer stamps;
 
     public StepTrace(Device device, Timeline timeline, Clock time, int layers) {
@@ -32,7 +33,7 @@ public final class StepTrace implements AutoCloseable {
         stamps = device.pinned(8L * GpuClock.RING * (5 * layers + 1), "times of layers");
     }
 
-    /** Address where the step of a slot of the clock's ring leaves its times. */
+    /** Address to which the step in a slot of the clock's ring writes its times. */
     public long stamps(int slot) {
         return times(slot).address();
     }
@@ -43,7 +44,7 @@ public final class StepTrace implements AutoCloseable {
     }
 
     /**
-     * Takes down a step that has just ended.
+     * Records a step that has just ended.
      *
      * @param millis that the GPU took
      */
@@ -65,7 +66,8 @@ public final class StepTrace implements AutoCloseable {
             int layer = turn / launched.passes();
             long at = layers + 1 + 2L * (pass * layers + layer);
             long began = times.getAtIndex(JAVA_LONG, at) + shift;
-            long ended = times.getAtIndex(JAVA_LONG, at + 1) + shift; // by another thread block's look at the clock
+            long ended =
+                    times.getAtIndex(JAVA_LONG, at + 1) + shift; // read by another thread block, so it may be earlier
             waits.add(Timeline.Kind.GPU_WAIT, began, Math.max(began, ended), Timeline.layerAndSequence(layer, pass));
         }
     }

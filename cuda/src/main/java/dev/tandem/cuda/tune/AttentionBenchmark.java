@@ -28,9 +28,9 @@ import java.util.SplittableRandom;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Decode attention of one layer over random KV in shuffled blocks by the workers that serve
- * ({@link HostAttentionWorkers}), and plain reads of the same blocks in turn with it. The measuring thread does what
- * the GPU does: it asks for every row's attention and takes the results. Closing it frees the memory.
+ * Measures decode attention of one layer over random KV in shuffled blocks, by the same workers that serve
+ * ({@link HostAttentionWorkers}). Plain reads of the same blocks take turns with it. The measuring thread stands for
+ * the GPU: it asks for every host token's attention and takes the results. Closing it frees the memory.
  *
  * <p>Owned by: the thread that measures.
  */
@@ -38,9 +38,9 @@ public final class AttentionBenchmark implements AutoCloseable {
     /**
      * Medians.
      *
-     * @param sequential the better of the reads that go through a block from end to end, 10^9 bytes of KV a second
+     * @param sequential the best of the reads that go through a block from end to end, in 10^9 bytes of KV per second
      * @param peakBandwidth the best of all reads
-     * @param arithmetic what the multiply-adds alone would allow the Vector API, of KV that is in no memory
+     * @param arithmetic rate of the Vector API's multiply-adds alone, without reading KV
      * @param micros of one round, hand-over included
      * @param pinned whether each thread had a core of its own
      */
@@ -55,16 +55,16 @@ public final class AttentionBenchmark implements AutoCloseable {
         }
     }
 
-    /** Rows that may be measured at a time. */
-    public static final int MAX_ROWS = HostAttentionQueues.MAX;
+    /** Max host tokens measured at a time. */
+    public static final int MAX_TOKENS = HostAttentionQueues.MAX;
 
-    /** Above any task of a benchmark. */
+    /** Longer than any task of a benchmark. */
     private static final long WATCHDOG_NANOS = Duration.ofSeconds(30).toNanos();
-    /** Between two looks for results, where workers have all cores. */
+    /** Pause between polls for results where workers occupy all cores. */
     private static final long REST_NANOS = 20_000;
-    /** One layer stands for all. */
+    /** The layer measured, which stands for all. */
     private static final int LAYER = 0;
-    /** Rounds of which the last counts: the first wakes the workers. */
+    /** Rounds per result, of which the last counts: the first wakes the workers. */
     private static final int ROUNDS_PER_RESULT = 2;
 
     private final Arena arena = Arena.ofShared();
@@ -74,7 +74,7 @@ public final class AttentionBenchmark implements AutoCloseable {
     private final long warmUpNanos;
     private final CpuTopology topology = CpuTopology.find();
     private final ModelConfig config;
-    /** Of all rows, in their own order. */
+    /** Addresses of all host tokens' blocks, token by token. */
     private final long[] blockAddresses;
 
     private final int batch;
@@ -82,8 +82,8 @@ public final class AttentionBenchmark implements AutoCloseable {
     private final double bytes;
 
     /**
-     * @param rounds of roof and kernel each
-     * @param warmUp of each before that
+     * @param rounds per read and for the kernel
+     * @param warmUp time of each before that
      * @throws IllegalArgumentException that names the flag
      */
     public AttentionBenchmark(
@@ -98,17 +98,17 @@ public final class AttentionBenchmark implements AutoCloseable {
         if (format.type() == DataType.FLOAT32) {
             throw new IllegalArgumentException("--dtype float32: host KV beside a GPU is bfloat16 or float16");
         }
-        if (batch > MAX_ROWS) {
-            throw new IllegalArgumentException(
-                    "--batch " + batch + " is more than the " + MAX_ROWS + " rows that workers take at a time");
+        if (batch > MAX_TOKENS) {
+            throw new IllegalArgumentException("--batch " + batch + " is more than the " + MAX_TOKENS
+                    + " host tokens that workers take at a time");
         }
         this.format = format;
         this.clock = clock;
         this.rounds = rounds;
         this.warmUpNanos = warmUp.toNanos();
         SplittableRandom random = new SplittableRandom(seed);
-        int perRow = (context + BlockFormat.TOKENS - 1) / BlockFormat.TOKENS;
-        long blocks = (long) batch * perRow;
+        int blocksPerToken = (context + BlockFormat.TOKENS - 1) / BlockFormat.TOKENS;
+        long blocks = (long) batch * blocksPerToken;
         MemorySegment kv = NativeMemory.allocateHuge(blocks * format.blockBytes(), "the KV of the benchmark", arena);
         this.blockAddresses = fill(kv, Math.toIntExact(blocks), random);
         this.batch = batch;
@@ -160,12 +160,12 @@ public final class AttentionBenchmark implements AutoCloseable {
     }
 
     private void fill(long address, int count, SplittableRandom random) {
-        for (int i = 0; i < ROUNDS_PER_RESULT; i++) {
+        for (int i = 0; i < count; i++) {
             format.store(address + (long) i * format.type().bytes(), (float) (2 * random.nextDouble() - 1));
         }
     }
 
-    /** Workers of one implementation, with rings of their own, in the memory that a GPU would share. */
+    /** Workers of one implementation, with queues of their own. */
     private final class Rig implements AutoCloseable {
         private final Arena memory = Arena.ofShared();
         private final HostAttentionQueues queues;
@@ -207,12 +207,12 @@ public final class AttentionBenchmark implements AutoCloseable {
             return memory.allocate((long) count * Long.BYTES, 64);
         }
 
-        /** The rows take off: workers spin from now on. */
+        /** Registers the host tokens, which makes the workers spin. */
         void begin() {
-            int perRow = blockAddresses.length / batch;
+            int blocksPerToken = blockAddresses.length / batch;
             for (int i = 0; i < batch; i++) {
-                int first = i * perRow;
-                int[] table = new int[perRow];
+                int first = i * blocksPerToken;
+                int[] table = new int[blocksPerToken];
                 Arrays.setAll(table, block -> first + block);
                 TokenSampler greedy =
                         new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
@@ -221,7 +221,7 @@ public final class AttentionBenchmark implements AutoCloseable {
             workers.wake();
         }
 
-        /** Nanoseconds from the first row that is asked for to the last result. */
+        /** Nanoseconds from the first request for attention to the last result. */
         long round() {
             long begin = clock.nanos();
             for (HostToken hostToken : hostTokens) {
@@ -252,7 +252,7 @@ public final class AttentionBenchmark implements AutoCloseable {
             }
         }
 
-        /** The rows end: workers park. */
+        /** Ends the host tokens, which makes the workers park. */
         void end() {
             for (HostToken hostToken : hostTokens) {
                 queues.end(hostToken);
@@ -266,12 +266,12 @@ public final class AttentionBenchmark implements AutoCloseable {
         }
     }
 
-    /** Reads and the kernel in turn, each on workers of its own that are bound to the same cores. */
+    /** Measures reads and kernel in turns, each on workers of its own that are bound to the same cores. */
     public Result measure(PagedDecodeAttention attention, List<BandwidthProbe> readers, int threads) {
         List<Rig> all = new ArrayList<>();
         try {
-            for (BandwidthProbe site : readers) {
-                all.add(new Rig(site, threads));
+            for (BandwidthProbe reader : readers) {
+                all.add(new Rig(reader, threads));
             }
             all.add(new Rig(attention, threads));
             double[][] nanos = new double[all.size()][rounds];
@@ -319,7 +319,7 @@ public final class AttentionBenchmark implements AutoCloseable {
         }
     }
 
-    /** Until the loops are compiled, and the pages there. */
+    /** Runs rounds until the JIT has compiled the loops and all pages are mapped. */
     private void warmUp(Rig rig) {
         long begin = clock.nanos();
         do {

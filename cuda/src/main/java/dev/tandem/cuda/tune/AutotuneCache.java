@@ -17,9 +17,9 @@ import java.util.function.Supplier;
 import java.util.stream.Collectors;
 
 /**
- * What was once measured to be fastest, by name, kept on disk: later starts are sooner ready, and add up the same
- * products in the same order. A file is of one GPU, model and library, and ends with its own hash: one that was
- * damaged, or is of something else, counts as absent.
+ * Keeps measured choices on disk by name, so that later starts are faster and compute every GEMM with the same
+ * algorithm. A file belongs to one GPU, model and library, and ends with its own hash. A damaged file, or one with
+ * another identity, counts as absent.
  *
  * <p>Owned by: the executor's thread.
  */
@@ -39,8 +39,8 @@ public final class AutotuneCache implements AlgorithmStore {
     }
 
     /**
-     * @param folder created when something is kept
-     * @param identity of everything that the choices depend on, in one line
+     * @param folder created when something is written
+     * @param identity everything that the choices depend on, in one line
      */
     public static AutotuneCache open(Path folder, String identity) {
         Path file = folder.resolve(hash(identity).substring(0, 16) + ".choices");
@@ -68,7 +68,7 @@ public final class AutotuneCache implements AlgorithmStore {
         });
     }
 
-    /** What was chosen under a name before, else what {@code measurement} says now. */
+    /** The choice kept under a name, else the result of {@code measurement}, which is kept. */
     public String of(String name, Supplier<String> measurement) {
         return find(name).orElseGet(() -> {
             String value = measurement.get();
@@ -91,7 +91,10 @@ public final class AutotuneCache implements AlgorithmStore {
         measured = true;
     }
 
-    /** Writes what is new. Where that is not possible the next start measures again, and {@link #origin()} says so. */
+    /**
+     * Writes new choices. When the file cannot be written, the next start measures again, and {@link #origin()} says
+     * so.
+     */
     public void keep() {
         if (!measured) {
             return;
@@ -122,7 +125,7 @@ public final class AutotuneCache implements AlgorithmStore {
         return HexFormat.of().formatHex(KernelCompiler.hash(text.getBytes(StandardCharsets.UTF_8)));
     }
 
-    /** When it was measured, and where it lies. */
+    /** When the choices were measured, and where they are kept, for the log. */
     public String origin() {
         if (unkept.isPresent()) {
             return "measured; " + file + " cannot be written (" + unkept.get() + "), so the next start measures again";

@@ -27,32 +27,32 @@ import java.util.stream.IntStream;
 import java.util.stream.LongStream;
 
 /**
- * Measures a {@link Profile}: GPU parts by the GPU's own clock, the CPU's attention while the GPU computes decode
- * steps. KV of both pools is filled with random values first.
+ * Measures a {@link Profile}. GPU components are timed by the GPU's own clock. The CPU's attention is timed while the
+ * GPU computes decode steps. The KV of both pools is filled with random values first.
  *
  * <p>Owned by: the thread that drives the executor, before it serves.
  */
 public final class CudaProfiler {
     private static final int REPEATS = 5;
-    /** Tokens of context of all rows together that are measured; beyond them each costs the same. */
+    /** Max context tokens measured, over all rows; beyond them each token costs the same. */
     private static final int MAX_CONTEXT = 131_072;
-    /** Prompt tokens of the largest step that is measured. */
+    /** Max prompt tokens of a measured step. */
     private static final int MAX_PROMPT = 4096;
 
     private static final int[] ROWS = {1, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512};
     private static final int[] CONTEXTS = {64, 512, 2048, 8192};
-    /** Next to nothing to attend to; a block's first token has all of it cleared. */
+    /** The shortest context measured: a context of 1 would include clearing the block. */
     private static final int SHORTEST = 2;
-    /** Host KV that is read: far more than any cache holds. */
+    /** Bytes of host KV that are read: far more than any cache holds. */
     private static final long HOST_BYTES = 6L << 30;
-    /** Tasks that wait for each worker. */
+    /** Outstanding tasks per worker. */
     private static final int TASKS_PER_WORKER = 3;
 
     private static final long MEASURE_NANOS = 60_000_000;
     private static final long COMPILE_NANOS = 2_000_000_000;
-    /** The fastest counts. */
+    /** Rounds per point, of which the fastest counts. */
     private static final int ROUNDS = 2;
-    /** Of the step whose slowing down by the CPU's reading is measured. */
+    /** Rows of the decode step that is timed while the CPU reads host KV. */
     private static final int LOADED_ROWS = 24;
 
     private final StepTimer timer;
@@ -61,7 +61,7 @@ public final class CudaProfiler {
     private final ModelShape shape;
     private final StepBuffer decodes;
     private final StepBuffer prompts;
-    /** Of second sub-batches. */
+    /** Inputs of second sub-batches. */
     private final StepBuffer second;
 
     private final HostAttentionQueues queues;
@@ -70,7 +70,7 @@ public final class CudaProfiler {
     private final int gpuBlocks;
     private final int layers;
     private int decodeRows;
-    /** Host blocks with values. */
+    /** Host blocks that hold random values. */
     private int filled;
 
     private int promptTokens;
@@ -101,9 +101,9 @@ public final class CudaProfiler {
     }
 
     /**
-     * @param name of machine, model, dtype and threads: what the profile is good for
-     * @param decodeRows most rows of decode steps
-     * @param promptTokens most rows of a step
+     * @param name of machine, model, dtype and threads, for which the profile is valid
+     * @param decodeRows max rows of decode steps
+     * @param promptTokens max rows of a step
      * @param stepOverhead seconds between steps
      */
     public Profile measure(String name, int decodeRows, int promptTokens, double stepOverhead) {
@@ -116,7 +116,7 @@ public final class CudaProfiler {
         Curve decode = curve("gpu-attention", gpuAttention());
         TreeMap<Integer, Curve> attention = cpuAttention();
         Curve transfer = curve("transfer", transfers());
-        // after the CPU's attention, which has been compiled then; what is waited for counts as attention
+        // after the CPU's attention, so that its code is compiled; the wait for attention itself is subtracted
         double stage = waiting(2) / 2;
         double trip = Math.max(0, waiting(1) - attention.get(1).at(SHORTEST));
         return new Profile(
@@ -175,7 +175,7 @@ public final class CudaProfiler {
         return points;
     }
 
-    /** What context adds to steps of as many rows without any. */
+    /** What context adds to steps of the same number of rows without context. */
     private TreeMap<Double, Double> gpuAttention() {
         TreeMap<Double, Double> points = new TreeMap<>();
         int max = Math.min(gpuBlocks * ModelShape.BLOCK_TOKENS, MAX_CONTEXT);
@@ -217,79 +217,79 @@ public final class CudaProfiler {
     private TreeMap<Integer, Curve> cpuAttention() {
         filled = (int) Math.min(pools.hostBlocks(), HOST_BYTES / (HostFormat.blockBytes(shape) * layers));
         pools.randomiseHost(filled, shape.type());
-        TreeMap<Double, Double> alone = new TreeMap<>();
-        TreeMap<Double, Double> together = new TreeMap<>();
-        int count = workers.count();
+        TreeMap<Double, Double> sameLayer = new TreeMap<>();
+        TreeMap<Double, Double> inFlight = new TreeMap<>();
+        int threads = workers.count();
         try (StepTimer.Busy busy = timer.keepBusy(decodes)) {
             long compiled = clock.nanos() + COMPILE_NANOS; // beside spinning workers the compiler has few cores
             while (clock.nanos() < compiled) {
-                secondsATask(busy, 1, CONTEXTS[0]);
-                secondsAwaited(busy, CONTEXTS[0]);
+                secondsPerTask(busy, 1, CONTEXTS[0]);
+                secondsPerSameLayerTask(busy, CONTEXTS[0]);
             }
             for (int round = 0; round < ROUNDS; round++) {
-                put(alone, SHORTEST, secondsAwaited(busy, SHORTEST) * 1e3);
+                put(sameLayer, SHORTEST, secondsPerSameLayerTask(busy, SHORTEST) * 1e3);
                 for (int context : CONTEXTS) {
-                    int rows = rowsOf(context);
-                    if (context > CONTEXTS[0] && rows < count
-                            || rows == 0
+                    int count = hostTokensOf(context);
+                    if (context > CONTEXTS[0] && count < threads
+                            || count == 0
                             || context > shape.config().usableContext()) {
-                        break; // too few to keep all workers busy
+                        break; // too few host tokens to keep all workers busy
                     }
-                    put(alone, context, secondsAwaited(busy, context) * 1e3);
-                    put(together, context, secondsATask(busy, rows, context) * 1e3);
+                    put(sameLayer, context, secondsPerSameLayerTask(busy, context) * 1e3);
+                    put(inFlight, context, secondsPerTask(busy, count, context) * 1e3);
                 }
             }
         }
         TreeMap<Integer, Curve> curves = new TreeMap<>();
-        curves.put(1, curve("cpu-attention/1", alone));
-        for (int rows : new int[] {count, 8 * count}) {
+        curves.put(1, curve("cpu-attention/1", sameLayer));
+        for (int tokens : new int[] {threads, 8 * threads}) {
             TreeMap<Double, Double> points = new TreeMap<>();
-            together.forEach((context, seconds) -> points.put(context, rows * seconds));
-            if (rows > 1) {
-                curves.put(rows, curve("cpu-attention/" + rows, points));
+            inFlight.forEach((context, seconds) -> points.put(context, tokens * seconds));
+            if (tokens > 1) {
+                curves.put(tokens, curve("cpu-attention/" + tokens, points));
             }
         }
         return curves;
     }
 
-    /** Rows of so many tokens that keep the workers busy, as far as the filled blocks go. */
-    private int rowsOf(int context) {
+    /** Host tokens of a context that keep the workers busy, limited by the filled blocks. */
+    private int hostTokensOf(int context) {
         int blocks = (context - 1) / BlockFormat.TOKENS + 1;
         return Math.min(Math.min(TASKS_PER_WORKER * workers.count(), HostAttentionQueues.MAX), filled / blocks);
     }
 
     /** Mean time from one finished task to the next, while the GPU computes steps of one row. */
-    private double secondsATask(StepTimer.Busy busy, int rows, int context) {
-        try (HostLoad load = new HostLoad(rows, context)) {
+    private double secondsPerTask(StepTimer.Busy busy, int count, int context) {
+        try (HostLoad load = new HostLoad(count, context)) {
             long end = 0;
-            while (load.tasks < 2L * rows || clock.nanos() < end) { // the first round warms up
+            while (load.tasks < 2L * count || clock.nanos() < end) { // the first round warms up
                 busy.refill();
                 load.pump();
-                if (end == 0 && load.tasks >= rows) {
+                if (end == 0 && load.tasks >= count) {
                     load.restart();
                     end = clock.nanos() + MEASURE_NANOS;
                 }
             }
-            return (clock.nanos() - load.began) / 1e9 / (load.tasks - rows);
+            return (clock.nanos() - load.began) / 1e9 / (load.tasks - count);
         }
     }
 
     /**
-     * One row in one layer that a step waits for: workers share it. Rows take turns, so that no cache has the next
-     * one's KV. The median: one interruption takes as long as a hundred of the shortest tasks.
+     * Median seconds of a same-layer task, which the workers share. Host tokens take turns, so that no cache holds the
+     * next one's KV. The median counts, because one interruption takes as long as a hundred of the shortest tasks.
      */
-    private double secondsAwaited(StepTimer.Busy busy, int context) {
-        List<HostToken> rows = new ArrayList<>();
+    private double secondsPerSameLayerTask(StepTimer.Busy busy, int context) {
+        List<HostToken> hostTokens = new ArrayList<>();
         try {
-            for (int number = 0; number < Math.max(1, rowsOf(context)); number++) {
-                rows.add(queues.pass(row(number, context)));
+            for (int number = 0; number < Math.max(1, hostTokensOf(context)); number++) {
+                hostTokens.add(queues.admitSameLayer(admission(number, context)));
             }
             workers.wake();
             LongStream.Builder times = LongStream.builder();
             long end = clock.nanos() + MEASURE_NANOS;
             for (int task = 0; task == 0 || clock.nanos() < end; task++) {
                 busy.refill();
-                times.add(await(rows.get(task % rows.size()), task / rows.size() % layers));
+                times.add(await(hostTokens.get(task % hostTokens.size()), task / hostTokens.size() % layers));
             }
             if (queues.pollFailure() != null) {
                 throw new CudaException("attention on the CPU failed while it was measured");
@@ -297,16 +297,16 @@ public final class CudaProfiler {
             long[] sorted = times.build().sorted().toArray();
             return sorted[sorted.length / 2] / 1e9;
         } finally {
-            rows.forEach(queues::end);
+            hostTokens.forEach(queues::end);
         }
     }
 
-    /** Nanoseconds until the row's attention in the layer is there. */
-    private long await(HostToken row, int layer) {
-        long number = queues.promise(1);
+    /** Nanoseconds until the host token's attention of the layer is written. */
+    private long await(HostToken hostToken, int layer) {
+        long number = queues.reserveTasks(1);
         long began = clock.nanos();
-        queues.ask(number, layer, row.index);
-        while (queues.answered(row.index) != number + 1) {
+        queues.ask(number, layer, hostToken.index);
+        while (queues.answered(hostToken.index) != number + 1) {
             workers.check().ifPresent(trouble -> {
                 throw new CudaException(trouble);
             });
@@ -315,31 +315,31 @@ public final class CudaProfiler {
     }
 
     /**
-     * What a layer takes longer, in seconds, when each of so many sub-batches waits for a host token that is next to no
-     * work.
+     * Seconds that a layer takes longer when each of so many sub-batches waits for a host token of the shortest
+     * context.
      */
     private double waiting(int batches) {
-        List<HostToken> rows = new ArrayList<>();
+        List<HostToken> hostTokens = new ArrayList<>();
         try {
             for (int i = 0; i < batches; i++) {
-                rows.add(queues.pass(row(i, SHORTEST)));
+                hostTokens.add(queues.admitSameLayer(admission(i, SHORTEST)));
             }
             workers.wake();
             List<StepBuffer> inputs = List.of(prompts, second);
-            double waiting =
-                    timer.hostTokens(inputs, rows, true, () -> queues.promise((long) batches * layers), REPEATS);
-            if (queues.hasGivenUp()) {
-                throw new CudaException(HostTokenTracker.IN_VAIN);
+            double waiting = timer.hostTokens(
+                    inputs, hostTokens, true, () -> queues.reserveTasks((long) batches * layers), REPEATS);
+            if (queues.isAborted()) {
+                throw new CudaException(HostTokenTracker.ANSWER_TIMEOUT);
             }
-            double passing = timer.hostTokens(inputs, rows, false, () -> 0, REPEATS);
-            return Math.max(0, waiting - passing) / 1e3 / layers;
+            double notWaiting = timer.hostTokens(inputs, hostTokens, false, () -> 0, REPEATS);
+            return Math.max(0, waiting - notWaiting) / 1e3 / layers;
         } finally {
-            rows.forEach(queues::end);
+            hostTokens.forEach(queues::end);
         }
     }
 
-    /** Row number {@code number} of the filled blocks. */
-    private static Admission row(int number, int context) {
+    /** The admission of a host token over its share of the filled blocks. */
+    private static Admission admission(int number, int context) {
         int blocks = (context - 1) / BlockFormat.TOKENS + 1;
         int first = number * blocks;
         TokenSampler sampler =
@@ -348,28 +348,25 @@ public final class CudaProfiler {
                 number, context - 1, 0, IntStream.range(first, first + blocks).toArray(), sampler);
     }
 
-    /** What a decode step takes while all workers attend, to what it takes while they rest. */
+    /** Time of a decode step while all workers attend, divided by its time while they are idle. */
     private double hostLoad() {
         int rows = Math.min(LOADED_ROWS, decodeRows);
-        double rested = timer.decodeWhole(decodes, rows, REPEATS);
-        try (HostLoad load = new HostLoad(Math.max(1, rowsOf(CONTEXTS[1])), CONTEXTS[1])) {
-            return Math.max(1, timer.decodeWhole(decodes, rows, 2 * REPEATS, load::pump) / rested);
+        double idle = timer.decodeWhole(decodes, rows, REPEATS);
+        try (HostLoad load = new HostLoad(Math.max(1, hostTokensOf(CONTEXTS[1])), CONTEXTS[1])) {
+            return Math.max(1, timer.decodeWhole(decodes, rows, 2 * REPEATS, load::pump) / idle);
         }
     }
 
-    /**
-     * Rows whose attention is asked for again as soon as it is there: the profiler hands tasks to the workers as the
-     * GPU would.
-     */
+    /** Host tokens whose next attention is requested as soon as one is finished. The profiler stands for the GPU. */
     private final class HostLoad implements AutoCloseable {
         private final List<HostToken> hostTokens = new ArrayList<>();
         private long tasks;
         private long began;
         private int failed;
 
-        HostLoad(int rows, int context) {
-            for (int number = 0; number < rows; number++) {
-                hostTokens.add(queues.admit(row(number, context)));
+        HostLoad(int count, int context) {
+            for (int number = 0; number < count; number++) {
+                hostTokens.add(queues.admit(admission(number, context)));
             }
             workers.wake();
             hostTokens.forEach(hostToken -> queues.push(0, hostToken.index));
@@ -379,13 +376,13 @@ public final class CudaProfiler {
             began = clock.nanos();
         }
 
-        /** Takes one result, if there is one, and asks for the row's next layer. */
+        /** Takes one result, if there is one, and asks for the host token's next layer. */
         void pump() {
             failIfWorkersDo();
             long task = queues.nextResult();
             if (task >= 0) {
                 tasks++;
-                queues.push((HostAttentionQueues.layer(task) + 1) % layers, HostAttentionQueues.row(task));
+                queues.push((HostAttentionQueues.layer(task) + 1) % layers, HostAttentionQueues.tokenIndex(task));
             }
         }
 
@@ -396,12 +393,12 @@ public final class CudaProfiler {
                 throw new CudaException("attention on the CPU failed while it was measured: " + failure.cause());
             }
             workers.check().ifPresent(trouble -> {
-                failed = hostTokens.size(); // nobody is waited for
+                failed = hostTokens.size(); // close() then waits for none
                 throw new CudaException(trouble);
             });
         }
 
-        /** Waits for the tasks that are under way, but for those that failed. */
+        /** Waits for the outstanding tasks, except those that failed. */
         @Override
         public void close() {
             for (int left = hostTokens.size() - failed; left > 0; ) {

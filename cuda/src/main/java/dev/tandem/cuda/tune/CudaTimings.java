@@ -9,7 +9,7 @@ import dev.tandem.cuda.step.StepBuffer;
 import dev.tandem.engine.config.ConfigurationException;
 
 /**
- * Times steps of an executor that does not serve yet. KV of the GPU pool is overwritten.
+ * Times steps of an executor that does not serve yet. Overwrites the KV of the GPU pool.
  *
  * <p>Owned by: the thread that measures.
  */
@@ -43,7 +43,7 @@ public final class CudaTimings {
     }
 
     /**
-     * Times decode steps on random KV. For measurements before serving.
+     * Times decode steps on random KV.
      *
      * @param slots for in-flight tokens, empty, beside the rows; 0 without attention threads
      */
@@ -53,7 +53,7 @@ public final class CudaTimings {
         return timer.decode(decodeInputs, rows, GraphCache.bucket(rows + slots), context, slots, gpuBlocks, repeats);
     }
 
-    /** Times decode steps in which the end of a prompt rides. */
+    /** Times decode steps with the last tokens of a prompt as piggybacked prefill. */
     public StepTimer.StepTime timePiggybacked(int rows, int piggybacked, int context, int slots, int repeats) {
         if (piggybacked > context || rows + piggybacked + slots > decodeInputs.rowCapacity()) {
             throw new ConfigurationException(piggybacked + " tokens of a prompt of " + context + " beside " + rows
@@ -80,7 +80,7 @@ public final class CudaTimings {
         return timer.prefill(mixedInputs, tokens, gpuBlocks, repeats);
     }
 
-    /** Random values into the GPU pool: zeros would be fast. */
+    /** Writes random values into the GPU pool; zeros would make measurements too fast. */
     public void randomise() {
         kernels.randomFill.launch(
                 stream,

@@ -27,12 +27,12 @@ import java.util.TreeMap;
 import java.util.stream.IntStream;
 
 /**
- * Chooses who computes which GEMMs: what an earlier start kept, else what is measured fastest now.
+ * Chooses the method of each GEMM: the choice that an earlier start kept, else the fastest measured now.
  *
  * <p>Owned by: the executor, before it serves.
  */
 public final class GemmAutotuner {
-    /** Kernels that are chosen among, or whose time counts in the choice. */
+    /** Sources of the kernels that are chosen among, or whose time counts in the choice. */
     private static final List<String> SOURCES = List.of("rows", "gemv_tma", "gemv", "gemm_wgmma", "gemm_swiglu");
 
     private static final int ROUNDS = 5;
@@ -74,7 +74,7 @@ public final class GemmAutotuner {
     }
 
     /**
-     * cublasLt's algorithms, for all numbers of rows that it is asked for; overwrites the activations.
+     * Chooses cublasLt's algorithms for all row counts of steps; overwrites the activations.
      *
      * @param graphRows max rows of steps that are replayed from graphs
      * @param sampled rows that there are logits for
@@ -91,7 +91,7 @@ public final class GemmAutotuner {
         for (int rows = MIN_PROMPT_ROWS; rows < max; rows *= 2) {
             gemms.measure(stream, activations, rows);
         }
-        // prompts that wait fill steps to the last token
+        // waiting prompts fill steps to the last token
         gemms.measure(stream, activations, max);
         for (int rows = GemmPlan.ROW_STEP; rows <= GemmPlan.roundUp(max + slots); rows += GemmPlan.ROW_STEP) {
             gemms.load(stream, activations, rows);
@@ -125,8 +125,8 @@ public final class GemmAutotuner {
     }
 
     /**
-     * Methods take turns and the minimum of each counts: what disturbs a machine that has just begun disturbs one
-     * round.
+     * The method with the shortest time. Methods take turns and the minimum of each counts, so that a disturbance
+     * affects one round only.
      */
     private Method fastest(StepTimer timer, CudaForward forward, StepBuffer inputs, int rows) {
         int sampled = rows <= Kernels.GEMV_MAX_ROWS ? rows : StepTimer.FEW_ROWS;
@@ -185,12 +185,12 @@ public final class GemmAutotuner {
         return Integer.parseInt(rows);
     }
 
-    /** For the next start. */
+    /** Keeps the choices for the next start. */
     public void keep() {
         choices.keep();
     }
 
-    /** Who computes the GEMMs of decode steps, and when that was measured. */
+    /** Which methods compute the GEMMs of decode steps, and when these were measured. */
     public String text(GemmPlan plan) {
         return "GEMMs of decode steps, " + choices.origin() + ": " + plan.text();
     }

@@ -29,14 +29,15 @@ import java.util.stream.IntStream;
  * <p>Owned by: the executor, before it serves.
  */
 public final class StepTimer implements AutoCloseable {
-    /** What differs between the methods of products: cublasLt leaves the activation to a row-wise kernel. */
+    /** Kernels that differ between GEMM methods: cublasLt leaves SwiGLU to a row-wise kernel. */
     private static final Set<Part> LINEAR = EnumSet.of(Part.GEMM, Part.ROW_WISE);
 
     private static final int WARM_UPS = 2;
-    /** Rows of which there are logits in any case. */
+    /** Min rows that have logits. */
     static final int FEW_ROWS = 8;
 
     private static final int CHOICE_REPEATS = 3;
+    /** Runs longer than this are timed once. */
     private static final float LONG_MILLIS = 200;
 
     private final Stream stream;
@@ -59,17 +60,17 @@ public final class StepTimer implements AutoCloseable {
         this.end = end;
     }
 
-    /** Times another forward pass; shares the events of this timer, which alone is closed. */
+    /** A timer of another forward pass; it shares this timer's events, so only this one is closed. */
     public StepTimer of(CudaForward other) {
         return new StepTimer(stream, other, layout, shape, begin, end);
     }
 
-    /** Milliseconds of the products and activations of a step of so many rows, few of which are sampled. */
+    /** Milliseconds of the GEMMs and activations of a step of so many rows, few of which are sampled. */
     public double gemms(StepBuffer inputs, int rows) {
         return time(inputs, linear(rows, FEW_ROWS), CHOICE_REPEATS);
     }
 
-    /** The products and activations of a step, to be launched and timed by turns with others ({@link #launched}). */
+    /** A graph of a step's GEMMs and activations, for {@link #launched} to time in turns with others. */
     public Graph gemms(StepBuffer inputs, int rows, int sampled) {
         return captured(inputs, linear(rows, sampled));
     }
@@ -139,7 +140,7 @@ public final class StepTimer implements AutoCloseable {
                 repeats);
     }
 
-    /** Rows over blocks of their own; returns the blocks of each. */
+    /** Writes decode rows, each with KV blocks of its own; returns the number of blocks per row. */
     private int decodes(StepBuffer inputs, int rows, int context, int gpuBlocks) {
         int blocks = (context - 1) / ModelShape.BLOCK_TOKENS + 1;
         if (rows > inputs.rowCapacity() || (long) rows * blocks > gpuBlocks) {
@@ -159,6 +160,7 @@ public final class StepTimer implements AutoCloseable {
         return blocks;
     }
 
+    /** A step that prefills one prompt. */
     StepTime prefill(StepBuffer inputs, int tokens, int gpuBlocks, int repeats) {
         fillPrompt(inputs, tokens, gpuBlocks);
         return times(tokens, tokens, inputs, Extent.of(tokens, 1).withTiles(inputs.tileCount()), repeats);
@@ -180,17 +182,17 @@ public final class StepTimer implements AutoCloseable {
         inputs.upload(stream);
     }
 
-    /** Milliseconds of all layers of a decode step without context, without what follows them. */
+    /** Milliseconds of all layers of a decode step without context, without logits. */
     double decodeLayers(StepBuffer inputs, int rows, int repeats) {
         return bare(inputs, rows, 0, repeats, Thread::onSpinWait);
     }
 
-    /** With logits and choice of all rows. */
+    /** Likewise, with logits and argmax of all rows. */
     double decodeWhole(StepBuffer inputs, int rows, int repeats) {
         return decodeWhole(inputs, rows, repeats, Thread::onSpinWait);
     }
 
-    /** @param meanwhile what the calling thread does, over and over, while the GPU computes */
+    /** @param meanwhile runs repeatedly on the calling thread while the GPU computes */
     double decodeWhole(StepBuffer inputs, int rows, int repeats, Runnable meanwhile) {
         return bare(inputs, rows, rows, repeats, meanwhile);
     }
@@ -218,23 +220,23 @@ public final class StepTimer implements AutoCloseable {
      * @param waits whether the step waits for their attention
      * @param tasks gives each run the number of its first task
      */
-    double hostTokens(List<StepBuffer> inputs, List<HostToken> rows, boolean waits, LongSupplier tasks, int repeats) {
+    double hostTokens(List<StepBuffer> inputs, List<HostToken> tokens, boolean waits, LongSupplier tasks, int repeats) {
         int waiting = waits ? 1 : 0;
-        List<Pass> passes = inputs.subList(0, rows.size()).stream()
+        List<Pass> passes = inputs.subList(0, tokens.size()).stream()
                 .map(input -> new Pass(input, Extent.of(1, 0).withHostTokens(waiting)))
                 .toList();
         Runnable fill = () -> {
             long first = tasks.getAsLong();
-            for (int i = 0; i < rows.size(); i++) {
+            for (int i = 0; i < tokens.size(); i++) {
                 StepBuffer input = inputs.get(i);
                 input.clear();
-                input.hostToken(0, 0, 0, rows.get(i));
-                input.hostTokens(0, waiting, waiting * rows.size(), waiting * i, first);
+                input.hostToken(0, 0, 0, tokens.get(i));
+                input.hostTokens(0, waiting, waiting * tokens.size(), waiting * i, first);
                 input.upload(stream);
             }
         };
         fill.run();
-        forward.run(stream, passes); // nothing is loaded while a graph is captured
+        forward.run(stream, passes); // loads all kernels, which is impossible while a graph is captured
         try (Graph graph = stream.capture(() -> forward.run(stream, passes))) {
             stream.synchronise();
             return median(repeats, () -> {
@@ -244,7 +246,7 @@ public final class StepTimer implements AutoCloseable {
         }
     }
 
-    /** The median of what {@code work} enqueues, in milliseconds; what takes long is timed once. */
+    /** Median milliseconds of what {@code work} enqueues; long work is timed once. */
     public double time(int repeats, Runnable work) {
         return time(repeats, work, Thread::onSpinWait);
     }
@@ -260,7 +262,7 @@ public final class StepTimer implements AutoCloseable {
             count = Math.max(0, i);
             times[count] = once.getAsDouble();
             if (times[count] > LONG_MILLIS) {
-                break; // what takes so long needs no second look
+                break; // long enough to be precise
             }
         }
         Arrays.sort(times, 0, count + 1);
@@ -304,6 +306,7 @@ public final class StepTimer implements AutoCloseable {
         }
     }
 
+    /** Starts to keep the GPU busy. */
     Busy keepBusy(StepBuffer inputs) {
         return new Busy(inputs);
     }
@@ -325,7 +328,7 @@ public final class StepTimer implements AutoCloseable {
         }
     }
 
-    /** After a run of its own, in which products choose algorithms. */
+    /** Captures a step after running it once, so that cublasLt's algorithms are chosen and loaded. */
     private Graph captured(StepBuffer inputs, Extent extent) {
         forward.run(stream, inputs, extent);
         return stream.capture(() -> forward.run(stream, inputs, extent));

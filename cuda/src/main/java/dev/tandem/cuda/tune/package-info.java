@@ -1,5 +1,5 @@
 /**
- * Measures: who computes which GEMMs, what steps cost, what the CPU's attention costs. Entry points:
+ * Measures which method computes each GEMM fastest, what steps cost, and what the CPU's attention costs. Entry points:
  * {@link dev.tandem.cuda.tune.GemmAutotuner} at the start, {@link dev.tandem.cuda.tune.CudaTimings} and
  * {@link dev.tandem.cuda.tune.CudaProfiler} for benchmarks.
  *

@@ -23,18 +23,18 @@ import java.util.Optional;
 import java.util.stream.IntStream;
 
 /**
- * A model's weights in GPU memory, row-major and padded ({@link ModelShape}): q, k, v as one matrix, gate and up as
- * one. Dummy weights are made by the GPU itself.
+ * A model's weights in GPU memory, row-major and padded ({@link ModelShape}). q, k and v are one matrix, and so are
+ * gate and up. The GPU generates dummy weights itself.
  *
  * <p>Closing frees them. Owned by: the executor.
  */
 public final class CudaWeights implements AutoCloseable {
     private static final int STAGING_BYTES = 64 << 20;
     private static final int ALIGNMENT = 256;
-    /** gemv_tma.cu. */
+    /** Rows per copy of the Tensor Memory Accelerator; gemv_tma.cu. */
     private static final int BOX_ROWS = 64;
 
-    /** Addresses; 0 where the model has no such weights. Norms and biases are fp32. */
+    /** GPU addresses of a layer's weights; 0 where the model has none. Norms and biases are fp32. */
     public record Layer(
             long inputNorm,
             long qkv,
@@ -55,13 +55,15 @@ public final class CudaWeights implements AutoCloseable {
     private final boolean dummy;
     private long next;
     /**
-     * As the copy engine sees the matrices; empty where there is none.
+     * Tensor maps of a layer's matrices.
      *
-     * @param gatePairs gate and up by turns, 8 rows each
+     * @param gatePairs gate and up in turns, 8 rows each
      */
     public record Maps(TensorMap qkv, TensorMap output, TensorMap gateUp, TensorMap gatePairs, TensorMap down) {}
 
+    /** Per layer; empty on GPUs without Tensor Memory Accelerator. */
     public final List<Maps> maps = new ArrayList<>();
+
     public final Optional<TensorMap> headMap;
     public final long embeddings;
     public final long head;
@@ -241,8 +243,8 @@ public final class CudaWeights implements AutoCloseable {
     }
 
     /**
-     * Where a tensor's rows go. Rows come in groups of {@code rowGroup} that start {@code rowStep} apart, columns in
-     * groups of {@code columnGroup} that start {@code columnStep} apart.
+     * Where a tensor's rows are placed. Rows come in groups of {@code rowGroup} that start {@code rowStep} apart,
+     * columns in groups of {@code columnGroup} that start {@code columnStep} apart.
      */
     private record Placement(long address, int stride, int rowGroup, int rowStep, int columnGroup, int columnStep) {
         static Placement plain(long address, int stride) {
@@ -283,8 +285,8 @@ public final class CudaWeights implements AutoCloseable {
             return;
         }
         Tensor tensor = source.matrix(name, rows, columns);
-        long rowBytes = (long) placement.stride() * shape.type().bytes();
-        int max = (int) Math.min(rows, STAGING_BYTES / rowBytes);
+        long paddedRowBytes = (long) placement.stride() * shape.type().bytes();
+        int max = (int) Math.min(rows, STAGING_BYTES / paddedRowBytes);
         for (int from = 0; from < rows; ) {
             int end = Math.min(rows, from + max);
             if (!placement.consecutive(rows)) {
@@ -292,12 +294,12 @@ public final class CudaWeights implements AutoCloseable {
             }
             int first = from;
             stream.synchronise();
-            staging.memory().asSlice(0, (end - from) * rowBytes).fill((byte) 0);
+            staging.memory().asSlice(0, (end - from) * paddedRowBytes).fill((byte) 0);
             IntStream.range(from, end)
                     .parallel()
-                    .forEach(row -> stage(tensor, row, (row - first) * rowBytes, placement));
-            long target = placement.address() + placement.row(from) * rowBytes;
-            stream.upload(memory, target - memory.address(), staging.memory(), (end - from) * rowBytes);
+                    .forEach(row -> stage(tensor, row, (row - first) * paddedRowBytes, placement));
+            long target = placement.address() + placement.row(from) * paddedRowBytes;
+            stream.upload(memory, target - memory.address(), staging.memory(), (end - from) * paddedRowBytes);
             from = end;
         }
         stream.synchronise();

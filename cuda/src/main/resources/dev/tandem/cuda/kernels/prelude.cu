@@ -1,4 +1,4 @@
-// Joined in front of every kernel source. Defines given by KernelSource:
+// Joined in front of every kernel source. Defines given by ModelShape.java:
 //   BF16        1: bfloat16 storage, 0: float16
 //   HIDDEN      width of the residual stream, a multiple of 32; HIDDEN_REAL of it are the model's
 //   HEADS, KV_HEADS, GROUP = HEADS / KV_HEADS
@@ -179,6 +179,8 @@ __device__ __forceinline__ float blockSum(float v) {
 struct Draw { float temperature, topP, minP, uniform; int topK, row, logprobs, adjusted; };
 // what is done to a token's logit first; a forbidden token's penalty is infinite
 struct Adjustment { int token; float bias, repetition, penalty; };
+// the host writes these structs, and BatchHostTokens and HostTokens below, in the same layout
+static_assert(sizeof(Draw) == 32 && sizeof(Adjustment) == 16, "StepBuffer.java writes these structs");
 
 // In-flight tokens: decode rows whose attention the CPU computes. The last rows of a step, from `firstSlot` on, are
 // slots: at each layer rows that are ready take them, run the post-projection and the next pre-projection, and leave
@@ -219,10 +221,12 @@ struct HostTokens {
     int *sentWarps;           // [host tokens] warps of `rope_store` that have sent their part of a row
     wide transferTimeout;     // nanoseconds that `transfer` stays for its step to end
 };
+static_assert(sizeof(HostTokens) == 192, "HostLinkMemory.java writes this struct");
 
 // Host tokens of a sub-batch, as its header says: `count` rows from `first` on. Their tasks of a layer are numbered
 // from base + layer * all + offset on, where `all` are those of the step's sub-batches together.
 struct BatchHostTokens { int first, count, all, offset; wide base; };
+static_assert(sizeof(BatchHostTokens) == 24, "StepBuffer.java writes this struct");
 __device__ __forceinline__ const BatchHostTokens *batchHostTokens(const int *header) {
     return (const BatchHostTokens *)(header + 8);
 }

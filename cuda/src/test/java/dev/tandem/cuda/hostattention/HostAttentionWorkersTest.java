@@ -39,7 +39,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Workers of in-flight tokens, with the test in the GPU's place: it asks for attention and takes the results. */
+/** Workers of host tokens. The test stands for the GPU: it asks for attention and takes the results. */
 @Timeout(60)
 class HostAttentionWorkersTest {
     private static final long SEED = 5;
@@ -68,7 +68,7 @@ class HostAttentionWorkersTest {
         final HostAttentionQueues.Memory memory;
         final HostAttentionQueues queues;
         final UnreliableAttention attention;
-        final UnreliableAttention part;
+        final UnreliableAttention single;
         final UnreliableAttention several;
         final VirtualClock clock = new VirtualClock();
         final Timeline timeline = new Timeline(10_000);
@@ -103,12 +103,12 @@ class HostAttentionWorkersTest {
             queues = new HostAttentionQueues(config, half, memory);
             attention = new UnreliableAttention(
                     DecodeImplementations.all(format, config.heads()).getLast());
-            int parts = HostAttentionQueues.parts(config);
-            part = unreliable(parts);
-            several = unreliable(parts / HostAttentionQueues.together(config));
+            int subtasks = HostAttentionQueues.subtasks(config);
+            single = unreliable(subtasks);
+            several = unreliable(subtasks / HostAttentionQueues.subtasksPerTake(config));
             workers = new HostAttentionWorkers(
                     queues,
-                    new HostAttentionWorkers.Attention(attention, part, several),
+                    new HostAttentionWorkers.Attention(attention, single, several),
                     this::block,
                     time == null ? clock : time,
                     timeline,
@@ -118,15 +118,15 @@ class HostAttentionWorkersTest {
         }
 
         /** For one in so many heads. */
-        private UnreliableAttention unreliable(int parts) {
-            BlockFormat some = new BlockFormat(config.kvHeads() / parts, config.headDim(), type);
+        private UnreliableAttention unreliable(int subtasks) {
+            BlockFormat some = new BlockFormat(config.kvHeads() / subtasks, config.headDim(), type);
             return new UnreliableAttention(
-                    DecodeImplementations.all(some, config.heads() / parts).getLast());
+                    DecodeImplementations.all(some, config.heads() / subtasks).getLast());
         }
 
-        /** Where a row's part in the block begins, in layer 1. */
-        long part(int block, int number) {
-            return block(1, block) + number * part.format().blockBytes();
+        /** Address in layer 1 at which a subtask's KV heads begin in a block. */
+        long subtask(int block, int number) {
+            return block(1, block) + number * single.format().blockBytes();
         }
 
         long block(int layer, int block) {
@@ -134,18 +134,18 @@ class HostAttentionWorkersTest {
         }
 
         HostToken admit(int sequence, int position, int... blocks) {
-            HostToken hostToken = queues.admit(row(sequence, position, blocks));
+            HostToken hostToken = queues.admit(admission(sequence, position, blocks));
             workers.wake();
             return hostToken;
         }
 
         HostToken pass(int sequence, int position, int... blocks) {
-            HostToken hostToken = queues.pass(row(sequence, position, blocks));
+            HostToken hostToken = queues.admitSameLayer(admission(sequence, position, blocks));
             workers.wake();
             return hostToken;
         }
 
-        private static Admission row(int sequence, int position, int... blocks) {
+        private static Admission admission(int sequence, int position, int... blocks) {
             TokenSampler sampler =
                     new TokenSampler(SamplingParams.builder().temperature(0).build(), new int[] {0}, Set.of(), 0);
             return new Admission(sequence, position, 0, blocks, sampler);
@@ -258,7 +258,7 @@ class HostAttentionWorkersTest {
                 hostTokens.forEach(hostToken -> rig.send(hostToken, 0));
                 for (int left = rows * LAYERS; left > 0; left--) {
                     long task = rig.receive();
-                    HostToken hostToken = rig.queues.hostToken(HostAttentionQueues.row(task));
+                    HostToken hostToken = rig.queues.hostToken(HostAttentionQueues.tokenIndex(task));
                     int layer = HostAttentionQueues.layer(task);
                     if (position % 10 == 9 || position > 125) {
                         rig.check(hostToken, layer);
@@ -314,13 +314,13 @@ class HostAttentionWorkersTest {
             for (int layer = 0; layer < LAYERS; layer++) {
                 spinUntil(() -> worker.getState() == Thread.State.TIMED_WAITING);
                 rig.send(hostToken, layer);
-                assertThat(HostAttentionQueues.row(rig.receive())).isEqualTo(hostToken.index);
+                assertThat(HostAttentionQueues.tokenIndex(rig.receive())).isEqualTo(hostToken.index);
             }
         }
     }
 
     @Test
-    void aTaskThatThrowsLosesItsRowAlone() {
+    void aTaskThatThrowsLosesItsHostTokenAlone() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 2, null)) {
             HostToken bad = rig.admit(1, 6, 0);
             HostToken good = rig.admit(2, 0, 1);
@@ -331,17 +331,17 @@ class HostAttentionWorkersTest {
             assertThat(failure[0].hostToken()).isSameAs(bad);
             assertThat(failure[0].cause()).hasMessage("poisoned");
             rig.send(good, 2);
-            assertThat(HostAttentionQueues.row(rig.receive())).isEqualTo(good.index);
+            assertThat(HostAttentionQueues.tokenIndex(rig.receive())).isEqualTo(good.index);
             assertThat(rig.workers.check()).isEmpty();
         }
     }
 
-    /** Shared among workers in 2, 4, 16 and 32 parts, and in one. */
+    /** Tasks of 2, 4, 16 and 32 subtasks, and of one. */
     @ParameterizedTest
     @CsvSource({"6, 2, 2", "12, 12, 4", "32, 16, 16", "32, 32, 32", "6, 3, 1"})
-    void tokensThatAStepWaitsForAreAnsweredBesideInFlightTokens(int heads, int kvHeads, int parts) {
+    void tokensThatAStepWaitsForAreAnsweredBesideInFlightTokens(int heads, int kvHeads, int subtasks) {
         try (Rig rig = new Rig(DataType.BFLOAT16, 3, Clock.system(), heads, kvHeads)) {
-            assertThat(HostAttentionQueues.parts(rig.config)).isEqualTo(parts);
+            assertThat(HostAttentionQueues.subtasks(rig.config)).isEqualTo(subtasks);
             int rows = 6;
             HostToken inFlight = rig.admit(100, 0, 39);
             for (int position = 0; position < 70; position++) {
@@ -349,7 +349,7 @@ class HostAttentionWorkersTest {
                 for (int row = 0; row < rows; row++) {
                     hostTokens.add(rig.pass(row, position, 6 * row, 6 * row + 3));
                 }
-                long base = rig.queues.promise((long) rows * LAYERS);
+                long base = rig.queues.reserveTasks((long) rows * LAYERS);
                 assertThat(base).isEqualTo((long) position * rows * LAYERS);
                 if (position == 30) {
                     rig.send(inFlight, 0);
@@ -367,7 +367,7 @@ class HostAttentionWorkersTest {
                 }
                 hostTokens.forEach(rig.queues::end);
             }
-            assertThat(HostAttentionQueues.row(rig.receive())).isEqualTo(inFlight.index);
+            assertThat(HostAttentionQueues.tokenIndex(rig.receive())).isEqualTo(inFlight.index);
             rig.check(inFlight, 0);
         }
     }
@@ -376,39 +376,39 @@ class HostAttentionWorkersTest {
     void aWorkerKnowsWhichPartItReadsNext() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 12, 12)) {
             Queue<Long> nexts = new ConcurrentLinkedQueue<>();
-            rig.part.next = nexts::add;
+            rig.single.next = nexts::add;
             askForTwo(rig);
             List<Long> expected = new ArrayList<>();
-            IntStream.range(0, 4).forEach(part -> expected.add(rig.part(3, part)));
-            IntStream.range(0, 4).forEach(part -> expected.add(rig.part(5, part)));
+            IntStream.range(0, 4).forEach(subtask -> expected.add(rig.subtask(3, subtask)));
+            IntStream.range(0, 4).forEach(subtask -> expected.add(rig.subtask(5, subtask)));
             expected.add(0L);
             assertThat(nexts).containsExactlyElementsOf(expected.subList(1, expected.size()));
         }
     }
 
     @Test
-    void partsAreTakenTogetherWhileAnotherRowWaits() {
+    void severalSubtasksAreTakenWhileAnotherTaskWaits() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null, 32, 32)) {
             Queue<Long> pairs = new ConcurrentLinkedQueue<>();
             Queue<Long> singles = new ConcurrentLinkedQueue<>();
             rig.several.next = pairs::add;
-            rig.part.next = singles::add;
+            rig.single.next = singles::add;
             askForTwo(rig);
             List<Long> first = IntStream.range(1, 16)
-                    .mapToObj(pair -> rig.part(3, 2 * pair))
+                    .mapToObj(pair -> rig.subtask(3, 2 * pair))
                     .toList();
             assertThat(pairs)
                     .startsWith(first.toArray(Long[]::new))
-                    .endsWith(rig.part(5, 0))
+                    .endsWith(rig.subtask(5, 0))
                     .hasSize(16);
             List<Long> last = new ArrayList<>();
-            IntStream.range(1, 32).forEach(part -> last.add(rig.part(5, part)));
+            IntStream.range(1, 32).forEach(subtask -> last.add(rig.subtask(5, subtask)));
             last.add(0L);
             assertThat(singles).containsExactlyElementsOf(last);
         }
     }
 
-    /** One worker, which begins with number 0 when both are there; rows in blocks 3 and 5, layer 1. */
+    /** One worker, which begins with task 0 when both tasks exist; host tokens in blocks 3 and 5, layer 1. */
     private static void askForTwo(Rig rig) {
         HostToken first = rig.pass(1, 0, 3);
         HostToken second = rig.pass(2, 0, 5);
@@ -423,16 +423,16 @@ class HostAttentionWorkersTest {
     @Test
     void aRowThatFailsIsAnsweredToo() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
-            rig.pass(2, 0, 1); // with no row left, workers would look for nothing
+            rig.pass(2, 0, 1); // without any host token, workers would park
             HostToken bad = rig.pass(1, 6, 0);
-            rig.part.poisoned = 7;
-            rig.ask(bad, 0, rig.queues.promise(1));
+            rig.single.poisoned = 7;
+            rig.ask(bad, 0, rig.queues.reserveTasks(1));
             rig.await(bad, 0);
             assertThat(rig.queues.pollFailure().hostToken()).isSameAs(bad);
             rig.queues.end(bad);
-            rig.ask(bad, 0, rig.queues.promise(1));
-            rig.await(bad, 1); // of a row that is no more
-            for (int parts = 1; parts < HostAttentionQueues.parts(rig.config); parts++) {
+            rig.ask(bad, 0, rig.queues.reserveTasks(1));
+            rig.await(bad, 1); // of a host token that has ended
+            for (int number = 1; number < HostAttentionQueues.subtasks(rig.config); number++) {
                 assertThat(rig.queues.pollFailure().hostToken()).isSameAs(bad);
             }
             assertThat(rig.queues.pollFailure()).isNull();
@@ -443,8 +443,8 @@ class HostAttentionWorkersTest {
     void aParkedRowIsLetGo() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
             HostToken hostToken = rig.admit(1, 0, 0);
-            rig.queues.park(1);
-            rig.queues.park(99); // not in flight
+            rig.queues.pause(1);
+            rig.queues.pause(99); // not in flight
             rig.send(hostToken, 1);
             HostToken[] released = new HostToken[1];
             spinUntil(() -> (released[0] = rig.queues.pollReleased()) != null);
@@ -462,13 +462,13 @@ class HostAttentionWorkersTest {
             rig.queues.end(lost);
             rig.send(lost, 0);
             rig.send(kept, 0);
-            assertThat(HostAttentionQueues.row(rig.receive())).isEqualTo(kept.index);
-            assertThat(rig.queues.nextResult()).as("nobody attends for it").isNegative();
+            assertThat(HostAttentionQueues.tokenIndex(rig.receive())).isEqualTo(kept.index);
+            assertThat(rig.queues.nextResult()).as("no worker attends for it").isNegative();
         }
     }
 
     @Test
-    void aStalledWorkerIsFoundWithTheRowItHolds() throws InterruptedException {
+    void aStalledWorkerIsFoundWithTheHostTokenItHolds() throws InterruptedException {
         try (Rig rig = new Rig(DataType.BFLOAT16, 2, null)) {
             HostToken hostToken = rig.admit(1, 0, 0);
             rig.clock.advance(1);
@@ -486,20 +486,23 @@ class HostAttentionWorkersTest {
     }
 
     @Test
-    void aStepThatWaitedInVainLosesItsRows() {
+    void aStepThatTimesOutLosesItsHostTokens() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
-            HostTokenTracker rows = new HostTokenTracker(rig.queues, rig.workers);
-            HostToken hostToken = rows.pass(Rig.row(1, 0, 0));
-            rows.watch();
-            assertThat(rig.queues.hasGivenUp()).isFalse();
-            // as collect does, after its patience
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            HostToken hostToken = tracker.admitSameLayer(Rig.admission(1, 0, 0));
+            tracker.watch();
+            assertThat(rig.queues.isAborted()).isFalse();
+            // as receive_host_tokens does after its timeout
             rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
             List<StepResult.Lost> lost = new ArrayList<>();
-            rows.collectReleased(new ArrayList<>(), lost);
+            tracker.collectReleased(new ArrayList<>(), lost);
             assertThat(lost)
                     .containsExactly(new StepResult.Lost(
-                            hostToken.sequence(), StepResult.Cause.HOST_ATTENTION, HostTokenTracker.IN_VAIN, false));
-            rows.passed();
+                            hostToken.sequence(),
+                            StepResult.Cause.HOST_ATTENTION,
+                            HostTokenTracker.ANSWER_TIMEOUT,
+                            false));
+            tracker.endSameLayer();
             assertThat(rig.queues.hasTokens()).isFalse();
         }
     }
@@ -507,12 +510,12 @@ class HostAttentionWorkersTest {
     @Test
     void aTransferKernelWhoseStepHangsLosesTheInFlightTokens() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
-            HostTokenTracker rows = new HostTokenTracker(rig.queues, rig.workers);
-            HostToken hostToken = rows.admit(List.of(Rig.row(1, 0, 0))).getFirst();
-            // as the transfer kernel does, after its patience
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            HostToken hostToken = tracker.admit(List.of(Rig.admission(1, 0, 0))).getFirst();
+            // as the transfer kernel does after its timeout
             rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 2);
             List<StepResult.Lost> lost = new ArrayList<>();
-            rows.collectReleased(new ArrayList<>(), lost);
+            tracker.collectReleased(new ArrayList<>(), lost);
             assertThat(lost)
                     .containsExactly(new StepResult.Lost(
                             hostToken.sequence(), StepResult.Cause.HOST_ATTENTION, HostTokenTracker.STEP_HANGS, false));
@@ -520,23 +523,23 @@ class HostAttentionWorkersTest {
     }
 
     @Test
-    void rowsOfAPlanThatWasMadeBeforeAnybodyKnewAreLostToo() {
+    void hostTokensOfAPlanMadeBeforeTheFailureAreLostToo() {
         try (Rig rig = new Rig(DataType.BFLOAT16, 1, null)) {
-            HostTokenTracker rows = new HostTokenTracker(rig.queues, rig.workers);
-            rows.pass(Rig.row(1, 0, 0));
+            HostTokenTracker tracker = new HostTokenTracker(rig.queues, rig.workers);
+            tracker.admitSameLayer(Rig.admission(1, 0, 0));
             rig.memory.answered().setAtIndex(ValueLayout.JAVA_INT, 2L * HostAttentionQueues.MAX, 1);
-            rows.collectReleased(new ArrayList<>(), new ArrayList<>());
-            rows.passed();
-            HostToken passing = rows.pass(Rig.row(2, 0, 1));
-            HostToken inFlight = rows.admit(List.of(Rig.row(3, 0, 2))).getFirst();
+            tracker.collectReleased(new ArrayList<>(), new ArrayList<>());
+            tracker.endSameLayer();
+            HostToken passing = tracker.admitSameLayer(Rig.admission(2, 0, 1));
+            HostToken inFlight = tracker.admit(List.of(Rig.admission(3, 0, 2))).getFirst();
             List<StepResult.Lost> lost = new ArrayList<>();
-            rows.collectReleased(new ArrayList<>(), lost);
-            rows.passed();
+            tracker.collectReleased(new ArrayList<>(), lost);
+            tracker.endSameLayer();
             assertThat(lost)
                     .extracting(StepResult.Lost::sequence, StepResult.Lost::message)
                     .containsExactly(
-                            tuple(passing.sequence(), HostTokenTracker.IN_VAIN),
-                            tuple(inFlight.sequence(), HostTokenTracker.IN_VAIN));
+                            tuple(passing.sequence(), HostTokenTracker.ANSWER_TIMEOUT),
+                            tuple(inFlight.sequence(), HostTokenTracker.ANSWER_TIMEOUT));
             assertThat(rig.queues.hasTokens()).isFalse();
         }
     }

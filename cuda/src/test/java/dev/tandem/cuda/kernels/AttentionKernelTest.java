@@ -357,7 +357,7 @@ public class AttentionKernelTest {
                         assertThat(IntStream.concat(
                                                 Arrays.stream(rig.ints(partial, (int) (4 * quads))),
                                                 Arrays.stream(rig.ints(sums, (int) (2 * quads))))
-                                        .allMatch(word -> word == ForwardBuffers.NOT_THERE))
+                                        .allMatch(word -> word == ForwardBuffers.UNPUBLISHED))
                                 .as("every part has been taken")
                                 .isTrue();
                     }
@@ -479,7 +479,7 @@ public class AttentionKernelTest {
                 }
                 new StepLayout(shares).spread(step, 0);
                 step.upload(rig.stream);
-                int parts = SmPartition.MAX_PARTS;
+                int parts = SmPartition.MAX_PARTIALS;
                 DeviceBuffer queries = rig.putHalves(q);
                 DeviceBuffer cache = rig.putHalves(pool.values);
                 DeviceBuffer promptParts = rig.poisoned(4L * parts * 256 * (shape.headWidth() / 2 + 4));

@@ -36,14 +36,15 @@ class KernelCatalogueTest {
 
     @Test
     void whatHasNotRunOnAGpuIsSaid() {
-        assertThat(KernelCatalogue.givenUp(90, false)).isEmpty();
-        assertThat(KernelCatalogue.givenUp(90, true))
+        assertThat(KernelCatalogue.limitations(90, false)).isEmpty();
+        assertThat(KernelCatalogue.limitations(90, true))
                 .hasSize(1)
                 .first()
                 .asString()
                 .contains("MIG slice");
-        assertThat(KernelCatalogue.givenUp(75, false)).anyMatch(loss -> loss.contains("7.5 and have never run on it"));
-        assertThat(KernelCatalogue.givenUp(121, false))
+        assertThat(KernelCatalogue.limitations(75, false))
+                .anyMatch(loss -> loss.contains("7.5 and have never run on it"));
+        assertThat(KernelCatalogue.limitations(121, false))
                 .anyMatch(loss -> loss.contains("12.1 and have never run on it"));
     }
 }

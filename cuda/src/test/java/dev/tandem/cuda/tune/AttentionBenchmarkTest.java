@@ -13,10 +13,14 @@ import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -29,8 +33,8 @@ class AttentionBenchmarkTest {
         return new AttentionBenchmark(format, HEADS, batch, 100, 3, 1, Duration.ZERO, Clock.system());
     }
 
-    /** Attention that does something else before each row. */
-    private static PagedDecodeAttention before(Runnable something) {
+    /** Attention that does something else before each task. */
+    private static PagedDecodeAttention before(Consumer<DecodeTask> something) {
         PagedDecodeAttention inner = DecodeImplementations.all(FORMAT, HEADS).getFirst();
         return new PagedDecodeAttention() {
             @Override
@@ -55,7 +59,7 @@ class AttentionBenchmarkTest {
 
             @Override
             public void partial(DecodeTask task, int first, int last, long next, Scratch scratch, Partial partial) {
-                something.run();
+                something.accept(task);
                 inner.partial(task, first, last, next, scratch, partial);
             }
         };
@@ -66,7 +70,9 @@ class AttentionBenchmarkTest {
         Set<String> threads = ConcurrentHashMap.newKeySet();
         try (AttentionBenchmark benchmark = benchmark(FORMAT, 5)) {
             AttentionBenchmark.Result result = benchmark.measure(
-                    before(() -> threads.add(Thread.currentThread().getName())), BandwidthProbe.all(FORMAT, HEADS), 1);
+                    before(task -> threads.add(Thread.currentThread().getName())),
+                    BandwidthProbe.all(FORMAT, HEADS),
+                    1);
             assertThat(result.kernel()).isPositive();
             assertThat(result.peakBandwidth()).isPositive();
             assertThat(result.micros()).isPositive();
@@ -75,10 +81,31 @@ class AttentionBenchmarkTest {
     }
 
     @Test
+    void theKvIsRandomThroughout() {
+        AtomicLong zeros = new AtomicLong();
+        try (AttentionBenchmark benchmark = benchmark(FORMAT, 1)) {
+            benchmark.measure(before(task -> zeros.set(zeros(task.block(0)))), List.of(), 1);
+        }
+        assertThat(zeros.get())
+                .as("zeros among %d values", FORMAT.blockBytes() / Short.BYTES)
+                .isLessThan(FORMAT.blockBytes() / Short.BYTES / 100);
+    }
+
+    private static long zeros(long block) {
+        short[] values =
+                MemorySegment.ofAddress(block).reinterpret(FORMAT.blockBytes()).toArray(ValueLayout.JAVA_SHORT);
+        long zeros = 0;
+        for (short value : values) {
+            zeros += value == 0 ? 1 : 0;
+        }
+        return zeros;
+    }
+
+    @Test
     void attentionThatFailsEndsTheMeasurement() {
         try (AttentionBenchmark benchmark = benchmark(FORMAT, 2)) {
             assertThatThrownBy(() -> benchmark.measure(
-                            before(() -> {
+                            before(task -> {
                                 throw new IllegalStateException("broken");
                             }),
                             List.of(),
@@ -92,7 +119,7 @@ class AttentionBenchmarkTest {
     void whatWorkersDoNotServeIsRefused() {
         assertThatThrownBy(() -> benchmark(new BlockFormat(2, 32, DataType.FLOAT32), 2))
                 .hasMessageContaining("--dtype float32");
-        assertThatThrownBy(() -> benchmark(FORMAT, AttentionBenchmark.MAX_ROWS + 1))
+        assertThatThrownBy(() -> benchmark(FORMAT, AttentionBenchmark.MAX_TOKENS + 1))
                 .hasMessageContaining("--batch 1025");
     }
 }
