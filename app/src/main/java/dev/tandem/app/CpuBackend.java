@@ -77,7 +77,7 @@ final class CpuBackend {
         return Math.min(MAX_KV, memory() / 4);
     }
 
-    /** Bytes of memory of the machine, or of this process' limit. */
+    /** Bytes of memory of the machine, or of this process's limit. */
     static long memory() {
         return ManagementFactory.getOperatingSystemMXBean() instanceof com.sun.management.OperatingSystemMXBean system
                 ? system.getTotalMemorySize()

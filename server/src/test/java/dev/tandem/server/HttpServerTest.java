@@ -425,7 +425,7 @@ class HttpServerTest {
                 clients.add(client);
                 client.send(RawClient.request("/v1/completions", LONG_STREAM).repeat(100));
             }
-            // data beyond the socket buffers is buffered up to the water mark; then the write timeout closes the connection
+            // the server buffers up to the water mark; then the write timeout closes the connection
             for (RawClient client : clients) {
                 assertThatThrownBy(() -> {
                             while (true) {

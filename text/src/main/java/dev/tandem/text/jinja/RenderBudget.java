@@ -17,7 +17,7 @@ final class RenderBudget {
     static final int ELEMENT = 32;
     /** Max nesting of blocks, expressions and macros together; each takes about 500 bytes of stack. */
     static final int MAX_DEPTH = 500;
-    /** Max nesting of lists and mappings. */
+    /** Max nesting of lists and mappings; the server accepts JSON that is nested up to 100 deep. */
     static final int MAX_NESTING = 510;
     /** The limit of Jinja's sandbox. */
     static final long MAX_RANGE = 100_000;
