@@ -178,7 +178,9 @@ final class StrategyOptions {
                 .build();
     }
 
-    /** The profile from which the strategy predicts: the measured one, with the stage overhead of the options if set. */
+    /**
+     * The profile from which the strategy predicts: the measured one, with the stage overhead of the options if set.
+     */
     Profile decidedBy(Profile measured) {
         return paper.stageOverheadSeconds().map(measured::withStageOverhead).orElse(measured);
     }

@@ -10,8 +10,8 @@ public final class CacheFile {
     private CacheFile() {}
 
     /**
-     * Writes a file and creates its folder, with the permissions of the process's umask. Other users can thus read a cache
-     * that one user has filled.
+     * Writes a file and creates its folder, with the permissions of the process's umask. Other users can thus read a
+     * cache that one user has filled.
      */
     public static void write(Path target, byte[] content) throws IOException {
         Files.createDirectories(target.getParent());

@@ -15,8 +15,8 @@ import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Finds the package index to use, as pip does: {@code PIP_INDEX_URL}, then pip's configuration files, then the
- * default of the installed pip.
+ * Finds the package index to use, as pip does: {@code PIP_INDEX_URL}, then pip's configuration files, then the default
+ * of the installed pip.
  */
 public final class IndexLocation {
     private static final Pattern INDEX_LINE = Pattern.compile("(?m)^\\s*index[-_]url\\s*[=:]\\s*(\\S+)\\s*$");

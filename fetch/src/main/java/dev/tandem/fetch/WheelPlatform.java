@@ -16,8 +16,8 @@ record WheelPlatform(String system, String processor) {
     }
 
     /**
-     * Whether the machine can use the wheel. All machines can use wheels with only data or Python; wheels with libraries
-     * are supported on Linux with glibc only.
+     * Whether the machine can use the wheel. All machines can use wheels with only data or Python; wheels with
+     * libraries are supported on Linux with glibc only.
      */
     boolean supports(String wheel) {
         String name = wheel.substring(0, wheel.length() - ".whl".length());

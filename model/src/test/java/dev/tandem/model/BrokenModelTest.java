@@ -206,8 +206,7 @@ class BrokenModelTest {
         assertGgufRefused(tensor(gguf(1, 0), "t", 4, 1, 4), "not a multiple of the alignment, 32");
         assertGgufRefused(tensor(tensor(gguf(2, 0), "t", 4, 1, 0), "t", 4, 1, 0), "has the tensor t twice");
         assertGgufRefused(key(key(gguf(0, 2), "k", 7).put((byte) 1), "k", 7), "has the metadata entry k twice");
-        assertGgufRefused(
-                key(gguf(0, 1), "general.alignment", 10).putLong(1L << 62), "power of two, at most 2097152");
+        assertGgufRefused(key(gguf(0, 1), "general.alignment", 10).putLong(1L << 62), "power of two, at most 2097152");
         assertGgufRefused(
                 key(gguf(0, 1), "general.architecture", 4).putInt(1),
                 "general.architecture is of type Long; it must be of type String");

@@ -13,8 +13,8 @@ import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Answers 503 until the model is loaded, then passes requests to the model's router and counts those in progress.
- * Load balancers read a 503 from /health as "not ready yet".
+ * Answers 503 until the model is loaded, then passes requests to the model's router and counts those in progress. Load
+ * balancers read a 503 from /health as "not ready yet".
  *
  * <p>Owned by: any thread; the lock guards the count.
  */

@@ -15,8 +15,8 @@ import java.time.InstantSource;
 import java.util.Optional;
 
 /**
- * The HTTP server of one model. It listens on one port and answers 503 until the model is loaded. Closing it closes
- * the connections; the caller closes the engine.
+ * The HTTP server of one model. It listens on one port and answers 503 until the model is loaded. Closing it closes the
+ * connections; the caller closes the engine.
  *
  * <p>Owned by: the thread that made it.
  */

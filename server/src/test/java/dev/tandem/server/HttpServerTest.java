@@ -17,9 +17,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import tools.jackson.databind.JsonNode;
 
-/**
- * HTTP against the real server: access, order of answers, size limits, slow clients and failures.
- */
+/** HTTP against the real server: access, order of answers, size limits, slow clients and failures. */
 @Timeout(value = 2, unit = TimeUnit.MINUTES)
 class HttpServerTest {
     private static final String COMPLETION = "{\"prompt\": \"ab\", \"max_tokens\": 3, \"ignore_eos\": true}";

@@ -13,9 +13,9 @@ import java.util.function.Consumer;
 import java.util.stream.Stream;
 
 /**
- * Runs a fuzz target in a unit test: on every input of its corpus, then on mutations of the inputs. A fuzz target is a class
- * with {@code public static void fuzzerTestOneInput(byte[])}, which throws when it finds a fault. {@code ./tandem fuzz}
- * runs the same class under Jazzer, guided by coverage; inputs that it finds are added to the corpus.
+ * Runs a fuzz target in a unit test: on every input of its corpus, then on mutations of the inputs. A fuzz target is a
+ * class with {@code public static void fuzzerTestOneInput(byte[])}, which throws when it finds a fault. {@code ./tandem
+ * fuzz} runs the same class under Jazzer, guided by coverage; inputs that it finds are added to the corpus.
  */
 public final class FuzzReplay {
     private static final int MAX_LENGTH = 1 << 16;

@@ -29,7 +29,8 @@ public final class HuggingFaceTokenizer implements Tokenizer {
             this.delegate = ai.djl.huggingface.tokenizers.HuggingFaceTokenizer.newInstance(
                     new ByteArrayInputStream(json), Map.of("truncation", "false", "padding", "false"));
         } catch (IOException | RuntimeException e) {
-            throw new TokenizerException(origin + " is not a tokenizer that the library can load: " + e.getMessage(), e);
+            throw new TokenizerException(
+                    origin + " is not a tokenizer that the library can load: " + e.getMessage(), e);
         }
     }
 

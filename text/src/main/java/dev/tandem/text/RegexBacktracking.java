@@ -3,14 +3,14 @@ package dev.tandem.text;
 import java.util.Locale;
 
 /**
- * Bounds how often Oniguruma, the tokenizer library's regex engine, backtracks in one match. After {@value #MAX_RETRIES}
- * retries Oniguruma returns an error, and the library then ends the process. A pattern is therefore accepted only when
- * its retries grow at most linearly with the text, and the text's length is limited.
+ * Bounds how often Oniguruma, the tokenizer library's regex engine, backtracks in one match. After
+ * {@value #MAX_RETRIES} retries Oniguruma returns an error, and the library then ends the process. A pattern is
+ * therefore accepted only when its retries grow at most linearly with the text, and the text's length is limited.
  *
- * <p>The bound follows from the pattern's structure. Each part has a number of ways to match at one position; a repeated
- * character class, for example, has as many as the text has characters. Each part also has a number of failures while
- * all ways are tried. In a sequence, the rest is tried once per way of the part before it. When nothing after a part can
- * fail, its first success ends the match. Unknown syntax is refused.
+ * <p>The bound follows from the pattern's structure. Each part has a number of ways to match at one position; a
+ * repeated character class, for example, has as many as the text has characters. Each part also has a number of
+ * failures while all ways are tried. In a sequence, the rest is tried once per way of the part before it. When nothing
+ * after a part can fail, its first success ends the match. Unknown syntax is refused.
  *
  * <p>Owned by: the thread that calls {@link #of}.
  */
@@ -116,8 +116,7 @@ final class RegexBacktracking {
     }
 
     /**
-     * @throws TokenizerException when backtracking may grow more than linearly with the text, or the syntax is
-     *     unknown
+     * @throws TokenizerException when backtracking may grow more than linearly with the text, or the syntax is unknown
      */
     static Cost of(String pattern) {
         if (pattern.length() > MAX_PATTERN) {
@@ -209,9 +208,7 @@ final class RegexBacktracking {
         return part;
     }
 
-    /**
-     * The bounds of {@code {n}}, {@code {n,}}, {@code {,m}} or {@code {n,m}}; empty for a literal brace.
-     */
+    /** The bounds of {@code {n}}, {@code {n,}}, {@code {,m}} or {@code {n,m}}; empty for a literal brace. */
     private int[] bounds() {
         if (!next('{')) {
             return new int[0];

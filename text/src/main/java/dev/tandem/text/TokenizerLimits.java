@@ -8,7 +8,8 @@ import tools.jackson.databind.JsonNode;
  * limits follow from the regex patterns in the tokenizer's file; see {@link RegexBacktracking}.
  *
  * @param maxAscii max characters of a text that is all ASCII
- * @param maxOther max UTF-16 characters of a text without ASCII; in a mixed text, the used shares of both limits are added
+ * @param maxOther max UTF-16 characters of a text without ASCII; in a mixed text, the used shares of both limits are
+ *     added
  */
 record TokenizerLimits(int maxAscii, int maxOther) {
     /** The pattern by which the library's {@code ByteLevel} splits text, unless {@code use_regex} is false. */

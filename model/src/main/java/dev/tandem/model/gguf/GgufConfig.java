@@ -54,8 +54,8 @@ public final class GgufConfig {
     }
 
     /**
-     * The type that stores unpacked weights: the file's own type if it is 16-bit; bf16 for quantised blocks that must be
-     * unpacked, with a relative error of at most 2^-9; else fp32.
+     * The type that stores unpacked weights: the file's own type if it is 16-bit; bf16 for quantised blocks that must
+     * be unpacked, with a relative error of at most 2^-9; else fp32.
      */
     static DataType storage(Set<ElementType> types) {
         if (types.stream().anyMatch(GgufConfig::isUnpacked)) {

@@ -95,8 +95,8 @@ public final class GgufFile implements AutoCloseable {
                 || alignment < 1
                 || alignment > MAX_ALIGNMENT
                 || Long.bitCount(alignment) != 1) {
-            throw new ModelException(path + ": general.alignment is " + value
-                    + "; it must be a power of two, at most " + MAX_ALIGNMENT);
+            throw new ModelException(
+                    path + ": general.alignment is " + value + "; it must be a power of two, at most " + MAX_ALIGNMENT);
         }
         return alignment;
     }

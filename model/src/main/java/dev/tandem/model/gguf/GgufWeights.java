@@ -11,8 +11,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The tensors of a GGUF file under Hugging Face's names. GGUF stores the rows of q and k with each rotated pair adjacent.
- * {@link Tensor#rowOrder} undoes that, so that RoPE rotates the two halves of a head in all models.
+ * The tensors of a GGUF file under Hugging Face's names. GGUF stores the rows of q and k with each rotated pair
+ * adjacent. {@link Tensor#rowOrder} undoes that, so that RoPE rotates the two halves of a head in all models.
  */
 public final class GgufWeights implements Weights {
     private static final Pattern LAYER = Pattern.compile("model\\.layers\\.(\\d+)\\.(.+)\\.(weight|bias)");

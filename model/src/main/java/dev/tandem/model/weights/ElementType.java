@@ -3,8 +3,8 @@ package dev.tandem.model.weights;
 import java.lang.foreign.MemorySegment;
 
 /**
- * The encoding of a tensor's values in its file. Quantised types store blocks of {@link #blockElements()} consecutive values of
- * one row in {@link #blockBytes()} bytes.
+ * The encoding of a tensor's values in its file. Quantised types store blocks of {@link #blockElements()} consecutive
+ * values of one row in {@link #blockBytes()} bytes.
  */
 public enum ElementType {
     F32(1, 4),

@@ -24,8 +24,8 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * The tensors of {@code model.safetensors}, or of the shards that {@code model.safetensors.index.json} lists. A file has
- * an 8-byte header length, a JSON header with each tensor's type, shape and byte range, and the data.
+ * The tensors of {@code model.safetensors}, or of the shards that {@code model.safetensors.index.json} lists. A file
+ * has an 8-byte header length, a JSON header with each tensor's type, shape and byte range, and the data.
  */
 public final class SafetensorsWeights implements Weights {
     private static final ObjectMapper JSON = new ObjectMapper();

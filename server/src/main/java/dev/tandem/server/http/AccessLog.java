@@ -29,8 +29,8 @@ public interface AccessLog {
     void ended(Exchange exchange);
 
     /**
-     * An access log with lines of the form
-     * {@code POST /v1/completions 200 512ms prompt_tokens=9 output_tokens=64 client=... id=...}.
+     * An access log with lines of the form {@code POST /v1/completions 200 512ms prompt_tokens=9 output_tokens=64
+     * client=... id=...}.
      */
     static AccessLog to(Clock clock, Consumer<String> lines) {
         return new AccessLog() {

@@ -65,7 +65,10 @@ public final class ServerMetrics implements EngineListener {
     public ServerMetrics(String model) {
         this.model = model;
         firstToken = histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", FIRST_TOKEN_BUCKETS);
-        interToken = histogram("vllm:inter_token_latency_seconds", "Time between two consecutive output tokens of a request.", TOKEN_BUCKETS);
+        interToken = histogram(
+                "vllm:inter_token_latency_seconds",
+                "Time between two consecutive output tokens of a request.",
+                TOKEN_BUCKETS);
         perToken = histogram(
                 "vllm:request_time_per_output_token_seconds",
                 "Mean time per output token after the first.",

@@ -38,7 +38,8 @@ final class AnswerWriter {
     }
 
     /** What the answer contains, as the request asked. */
-    record OutputOptions(boolean stream, boolean includeUsage, boolean continuousUsage, boolean logprobs, boolean hostUsage) {}
+    record OutputOptions(
+            boolean stream, boolean includeUsage, boolean continuousUsage, boolean logprobs, boolean hostUsage) {}
 
     private final String id;
     private final long created;
@@ -63,7 +64,13 @@ final class AnswerWriter {
 
     /** @param promptTokens of all prompts together; each prompt counts once, however many choices it has */
     AnswerWriter(
-            String id, long created, ServedModel model, Shape shape, OutputOptions output, int choices, int promptTokens) {
+            String id,
+            long created,
+            ServedModel model,
+            Shape shape,
+            OutputOptions output,
+            int choices,
+            int promptTokens) {
         this.id = id;
         this.created = created;
         this.model = model;

@@ -159,9 +159,7 @@ final class ApiFields {
                 .honours("add_generation_prompt", "whether the template asks the model to answer; default true")
                 .honours("add_special_tokens", "whether the tokenizer adds tokens to the templated text; default false")
                 .honours("chat_template_kwargs", "further variables of the chat template")
-                .honours(
-                        "tools",
-                        "only with tool_choice \"none\", and then not shown to the model; otherwise refused")
+                .honours("tools", "only with tool_choice \"none\", and then not shown to the model; otherwise refused")
                 .honours("tool_choice", "\"none\"; \"auto\" when there are no tools")
                 .honours("response_format", "only {\"type\": \"text\"}")
                 .ignores("parallel_tool_calls", "there are no tool calls")

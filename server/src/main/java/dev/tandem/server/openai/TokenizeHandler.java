@@ -25,7 +25,8 @@ final class TokenizeHandler {
     private final PromptReader promptReader;
     private final TokenizerPool pool;
 
-    TokenizeHandler(ServedModel model, RequestParser parser, ChatPrompt chat, PromptReader promptReader, TokenizerPool pool) {
+    TokenizeHandler(
+            ServedModel model, RequestParser parser, ChatPrompt chat, PromptReader promptReader, TokenizerPool pool) {
         this.model = model;
         this.parser = parser;
         this.chat = chat;

@@ -86,7 +86,8 @@ public final class FakeConnection implements AutoCloseable {
     public void close() {
         channel.finishAndReleaseAll();
         if (budget.used() != 0) {
-            throw new AssertionError(budget.used() + " bytes of request bodies are still taken after the connection closed");
+            throw new AssertionError(
+                    budget.used() + " bytes of request bodies are still taken after the connection closed");
         }
     }
 }

@@ -10,8 +10,8 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * Parses expressions by Jinja's precedence, lowest first: conditional, or, and, not, comparison, sum, concatenation, product, power, unary,
- * postfix.
+ * Parses expressions by Jinja's precedence, lowest first: conditional, or, and, not, comparison, sum, concatenation,
+ * product, power, unary, postfix.
  */
 final class ExpressionParser {
     private static final Set<String> COMPARISONS = Set.of("==", "!=", "<", ">", "<=", ">=");

@@ -489,8 +489,8 @@ final class Interpreter {
             return repeat(right, Numbers.integer(left));
         }
         if (!Numbers.is(left) || !Numbers.is(right)) {
-            throw new JinjaException(
-                    "'" + operator + "' is not defined for " + Values.typeName(left) + " and " + Values.typeName(right));
+            throw new JinjaException("'" + operator + "' is not defined for " + Values.typeName(left) + " and "
+                    + Values.typeName(right));
         }
         return Numbers.arithmetic(operator, left, right);
     }

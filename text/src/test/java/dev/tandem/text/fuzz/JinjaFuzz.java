@@ -10,8 +10,7 @@ import tools.jackson.core.JacksonException;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * Fuzz target: a template, a zero byte, and its variables as JSON. Rendering returns a text or throws a
- * JinjaException.
+ * Fuzz target: a template, a zero byte, and its variables as JSON. Rendering returns a text or throws a JinjaException.
  */
 public final class JinjaFuzz {
     private static final ObjectMapper JSON = new ObjectMapper();

@@ -15,9 +15,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/**
- * Stops a template that does not end, or would fill the memory or the stack, with an error that names the limit.
- */
+/** Stops a template that does not end, or would fill the memory or the stack, with an error that names the limit. */
 class JinjaLimitsTest {
     private static String render(String template, Map<String, ?> variables) {
         return new JinjaTemplate(template, ZonedDateTime::now).render(variables);
