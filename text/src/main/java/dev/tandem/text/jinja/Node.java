@@ -22,14 +22,14 @@ sealed interface Node {
             List<Node> elseBody)
             implements Node {}
 
-    /** @param targets one name, or several to unpack the value into */
+    /** An assignment to one name, or to several names that unpack the value. */
     record Set(List<String> targets, Expression value) implements Node {}
 
     record SetAttribute(String object, String attribute, Expression value) implements Node {}
 
     record SetBlock(String target, List<Node> body) implements Node {}
 
-    /** @param parameters in order, with their defaults */
+    /** A macro; its parameters are in order, with their defaults. */
     record Macro(String name, LinkedHashMap<String, Optional<Expression>> parameters, List<Node> body)
             implements Node {}
 
