@@ -7,10 +7,10 @@ import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.TypeConversionException;
 
-/** Threads of the CPU, a trace, and machines for comparisons. */
+/** Options for CPU threads, traces, and machines for comparisons. */
 @Section(Section.Heading.ADVANCED)
 final class AdvancedOptions {
-    /** A larger number is a mistake: no machine has as many cores, and each thread spins while a step runs. */
+    /** More threads than this are refused: no machine has as many cores, and each thread spins during a step. */
     private static final int MAX_THREADS = 4096;
 
     @Option(

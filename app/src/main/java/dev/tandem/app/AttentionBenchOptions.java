@@ -4,7 +4,7 @@ import dev.tandem.engine.config.ConfigurationException;
 import java.util.List;
 import picocli.CommandLine.Option;
 
-/** What {@code bench attention} measures. */
+/** Options of {@code bench attention}. */
 @Section(Section.Heading.COMMAND)
 final class AttentionBenchOptions {
     @Option(

@@ -7,14 +7,14 @@ import java.util.function.Function;
 import java.util.function.Supplier;
 
 /**
- * An executor and what the commands ask of it besides running plans.
+ * An executor, with the facts about it that commands need.
  *
- * @param model its name
- * @param weightBytes that a decoding step reads
- * @param contextTokens longest sequence
- * @param profileName what a profile measured on it is good for
- * @param profiler measures a profile of this name; nothing else may use the executor meanwhile
- * @param gpuTime milliseconds the GPU worked in steps and waited between them, since the start; empty on the CPU
+ * @param model name of the model
+ * @param weightBytes bytes of weights that a decode step reads
+ * @param contextTokens max tokens of a sequence
+ * @param profileName machine, model and options for which a profile of this executor is valid
+ * @param profiler measures a profile of this name; nothing else may use the executor during that time
+ * @param gpuTime milliseconds since the start in which the GPU was busy and idle; empty on the CPU
  */
 record Backend(
         Executor executor,

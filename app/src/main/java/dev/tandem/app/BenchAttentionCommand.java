@@ -15,7 +15,7 @@ import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 
-/** {@code bench attention}. */
+/** Runs {@code bench attention}. */
 @Command(
         name = "attention",
         mixinStandardHelpOptions = true,

@@ -3,7 +3,7 @@ package dev.tandem.app;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 
-/** Measurements. */
+/** Groups the commands that measure, under {@code bench}. */
 @Command(
         name = "bench",
         mixinStandardHelpOptions = true,

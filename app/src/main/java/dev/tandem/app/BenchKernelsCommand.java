@@ -12,7 +12,7 @@ import java.util.stream.Stream;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 
-/** {@code bench kernels}. */
+/** Runs {@code bench kernels}. */
 @Command(
         name = "kernels",
         mixinStandardHelpOptions = true,
@@ -65,7 +65,7 @@ final class BenchKernelsCommand implements Callable<Integer> {
         for (KernelCatalogue.Unit unit :
                 KernelCatalogue.units(shape, capability, KernelCatalogue.sharedMemory(capability))) {
             boolean attention = unit.source().equals("decode") || unit.source().startsWith("prefill");
-            // other kernels do not depend on the head size: the first model stands for all
+            // other kernels do not depend on the head size, so they are measured for the first model only
             if (attention || first) {
                 String tokens = tokens(unit);
                 compiler.compile(unit.source(), capability, unit.defines())
@@ -81,7 +81,7 @@ final class BenchKernelsCommand implements Callable<Integer> {
         }
     }
 
-    /** Tokens that a GEMM's kernel is compiled for; empty for other kernels. */
+    /** The numbers of tokens for which a GEMM kernel is compiled; empty for other kernels. */
     private static String tokens(KernelCatalogue.Unit unit) {
         return Stream.of(new Define("-DTILES=", 8), new Define("-DTOKENS=", 1))
                 .flatMap(define -> unit.defines().stream()

@@ -13,7 +13,7 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 
-/** {@code bench latency}. */
+/** Runs {@code bench latency}. */
 @Command(
         name = "latency",
         mixinStandardHelpOptions = true,

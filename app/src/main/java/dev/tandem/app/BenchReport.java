@@ -17,7 +17,7 @@ import java.util.Optional;
 import picocli.CommandLine.Option;
 import tools.jackson.databind.ObjectMapper;
 
-/** Where a result goes: a table for people, one JSON object for programs, a line in a results file. */
+/** Writes a result as a table for people, as one JSON object for programs, and as a line of a results file. */
 @Section(Section.Heading.COMMAND)
 final class BenchReport {
     @Option(names = "--json", description = "Print the result as one JSON object. Default: a table.")
@@ -29,12 +29,12 @@ final class BenchReport {
             description = "Append the result as a line of JSON to this file. Default: none.")
     Optional<Path> resultFile = Optional.empty();
 
-    /** @throws ConfigurationException when there is a file and it cannot be written */
+    /** @throws ConfigurationException when a results file is given and cannot be written */
     void check() {
         resultFile.ifPresent(file -> OutputFile.check("--result-file", file));
     }
 
-    /** An engine to measure, without the guard unless the options ask for it; its summary is on standard error. */
+    /** Starts an engine to measure, without the guard unless the options ask for it; prints its summary on stderr. */
     static EngineAssembly start(ModelOptions options, EngineListener listener) {
         StartLog log = new StartLog(System.err, true);
         EngineAssembly assembly = EngineAssembly.start(options, false, false, listener, log);
@@ -42,7 +42,7 @@ final class BenchReport {
         return assembly;
     }
 
-    /** The commit, machine, model and options that every result names. */
+    /** The commit, machine, model and options, which every result contains. */
     static Map<String, Object> circumstances(ModelOptions options, String model, List<String> flags) {
         Map<String, Object> result = new LinkedHashMap<>();
         result.put("commit", commit());

@@ -20,7 +20,7 @@ import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 
-/** {@code bench simulate}. */
+/** Runs {@code bench simulate}. */
 @Command(
         name = "simulate",
         mixinStandardHelpOptions = true,

@@ -11,7 +11,7 @@ import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 
-/** {@code bench steps}. */
+/** Runs {@code bench steps}. */
 @Command(
         name = "steps",
         mixinStandardHelpOptions = true,

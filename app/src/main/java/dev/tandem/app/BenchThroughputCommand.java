@@ -15,7 +15,7 @@ import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 
-/** {@code bench throughput}. */
+/** Runs {@code bench throughput}. */
 @Command(
         name = "throughput",
         mixinStandardHelpOptions = true,
@@ -79,7 +79,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
         return 0;
     }
 
-    /** Requests that keep the pools full: those they hold and two more, at most --max-num-seqs. */
+    /** Number of requests that keeps the pools full: as many as they hold, plus two; at most --max-num-seqs. */
     static int concurrency(ModelOptions options, ExecutorLimits limits, Workload work) {
         long gpu = (long) limits.gpuBlocks() * limits.blockTokens();
         long host = options.strategy.chosen() == Strategy.GPU_ONLY

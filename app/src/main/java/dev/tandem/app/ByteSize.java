@@ -5,7 +5,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import picocli.CommandLine;
 
-/** An amount of memory as people write it: {@code 512MiB}, {@code 1.5GB}, {@code 4g}, plain bytes. */
+/** An amount of memory, written as {@code 512MiB}, {@code 1.5GB}, {@code 4g} or plain bytes. */
 record ByteSize(long bytes) {
     private static final Pattern FORM =
             Pattern.compile("([0-9]*\\.?[0-9]+)\\s*([kmgt]?)(i?)b?", Pattern.CASE_INSENSITIVE);
@@ -21,7 +21,7 @@ record ByteSize(long bytes) {
         return new ByteSize((long) (Double.parseDouble(form.group(1)) * Math.pow(1024, power)));
     }
 
-    /** For options. */
+    /** Parses the value of an option. */
     static final class Converter implements CommandLine.ITypeConverter<ByteSize> {
         @Override
         public ByteSize convert(String value) {

@@ -21,7 +21,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Collectors;
 
-/** Makes the CPU executor from the options: chooses what they leave open, and reports it. */
+/** Makes the CPU executor from the options, chooses defaults for options that are not set, and reports them. */
 final class CpuBackend {
     private static final long MAX_KV = 4L << 30;
 
@@ -77,14 +77,14 @@ final class CpuBackend {
         return Math.min(MAX_KV, memory() / 4);
     }
 
-    /** Bytes of the machine, or of what it grants this process. */
+    /** Bytes of memory of the machine, or of this process's limit. */
     static long memory() {
         return ManagementFactory.getOperatingSystemMXBean() instanceof com.sun.management.OperatingSystemMXBean system
                 ? system.getTotalMemorySize()
                 : Runtime.getRuntime().maxMemory();
     }
 
-    /** Takes ownership of the checkpoint unless it throws. */
+    /** Starts the executor, which closes the checkpoint; when this throws, the caller closes it. */
     static Backend start(ModelOptions options, Checkpoint checkpoint, StartLog log) {
         CpuBackend chosen = new CpuBackend(options, checkpoint.config());
         chosen.report(log);

@@ -26,13 +26,13 @@ import java.util.Locale;
 import java.util.Optional;
 import java.util.OptionalInt;
 
-/** The CUDA executor from the options: finds libraries, compiles kernels, and says what was found and chosen. */
+/** Makes the CUDA executor from the options: finds libraries, compiles kernels, and reports what it chose. */
 final class CudaBackend {
     private static final long MAX_HOST_KV = 32L << 30;
 
     private CudaBackend() {}
 
-    /** Takes ownership of the checkpoint unless it throws. */
+    /** Starts the executor, which closes the checkpoint; when this throws, the caller closes it. */
     static Backend start(ModelOptions options, Checkpoint checkpoint, Timeline timeline, StartLog log) {
         ModelConfig config = checkpoint.config();
         if (options.strategy.chosen() != Strategy.GPU_ONLY) {
@@ -88,7 +88,7 @@ final class CudaBackend {
                 }));
     }
 
-    /** Why the CPU cannot compute attention for this model with these options; empty when it can. */
+    /** The reason why the CPU cannot compute attention for this model with these options; empty when it can. */
     static Optional<String> hostObstacle(ModelOptions options, ModelConfig config) {
         int max = CudaExecutor.maxHostTokens();
         return options.maxNumSeqs() > max
@@ -113,7 +113,7 @@ final class CudaBackend {
         StartSummary.weights(shape.type(), executor.weightBytes(), dtype, log);
     }
 
-    /** Bytes of the host pool without --host-kv: a quarter of the machine's memory, with a host tier up to 32 GiB. */
+    /** Default of --host-kv in bytes: a quarter of the machine's memory, at most 32 GiB with a host tier. */
     private static long defaultHostKv(ModelOptions options) {
         return attentionThreads(options) == 0 ? CpuBackend.defaultKv() : Math.min(MAX_HOST_KV, CpuBackend.memory() / 4);
     }
@@ -162,7 +162,7 @@ final class CudaBackend {
                 options.gpu.kvChecksums);
     }
 
-    /** A pool that does not fit into the GPU is refused where the GPU's memory is known. */
+    /** The size of the GPU pool; the executor, which knows the GPU's memory, refuses one that does not fit. */
     private static int blocks(ByteSize size, long blockBytes) {
         long blocks = size.bytes() / blockBytes;
         if (blocks < 1) {
@@ -172,7 +172,7 @@ final class CudaBackend {
         return (int) Math.min(Integer.MAX_VALUE / ModelShape.BLOCK_TOKENS, blocks);
     }
 
-    /** All cores but two, for the engine and the server; none where the host only keeps preempted KV. */
+    /** All cores except two, which the engine and the server use; 0 when the host only stores preempted KV. */
     private static int attentionThreads(ModelOptions options) {
         return options.strategy.chosen() == Strategy.GPU_ONLY
                 ? 0

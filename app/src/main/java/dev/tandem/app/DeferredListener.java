@@ -6,7 +6,7 @@ import dev.tandem.engine.request.FinishReason;
 import dev.tandem.engine.request.Request;
 import dev.tandem.engine.request.Usage;
 
-/** Lets the engine start before the listener that needs to know what was started. */
+/** Passes the engine's events to a listener that can only be made after the engine has started. */
 final class DeferredListener implements EngineListener {
     private volatile EngineListener target = EngineListener.NONE;
 

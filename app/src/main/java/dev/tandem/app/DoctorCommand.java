@@ -20,7 +20,7 @@ import java.util.TreeSet;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
 
-/** What this machine has, and what that means. */
+/** Runs {@code doctor}: reports what this machine has and what follows for Tandem. */
 @Command(
         name = "doctor",
         mixinStandardHelpOptions = true,
@@ -68,7 +68,7 @@ final class DoctorCommand implements Callable<Integer> {
         return 0;
     }
 
-    /** Where fetched models, kernels and profiles are kept, and what stands in the way of that. */
+    /** The folder of fetched models, kernels and profiles, and the reason if it cannot be used. */
     static String cache(Path folder) {
         try {
             OutputFile.check("TANDEM_CACHE", folder.resolve("any"));
@@ -85,7 +85,7 @@ final class DoctorCommand implements Callable<Integer> {
         double take();
     }
 
-    /** The median of five. */
+    /** The median of five measurements. */
     private static double median(Measurement measurement) {
         double[] values = new double[5];
         Arrays.setAll(values, i -> measurement.take());
@@ -103,7 +103,7 @@ final class DoctorCommand implements Callable<Integer> {
         return known.isEmpty() ? "none that Tandem uses" : String.join(" ", known);
     }
 
-    /** Which implementations of host attention run here, and what the machine lacks. */
+    /** The implementations of host attention that run on this machine, and the CPU features that it lacks. */
     private static String attention() {
         String vectors = "Vector API, " + Lanes.bits() + " bits"
                 + (Prefetch.missing().isEmpty()

@@ -25,7 +25,7 @@ import java.util.Optional;
 import java.util.function.Supplier;
 
 /**
- * Makes a running engine from the options: finds the model, chooses sizes, and reports what was chosen.
+ * Makes a running engine from the options: opens the model, chooses sizes, and reports the choices.
  *
  * <p>Closing it closes the engine, the model and the tokenizer.
  */
@@ -59,9 +59,9 @@ final class EngineAssembly implements AutoCloseable {
     }
 
     /**
-     * @param needText whether a tokenizer is indispensable
-     * @param guarded whether offloading must prove its gain, where the options do not say
-     * @param log gets the rows of the summary, and notices
+     * @param needText whether a tokenizer is required
+     * @param guarded default of --guard: whether offloading runs only where it gains
+     * @param log receives the rows of the summary, and notices
      */
     static EngineAssembly start(
             ModelOptions options, boolean needText, boolean guarded, EngineListener listener, StartLog log) {
@@ -84,7 +84,7 @@ final class EngineAssembly implements AutoCloseable {
             Optional<Trace> trace = options.advanced.trace.map(Trace::new);
             Backend backend =
                     backend(options, checkpoint, trace.map(Trace::timeline).orElse(Timeline.OFF), log);
-            owner = backend.executor()::close; // of the model from here on, until the engine takes it
+            owner = backend.executor()::close; // the executor owns the model; the engine will own the executor
             EngineConfig config = new EngineConfig(
                     options.budget(),
                     checkpoint.config().endTokens(),
@@ -129,7 +129,7 @@ final class EngineAssembly implements AutoCloseable {
         return Checkpoint.open(path, options.loadFormat, options.seed);
     }
 
-    /** Measures a profile, and keeps it. */
+    /** Measures a profile and saves it. */
     static Profile profile(ModelOptions options, StartLog log) {
         options.check();
         if (options.gpu.chosen() && options.strategy.chosen() == Strategy.GPU_ONLY) {
@@ -144,7 +144,7 @@ final class EngineAssembly implements AutoCloseable {
         }
     }
 
-    /** An executor without an engine; closing it closes the model. */
+    /** Starts an executor without an engine; closing it closes the model. */
     static Backend backend(ModelOptions options, StartLog log) {
         options.check();
         options.gpu.requireDriver();
@@ -258,12 +258,12 @@ final class EngineAssembly implements AutoCloseable {
         return scheduling.decisions();
     }
 
-    /** What the strategy predicts by; empty where it does not predict. */
+    /** The cost model of the strategy; empty when it does not predict. */
     Optional<CostModel> cost() {
         return scheduling.cost();
     }
 
-    /** Empty where offloading need not prove its gain. */
+    /** The strategy selector; empty without the guard. */
     Optional<StrategySelector> guard() {
         return scheduling.guard();
     }
@@ -276,12 +276,12 @@ final class EngineAssembly implements AutoCloseable {
         return template;
     }
 
-    /** Bytes of weights a decoding step reads. */
+    /** Bytes of weights that a decode step reads. */
     long weightBytes() {
         return backend.weightBytes();
     }
 
-    /** Milliseconds the GPU worked in steps and waited between them, since the start; empty on the CPU. */
+    /** Milliseconds since the start in which the GPU was busy and idle; empty on the CPU. */
     Optional<double[]> gpuTime() {
         return backend.gpuTime().map(Supplier::get);
     }

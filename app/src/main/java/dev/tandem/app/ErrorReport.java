@@ -27,8 +27,8 @@ import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
 
 /**
- * How a command that cannot go on says so. What the user can mend is one line with the remedy; a mistake in Tandem is
- * one line that says so, then the stack trace.
+ * Reports the error that ends a command. An error that the user can fix is one line with the remedy. A defect of Tandem
+ * is one line that says so, followed by the stack trace.
  */
 final class ErrorReport {
     private ErrorReport() {}
@@ -73,7 +73,7 @@ final class ErrorReport {
         return ExitCode.BUG;
     }
 
-    /** One line instead of the whole usage. */
+    /** Prints one line, without the whole usage text. */
     private static String usage(ParameterException wrong) {
         String problem = Printable.oneLine(String.valueOf(wrong.getMessage()));
         if (wrong.getArgSpec() != null && wrong.getArgSpec().typeInfo().isEnum() && wrong.getValue() != null) {

@@ -1,13 +1,13 @@
 package dev.tandem.app;
 
-/** What the process's exit status says. */
+/** The exit statuses of the process. */
 final class ExitCode {
     static final int OK = 0;
     /** A request, a run or the engine failed after the start. */
     static final int FAILED = 1;
-    /** An option, a file or this machine does not allow the start. */
+    /** An option, a file or a missing feature of this machine prevented the start. */
     static final int CANNOT_START = 2;
-    /** A mistake in Tandem: EX_SOFTWARE of sysexits.h. */
+    /** A defect of Tandem: EX_SOFTWARE of sysexits.h. */
     static final int BUG = 70;
 
     private ExitCode() {}

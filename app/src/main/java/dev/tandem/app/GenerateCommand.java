@@ -21,7 +21,7 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 
-/** One prompt, streamed to the terminal. */
+/** Runs {@code generate}: answers one prompt and streams the answer to the terminal. */
 @Section(Section.Heading.COMMAND)
 @Command(
         name = "generate",
@@ -88,7 +88,7 @@ final class GenerateCommand implements Callable<Integer> {
 
     @Override
     public Integer call() throws InterruptedException {
-        sampling(maxTokens.orElse(DEFAULT_TOKENS)); // a bad value is known before anything loads
+        sampling(maxTokens.orElse(DEFAULT_TOKENS)); // refuses a bad value before the model is loaded
         StartLog log = new StartLog(System.err, false);
         try (EngineAssembly assembly = EngineAssembly.start(options, true, true, EngineListener.NONE, log)) {
             log.printSummary();

@@ -13,7 +13,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import picocli.CommandLine.Option;
 
-/** Which device computes, and how. */
+/** Options that choose the device and configure the GPU. */
 @Section(Section.Heading.ADVANCED)
 final class GpuOptions {
     private static final String AUTO = "auto";
@@ -71,7 +71,7 @@ final class GpuOptions {
         }
     }
 
-    /** @throws ConfigurationException where the options name a GPU and this machine has no driver for one */
+    /** @throws ConfigurationException when the options name a GPU and this machine has no GPU driver */
     void requireDriver() {
         if (chosen() && CudaLibraries.driver().isEmpty()) {
             throw new ConfigurationException("--device " + device
@@ -80,7 +80,7 @@ final class GpuOptions {
         }
     }
 
-    /** Whether a GPU computes; looked up once. */
+    /** Whether a GPU is used; determined once. */
     boolean chosen() {
         boolean known = chosen.orElseGet(this::usesGpu);
         chosen = Optional.of(known);
@@ -98,7 +98,7 @@ final class GpuOptions {
         };
     }
 
-    /** The GPU's name; empty when there is none that can be used. */
+    /** The GPU's name; empty when no GPU can be used. */
     static Optional<String> name(int number) {
         return CudaLibraries.driver().flatMap(driver -> {
             try (Device device = new Device(driver, number, 0)) {
@@ -109,7 +109,7 @@ final class GpuOptions {
         });
     }
 
-    /** Which GPU. */
+    /** Index of the GPU. */
     int number() {
         Matcher cuda = CUDA.matcher(device);
         if (!cuda.matches() && !device.equalsIgnoreCase(AUTO)) {

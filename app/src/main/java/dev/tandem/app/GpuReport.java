@@ -11,7 +11,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.function.Consumer;
 
-/** The lines of doctor about the GPU and its libraries. */
+/** Prints what {@code doctor} reports about the GPU and its libraries. */
 final class GpuReport {
     private GpuReport() {}
 

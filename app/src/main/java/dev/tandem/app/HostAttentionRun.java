@@ -12,17 +12,17 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 
-/** Measures the implementations of host attention that run here, with given numbers of threads. */
+/** Measures the implementations of host attention that run on this machine, with given numbers of threads. */
 final class HostAttentionRun {
     static final List<Shape> SHAPES =
             List.of(new Shape("gqa-32-8-128", 32, 8, 128), new Shape("mha-32-32-128", 32, 32, 128));
 
-    /** Until the loops are compiled and the pages are touched. */
+    /** Long enough for the JIT to compile the loops and for the pages to be touched. */
     private static final Duration WARM_UP = Duration.ofMillis(1_500);
 
     record Shape(String name, int heads, int kvHeads, int headDim) {}
 
-    /** Host tokens per step, and KV tokens of each. */
+    /** Number of host tokens per step, and of KV tokens per host token. */
     record Size(int batch, int context) {}
 
     record Row(
@@ -57,7 +57,7 @@ final class HostAttentionRun {
     private final List<Integer> threads;
     private final int rounds;
 
-    /** @param implementation empty for all */
+    /** @param implementation name of the only one to measure; empty for all */
     HostAttentionRun(String implementation, List<Integer> threads, int rounds) {
         this.implementation = implementation;
         this.threads = threads;

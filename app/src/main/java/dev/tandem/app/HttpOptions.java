@@ -7,12 +7,12 @@ import java.time.Duration;
 import java.util.List;
 import picocli.CommandLine.Option;
 
-/** What one client may take of the server, and which web pages may use it. */
+/** Options that limit what clients may use, and choose which web pages may use the server. */
 @Section(Section.Heading.SERVER)
 final class HttpOptions {
     /** Proxies in front of servers commonly allow 8 KiB to 64 KiB. */
     private static final int MAX_HEADER_BYTES = 64 << 10;
-    /** Share of the heap for the bodies of all running requests: parsed, they take several times as much. */
+    /** The heap divided by this bounds the bodies of all requests; parsed bodies take several times their size. */
     private static final int HEAP_SHARE_OF_BODIES = 8;
 
     @Option(

@@ -9,9 +9,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.ToDoubleFunction;
 
-/** The figures of {@code bench latency}. */
+/** Computes the results of {@code bench latency}. */
 final class LatencyReport {
-    /** What the CPU reads and computes at most, in GB/s and GFLOP/s. */
+    /** Peak read bandwidth of the CPU in GB/s, and its peak arithmetic in GFLOP/s. */
     record Peak(double read, double multiplyAdd) {
         static Peak measure(ModelOptions options) {
             int threads = options.advanced.threads.orElse(Runtime.getRuntime().availableProcessors());
@@ -69,7 +69,7 @@ final class LatencyReport {
         return Statistics.median(values.stream().mapToDouble(value).toArray());
     }
 
-    /** GEMMs of every token, the output head of the last, and causal attention. */
+    /** Floating-point operations of a prefill: GEMMs of all tokens, output head of the last, causal attention. */
     private static double prefillFlops(ModelConfig config, int tokens) {
         double head = (double) config.vocabulary() * config.hidden();
         double linear = 2 * (config.decodeWeights() - head) * tokens;

@@ -2,7 +2,7 @@ package dev.tandem.app;
 
 import java.util.logging.Level;
 
-/** Values of {@code --log-level}. */
+/** The values of {@code --log-level}. */
 enum LogLevel {
     DEBUG(Level.FINE),
     INFO(Level.INFO),

@@ -17,11 +17,11 @@ import java.util.logging.LogManager;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 
-/** One line per record on standard error, with date and time; a stack trace follows where there is one. */
+/** Writes one line per log record to standard error, with date and time, followed by its stack trace if any. */
 final class Logging {
     private static final DateTimeFormatter TIME =
             DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss.SSS").withZone(ZoneId.systemDefault());
-    // Held here: a logger without a reference is collected, and its level with it.
+    // held here, because the JVM collects a logger without references, and its level with it
     private static final Logger TOKENIZERS = Logger.getLogger("ai.djl");
     private static final Logger TANDEM = Logger.getLogger("dev.tandem");
     private static final Logger ACCESS = Logger.getLogger("dev.tandem.access");
@@ -33,25 +33,25 @@ final class Logging {
         Logger root = Logger.getLogger("");
         root.setLevel(Level.INFO);
         Handler handler = new ConsoleHandler();
-        handler.setLevel(Level.ALL); // the loggers decide
+        handler.setLevel(Level.ALL); // the level is set on the loggers
         handler.setFormatter(new Lines());
         root.addHandler(handler);
         TOKENIZERS.setLevel(Level.WARNING);
     }
 
-    /** {@code --log-level}. Libraries never write more than info: their debug lines hide Tandem's. */
+    /** Sets {@code --log-level}; libraries are limited to info, because their debug lines would hide Tandem's. */
     static void level(LogLevel level) {
         TANDEM.setLevel(level.level);
         Logger.getLogger("").setLevel(level == LogLevel.DEBUG ? Level.INFO : level.level);
     }
 
-    /** {@code --log-requests}, whatever the level of other lines. */
+    /** Turns on {@code --log-requests}, which does not depend on the log level. */
     static AccessLog accessLog() {
         ACCESS.setLevel(Level.INFO);
         return AccessLog.to(Clock.system(), line -> ACCESS.log(Level.INFO, line));
     }
 
-    /** Escapes text of clients and files, so that it cannot pass for a record of its own. */
+    /** Escapes text from clients and files, so that it cannot look like a log record. */
     static final class Lines extends Formatter {
         @Override
         public String format(LogRecord record) {
@@ -68,7 +68,7 @@ final class Logging {
             return out.toString();
         }
 
-        /** As {@code --log-level} has it. */
+        /** The level's name, as in {@code --log-level}. */
         private static String name(Level level) {
             return switch (level.getName()) {
                 case "SEVERE" -> "ERROR";
@@ -80,7 +80,7 @@ final class Logging {
         private static void append(StringBuilder out, String label, Throwable thrown, Set<Throwable> shown) {
             out.append(label).append(Printable.escape(thrown.toString())).append('\n');
             if (!shown.add(thrown)) {
-                return; // a circle of causes
+                return; // the causes form a cycle
             }
             for (StackTraceElement frame : thrown.getStackTrace()) {
                 out.append("\tat ").append(frame).append('\n');

@@ -7,13 +7,13 @@ import java.util.Map;
 import java.util.Optional;
 
 /**
- * What the machine does at one moment of a benchmark, taken before and after a run.
+ * A measurement of the machine before or after a benchmark run.
  *
- * @param cpuRead GB/s that the CPU reads at most, where it computes
- * @param gpuTime milliseconds that the GPU has worked and waited since its start; empty on the CPU
+ * @param cpuRead peak read bandwidth of the CPU in GB/s, if the CPU computes
+ * @param gpuTime milliseconds since the start in which the GPU was busy and idle; empty on the CPU
  */
 record MachineUse(Optional<Double> cpuRead, Optional<double[]> gpuTime) {
-    /** To be called while the engine has no requests: reading takes the CPU's whole bandwidth. */
+    /** Measures the machine. The engine must have no requests, because the probe takes the CPU's whole bandwidth. */
     static MachineUse measure(ModelOptions options, EngineAssembly assembly) {
         return new MachineUse(cpuRead(options), assembly.gpuTime());
     }
@@ -28,7 +28,7 @@ record MachineUse(Optional<Double> cpuRead, Optional<double[]> gpuTime) {
         }
     }
 
-    /** @param read GB/s of weights that the run read */
+    /** @param read GB/s at which the run read weights */
     void compare(MachineUse after, double read, Map<String, Object> result) {
         gpuTime.ifPresent(earlier -> {
             double[] now = after.gpuTime().orElseThrow();

@@ -7,7 +7,7 @@ import java.util.Set;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 
-/** {@code tandem}. */
+/** The entry point of {@code tandem}. */
 @Command(
         name = "tandem",
         mixinStandardHelpOptions = true,
@@ -43,7 +43,7 @@ public final class Main implements Runnable {
     @CommandLine.Spec
     CommandLine.Model.CommandSpec spec;
 
-    /** What {@code --version} prints. */
+    /** The text of {@code --version}. */
     static final class TandemVersion implements CommandLine.IVersionProvider {
         @Override
         public String[] getVersion() {
@@ -57,14 +57,14 @@ public final class Main implements Runnable {
         if (args.length > 0
                 && MODEL_COMMANDS.contains(args[0])
                 && Arrays.stream(args).noneMatch(HELP::contains)) {
-            // before anything else: reading the command line leaves a core idle for a third of a second
+            // started first, because parsing the command line leaves a core idle for a third of a second
             KernelWarmUp.start();
         }
         Logging.install();
         System.exit(execute(args));
     }
 
-    /** Runs a command and returns the exit status; errors are on standard error. */
+    /** Runs a command and returns the exit status; prints errors on standard error. */
     static int execute(String... args) {
         try {
             return command()
@@ -72,12 +72,12 @@ public final class Main implements Runnable {
                     .setParameterExceptionHandler((error, given) -> ErrorReport.of(error, System.err))
                     .setExecutionExceptionHandler((error, command, parsed) -> ErrorReport.of(error, System.err))
                     .execute(args);
-        } catch (RuntimeException | Error e) { // an Error passes the handlers
+        } catch (RuntimeException | Error e) { // picocli's handlers do not catch an Error
             return ErrorReport.of(e, System.err);
         }
     }
 
-    /** The command line with its help. */
+    /** The command line with its help and error handlers. */
     static CommandLine command() {
         CommandLine command = new CommandLine(new Main());
         SectionedHelp.install(command);

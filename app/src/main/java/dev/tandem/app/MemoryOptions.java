@@ -4,7 +4,7 @@ import dev.tandem.engine.config.ConfigurationException;
 import java.util.Optional;
 import picocli.CommandLine.Option;
 
-/** How much memory the two tiers of the KV cache take. */
+/** Options for the sizes of the two KV tiers. */
 @Section(Section.Heading.MEMORY)
 final class MemoryOptions {
     @Option(

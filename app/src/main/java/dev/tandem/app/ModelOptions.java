@@ -12,7 +12,7 @@ import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
-/** The options that every command with a model has: the model itself, and the other groups. */
+/** The options of all commands that load a model: the model, and the other groups of options. */
 @Section(Section.Heading.MODEL)
 final class ModelOptions {
     private static final String AUTO = "auto";
@@ -69,7 +69,8 @@ final class ModelOptions {
     AdvancedOptions advanced = new AdvancedOptions();
 
     /**
-     * Checks what needs no model, so that a mistake is answered before anything is fetched, loaded or bound.
+     * Checks all that can be checked without the model, before anything is downloaded or loaded and before the server
+     * listens.
      *
      * @throws ConfigurationException that names the option, its value and the remedy
      */
@@ -81,7 +82,7 @@ final class ModelOptions {
                 throw new ConfigurationException("--dtype: " + e.getMessage(), e);
             }
         }
-        if (maxModelLen.isPresent() && maxModelLen.get() < 2) { // a token of the prompt and one of the answer
+        if (maxModelLen.isPresent() && maxModelLen.get() < 2) { // one token of the prompt and one of the answer
             throw new ConfigurationException(
                     "--max-model-len " + maxModelLen.get() + " is too small; it must be at least 2");
         }
@@ -93,7 +94,7 @@ final class ModelOptions {
     }
 
     /**
-     * Longest sequence: --max-model-len, else what the model allows.
+     * Max tokens of a sequence: --max-model-len, or the model's own limit.
      *
      * @throws ConfigurationException when the option exceeds the model
      */
@@ -110,7 +111,7 @@ final class ModelOptions {
         return scheduling.maxNumSeqs(gpu.chosen());
     }
 
-    /** What one step may hold. */
+    /** The limits of one step. */
     Budget budget() {
         return scheduling.budget(gpu.chosen());
     }

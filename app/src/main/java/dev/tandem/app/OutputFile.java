@@ -4,13 +4,13 @@ import dev.tandem.engine.config.ConfigurationException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** Files that a command writes at its end, checked at its start, so that no measurement of minutes is lost. */
+/** Checks at the start of a command that it can write its results at the end, so that no measurement is lost. */
 final class OutputFile {
     private OutputFile() {}
 
     /**
-     * @param option that names the file
-     * @throws ConfigurationException when the file cannot be written where it is to be
+     * @param option name of the option that gives the file
+     * @throws ConfigurationException when the file cannot be written at its path
      */
     static void check(String option, Path file) {
         Path absolute = file.toAbsolutePath();

@@ -4,7 +4,7 @@ import dev.tandem.engine.config.ConfigurationException;
 import java.util.Optional;
 import picocli.CommandLine.Option;
 
-/** Variants of the strategies as the papers have them, and a check of their results. For research. */
+/** Options for research: variants of the strategies as in the papers, and shadow verification. */
 @Section(Section.Heading.ADVANCED)
 final class PaperOptions {
     @Option(

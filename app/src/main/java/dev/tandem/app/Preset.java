@@ -13,8 +13,8 @@ import java.util.Locale;
 import java.util.Optional;
 
 /**
- * The machines and models on which results are compared, on one H200: a green context of few SMs stands for a smaller
- * GPU, and the KV pools are those of NEO's artifact. Weights are dummies of the models' true shapes.
+ * Machines and models for comparisons, all on one H200. A green context with few SMs replaces a smaller GPU, and the KV
+ * pools have the sizes of NEO's artifact. Weights are random, with the models' true shapes.
  */
 enum Preset {
     H200("Llama-3.1-8B", 0, Optional.empty(), 20_480, 512, 0, "16GiB"),
@@ -28,7 +28,7 @@ enum Preset {
     private final Optional<Integer> gpuBlocks;
     private final int batchTokens;
     private final int sequences;
-    /** Sequences that may run beside those of the GPU, and their memory, with a host tier. */
+    /** Number of sequences on the host tier besides those on the GPU, and the memory for them. */
     private final int hostSequences;
 
     private final ByteSize hostKv;
@@ -63,7 +63,7 @@ enum Preset {
                                 ", ", Arrays.stream(values()).map(Preset::flag).toList())));
     }
 
-    /** Sets what the options leave open. */
+    /** Sets all options of the preset that the user has not set. */
     void apply(ModelOptions options) {
         if (options.model.isEmpty()) {
             options.model = Optional.of(configuration(CudaBackend.cache()));
@@ -82,7 +82,7 @@ enum Preset {
         memory.hostKv = memory.hostKv.or(() -> host ? Optional.of(hostKv) : Optional.empty());
     }
 
-    /** A model directory that holds the configuration alone. Other processes may be making, or reading, the same. */
+    /** Makes a model directory with only a configuration; other processes may make or read the same directory. */
     Path configuration(Path cache) {
         try (InputStream resource = Preset.class.getResourceAsStream("presets/" + model + ".json")) {
             Path folder = cache.resolve("presets").resolve(model);

@@ -7,9 +7,9 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 
-/** What the system does when a signal comes, on POSIX systems. */
+/** Changes how signals end the process, on POSIX systems. */
 final class ProcessSignals {
-    /** signal.h of Linux and macOS. */
+    /** Values from signal.h, the same on Linux and macOS. */
     private static final int SIGINT = 2;
 
     private static final int SIGTERM = 15;
@@ -17,8 +17,8 @@ final class ProcessSignals {
     private ProcessSignals() {}
 
     /**
-     * Gives SIGINT and SIGTERM back to the system: the next one ends the process at once. Java's own handler answers
-     * the first with the shutdown hooks, and ignores every further one while they run.
+     * Restores the default action of SIGINT and SIGTERM, so that the next one ends the process at once. Java's handler
+     * runs the shutdown hooks at the first signal, and ignores further ones while they run.
      */
     static void endAtOnce() {
         MethodHandle signal = Linker.nativeLinker()

@@ -10,7 +10,7 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 
-/** Measures the profile that strategies predict from. */
+/** Runs {@code profile}: measures the profile from which strategies predict step times. */
 @Command(
         name = "profile",
         mixinStandardHelpOptions = true,

@@ -17,7 +17,7 @@ import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 
-/** Measured profiles, kept by what they were measured on. */
+/** A cache of measured profiles, by machine, model and options. */
 final class Profiles {
     private final Path folder;
     private final StartLog log;
@@ -28,13 +28,13 @@ final class Profiles {
         this.log = log;
     }
 
-    /** The machine, model and options that a profile holds for. */
+    /** The machine, model and options for which a profile is valid. */
     static String name(String model, String dtype, int threads, int attentionThreads) {
         return MachineProbe.machine() + "; " + model + "; " + dtype + "; CPU executor, " + threads + " threads, "
                 + attentionThreads + " for attention";
     }
 
-    /** The profile of this file, else the cached one of this name, else one measured now. */
+    /** Reads the profile from this file, or the cached one of this name; otherwise measures one now. */
     Profile find(Optional<Path> file, Backend backend) {
         String name = backend.profileName();
         Executor executor = backend.executor();
@@ -65,7 +65,7 @@ final class Profiles {
         return measure(backend);
     }
 
-    /** Whether it was measured with a pool not much smaller than this one. */
+    /** Whether the profile was measured with a pool that is not much smaller than this one. */
     private static boolean reaches(Profile profile, Executor executor) {
         long tokens = (long) executor.limits().gpuBlocks() * executor.limits().blockTokens();
         return profile.gpuAttention().covers(Math.min(Profiler.MAX_TOKENS, tokens) / 8.0);
@@ -86,9 +86,9 @@ final class Profiles {
         }
     }
 
-    /** Measures, and keeps the result. */
+    /** Measures a profile and saves it. */
     Profile measure(Backend backend) {
-        // the executor pins the thread that drives it, and threads started later inherit that: it needs its own thread
+        // a thread of its own: the executor pins it to a core, and threads that it starts inherit the pinning
         CompletableFuture<Profile> measured = new CompletableFuture<>();
         Thread.ofPlatform().name("tandem-profile").start(() -> {
             try {

@@ -19,17 +19,17 @@ import dev.tandem.engine.strategy.select.StrategySelector;
 import java.util.Optional;
 import java.util.function.Supplier;
 
-/** The chosen strategy as a scheduler, with its cost model, its guard and its decisions. */
+/** The scheduler of the chosen strategy, with its cost model, guard and decision log. */
 record Scheduling(
         Scheduler scheduler, DecisionLog decisions, Optional<CostModel> cost, Optional<StrategySelector> guard) {
-    /** Tokens per request that the advice at the start is for. */
+    /** Tokens per request that the advice at the start assumes. */
     private static final int ADVICE_CONTEXT = 1000;
-    /** Decisions that are kept, so that bench can explain a run; a few megabytes. */
+    /** Number of decisions that are kept, so that bench can explain a run; they take a few megabytes. */
     private static final int LOGGED = 10_000;
 
     /**
-     * @param guarded whether offloading must prove its gain
-     * @param profile asked for only where the strategy predicts
+     * @param guarded whether offloading runs only where it gains
+     * @param profile called only when the strategy predicts step times
      */
     static Scheduling of(
             ModelOptions options,

@@ -7,7 +7,7 @@ import dev.tandem.engine.schedule.Preemption;
 import java.util.Optional;
 import picocli.CommandLine.Option;
 
-/** How much a step holds, and which requests come first. */
+/** Options for the size of a step and the order of requests. */
 @Section(Section.Heading.SCHEDULING)
 final class SchedulingOptions {
     @Option(
@@ -85,7 +85,7 @@ final class SchedulingOptions {
         return maxNumSeqs.orElse(gpu ? 256 : 64);
     }
 
-    /** What one step may hold. */
+    /** The limits of one step. */
     Budget budget(boolean gpu) {
         int tokens = maxNumBatchedTokens.orElse(gpu ? 8192 : 1024);
         return new Budget(tokens, maxNumSeqs(gpu), maxPrefillChunk.orElse(gpu ? tokens : Math.min(512, tokens)));

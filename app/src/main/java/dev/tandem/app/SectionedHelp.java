@@ -12,9 +12,9 @@ import picocli.CommandLine.IHelpSectionRenderer;
 import picocli.CommandLine.Model.OptionSpec;
 import picocli.CommandLine.Model.UsageMessageSpec;
 
-/** The options of a command: first the ten that users need most, then the others by {@link Section}. */
+/** Prints the options of a command: first the ten most important ones, then the others by {@link Section}. */
 final class SectionedHelp implements IHelpSectionRenderer {
-    /** In this order; a command shows those that it has. */
+    /** The most important options, in this order; a command shows those that it has. */
     static final List<String> FIRST = List.of(
             "--device",
             "--dtype",
@@ -27,7 +27,7 @@ final class SectionedHelp implements IHelpSectionRenderer {
             "--api-key",
             "--served-model-name");
 
-    /** Commands with fewer options need no headings, and list all of them in the synopsis. */
+    /** Commands with fewer options have no headings, and list all options in the synopsis. */
     private static final int FEW = 12;
 
     private static final int WIDTH = 100;
@@ -35,7 +35,7 @@ final class SectionedHelp implements IHelpSectionRenderer {
 
     private SectionedHelp() {}
 
-    /** For a command and all commands below it. */
+    /** Installs this help for a command and all its subcommands. */
     static void install(CommandLine command) {
         command.setUsageHelpWidth(WIDTH);
         command.setUsageHelpLongOptionsMaxWidth(NAME_WIDTH);
@@ -74,7 +74,7 @@ final class SectionedHelp implements IHelpSectionRenderer {
         out.append(String.format("%n%s:%n", heading)).append(layout);
     }
 
-    /** That of the class which declares the option. */
+    /** The section of the class that declares the option. */
     static Section.Heading heading(OptionSpec option) {
         if (!(option.userObject() instanceof Member member)) {
             return Section.Heading.HELP;

@@ -14,7 +14,7 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import tools.jackson.databind.ObjectMapper;
 
-/** The OpenAI-compatible server. */
+/** Runs {@code serve}, the OpenAI-compatible server. */
 @Command(
         name = "serve",
         mixinStandardHelpOptions = true,
@@ -46,7 +46,7 @@ final class ServeCommand implements Callable<Integer> {
         options.gpu.requireDriver();
         Logging.level(listen.logLevel);
         AccessLog requests = listen.logRequests ? Logging.accessLog() : AccessLog.OFF;
-        // first of all: a port that is taken is known before anything loads
+        // listens first, so that a taken port is reported before the model is loaded
         TandemServer server = new TandemServer(
                 listen.host, listen.port, http.limits(), http.origins(isLoopback(listen.host)), requests);
         StartLog log = new StartLog(System.err, listen.logLevel == LogLevel.DEBUG);
@@ -94,7 +94,7 @@ final class ServeCommand implements Callable<Integer> {
         server.serve(listen.key(), model, assembly.decisions(), metrics);
     }
 
-    /** Warns where other machines can use the model, and see the metrics, without a key. */
+    /** Warns when other machines can use the model and read the metrics without a key. */
     static Optional<String> warningOfOpenPort(String host, Optional<String> key) {
         return key.isPresent() || isLoopback(host)
                 ? Optional.empty()
@@ -107,7 +107,7 @@ final class ServeCommand implements Callable<Integer> {
         try {
             return InetAddress.getByName(host).isLoopbackAddress();
         } catch (UnknownHostException e) {
-            return false; // and nothing listens there
+            return false; // an unknown host is no loopback address; listening on it fails
         }
     }
 
@@ -128,7 +128,7 @@ final class ServeCommand implements Callable<Integer> {
         if (listen.key().isPresent() && !listen.key().get().equals(System.getenv("TANDEM_API_KEY"))) {
             System.out.println("export TANDEM_API_KEY=...  # the --api-key of this server");
         }
-        // a server on all addresses is asked on one
+        // a server on all addresses is reached at the loopback address
         String host = listen.host;
         String reachable = host.equals("0.0.0.0") ? "127.0.0.1" : host.equals("::") ? "::1" : host;
         System.out.println("curl " + address(reachable, server.port())
@@ -147,7 +147,7 @@ final class ServeCommand implements Callable<Integer> {
         return "http://" + (host.contains(":") ? "[" + host + "]" : host) + ":" + port;
     }
 
-    /** For single quotes of the shell. */
+    /** Escapes text for single quotes of the shell. */
     private static String shellQuoted(String text) {
         return text.replace("'", "'\\''");
     }

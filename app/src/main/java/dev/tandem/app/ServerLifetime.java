@@ -11,25 +11,25 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * From the first request to the end of the process. There are three ends:
+ * Ends the server process. There are three ways in which it ends:
  *
  * <table>
- * <caption>Ends</caption>
+ * <caption>How the server ends</caption>
  * <tr><th>what happens</th><th>what the process does</th><th>exit status</th></tr>
  * <tr><td>SIGTERM or Ctrl-C</td><td>refuses new requests, finishes running ones, closes</td><td>0</td></tr>
- * <tr><td>a second one meanwhile</td><td>the system ends it at once</td><td>130, 143</td></tr>
- * <tr><td>the engine dies</td><td>says why, sends the error answers, closes; 5 s at most</td><td>1</td></tr>
+ * <tr><td>a second signal after that</td><td>the system ends it at once</td><td>130, 143</td></tr>
+ * <tr><td>the engine dies</td><td>logs the reason, sends error answers, closes; takes at most 5 s</td><td>1</td></tr>
  * </table>
  *
- * <p>Owned by: the first of the main thread and the shutdown hook that sets {@link #ending}; a watchdog halts the
- * process where closing hangs.
+ * <p>Owned by: the main thread or the shutdown hook, whichever sets {@link #ending} first; a watchdog halts the process
+ * when closing hangs.
  */
 final class ServerLifetime {
-    /** From the engine's death to the end of the process, so that a supervisor restarts it soon. */
+    /** Max time from the engine's death to the end of the process, so that a supervisor can restart it soon. */
     private static final Duration DEATH_LIMIT = Duration.ofSeconds(5);
-    /** The part of it for the answers, which are errors of one line each. */
+    /** The part of that time for error answers, which have one line each. */
     private static final Duration ANSWER_LIMIT = Duration.ofSeconds(2);
-    /** For closing connections, executor and model after the last answer: a GPU with a hung kernel never closes. */
+    /** Max time to close connections, executor and model; a GPU with a hung kernel would never close. */
     private static final Duration CLOSE_LIMIT = Duration.ofSeconds(10);
 
     private final TandemServer server;
@@ -39,7 +39,7 @@ final class ServerLifetime {
     private final PrintStream log;
     private final AtomicBoolean ending = new AtomicBoolean();
 
-    /** @param resources closed after the last answer, the engine among them */
+    /** @param resources the engine and others, closed after the last answer */
     ServerLifetime(TandemServer server, Engine engine, AutoCloseable resources, Duration drainLimit, PrintStream log) {
         this.server = server;
         this.engine = engine;
@@ -48,13 +48,13 @@ final class ServerLifetime {
         this.log = log;
     }
 
-    /** From now on SIGTERM and Ctrl-C end the server in order. */
+    /** Makes SIGTERM and Ctrl-C finish running requests before the server ends. */
     void handleSignals() {
         Runtime.getRuntime()
                 .addShutdownHook(Thread.ofPlatform().name("tandem-shutdown").unstarted(this::endInOrder));
     }
 
-    /** Waits for the end; the process never returns from here. */
+    /** Waits for the end of the process; never returns. */
     void awaitEnd() throws InterruptedException {
         Engine.Health.Dead dead;
         try {
@@ -94,7 +94,7 @@ final class ServerLifetime {
             Thread.currentThread().interrupt();
         }
         close();
-        // a JVM that ends by a signal reports it as failure; this end is orderly
+        // a JVM that ends by a signal reports a failure, but this end is regular
         halt(ExitCode.OK);
     }
 

@@ -4,7 +4,7 @@ import dev.tandem.engine.config.ConfigurationException;
 import java.util.Optional;
 import picocli.CommandLine.Option;
 
-/** Where a server listens, who may use it, and what it logs. */
+/** Options for the server's address, its API key and its logs. */
 @Section(Section.Heading.SERVER)
 final class ServerOptions {
     private static final int MAX_PORT = 65_535;

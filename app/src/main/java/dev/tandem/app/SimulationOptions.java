@@ -14,7 +14,7 @@ import java.nio.file.Path;
 import java.util.Optional;
 import picocli.CommandLine.Option;
 
-/** What {@code bench simulate} runs, and the limits of the executor that it simulates. */
+/** Options of {@code bench simulate}: the workload, and the limits of the simulated executor. */
 @Section(Section.Heading.COMMAND)
 final class SimulationOptions {
     @Option(
@@ -64,7 +64,7 @@ final class SimulationOptions {
                         + " there"));
     }
 
-    /** What a CUDA executor with these options would have. */
+    /** The limits that a CUDA executor with these options would have. */
     static ExecutorLimits limits(ModelOptions options, ModelConfig model, Profile profile) {
         if (profile.layers() != model.layers()) {
             throw new ConfigurationException("--profile is of a model of " + profile.layers()

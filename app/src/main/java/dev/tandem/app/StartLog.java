@@ -6,8 +6,8 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * What a command says while an engine starts: rows of a summary, which are printed together once all are known; notices
- * and, where details are asked for, details, which are printed at once.
+ * Prints messages while an engine starts. Rows of the summary are collected and printed together at the end. Notices,
+ * progress and (if requested) details are printed at once.
  *
  * <p>Owned by: the thread that starts the engine.
  */
@@ -21,29 +21,29 @@ final class StartLog {
         this.details = details;
     }
 
-    /** A row of the summary. */
+    /** Adds a row to the summary. */
     void row(String label, String text) {
         rows.put(label, text);
     }
 
-    /** What is not as one may expect: what happened, why, and what to do. */
+    /** Prints something unexpected: what happened, why, and what to do. */
     void notice(String sentences) {
         out.println("note: " + Printable.oneLine(sentences));
     }
 
-    /** What takes time now. */
+    /** Prints an operation that takes time now. */
     void progress(String line) {
         out.println(Printable.oneLine(line));
     }
 
-    /** What helps to find a cause. */
+    /** Prints information for troubleshooting, if details are on. */
     void detail(Object line) {
         if (details) {
             out.println(line);
         }
     }
 
-    /** The rows so far, aligned. */
+    /** The rows of the summary so far, in aligned columns. */
     String summary() {
         int width = rows.keySet().stream().mapToInt(String::length).max().orElse(0);
         StringBuilder text = new StringBuilder();
@@ -54,7 +54,7 @@ final class StartLog {
         return text.toString();
     }
 
-    /** For commands without an address to announce. */
+    /** Prints the summary, for commands that have no address to print. */
     void printSummary() {
         out.print(summary());
         out.flush();

@@ -6,11 +6,11 @@ import dev.tandem.model.config.DataType;
 import java.util.Locale;
 import java.util.Optional;
 
-/** The rows of a start's summary that both executors have. */
+/** Adds the rows of the start summary that both executors share. */
 final class StartSummary {
     private StartSummary() {}
 
-    /** @param dtype as the option has it */
+    /** @param dtype value of the option */
     static void weights(DataType type, long bytes, String dtype, StartLog log) {
         log.row("weights", new ByteSize(bytes) + ", computed in " + type.flag() + " (--dtype " + dtype + ")");
     }
@@ -30,7 +30,7 @@ final class StartSummary {
                         Locale.ROOT, "%s (%,d tokens)", new ByteSize(tokens * limits.kvBytesPerToken()), tokens);
     }
 
-    /** @param workers what the executor says of its attention threads */
+    /** @param workers the executor's description of its attention threads */
     static void tiers(
             Strategy strategy, int attentionThreads, Optional<String> workers, ExecutorLimits limits, StartLog log) {
         String host = limits.hostBlocks() == 0 ? "no host pool" : "the host pool keeps preempted requests";

@@ -6,7 +6,7 @@ import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
 import picocli.CommandLine.Option;
 
-/** The steps that {@code bench steps} measures. */
+/** Options for the steps that {@code bench steps} measures. */
 @Section(Section.Heading.COMMAND)
 final class StepOptions {
     @Option(

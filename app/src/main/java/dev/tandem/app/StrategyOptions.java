@@ -13,13 +13,13 @@ import java.util.Optional;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 
-/** How the GPU and the host share the work. */
+/** Options for how the GPU and the host share the work. */
 @Section(Section.Heading.HYBRID)
 final class StrategyOptions {
     private static final String AUTO = "auto";
-    /** With fewer cores, the engine and the server leave too few for host attention to gain. */
+    /** With fewer cores, the engine and the server leave too few for host attention to be faster. */
     private static final int MIN_CORES = 4;
-    /** A day: a longer limit would not protect anything. Seconds. */
+    /** One day in seconds; a longer limit would protect nothing. */
     private static final int MAX_WATCHDOG = 86_400;
 
     @Option(
@@ -31,7 +31,7 @@ final class StrategyOptions {
                     + " and at least " + MIN_CORES + " cores, else gpu-only. Default: ${DEFAULT-VALUE}.")
     String strategy = AUTO;
 
-    /** What {@link #AUTO} stands for. */
+    /** The strategy that {@link #AUTO} resolves to. */
     private Strategy settled = Strategy.GPU_ONLY;
 
     @Option(
@@ -99,7 +99,7 @@ final class StrategyOptions {
     @Mixin
     PaperOptions paper = new PaperOptions();
 
-    /** The option's rate; 0, with a notice, where no token is decoded from host KV. */
+    /** The rate of the option; 0, with a notice, when no token is decoded from host KV. */
     double shadowVerificationRate(Strategy strategy, StartLog log) {
         if (paper.shadowVerificationRate > 0 && strategy == Strategy.GPU_ONLY) {
             log.notice("Shadow verification is off: with --strategy gpu-only no token is decoded from host KV."
@@ -125,7 +125,7 @@ final class StrategyOptions {
         }
     }
 
-    /** @throws ConfigurationException that lists what there is */
+    /** @throws ConfigurationException that lists the known names */
     Strategy chosen() {
         if (strategy.equals(AUTO)) {
             return settled;
@@ -138,10 +138,9 @@ final class StrategyOptions {
     }
 
     /**
-     * Settles what {@code auto} stands for on a server with a GPU, and says why where it is not a strategy with a host
-     * tier.
+     * Resolves {@code auto} on a server with a GPU, and gives the reason when it is not a strategy with a host tier.
      *
-     * @param obstacle what stands in the way of host attention for this model; empty when nothing does
+     * @param obstacle the reason why host attention cannot run for this model; empty when it can
      */
     void settle(int cores, Optional<ByteSize> hostKv, Optional<String> obstacle, StartLog log) {
         if (!strategy.equals(AUTO)) {
@@ -179,7 +178,9 @@ final class StrategyOptions {
                 .build();
     }
 
-    /** The profile that decides. */
+    /**
+     * The profile from which the strategy predicts: the measured one, with the stage overhead of the options if set.
+     */
     Profile decidedBy(Profile measured) {
         return paper.stageOverheadSeconds().map(measured::withStageOverhead).orElse(measured);
     }

@@ -5,9 +5,9 @@ import java.io.PrintStream;
 import java.util.Locale;
 
 /**
- * Progress on standard error: a bar that redraws itself on a terminal, a line every tenth otherwise.
+ * Shows progress on standard error: as a bar on a terminal, otherwise as one line per tenth of the work.
  *
- * <p>Owned by: the thread that makes the progress.
+ * <p>Owned by: the thread that does the work.
  */
 final class Terminal implements Progress {
     private static final int WIDTH = 30;
@@ -31,7 +31,7 @@ final class Terminal implements Progress {
         bar(what, done, total, "MiB", 1 << 20);
     }
 
-    /** Counts whole things. */
+    /** Shows progress in numbers of items. */
     void count(String what, long done, long total) {
         bar(what, done, total, "", 1);
     }

@@ -4,7 +4,7 @@ import dev.tandem.engine.config.ConfigurationException;
 import java.util.Optional;
 import picocli.CommandLine.Option;
 
-/** How much {@code bench throughput} runs. */
+/** Options for the workload of {@code bench throughput}. */
 @Section(Section.Heading.COMMAND)
 final class ThroughputOptions {
     @Option(

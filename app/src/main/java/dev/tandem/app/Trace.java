@@ -8,9 +8,9 @@ import java.io.Writer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** {@code --trace}: the engine's lane of the timeline, and the file that all lanes go to at the end. */
+/** Implements {@code --trace}: records the engine's lane of the timeline, and writes all lanes to a file at the end. */
 final class Trace implements EngineListener {
-    /** Events per lane: some minutes of steps, some seconds of layers and of a worker's tasks; 2 MiB. */
+    /** Max events per lane (2 MiB): some minutes of steps, or some seconds of layers or of a worker's tasks. */
     private static final int EVENTS = 60_000;
 
     private final Path file;
@@ -32,7 +32,7 @@ final class Trace implements EngineListener {
         engine.add(Timeline.Kind.EXECUTE, planned, planned + record.executeNanos(), record.step());
     }
 
-    /** Called when nothing records any more. */
+    /** Writes the file; called when nothing records any more. */
     void write(StartLog log) {
         try (Writer out = Files.newBufferedWriter(file)) {
             timeline.write(out);

@@ -6,7 +6,7 @@ import dev.tandem.engine.schedule.DecisionLog;
 import java.io.PrintStream;
 import picocli.CommandLine.Option;
 
-/** The requests of a benchmark, and whether it explains the steps. */
+/** Options for the requests of a benchmark, and for explaining its steps. */
 @Section(Section.Heading.COMMAND)
 final class WorkloadOptions {
     private static final int MAX_EXPLAINED = 10_000;
@@ -29,7 +29,7 @@ final class WorkloadOptions {
         return Workload.parse(name, seed);
     }
 
-    /** Prints the last decisions, where the option asks for them. */
+    /** Prints the last decisions, if the option asks for them. */
     void explain(DecisionLog decisions, PrintStream out) {
         if (explain) {
             decisions.last(MAX_EXPLAINED).forEach(decision -> explain(decision, out));

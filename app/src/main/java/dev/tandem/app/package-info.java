@@ -1,6 +1,6 @@
 /**
  * The command line: {@code serve}, {@code generate}, {@code bench}, {@code doctor}. Entry point:
- * {@link dev.tandem.app.Main}; {@link dev.tandem.app.EngineAssembly} puts the parts together.
+ * {@link dev.tandem.app.Main}; {@link dev.tandem.app.EngineAssembly} assembles the engine.
  *
  * <p>Owned by: the main thread.
  */

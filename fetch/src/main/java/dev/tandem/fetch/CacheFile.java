@@ -5,12 +5,13 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 
-/** A file of the cache, which other processes may be reading, or writing, too: it is there whole, or not at all. */
+/** Writes files of the cache atomically, because other processes may read or write them at the same time. */
 public final class CacheFile {
     private CacheFile() {}
 
     /**
-     * Writes a file, and its folder, for all whom the process' umask lets read it: one may fill a cache for another.
+     * Writes a file and creates its folder, with the permissions of the process's umask. Other users can thus read a
+     * cache that one user has filled.
      */
     public static void write(Path target, byte[] content) throws IOException {
         Files.createDirectories(target.getParent());

@@ -1,6 +1,6 @@
 package dev.tandem.fetch;
 
-/** A file that could not be fetched; the message names the source and the remedy. */
+/** A file could not be fetched; the message names the source and the remedy. */
 public final class FetchException extends RuntimeException {
     public FetchException(String message) {
         super(message);

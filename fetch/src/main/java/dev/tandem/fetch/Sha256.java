@@ -8,7 +8,7 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
 
-/** The checksum that package indexes publish. */
+/** Computes the SHA-256 of a file, the checksum that package indexes publish. */
 final class Sha256 {
     private Sha256() {}
 

@@ -10,7 +10,7 @@ import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
-/** A project's page of a simple index, in JSON (PEP 691) or HTML (PEP 503). */
+/** Parses a project's page of a simple package index, in JSON (PEP 691) or HTML (PEP 503). */
 final class SimpleIndex {
     private static final Pattern ANCHOR =
             Pattern.compile("<a\\s[^>]*href\\s*=\\s*[\"']([^\"']+)[\"'][^>]*>([^<]*)</a>", Pattern.CASE_INSENSITIVE);

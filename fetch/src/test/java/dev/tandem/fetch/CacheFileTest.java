@@ -24,7 +24,7 @@ class CacheFileTest {
     }
 
     @Test
-    void theFileAndItsFolderAreMadeAndReplaced() throws IOException {
+    void createsFileAndFolderAndReplacesTheFile() throws IOException {
         Path target = folder.resolve("a/b/file.txt");
         CacheFile.write(target, "one".getBytes());
         CacheFile.write(target, "two".getBytes());
@@ -32,9 +32,9 @@ class CacheFileTest {
         assertThat(files(target.getParent())).as("nothing else is left").containsExactly(target);
     }
 
-    /** Who fills a cache for others, as for an image, is not the one who reads it. */
+    /** A cache may be filled by another user than the one that reads it, for example in a container image. */
     @Test
-    void othersMayReadItIfTheyMayReadWhatTheProcessWrites() throws IOException {
+    void filePermissionsFollowTheUmask() throws IOException {
         Path target = folder.resolve("file.txt");
         CacheFile.write(target, new byte[3]);
         Path plain = Files.write(folder.resolve("plain.txt"), new byte[3]);
@@ -42,7 +42,7 @@ class CacheFileTest {
     }
 
     @Test
-    void manyWritersLeaveOneWholeFile() throws Exception {
+    void manyWritersLeaveOneCompleteFile() throws Exception {
         Path target = folder.resolve("cache/file.bin");
         List<Thread> writers = new ArrayList<>();
         List<Throwable> problems = new ArrayList<>();
@@ -73,7 +73,7 @@ class CacheFileTest {
     }
 
     @Test
-    void whereThereCanBeNoFolderItThrows() throws IOException {
+    void throwsWhenTheFolderCannotBeCreated() throws IOException {
         Path file = Files.write(folder.resolve("file"), new byte[1]);
         assertThatThrownBy(() -> CacheFile.write(file.resolve("below/it"), new byte[1]))
                 .isInstanceOf(IOException.class);

@@ -38,7 +38,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Against a small index on the loopback address. */
+/** Fetches from a small package index on the loopback address. */
 class WheelSourceTest {
     private static final String FILE = "some_model-1.0-py3-none-any.whl";
 
@@ -58,7 +58,7 @@ class WheelSourceTest {
     private volatile Fault fault = Fault.NONE;
     private final CountDownLatch released = new CountDownLatch(1);
 
-    /** What goes wrong with a download. */
+    /** A fault of a download. */
     private enum Fault {
         NONE,
         STALLS,
@@ -66,7 +66,7 @@ class WheelSourceTest {
         BREAKS_OFF,
         NEVER_ENDS,
         REDIRECTS,
-        REDIRECTS_FOR_EVER,
+        REDIRECTS_FOREVER,
         NO_ANSWER,
         PAGE_STALLS,
         PAGE_NEVER_ENDS
@@ -104,7 +104,7 @@ class WheelSourceTest {
             return;
         }
         if (fault == Fault.PAGE_NEVER_ENDS) {
-            sendForEver(exchange);
+            sendForever(exchange);
             return;
         }
         String body = html
@@ -161,16 +161,16 @@ class WheelSourceTest {
                 exchange.close();
             }
             case BREAKS_OFF -> {
-                exchange.sendResponseHeaders(200, 0); // chunked: its end tells nothing about the size
+                exchange.sendResponseHeaders(200, 0); // chunked: the client does not know the size
                 exchange.getResponseBody().write(wheel, 0, 5_000);
                 exchange.close();
             }
-            case NEVER_ENDS -> sendForEver(exchange);
+            case NEVER_ENDS -> sendForever(exchange);
             case REDIRECTS -> {
                 fault = Fault.NONE;
                 redirect(exchange);
             }
-            case REDIRECTS_FOR_EVER -> redirect(exchange);
+            case REDIRECTS_FOREVER -> redirect(exchange);
             case NO_ANSWER -> {
                 await();
                 exchange.close();
@@ -201,14 +201,14 @@ class WheelSourceTest {
         }
     }
 
-    private static void sendForEver(HttpExchange exchange) throws IOException {
+    private static void sendForever(HttpExchange exchange) throws IOException {
         exchange.sendResponseHeaders(200, 0);
         byte[] block = new byte[1 << 16];
         try (OutputStream out = exchange.getResponseBody()) {
             for (long sent = 0; sent < 1L << 32; sent += block.length) {
                 out.write(block);
             }
-        } // ends when the client leaves
+        } // ends when the client disconnects
     }
 
     private static void send(HttpExchange exchange, int status, byte[] body) throws IOException {
@@ -250,7 +250,7 @@ class WheelSourceTest {
     }
 
     @Test
-    void resumesWhatBrokeOff() throws IOException {
+    void resumesABrokenDownload() throws IOException {
         Path folder = Files.createDirectories(cache.resolve("some-model-1.0"));
         Files.write(folder.resolve(FILE + ".part"), Arrays.copyOf(wheel, 1000));
         assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin")))
@@ -258,9 +258,9 @@ class WheelSourceTest {
         assertThat(range).isEqualTo("bytes=1000-");
     }
 
-    /** An index that publishes another file under the name publishes its checksum, too. */
+    /** An index that replaces a file would publish the checksum of the replacement, too. */
     @Test
-    void dropsWhatDoesNotMatchTheCommittedChecksum() throws IOException {
+    void dropsAFileThatDoesNotMatchTheCommittedChecksum() throws IOException {
         String right = pinnedSha256;
         pinnedSha256 = "0".repeat(64);
         assertFails("but " + "0".repeat(64) + " is committed for it; the download was dropped");
@@ -288,7 +288,7 @@ class WheelSourceTest {
     }
 
     @Test
-    void aStalledDownloadEndsAndGoesOnLater() throws IOException {
+    void aStalledDownloadFailsAndResumesLater() throws IOException {
         maxWait = Duration.ofSeconds(1);
         fault = Fault.STALLS;
         assertFails("it stalled: less than 16384 bytes came within");
@@ -306,7 +306,7 @@ class WheelSourceTest {
     }
 
     @Test
-    void aDownloadThatBreaksOffSaysSo() throws IOException {
+    void aBrokenDownloadIsReportedAndResumes() throws IOException {
         fault = Fault.BREAKS_OFF;
         assertFails("broke off after 5000 of " + wheel.length + " bytes; try again, it goes on from there");
         fault = Fault.NONE;
@@ -316,7 +316,7 @@ class WheelSourceTest {
     }
 
     @Test
-    void nothingIsReadWithoutBound() throws IOException {
+    void downloadsAndPagesAreBounded() throws IOException {
         fault = Fault.NEVER_ENDS;
         assertFails("goes on after its " + wheel.length + " bytes");
         fault = Fault.PAGE_NEVER_ENDS;
@@ -328,8 +328,8 @@ class WheelSourceTest {
     }
 
     @Test
-    void redirectsAreFollowedButNotForEver() throws IOException {
-        fault = Fault.REDIRECTS_FOR_EVER;
+    void redirectsAreFollowedUpToALimit() throws IOException {
+        fault = Fault.REDIRECTS_FOREVER;
         assertFails("was answered 302");
         fault = Fault.REDIRECTS;
         assertThat(Files.readAllBytes(source().fetch("some-model", "1.0", "data.bin")))
@@ -337,7 +337,7 @@ class WheelSourceTest {
     }
 
     @Test
-    void aFullDiskIsNamed() {
+    void aFullDiskIsReported() {
         PinnedWheels huge = new PinnedWheels(Map.of(FILE, new PinnedWheels.Pin(pinnedSha256, 1L << 60)));
         assertThatThrownBy(() -> source(WheelPlatform.here(), huge).fetch("some-model", "1.0", "data.bin"))
                 .isInstanceOf(FetchException.class)
@@ -345,7 +345,7 @@ class WheelSourceTest {
                 .hasMessageContaining("TANDEM_CACHE");
     }
 
-    /** A member whose header claims less than it unpacks to. */
+    /** A member whose header states a smaller size than it unpacks to. */
     @Test
     void aMemberThatUnpacksToMoreThanItClaimsIsRefused() throws Exception {
         int header = indexOf(wheel, new byte[] {'P', 'K', 1, 2});
@@ -364,7 +364,7 @@ class WheelSourceTest {
     }
 
     @Test
-    void twoAtOnceDownloadOnce() throws Exception {
+    void concurrentFetchesDownloadOnce() throws Exception {
         try (ExecutorService threads = Executors.newFixedThreadPool(6)) {
             List<Future<Path>> files = IntStream.range(0, 6)
                     .mapToObj(i -> threads.submit(() -> source().fetch("some-model", "1.0", "data.bin")))
@@ -377,7 +377,7 @@ class WheelSourceTest {
     }
 
     @Test
-    void wheelsOfOtherPlatformsArePassedOver() throws IOException {
+    void wheelsOfOtherPlatformsAreSkipped() throws IOException {
         others = List.of("some_model-1.0-py3-none-win_amd64.whl", "some_model-1.0-py3-none-manylinux2014_aarch64.whl");
         WheelPlatform machine = new WheelPlatform("Linux", "amd64");
         assertThat(Files.readAllBytes(source(machine).fetch("some-model", "1.0", "data.bin")))
@@ -389,22 +389,22 @@ class WheelSourceTest {
     }
 
     @Test
-    void aPlatformTakesItsOwnWheelsAndThoseForAll() {
+    void aPlatformSupportsItsOwnWheelsAndThoseForAll() {
         WheelPlatform intel = new WheelPlatform("Linux", "amd64");
         WheelPlatform arm = new WheelPlatform("Linux", "aarch64");
         WheelPlatform mac = new WheelPlatform("Mac OS X", "aarch64");
         String both = "n-1.0-py3-none-manylinux2010_x86_64.manylinux_2_12_x86_64.whl";
-        assertThat(intel.takes(both)).isTrue();
-        assertThat(arm.takes(both)).isFalse();
-        assertThat(arm.takes("n-1.0-1-py3-none-manylinux2014_aarch64.whl")).isTrue();
-        assertThat(intel.takes("n-1.0-py3-none-musllinux_1_2_x86_64.whl")).isFalse();
-        assertThat(intel.takes("n-1.0-py3-none-win_amd64.whl")).isFalse();
-        assertThat(mac.takes("n-1.0-py3-none-any.whl")).isTrue();
-        assertThat(mac.takes(both)).isFalse();
+        assertThat(intel.supports(both)).isTrue();
+        assertThat(arm.supports(both)).isFalse();
+        assertThat(arm.supports("n-1.0-1-py3-none-manylinux2014_aarch64.whl")).isTrue();
+        assertThat(intel.supports("n-1.0-py3-none-musllinux_1_2_x86_64.whl")).isFalse();
+        assertThat(intel.supports("n-1.0-py3-none-win_amd64.whl")).isFalse();
+        assertThat(mac.supports("n-1.0-py3-none-any.whl")).isTrue();
+        assertThat(mac.supports(both)).isFalse();
     }
 
     @Test
-    void saysWhatIsMissing() {
+    void errorsNameWhatIsMissing() {
         assertThatThrownBy(() -> source().fetch("some-model", "2.0", "data.bin"))
                 .hasMessageContaining("no wheel of some-model 2.0");
         assertThatThrownBy(() -> source().fetch("other", "1.0", "data.bin"))
@@ -414,7 +414,7 @@ class WheelSourceTest {
     }
 
     @Test
-    void withoutNetworkTheMessageSaysWhatToDo() {
+    void withoutNetworkTheErrorNamesTheRemedy() {
         int port = server.getAddress().getPort();
         server.stop(0);
         WheelSource source =
@@ -426,7 +426,7 @@ class WheelSourceTest {
     }
 
     @Test
-    void theIndexIsFoundAsPipFindsIt() throws IOException {
+    void findsTheIndexAsPipDoes() throws IOException {
         assertThat(IndexLocation.find(Map.of("PIP_INDEX_URL", "http://127.0.0.1:1/simple"), cache)
                         .getPort())
                 .isEqualTo(1);
@@ -436,7 +436,7 @@ class WheelSourceTest {
     }
 
     @Test
-    void anAddressThatIsNoneIsRefused() {
+    void invalidIndexAddressesAreRefused() {
         for (String address : new String[] {"file:///etc", "127.0.0.1:80", "http://", "http://a b"}) {
             assertThatThrownBy(() -> IndexLocation.find(Map.of("PIP_INDEX_URL", address), cache))
                     .isInstanceOf(FetchException.class)

@@ -13,30 +13,31 @@ import dev.tandem.model.weights.Weights;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** A model as found on disk: shape, weights, tokenizer and sampling defaults. Closing unmaps the weights. */
+/** A model on disk: configuration, weights, tokenizer and sampling defaults. Closing it unmaps the weights. */
 public record Checkpoint(
         String name, ModelConfig config, Weights weights, GenerationDefaults defaults, TokenizerSource tokenizer)
         implements AutoCloseable {
 
-    /** Where the tokenizer's description is. */
+    /** The source of the tokenizer. */
     public sealed interface TokenizerSource {
-        /** {@code tokenizer.json}, {@code tokenizer_config.json} and chat template in a directory. */
+        /** A directory with {@code tokenizer.json}, {@code tokenizer_config.json} and the chat template. */
         record Directory(Path path) implements TokenizerSource {}
 
         record Gguf(GgufVocabulary vocabulary) implements TokenizerSource {}
     }
 
-    /** Where the weights are to come from. */
+    /** The source of the weights. */
     public enum LoadFormat {
+        /** The model's own files. */
         AUTO,
-        /** Seeded random weights of the configuration's shapes. */
+        /** Seeded random weights with the shapes of the configuration. */
         DUMMY
     }
 
     /**
      * Opens a {@code .gguf} file or a Hugging Face directory.
      *
-     * @throws ModelException that names what is missing or wrong
+     * @throws ModelException when something is missing or wrong; the message names it
      */
     public static Checkpoint open(Path path, LoadFormat format, long seed) {
         if (Files.isDirectory(path)) {

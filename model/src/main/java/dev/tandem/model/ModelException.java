@@ -1,6 +1,6 @@
 package dev.tandem.model;
 
-/** A model that cannot be loaded; the message names the file, what is wrong with it, and what would be right. */
+/** A model cannot be loaded; the message names the file, the problem and the accepted values. */
 public final class ModelException extends RuntimeException {
     public ModelException(String message) {
         super(message);

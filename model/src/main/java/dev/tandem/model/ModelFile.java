@@ -4,12 +4,12 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** Reads a model's JSON files up to a size that the reader chooses. */
+/** Reads a model's JSON files, up to a size limit. */
 public final class ModelFile {
     private ModelFile() {}
 
     /**
-     * The whole file.
+     * Reads the whole file.
      *
      * @throws ModelException when the file is larger than {@code maxBytes}
      */

@@ -1,5 +1,5 @@
 /**
- * What is computed, whatever computes it: configurations, weights, where they come from. Entry point:
+ * Models on disk, independent of the executor: configurations, weights and checkpoints. Entry point:
  * {@link dev.tandem.model.Checkpoint}.
  *
  * <p>Owned by: immutable after loading. Next: {@code config}, {@code weights}, then module {@code cpu}.

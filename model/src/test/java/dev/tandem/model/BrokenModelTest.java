@@ -16,7 +16,7 @@ import java.util.SplittableRandom;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Broken files are refused with a message that says what is wrong. */
+/** Broken files are refused with a message that names the problem. */
 class BrokenModelTest {
     private static final String CONFIG = """
             {"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -60,7 +60,7 @@ class BrokenModelTest {
         config(CONFIG.replace("}", ", \"hidden_act\": \"gelu\"}"));
         assertRefused("hidden_act 'gelu'");
         config(CONFIG);
-        assertRefused("holds neither model.safetensors nor");
+        assertRefused("has neither model.safetensors nor");
     }
 
     @Test
@@ -77,7 +77,7 @@ class BrokenModelTest {
         safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [4, 4], \"data_offsets\": [0, 64]}}", 60);
         assertRefused("is truncated: tensor a lies at bytes [0, 64) of 60");
         safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [4, 4], \"data_offsets\": [0, 60]}}", 64);
-        assertRefused("has 60 bytes but its shape [4, 4] of F32 does not need as many");
+        assertRefused("has 60 bytes but its shape [4, 4] of F32 needs another number");
         safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [-4], \"data_offsets\": [0, 16]}}", 64);
         assertRefused("impossible shape");
     }
@@ -92,7 +92,7 @@ class BrokenModelTest {
                     .hasMessageContaining("has no tensor lm_head.weight among its 1");
             assertThatThrownBy(() -> checkpoint.weights().vector("model.norm.weight", 9))
                     .isInstanceOf(ModelException.class)
-                    .hasMessageContaining("has shape [1, 8] but the configuration asks for [1, 9]");
+                    .hasMessageContaining("has shape [1, 8] but the configuration needs [1, 9]");
         }
     }
 
@@ -112,7 +112,7 @@ class BrokenModelTest {
     @Test
     void refusesSizesThatOverflow() throws IOException {
         config(CONFIG);
-        // 2^31 - 1 by 2^31 - 1 values of 4 bytes wrap around to 4 bytes
+        // (2^31 - 1) x (2^31 - 1) values of 4 bytes overflow to 4 bytes
         safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [2147483647, 2147483647], \"data_offsets\": [0, 4]}}", 4);
         assertRefused("tensor a has 4 bytes but its shape [2147483647, 2147483647]");
         safetensors("{\"a\": {\"dtype\": \"F32\", \"shape\": [1e99], \"data_offsets\": [0, 4]}}", 4);
@@ -132,7 +132,7 @@ class BrokenModelTest {
     }
 
     @Test
-    void refusesTensorsThatAreThereTwice() throws IOException {
+    void refusesDuplicateTensors() throws IOException {
         config(CONFIG);
         String tensor = "\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}";
         safetensors("{" + tensor + ", " + tensor + "}", 4);
@@ -146,7 +146,7 @@ class BrokenModelTest {
     }
 
     @Test
-    void shardsLieBesideTheirIndex() throws IOException {
+    void shardsMustBeInTheDirectoryOfTheirIndex() throws IOException {
         config(CONFIG);
         for (String shard : new String[] {"\"../model.safetensors\"", "\"/model.safetensors\"", "\"passwords\"", "7"}) {
             Files.writeString(
@@ -155,9 +155,9 @@ class BrokenModelTest {
         }
     }
 
-    /** A tree of this header takes 40 times its size. */
+    /** A JSON tree of this header would take 40 times its size. */
     @Test
-    void aHeaderMadeToBeLargeTakesLittleMemory() throws IOException {
+    void aHostileHeaderTakesLittleMemory() throws IOException {
         config(CONFIG);
         safetensors("{\"__metadata__\": [" + "{},".repeat(8 << 20) + "{}]}", 0);
         try (Checkpoint checkpoint = Checkpoint.open(folder, LoadFormat.AUTO, 0)) {
@@ -203,17 +203,16 @@ class BrokenModelTest {
     @Test
     void refusesGgufWithImpossibleSizes() throws IOException {
         assertGgufRefused(tensor(gguf(1, 0), "t", Integer.MAX_VALUE, Integer.MAX_VALUE, 0), "impossible shape");
-        assertGgufRefused(tensor(gguf(1, 0), "t", 4, 1, 4), "no multiple of the alignment, 32");
+        assertGgufRefused(tensor(gguf(1, 0), "t", 4, 1, 4), "not a multiple of the alignment, 32");
         assertGgufRefused(tensor(tensor(gguf(2, 0), "t", 4, 1, 0), "t", 4, 1, 0), "has the tensor t twice");
         assertGgufRefused(key(key(gguf(0, 2), "k", 7).put((byte) 1), "k", 7), "has the metadata entry k twice");
-        assertGgufRefused(
-                key(gguf(0, 1), "general.alignment", 10).putLong(1L << 62), "power of two of at most 2097152");
+        assertGgufRefused(key(gguf(0, 1), "general.alignment", 10).putLong(1L << 62), "power of two, at most 2097152");
         assertGgufRefused(
                 key(gguf(0, 1), "general.architecture", 4).putInt(1),
                 "general.architecture is of type Long; it must be of type String");
     }
 
-    /** Counts and lengths are checked before anything is allocated, in a file whose size would allow them, too. */
+    /** Counts and lengths are checked before allocation, also in a file that is large enough for them. */
     @Test
     void aLargeGgufFileCannotClaimLargeArrays() throws IOException {
         Path file = folder.resolve("m.gguf");
@@ -236,7 +235,7 @@ class BrokenModelTest {
         }
     }
 
-    /** Whatever the bytes, the answer is a ModelException: no crash, no endless loop, no absurd allocation. */
+    /** Random bytes cause a ModelException: no crash, no endless loop and no huge allocation. */
     @Test
     void survivesRandomGgufHeaders() throws IOException {
         long seed = 99;

@@ -13,8 +13,8 @@ import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Answers 503 until the model is loaded, then passes requests on and counts those under way. Load balancers take the
- * 503 of /health for "not ready yet".
+ * Answers 503 until the model is loaded, then passes requests to the model's router and counts those in progress. Load
+ * balancers read a 503 from /health as "not ready yet".
  *
  * <p>Owned by: any thread; the lock guards the count.
  */
@@ -22,11 +22,11 @@ final class LoadingRouter implements Router {
     private static final String RETRY_AFTER_SECONDS = "5";
 
     private final ReentrantLock lock = new ReentrantLock();
-    private final Condition fewer = lock.newCondition();
+    private final Condition requestEnded = lock.newCondition();
     private volatile @Nullable Router loaded;
-    private int underWay;
+    private int inProgress;
 
-    /** Requests are the router's from now on. */
+    /** From now on, requests go to this router. */
     void loaded(Router router) {
         loaded = router;
     }
@@ -44,7 +44,7 @@ final class LoadingRouter implements Router {
 
     @Override
     public void serve(Exchange exchange) throws InterruptedException {
-        Router router = Objects.requireNonNull(loaded, "only a loaded router lets a request in");
+        Router router = Objects.requireNonNull(loaded, "a request was served before the model was loaded");
         count(1);
         try {
             router.serve(exchange);
@@ -56,22 +56,22 @@ final class LoadingRouter implements Router {
     private void count(int change) {
         lock.lock();
         try {
-            underWay += change;
-            fewer.signalAll();
+            inProgress += change;
+            requestEnded.signalAll();
         } finally {
             lock.unlock();
         }
     }
 
-    /** Waits until no request is under way; false when some still are after the time. */
+    /** Waits until no request is in progress; returns false when the limit passes first. */
     boolean awaitAnswers(Duration limit) throws InterruptedException {
         lock.lock();
         try {
             long left = limit.toNanos();
-            while (underWay > 0 && left > 0) {
-                left = fewer.awaitNanos(left);
+            while (inProgress > 0 && left > 0) {
+                left = requestEnded.awaitNanos(left);
             }
-            return underWay == 0;
+            return inProgress == 0;
         } finally {
             lock.unlock();
         }

@@ -15,8 +15,8 @@ import java.time.InstantSource;
 import java.util.Optional;
 
 /**
- * One port, and one model behind it once that is loaded. Closing it closes the connections; the engine stays the
- * caller's.
+ * The HTTP server of one model. It listens on one port and answers 503 until the model is loaded. Closing it closes the
+ * connections; the caller closes the engine.
  *
  * <p>Owned by: the thread that made it.
  */
@@ -26,18 +26,18 @@ public final class TandemServer implements AutoCloseable {
     private Optional<TokenizerPool> tokenizers = Optional.empty();
 
     /**
-     * Listens from now on, and answers 503 until {@link #serve}.
+     * Starts to listen; requests are answered with 503 until {@link #serve}.
      *
-     * @throws dev.tandem.server.http.ListenException when the port cannot be had
+     * @throws dev.tandem.server.http.ListenException when it cannot listen on this address and port
      */
     public TandemServer(String host, int port, HttpLimits limits, OriginPolicy origins) {
         this(host, port, limits, origins, AccessLog.OFF);
     }
 
     /**
-     * Listens as above, and logs every request at its end.
+     * Starts to listen, and logs every request when it ends.
      *
-     * @throws dev.tandem.server.http.ListenException when the port cannot be had
+     * @throws dev.tandem.server.http.ListenException when it cannot listen on this address and port
      */
     public TandemServer(String host, int port, HttpLimits limits, OriginPolicy origins, AccessLog log) {
         this.http = new HttpServer(host, port, limits, origins, router, ApiErrors::body, log);
@@ -46,7 +46,7 @@ public final class TandemServer implements AutoCloseable {
     /**
      * Serves the model from now on.
      *
-     * @param decisions of the engine's scheduler, for /debug/steps
+     * @param decisions the scheduler's last decisions, shown by /debug/steps
      * @param metrics already listening to the engine
      */
     public void serve(Optional<String> apiKey, ServedModel model, DecisionLog decisions, ServerMetrics metrics) {
@@ -63,7 +63,7 @@ public final class TandemServer implements AutoCloseable {
         return http.port();
     }
 
-    /** Waits until every request under way has its whole answer; false when some do not after the time. */
+    /** Waits until every request in progress is answered; returns false when the limit passes first. */
     public boolean awaitAnswers(Duration limit) throws InterruptedException {
         return router.awaitAnswers(limit);
     }

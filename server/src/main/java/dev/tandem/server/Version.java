@@ -5,11 +5,11 @@ import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.util.Properties;
 
-/** Tandem's version, as the build writes it into {@code version.properties}. */
+/** Tandem's version, which the build writes into {@code version.properties}. */
 public final class Version {
     private Version() {}
 
-    /** For example {@code 0.1.0}. */
+    /** The version, for example {@code 0.1.0}. */
     public static String text() {
         Properties properties = new Properties();
         try (InputStream resource = Version.class.getResourceAsStream("version.properties")) {

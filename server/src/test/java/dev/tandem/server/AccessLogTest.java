@@ -10,13 +10,13 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Lines of {@code --log-requests} for answers of the real server. */
+/** The lines that {@code --log-requests} writes for answers of the real server. */
 @Timeout(value = 2, unit = TimeUnit.MINUTES)
 class AccessLogTest {
     private final BlockingQueue<String> lines = new LinkedBlockingQueue<>();
 
     @Test
-    void tokensAreCountedWithAndWithoutAStreamAndThePromptIsNotShown() throws Exception {
+    void linesCountTokensWithAndWithoutStreamingAndDoNotShowThePrompt() throws Exception {
         AccessLog log = AccessLog.to(() -> 0, lines::add);
         try (RunningServer server =
                         new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.empty(), log);

@@ -20,7 +20,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import tools.jackson.databind.ObjectMapper;
 
-/** Requests with fields of every kind through the real server: honoured, ignored, refused, unknown, hostile. */
+/** Requests against the real server with honoured, ignored, refused, unknown and hostile fields. */
 @Timeout(value = 1, unit = TimeUnit.MINUTES)
 class ApiFieldsTest {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -38,7 +38,7 @@ class ApiFieldsTest {
         server.close();
     }
 
-    /** A request that is right but for the fields. */
+    /** Sends a valid request with these fields added. */
     private static RawClient.Answer ask(String path, String fields) throws IOException {
         String more = fields.isEmpty() ? "" : ", " + fields;
         return server.post(
@@ -73,7 +73,7 @@ class ApiFieldsTest {
                 "\"request_id\": \"a\"",
                 "\"return_token_ids\": true"
             })
-    void bothEndpointsRefuseWhatTheyDoNotDo(String field) throws IOException {
+    void bothEndpointsRefuseUnsupportedFields(String field) throws IOException {
         String name = field.split("\"")[1];
         assertRefused(ask(CHAT, field), name, name + " is not supported: ");
         assertRefused(ask(COMPLETIONS, field), name, name + " is not supported: ");
@@ -87,7 +87,7 @@ class ApiFieldsTest {
                 "\"audio\": {\"voice\": \"a\"}", "\"reasoning_effort\": \"high\"", "\"web_search_options\": {}",
                 "\"echo\": true"
             })
-    void chatRefusesWhatItDoesNotDo(String field) throws IOException {
+    void chatRefusesUnsupportedFields(String field) throws IOException {
         String name = field.split("\"")[1];
         assertRefused(ask(CHAT, field), name, name + " is not supported: ");
     }
@@ -118,12 +118,12 @@ class ApiFieldsTest {
                 "\"stream_options\": {\"include_usage\": true, \"continuous_usage_stats\": null}, \"stream\": true",
                 "\"logprobs\": true, \"top_logprobs\": 2"
             })
-    void hintsAndNeutralValuesPass(String field) throws IOException {
+    void hintsAndNeutralValuesAreAccepted(String field) throws IOException {
         assertThat(ask(CHAT, field).status()).as(field).isEqualTo(200);
     }
 
     @Test
-    void completionsTakeAnEmptySuffixAndBestOfN() throws IOException {
+    void completionsAcceptAnEmptySuffixAndBestOfN() throws IOException {
         assertThat(ask(COMPLETIONS, "\"suffix\": \"\", \"n\": 2, \"best_of\": 2")
                         .status())
                 .isEqualTo(200);
@@ -151,12 +151,12 @@ class ApiFieldsTest {
                 "\"stream\": true, \"stream_options\": {\"include_usage\": 1} | stream_options.include_usage | true "
                         + "or false"
             })
-    void chatSaysWhatIsWrong(String fields, String parameter, String words) throws IOException {
+    void chatErrorsNameTheFieldAndTheReason(String fields, String parameter, String words) throws IOException {
         assertRefused(ask(CHAT, fields), parameter, words);
     }
 
     @Test
-    void completionsBlameLogprobsForLogprobs() throws IOException {
+    void completionsNameLogprobsInErrors() throws IOException {
         assertRefused(ask(COMPLETIONS, "\"logprobs\": 21"), "logprobs", "logprobs is 21; it must lie in [0, 20]");
         assertRefused(ask(COMPLETIONS, "\"logprobs\": true"), "logprobs", "an integer");
     }
@@ -171,7 +171,7 @@ class ApiFieldsTest {
     }
 
     @Test
-    void tokenizeTakesAPromptOrMessages() throws IOException {
+    void tokenizeAcceptsAPromptOrMessages() throws IOException {
         assertThat(server.post("/tokenize", "{\"prompt\": \"abc\"}")
                         .json()
                         .path("count")
@@ -231,7 +231,7 @@ class ApiFieldsTest {
     // --- lengths
 
     @Test
-    void whatCannotFitIsRefusedWithoutTokenizing() throws IOException {
+    void textThatCannotFitIsRefusedWithoutTokenizing() throws IOException {
         int calls = server.tokenizer.calls.get();
         String text = "x".repeat(RunningServer.CONTEXT * 6 + 1); // the longest token has five characters
         assertRefused(
@@ -268,7 +268,7 @@ class ApiFieldsTest {
     }
 
     @Test
-    void whatTheTokenizerRefusesIsTheClientsFault() throws IOException {
+    void textThatTheTokenizerRefusesIsABadRequest() throws IOException {
         assertRefused(
                 server.post(COMPLETIONS, "{\"prompt\": \"" + FakeTokenizer.TOO_MUCH + "\"}"), "prompt", "too much");
         assertRefused(
@@ -278,7 +278,7 @@ class ApiFieldsTest {
     // --- hostile input
 
     @Test
-    void halvesOfSurrogatePairsAreRefused() throws IOException {
+    void unpairedSurrogatesAreRefused() throws IOException {
         assertRefused(server.post(COMPLETIONS, "{\"prompt\": \"ab\\ud800c\"}"), "prompt", "\\ud800, at character 2");
         assertThat(ask(COMPLETIONS, "\"\\ud800\": 1").status()).isEqualTo(400);
         assertThat(server.post(COMPLETIONS, "{\"prompt\": \"a\", \"model\": \"\\udc00\"}")
@@ -290,7 +290,7 @@ class ApiFieldsTest {
     }
 
     @Test
-    void namesAndValuesCannotForgeLogLinesOrReachATerminal() throws IOException {
+    void namesAndValuesAreEscapedInLogsAndErrors() throws IOException {
         StringBuilder logged = new StringBuilder();
         Handler handler = new Handler() {
             @Override
@@ -325,8 +325,8 @@ class ApiFieldsTest {
     }
 
     @Test
-    void oneClientsNamesDoNotSpoilAnothersRequests() throws IOException {
-        // names whose hashes collide fill a table which requests share: later ones find no place
+    void collidingNamesOfOneClientDoNotBlockOthers() throws IOException {
+        // names with equal hashes fill a table that requests share; later names find no place in it
         List<String> names = collidingNames(2000);
         for (int from = 0; from < names.size(); from += 100) {
             List<String> some = names.subList(from, from + 100).stream()
@@ -353,7 +353,7 @@ class ApiFieldsTest {
         assertThat(answer.error()).contains("'messages'");
     }
 
-    /** Names of eight letters which the parser's table gives the same hash, whatever its seed. */
+    /** Names of eight letters that have the same hash in the parser's table, whatever its seed. */
     private static List<String> collidingNames(int count) {
         int inverseOf33 = 0x3e0f83e1;
         List<String> names = new ArrayList<>();
@@ -377,7 +377,7 @@ class ApiFieldsTest {
     }
 
     @Test
-    void bodiesBeyondTheLimitsOfJsonAreRefusedInPlainWords() throws IOException {
+    void bodiesBeyondTheJsonLimitsAreRefusedWithAClearError() throws IOException {
         for (String body : List.of(
                 "{\"messages\": " + "[".repeat(2000) + "]".repeat(2000) + "}",
                 "{\"seed\": " + "9".repeat(500) + "}",
@@ -414,7 +414,7 @@ class ApiFieldsTest {
                 "\"ttft_target\": 1e300",
                 "\"priority\": -2147483648"
             })
-    void extremeValuesEndNobodyElsesRequests(String fields) throws IOException {
+    void extremeValuesDoNotEndOtherRequests(String fields) throws IOException {
         String body = "{\"prompt\": \"hi\", \"ignore_eos\": true, " + fields + "}";
         assertThat(server.post(COMPLETIONS, body).status()).as(fields).isIn(200, 400);
         assertThat(ask(COMPLETIONS, "").status()).as("after " + fields).isEqualTo(200);

@@ -9,14 +9,14 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 
-/** A character is a token, and token 42 is the text "t42 ". The test can count calls and hold them up. */
+/** A tokenizer in which each character is a token and token 42 is the text "t42 "; it counts calls and can block. */
 public final class FakeTokenizer implements Tokenizer {
     static final int TOKENS = 1000;
-    /** Text that cannot be encoded. */
+    /** Text that this tokenizer refuses to encode. */
     public static final String TOO_MUCH = "(too much)";
 
     public final AtomicInteger calls = new AtomicInteger();
-    /** The characters of the longest text. */
+    /** Characters of the longest text encoded so far. */
     public final AtomicInteger longest = new AtomicInteger();
 
     final AtomicReference<CountDownLatch> gate = new AtomicReference<>(new CountDownLatch(0));

@@ -5,7 +5,7 @@ import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
 
-/** An executor whose steps do not end while the test holds them. */
+/** An executor whose steps do not finish while the test blocks it. */
 final class GatedExecutor implements Executor {
     private final Executor executor;
     private boolean held;

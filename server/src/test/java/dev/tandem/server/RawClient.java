@@ -14,7 +14,7 @@ import java.util.Map;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
-/** A client that sends what it is told, byte by byte if need be, and reads answers one by one. */
+/** An HTTP client on a plain socket: it sends any bytes, also invalid ones, and reads answers one by one. */
 public final class RawClient implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
     /** A server that does not answer fails the test. */
@@ -53,7 +53,7 @@ public final class RawClient implements AutoCloseable {
         send(request(path, json, headers));
     }
 
-    /** @param headers lines */
+    /** @param headers whole header lines */
     static String request(String path, String json, String... headers) {
         StringBuilder head = new StringBuilder(
                 "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
@@ -66,12 +66,12 @@ public final class RawClient implements AutoCloseable {
                 + json;
     }
 
-    /** The next answer, its body whole. */
+    /** Reads the next answer with its whole body. */
     Answer read() throws IOException {
         return read(false);
     }
 
-    /** @param head whether the answer has headers alone */
+    /** @param head whether the answer has no body, as for HEAD */
     Answer read(boolean head) throws IOException {
         String status = line();
         Map<String, String> headers = new LinkedHashMap<>();
@@ -117,7 +117,7 @@ public final class RawClient implements AutoCloseable {
         return line.toString(StandardCharsets.UTF_8).stripTrailing();
     }
 
-    /** Whether the server has closed, once everything it sent is read. */
+    /** Whether the server has closed the connection, after reading everything it sent. */
     boolean isClosed() throws IOException {
         return in.read() < 0;
     }

@@ -22,7 +22,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 
-/** The real server and engine on a free port; executor and tokenizer are fakes which the test holds up. */
+/** The real server and engine on a free port, with a fake executor and tokenizer that the test can block. */
 final class RunningServer implements AutoCloseable {
     static final int CONTEXT = 512;
     static final int QUEUE = 8;
@@ -36,7 +36,7 @@ final class RunningServer implements AutoCloseable {
             Duration.ofSeconds(60),
             Duration.ofSeconds(60));
     static final OriginPolicy ORIGINS = new OriginPolicy(true, List.of(), List.of("https://chat.example.org"));
-    /** Shows a template's variables, call arguments as an object. */
+    /** A chat template that prints its variables, and the arguments of tool calls as an object. */
     private static final String TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}"
             + "{% for c in m.tool_calls %}{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }};{% endfor "
             + "%}{% endfor %}"
@@ -80,7 +80,7 @@ final class RunningServer implements AutoCloseable {
         return new RawClient(server.port());
     }
 
-    /** One request on a connection of its own. */
+    /** Sends one request on a new connection. */
     RawClient.Answer post(String path, String json) throws IOException {
         try (RawClient client = connect()) {
             client.post(path, json);

@@ -13,9 +13,9 @@ import java.util.function.Consumer;
 import java.util.stream.Stream;
 
 /**
- * Runs a fuzz target in a unit test: on every input of its corpus, then on mutations of them. A fuzz target is a class
- * with {@code public static void fuzzerTestOneInput(byte[])}, which throws when it finds a fault. {@code ./tandem fuzz}
- * runs the same class under Jazzer, guided by coverage; what it finds goes into the corpus.
+ * Runs a fuzz target in a unit test: on every input of its corpus, then on mutations of the inputs. A fuzz target is a
+ * class with {@code public static void fuzzerTestOneInput(byte[])}, which throws when it finds a fault. {@code ./tandem
+ * fuzz} runs the same class under Jazzer, guided by coverage; inputs that it finds are added to the corpus.
  */
 public final class FuzzReplay {
     private static final int MAX_LENGTH = 1 << 16;
@@ -31,10 +31,10 @@ public final class FuzzReplay {
     }
 
     /**
-     * Runs the target on every input of a corpus, then on mutations of them.
+     * Runs the target on every input of a corpus, then on mutations of the inputs.
      *
      * @param corpus a folder of inputs, one per file
-     * @param mutations how many mutated inputs are run after those of the corpus
+     * @param mutations number of mutated inputs
      * @throws AssertionError with the seed and the input, when the target throws
      */
     public static void run(Path corpus, long mutations, long seed, Consumer<byte[]> target) {

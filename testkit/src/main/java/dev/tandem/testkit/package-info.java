@@ -1,5 +1,5 @@
 /**
- * What the tests of several modules share. Entry point: {@link dev.tandem.testkit.FuzzReplay}.
+ * Helpers shared by the tests of several modules. Entry point: {@link dev.tandem.testkit.FuzzReplay}.
  *
  * <p>Owned by: the thread of the test.
  */

@@ -16,7 +16,7 @@ class FuzzReplayTest {
     Path corpus;
 
     @Test
-    void runsTheCorpusThenMutationsAndTheSameOnesForASeed() throws Exception {
+    void runsTheCorpusThenTheSameMutationsForASeed() throws Exception {
         Files.write(corpus.resolve("a"), new byte[] {1, 2, 3, 4});
         Files.write(corpus.resolve("b"), new byte[0]);
         List<String> first = new ArrayList<>();
@@ -28,7 +28,7 @@ class FuzzReplayTest {
     }
 
     @Test
-    void aFaultIsToldWithSeedAndInput() throws Exception {
+    void aFaultIsReportedWithSeedAndInput() throws Exception {
         Files.write(corpus.resolve("a"), new byte[] {1, 2, 3});
         assertThatThrownBy(() -> FuzzReplay.run(corpus, 1000, 7, input -> {
                     if (input.length > 3) {

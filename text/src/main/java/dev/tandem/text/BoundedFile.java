@@ -4,7 +4,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** Reads a file of a model, which may be of any size. */
+/** Reads a model's file, up to a size limit. */
 final class BoundedFile {
     private BoundedFile() {}
 

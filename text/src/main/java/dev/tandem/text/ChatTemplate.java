@@ -17,9 +17,13 @@ import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
-/** How a conversation becomes the model's prompt. Thread-safe. */
+/**
+ * The chat template of a model, which renders a conversation as a prompt.
+ *
+ * <p>Owned by: thread-safe; immutable.
+ */
 public final class ChatTemplate {
-    /** What a request cannot set: the arguments of {@link #render} and the functions that every template has. */
+    /** Variables that a request cannot set: arguments of {@link #render}, and functions that every template has. */
     public static final Set<String> RESERVED_NAMES = Set.of(
             "messages",
             "tools",
@@ -35,7 +39,7 @@ public final class ChatTemplate {
             "loop");
 
     private static final ObjectMapper JSON = new ObjectMapper();
-    /** {@code tokenizer_config.json} lists all added tokens; the largest have some 10,000, of 200 bytes each. */
+    /** {@code tokenizer_config.json} lists all added tokens; the largest have about 10,000 of 200 bytes each. */
     private static final long MAX_BYTES = 16 << 20;
 
     private final JinjaTemplate template;
@@ -44,7 +48,7 @@ public final class ChatTemplate {
 
     /**
      * @param beginToken available to the template as {@code bos_token}
-     * @param endToken likewise {@code eos_token}
+     * @param endToken available to the template as {@code eos_token}
      */
     public ChatTemplate(String source, String beginToken, String endToken) {
         this.template = new JinjaTemplate(source, ZonedDateTime::now);
@@ -52,7 +56,7 @@ public final class ChatTemplate {
         this.endToken = endToken;
     }
 
-    /** From {@code chat_template.jinja} or {@code tokenizer_config.json}; empty when the model has none. */
+    /** Reads {@code chat_template.jinja} or {@code tokenizer_config.json}; empty when the model has no template. */
     public static Optional<ChatTemplate> read(Path directory) {
         Path configFile = directory.resolve("tokenizer_config.json");
         Path templateFile = directory.resolve("chat_template.jinja");
@@ -69,7 +73,7 @@ public final class ChatTemplate {
         }
     }
 
-    /** One template, or the one named "default" of several. */
+    /** The only template, or the one named "default" among several. */
     private static Optional<String> source(JsonNode node) {
         if (node.isString()) {
             return Optional.of(node.asString());
@@ -88,12 +92,12 @@ public final class ChatTemplate {
     }
 
     /**
-     * The prompt of a conversation.
+     * Renders a conversation as a prompt.
      *
      * @param messages JSON-like objects with at least "role"
      * @param tools JSON-like function descriptions, or empty
-     * @param extra further variables the request sets
-     * @throws JinjaException when {@code extra} has a reserved name, and as {@link JinjaTemplate#render}
+     * @param extra further variables, from the request
+     * @throws JinjaException when {@code extra} has a reserved name, or {@link JinjaTemplate#render} throws it
      */
     public String render(
             List<? extends Map<String, ?>> messages, List<?> tools, boolean addGenerationPrompt, Map<String, ?> extra) {

@@ -7,12 +7,14 @@ import java.nio.file.Path;
 import java.util.Map;
 
 /**
- * Hugging Face's own tokenizers, from a {@code tokenizer.json}. They are native code that ends the process where it
- * fails, so files are checked before they are loaded, and texts before they are encoded.
+ * A tokenizer of Hugging Face's native library, loaded from a {@code tokenizer.json}. A failure in the library ends the
+ * process. Files are therefore checked before they are loaded, and texts before they are encoded.
+ *
+ * <p>Owned by: thread-safe.
  */
 public final class HuggingFaceTokenizer implements Tokenizer {
     static {
-        // the library would otherwise look for GPU builds to download, and report home
+        // otherwise the library looks for GPU builds to download and sends usage data
         System.setProperty("ai.djl.offline", "true");
     }
 
@@ -27,11 +29,12 @@ public final class HuggingFaceTokenizer implements Tokenizer {
             this.delegate = ai.djl.huggingface.tokenizers.HuggingFaceTokenizer.newInstance(
                     new ByteArrayInputStream(json), Map.of("truncation", "false", "padding", "false"));
         } catch (IOException | RuntimeException e) {
-            throw new TokenizerException(origin + " is not a tokenizer the library can load: " + e.getMessage(), e);
+            throw new TokenizerException(
+                    origin + " is not a tokenizer that the library can load: " + e.getMessage(), e);
         }
     }
 
-    /** From {@code tokenizer.json} in a model's directory. */
+    /** Opens {@code tokenizer.json} in a model's directory. */
     public static HuggingFaceTokenizer open(Path directory) {
         Path file = directory.resolve("tokenizer.json");
         if (!Files.exists(file)) {
@@ -45,7 +48,7 @@ public final class HuggingFaceTokenizer implements Tokenizer {
         }
     }
 
-    /** From a file that was read and checked. */
+    /** Loads a file that was read and checked. */
     static HuggingFaceTokenizer of(TokenizerFile file) {
         return new HuggingFaceTokenizer(file.json(), file.vocabulary(), file.limits(), file.origin());
     }
@@ -60,7 +63,7 @@ public final class HuggingFaceTokenizer implements Tokenizer {
                 tokens[i] = Math.toIntExact(ids[i]);
             }
             return tokens;
-        } catch (RuntimeException e) { // the library has no type of its own
+        } catch (RuntimeException e) { // the library has no exception type of its own
             throw new TokenizerException("the tokenizer cannot encode the text: " + e.getMessage(), e);
         }
     }

@@ -3,28 +3,28 @@ package dev.tandem.text;
 import java.util.Locale;
 
 /**
- * Bounds how often Oniguruma, the library's regex engine, backtracks in one match. Past {@value #MAX_RETRIES} retries
- * it gives up, and the library, which does not expect that, ends the process. So a pattern is accepted only when its
- * retries grow at most in proportion to the text, and then the text's length is limited.
+ * Bounds how often Oniguruma, the tokenizer library's regex engine, backtracks in one match. After
+ * {@value #MAX_RETRIES} retries Oniguruma returns an error, and the library then ends the process. A pattern is
+ * therefore accepted only when its retries grow at most linearly with the text, and the text's length is limited.
  *
- * <p>The bound follows the pattern's structure. Each part has a number of ways to match at one position (a repeated
- * character class has as many as the text has characters, and so on), and a number of failures while all ways are
- * tried. In a sequence, what follows is tried once per way of what is before it. Where nothing may fail afterwards, the
- * first success ends the match. Syntax that is not known here is refused.
+ * <p>The bound follows from the pattern's structure. Each part has a number of ways to match at one position; a
+ * repeated character class, for example, has as many as the text has characters. Each part also has a number of
+ * failures while all ways are tried. In a sequence, the rest is tried once per way of the part before it. When nothing
+ * after a part can fail, its first success ends the match. Unknown syntax is refused.
  *
  * <p>Owned by: the thread that calls {@link #of}.
  */
 final class RegexBacktracking {
     /** Oniguruma's default of {@code retry-limit-in-match}; the library does not change it. */
     static final int MAX_RETRIES = 10_000_000;
-    /** Patterns of tokenizers have some 500 characters and nest 4 groups. */
+    /** Patterns of tokenizers have about 500 characters and nest groups 4 deep. */
     private static final int MAX_PATTERN = 10_000;
 
     private static final int MAX_DEPTH = 50;
-    /** What Oniguruma unrolls when it compiles {@code x{1000}}. */
+    /** Oniguruma unrolls bounded repetitions such as {@code x{1000}} when it compiles them. */
     private static final int MAX_REPEAT = 1_000;
 
-    /** {@code constant + slope * characters}; more than linear where the slope is infinite. */
+    /** A number of retries, {@code constant + slope * characters}; an infinite slope means more than linear. */
     record Cost(double constant, double slope) {
         static final Cost ZERO = new Cost(0, 0);
         static final Cost ONE = new Cost(1, 0);
@@ -41,7 +41,7 @@ final class RegexBacktracking {
         }
 
         /**
-         * How many characters a text may have for at most {@link #MAX_RETRIES}; 0 where the cost is more than linear.
+         * The max characters of a text that needs at most {@link #MAX_RETRIES}; 0 when the cost is more than linear.
          */
         int maxCharacters() {
             double left = MAX_RETRIES - constant;
@@ -53,11 +53,11 @@ final class RegexBacktracking {
      * A part of the pattern.
      *
      * @param ways to match at one position
-     * @param all failures while all ways are tried, not counting those of what follows
+     * @param all failures while all ways are tried, without the failures of the parts after it
      * @param none failures until it is clear that no way matches
-     * @param first failures until the first way that matches, or until none is left
-     * @param always whether it matches anywhere
-     * @param character whether it is one character, whichever
+     * @param first failures until the first way matches, or all have failed
+     * @param always whether it matches at every position
+     * @param character whether it always matches exactly one character
      */
     private record Part(Cost ways, Cost all, Cost none, Cost first, boolean always, boolean character) {
         static final Part EMPTY = new Part(Cost.ONE, Cost.ZERO, Cost.ZERO, Cost.ZERO, true, false);
@@ -85,12 +85,12 @@ final class RegexBacktracking {
                     false);
         }
 
-        /** Whatever way it matches first is kept. */
+        /** An atomic group: the first way that matches is kept. */
         Part atomic() {
             return once(always);
         }
 
-        /** A look ahead or behind, which may fail whatever it looks for. */
+        /** A lookahead or lookbehind, which may fail at any position. */
         Part assertion() {
             return once(false);
         }
@@ -116,8 +116,7 @@ final class RegexBacktracking {
     }
 
     /**
-     * @throws TokenizerException when the pattern may backtrack more than in proportion to the text, or is not
-     *     understood
+     * @throws TokenizerException when backtracking may grow more than linearly with the text, or the syntax is unknown
      */
     static Cost of(String pattern) {
         if (pattern.length() > MAX_PATTERN) {
@@ -153,7 +152,7 @@ final class RegexBacktracking {
         return part;
     }
 
-    /** From the right: whether a part may fail afterwards depends on what follows it. */
+    /** Combines parts from right to left, because the cost of a part depends on whether a later part can fail. */
     private Part sequence() {
         if (at >= pattern.length() || peek() == '|' || peek() == ')') {
             return Part.EMPTY;
@@ -164,7 +163,7 @@ final class RegexBacktracking {
     }
 
     private Part sequenceAfter() {
-        // a sequence of characters is read by recursion, 1,000 of which are enough for any pattern
+        // a sequence is parsed by recursion; 1,000 levels are enough for the patterns of tokenizers
         if (++parts > 1_000) {
             throw refused("it has more than 1000 parts in sequence");
         }
@@ -209,9 +208,7 @@ final class RegexBacktracking {
         return part;
     }
 
-    /**
-     * The bounds of {@code {n}}, {@code {n,}}, {@code {,m}} or {@code {n,m}}; empty for a brace that stands for itself.
-     */
+    /** The bounds of {@code {n}}, {@code {n,}}, {@code {,m}} or {@code {n,m}}; empty for a literal brace. */
     private int[] bounds() {
         if (!next('{')) {
             return new int[0];
@@ -239,7 +236,7 @@ final class RegexBacktracking {
         boolean unbounded = max == Integer.MAX_VALUE;
         if (part.character()) {
             if (unbounded && ignoresCase) {
-                throw refused("a repetition without a bound where case is ignored, for one letter may match two");
+                throw refused("an unbounded repetition that ignores case, in which one letter may match two");
             }
             Cost ways = unbounded ? new Cost(1, 1) : new Cost(max - min + 1, 0);
             Part repeated = new Part(ways, Cost.ONE, Cost.ONE, Cost.ONE, false, false);
@@ -247,7 +244,7 @@ final class RegexBacktracking {
         }
         if (unbounded) {
             if (!part.ways().equals(Cost.ONE) || part.always()) {
-                throw refused("a repetition without a bound of something that matches in several ways");
+                throw refused("an unbounded repetition of a part that matches in several ways");
             }
             Cost rounds = new Cost(1, 1);
             Cost all = part.all().times(rounds);
@@ -314,7 +311,7 @@ final class RegexBacktracking {
         return options();
     }
 
-    /** {@code (?i:…)}, {@code (?:…)}, {@code (?-i:…)}, or {@code (?i)} for the rest of the group around. */
+    /** {@code (?i:…)}, {@code (?:…)}, {@code (?-i:…)}, or {@code (?i)} for the rest of the enclosing group. */
     private Part options() {
         boolean outer = ignoresCase;
         boolean on = true;
@@ -329,7 +326,7 @@ final class RegexBacktracking {
             return part;
         }
         if (next(')')) {
-            // as Oniguruma has it: all that follows in the group is within the option, alternatives too
+            // as in Oniguruma, the option applies to the rest of the group, including its alternatives
             return alternatives();
         }
         throw refused("a group of an unknown kind");
@@ -347,7 +344,7 @@ final class RegexBacktracking {
             throw refused("classes are nested more than " + MAX_DEPTH + " deep");
         }
         next('^');
-        next(']'); // the first stands for itself
+        next(']'); // a leading one is literal
         while (!next(']')) {
             if (at >= pattern.length()) {
                 throw refused("a class is not closed");

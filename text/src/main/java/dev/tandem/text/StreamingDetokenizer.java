@@ -7,8 +7,7 @@ import java.nio.charset.CodingErrorAction;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Text from tokens as they come: bytes are held back while they may still become a character, invalid ones turn into
- * U+FFFD.
+ * Turns tokens into text one by one. Bytes of an incomplete character are held back; invalid bytes become U+FFFD.
  *
  * <p>Owned by: one sequence.
  */
@@ -21,7 +20,7 @@ public final class StreamingDetokenizer {
             .onUnmappableCharacter(CodingErrorAction.REPLACE);
     private byte[] held = new byte[0];
 
-    /** @param skipSpecial whether special tokens add nothing to the text */
+    /** @param skipSpecial whether special tokens are left out of the text */
     public StreamingDetokenizer(Vocabulary vocabulary, boolean skipSpecial) {
         this.vocabulary = vocabulary;
         this.skipSpecial = skipSpecial;
@@ -35,7 +34,7 @@ public final class StreamingDetokenizer {
         return decode(vocabulary.bytes(token), false);
     }
 
-    /** What is still held back. */
+    /** The text of the bytes that are still held back. */
     public String finish() {
         return decode(new byte[0], true);
     }

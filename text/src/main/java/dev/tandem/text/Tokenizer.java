@@ -1,18 +1,22 @@
 package dev.tandem.text;
 
-/** Text to token ids and back. Thread-safe. */
+/**
+ * Converts text to token ids and back.
+ *
+ * <p>Owned by: thread-safe.
+ */
 public interface Tokenizer extends AutoCloseable {
     /**
      * The token ids of a text.
      *
-     * @param addSpecial whether the model's begin-of-sequence token and the like are added
-     * @throws TokenizerException when the text is longer than the tokenizer takes at once, or has no tokens
+     * @param addSpecial whether special tokens, such as the model's begin-of-sequence token, are added
+     * @throws TokenizerException when the text is too long for one call, or cannot be encoded
      */
     int[] encode(String text, boolean addSpecial);
 
     Vocabulary vocabulary();
 
-    /** All of it at once. */
+    /** The text of all tokens. */
     default String decode(int[] tokens, boolean skipSpecial) {
         StreamingDetokenizer detokenizer = new StreamingDetokenizer(vocabulary(), skipSpecial);
         StringBuilder text = new StringBuilder();

@@ -4,8 +4,8 @@ import java.util.Set;
 import tools.jackson.databind.JsonNode;
 
 /**
- * Refuses what the library takes from a {@code tokenizer.json} and ends the process on, at once or with the first text.
- * Each check stands for a panic that was seen with the library's version 0.21.4, or for a step that was not tried.
+ * Refuses a {@code tokenizer.json} on which the native library would end the process, at loading or at encoding. Each
+ * check stands for a panic that was seen with version 0.21.4 of the library, or for a step that was not tested.
  */
 final class TokenizerChecks {
     private static final Set<String> NORMALIZERS = Set.of(
@@ -52,17 +52,17 @@ final class TokenizerChecks {
 
     private TokenizerChecks() {}
 
-    /** @throws TokenizerException that names what is wrong */
+    /** @throws TokenizerException when the file is refused; the message gives the reason */
     static void check(JsonNode root) {
         checkSteps(root.path("normalizer"), NORMALIZERS, 0);
         checkSteps(root.path("pre_tokenizer"), PRE_TOKENIZERS, 0);
         checkSteps(root.path("post_processor"), POST_PROCESSORS, 0);
         checkSteps(root.path("decoder"), DECODERS, 0);
         JsonNode model = root.path("model");
-        if (model.has("type")) { // old files leave it to the library to tell
+        if (model.has("type")) { // the library detects the type of old files
             requireKnown(model, MODELS);
         }
-        // the library cuts it off each merge's second part, whether or not that begins with it
+        // the library removes the prefix's length from each merge's second part, even without the prefix
         if (model.has("merges")
                 && !model.path("continuing_subword_prefix").asString("").isEmpty()) {
             throw new TokenizerException("a model of merges with a continuing_subword_prefix is not supported");
@@ -98,7 +98,7 @@ final class TokenizerChecks {
         }
     }
 
-    /** Each text is a sequence A; a special token that is not defined, or a sequence B, ends the process. */
+    /** Texts are encoded as sequence A; an undefined special token, or sequence B, would end the process. */
     private static void checkTemplate(JsonNode step) {
         JsonNode defined = step.path("special_tokens");
         defined.forEach(token -> token.path("ids").forEach(TokenizerChecks::requireId));

@@ -15,12 +15,13 @@ import tools.jackson.core.io.JsonStringEncoder;
 import tools.jackson.core.json.JsonFactory;
 
 /**
- * A tokenizer given by its parts, as GGUF files hold them, turned into one that the library runs.
+ * The parts of a tokenizer as GGUF files store them; {@link #open} builds a tokenizer of the native library from them.
  *
  * @param kind "gpt2" (byte-level BPE with merges) or "llama" (SentencePiece BPE with scores)
- * @param preTokenizer which pattern splits the text before merging, by GGUF's name
+ * @param preTokenizer GGUF's name of the pattern that splits text before merging
  * @param types of the tokens: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
- * @param beginToken -1 for none; likewise {@code unknownToken}
+ * @param beginToken id of the begin-of-sequence token; -1 for none
+ * @param unknownToken id of the token for unknown text; -1 for none
  */
 public record TokenizerDescription(
         String kind,
@@ -34,9 +35,10 @@ public record TokenizerDescription(
         boolean addBegin,
         boolean addSpacePrefix) {
     /**
-     * Merges are found by cutting each token at each place; the largest vocabularies known take 20 million characters.
+     * Limits the work of finding merges, which splits each token at each position; the largest known vocabularies need
+     * 20 million characters.
      */
-    private static final long MAX_CUTS = 1 << 30;
+    private static final long MAX_SPLIT_CHARACTERS = 1 << 30;
 
     private static final int CONTROL = 3;
     private static final int USER_DEFINED = 4;
@@ -46,13 +48,13 @@ public record TokenizerDescription(
     private static final String QWEN2 = CONTRACTIONS + "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" + REST;
 
     /**
-     * The tokenizer that these parts describe.
+     * Builds the tokenizer that these parts describe.
      *
-     * @throws TokenizerException when the kind or the pre-tokenizer is not known, or the parts do not go together
+     * @throws TokenizerException when the kind or the pre-tokenizer is not known, or the parts do not fit together
      */
     public Tokenizer open(String origin) {
         try {
-            requireWhole();
+            requireConsistent();
         } catch (TokenizerException e) {
             throw new TokenizerException(origin + ": " + e.getMessage(), e);
         }
@@ -73,7 +75,7 @@ public record TokenizerDescription(
         return HuggingFaceTokenizer.of(new TokenizerFile(json(vocabulary, origin), vocabulary, limits(), origin));
     }
 
-    private void requireWhole() {
+    private void requireConsistent() {
         if (tokens.isEmpty() || tokens.size() > TokenizerFile.MAX_TOKENS) {
             throw new TokenizerException("the vocabulary has " + tokens.size() + " tokens; it must have between 1 and "
                     + TokenizerFile.MAX_TOKENS);
@@ -94,9 +96,9 @@ public record TokenizerDescription(
             }
             work += (long) token.length() * token.length();
         }
-        if (work > MAX_CUTS) {
+        if (work > MAX_SPLIT_CHARACTERS) {
             throw new TokenizerException("its tokens are too long: the squares of their lengths add up to " + work
-                    + "; the limit is " + MAX_CUTS);
+                    + "; the limit is " + MAX_SPLIT_CHARACTERS);
         }
         for (String merge : kind.equals("gpt2") ? merges : List.<String>of()) {
             int blank = merge.indexOf(' ', 1);
@@ -118,7 +120,7 @@ public record TokenizerDescription(
 
     private byte[] json(Vocabulary vocabulary, String origin) {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream(4 << 20);
-        // the streaming core alone: the mapper above it takes a third of a second of a process's start
+        // only the streaming API: loading the object mapper would add a third of a second to the start
         try (JsonGenerator json = new JsonFactory().createGenerator(ObjectWriteContext.empty(), bytes)) {
             json.writeStartObject();
             json.writeStringProperty("version", "1.0");
@@ -245,7 +247,7 @@ public record TokenizerDescription(
         json.writeEndObject();
     }
 
-    /** SentencePiece stores no merges: every way to make a piece of two others is one, the best score first. */
+    /** SentencePiece stores no merges: each split of a piece into two other pieces is one, best score first. */
     private List<String> mergesFromScores() {
         Map<String, Integer> ids = new HashMap<>();
         for (int id = 0; id < tokens.size(); id++) {

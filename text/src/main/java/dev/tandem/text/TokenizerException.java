@@ -1,6 +1,6 @@
 package dev.tandem.text;
 
-/** A tokenizer that cannot be loaded, or text it cannot take. */
+/** A tokenizer cannot be loaded, or cannot encode a text. */
 public final class TokenizerException extends RuntimeException {
     public TokenizerException(String message) {
         super(message);

@@ -11,14 +11,14 @@ import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.json.JsonMapper;
 
 /**
- * A {@code tokenizer.json} that was checked.
+ * A {@code tokenizer.json} that has been checked.
  *
- * @param origin names it in messages
+ * @param origin names the file in error messages
  */
 record TokenizerFile(byte[] json, Vocabulary vocabulary, TokenizerLimits limits, String origin) {
     /** The largest files known have 35 MB, for 260,000 tokens. */
     private static final long MAX_BYTES = 256L << 20;
-    /** 16 times the largest vocabulary known. An array has an entry for every id below the largest. */
+    /** 16 times the largest vocabulary known; bounds the array of tokens, which is indexed by id. */
     static final int MAX_TOKENS = 1 << 22;
 
     private static final ObjectMapper JSON = JsonMapper.builder()
@@ -29,7 +29,7 @@ record TokenizerFile(byte[] json, Vocabulary vocabulary, TokenizerLimits limits,
         return of(BoundedFile.read(file, MAX_BYTES), file.toString());
     }
 
-    /** @throws TokenizerException that names what is wrong */
+    /** @throws TokenizerException when the file is refused; the message gives the reason */
     static TokenizerFile of(byte[] json, String origin) {
         try {
             JsonNode root = JSON.readTree(json);

@@ -4,42 +4,43 @@ import java.util.Map;
 import tools.jackson.databind.JsonNode;
 
 /**
- * How long a text may be, so that the library, native code that ends the process where it fails, cannot fail on it. The
- * limits follow from the patterns of the tokenizer's file; see {@link RegexBacktracking}.
+ * The max length of a text that the tokenizer's native library encodes safely; a failure in it ends the process. The
+ * limits follow from the regex patterns in the tokenizer's file; see {@link RegexBacktracking}.
  *
- * @param maxAscii characters of a text that is all ASCII
- * @param maxOther UTF-16 characters of a text without any ASCII; of a mixed text, both parts' shares count
+ * @param maxAscii max characters of a text that is all ASCII
+ * @param maxOther max UTF-16 characters of a text without ASCII; in a mixed text, the used shares of both limits are
+ *     added
  */
 record TokenizerLimits(int maxAscii, int maxOther) {
-    /** The pattern that the library's {@code ByteLevel} splits by, if its file does not say otherwise. */
+    /** The pattern by which the library's {@code ByteLevel} splits text, unless {@code use_regex} is false. */
     static final String BYTE_LEVEL =
             "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-    /** Of a tokenizer without patterns. */
+    /** The limits of a tokenizer without patterns. */
     static final TokenizerLimits NONE = new TokenizerLimits(Integer.MAX_VALUE, Integer.MAX_VALUE);
 
-    /** Unicode's bounds on the growth of a text, in UTF-16: "Normalization Forms", and of lower case. */
+    /** Max growth of a text in UTF-16, by Unicode's tables for normalization forms and lower case. */
     private static final Map<String, Integer> GROWTH =
             Map.of("NFC", 3, "NFD", 4, "NFKC", 18, "NFKD", 18, "Lowercase", 3, "BertNormalizer", 12);
-    /** A byte-level text has a character for each byte, of which UTF-8 has at most 3 for each UTF-16 character. */
-    private static final int BYTES = 3;
+    /** A byte-level text has one character per byte, and UTF-8 has at most 3 bytes per UTF-16 character. */
+    private static final int BYTE_LEVEL_GROWTH = 3;
 
     private static final int MAX_GROWTH = 1_000;
 
-    /** Of a tokenizer that splits a text as it is. */
+    /** The limits of a tokenizer that splits the unchanged text by one pattern. */
     static TokenizerLimits ofPattern(String pattern) {
         int max = RegexBacktracking.of(pattern).maxCharacters();
         return new TokenizerLimits(max, max);
     }
 
     /**
-     * @param root of {@code tokenizer.json}, which {@link TokenizerChecks} let pass
-     * @throws TokenizerException when a text exists on which the library might end the process however short it is
+     * @param root of a {@code tokenizer.json} that {@link TokenizerChecks} accepted
+     * @throws TokenizerException when no limit is safe: even a short text might end the process
      */
     static TokenizerLimits of(JsonNode root) {
         Reader reader = new Reader();
         reader.read(root.path("normalizer"));
         reader.read(root.path("pre_tokenizer"));
-        // patterns that are not run are compiled nevertheless
+        // these patterns never run, but they are compiled and must be valid
         Reader unused = new Reader();
         unused.read(root.path("post_processor"));
         unused.read(root.path("decoder"));
@@ -60,11 +61,11 @@ record TokenizerLimits(int maxAscii, int maxOther) {
         }
     }
 
-    /** Follows the steps in their order. */
+    /** Applies the tokenizer's steps in order. */
     private static final class Reader {
         int maxAscii = Integer.MAX_VALUE;
         int maxOther = Integer.MAX_VALUE;
-        /** How many characters one may have become by the step that is read. */
+        /** Max characters that one input character has become before the current step. */
         long asciiGrowth = 1;
 
         long otherGrowth = 1;
@@ -83,7 +84,7 @@ record TokenizerLimits(int maxAscii, int maxOther) {
                     if (step.path("use_regex").asBoolean(true)) {
                         splitBy(BYTE_LEVEL);
                     }
-                    grow(1, BYTES);
+                    grow(1, BYTE_LEVEL_GROWTH);
                 }
                 case "Replace" -> grow(1 + lengthOf(step.path("content")), 1 + lengthOf(step.path("content")));
                 case "Prepend" -> grow(1 + lengthOf(step.path("prepend")), 1 + lengthOf(step.path("prepend")));

@@ -7,25 +7,25 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * What each token id stands for.
+ * The text that each token id stands for.
  *
  * @param tokens by id, as the tokenizer's file spells them; null where an id is unused
- * @param special ids that mark structure rather than text
- * @param literal ids whose spelling is their text (tokens added to the model's own)
+ * @param special ids of tokens that mark structure, not text
+ * @param literal ids whose spelling is their text: tokens added to the model's vocabulary
  */
 public record Vocabulary(String[] tokens, BitSet special, BitSet literal, Spelling spelling) {
 
     /** How a token's spelling encodes its bytes. */
     public enum Spelling {
-        /** One character a byte, by GPT-2's table. */
+        /** One character per byte, by GPT-2's table. */
         BYTE_LEVEL,
-        /** Text with ▁ for blanks and {@code <0xNN>} for single bytes. */
+        /** Text with ▁ for spaces and {@code <0xNN>} for single bytes. */
         SENTENCE_PIECE
     }
 
     private static final Map<Character, Byte> BYTE_OF_CHARACTER = byteTable();
 
-    /** Printable bytes stand for themselves; the others were given the characters from 256 on, in order. */
+    /** Printable bytes stand for themselves; the others have the characters from 256 on, in order. */
     private static Map<Character, Byte> byteTable() {
         Map<Character, Byte> table = new HashMap<>();
         int next = 256;
@@ -49,7 +49,7 @@ public record Vocabulary(String[] tokens, BitSet special, BitSet literal, Spelli
         return id >= 0 && id < tokens.length && tokens[id] != null ? tokens[id] : "<unused " + id + ">";
     }
 
-    /** The bytes a token adds to the text; not always whole characters. */
+    /** The bytes that a token adds to the text; they may end within a character. */
     public byte[] bytes(int id) {
         if (id < 0 || id >= tokens.length || tokens[id] == null) {
             return new byte[0];

@@ -1,6 +1,6 @@
 /**
- * Between characters and tokens: tokenizers, streaming detokenization, chat templates. Entry points:
- * {@link dev.tandem.text.Tokenizer}, {@link dev.tandem.text.ChatTemplate}.
+ * Tokenizers, streaming detokenization and chat templates. Entry points: {@link dev.tandem.text.Tokenizer},
+ * {@link dev.tandem.text.ChatTemplate}.
  *
  * <p>Owned by: tokenizers and templates are shared and immutable; a detokenizer belongs to one sequence. Next:
  * {@code jinja}, then module {@code server}.

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Broken tokenizers are refused with a message that says what is wrong, before native code sees them. */
+/** Broken tokenizers are refused with a message that gives the reason, before native code reads them. */
 class BrokenTokenizerTest {
     private static final String VALID = """
             {"version": "1.0", "normalizer": null, "truncation": null, "padding": null,
@@ -81,7 +81,7 @@ class BrokenTokenizerTest {
     }
 
     @Test
-    void aNormalizerThatMakesTheTextLongerLowersTheLimit() {
+    void aNormalizerThatLengthensTheTextLowersTheLimit() {
         TokenizerLimits plain =
                 TokenizerFile.of(VALID.getBytes(StandardCharsets.UTF_8), "t").limits();
         TokenizerLimits normalized = TokenizerFile.of(
@@ -100,13 +100,13 @@ class BrokenTokenizerTest {
     }
 
     @Test
-    void stepsThatAreNestedDeeplyAreRefused() {
+    void deeplyNestedStepsAreRefused() {
         String steps = "{\"type\": \"Sequence\", \"normalizers\": [".repeat(50) + "]}".repeat(50);
         assertRefused(VALID.replace("\"normalizer\": null", "\"normalizer\": " + steps), "nested more than 20 deep");
     }
 
     @Test
-    void filesMadeToBeLargeAreNotRead() throws Exception {
+    void oversizedFilesAreNotRead() throws Exception {
         Path file = folder.resolve("tokenizer.json");
         try (RandomAccessFile sparse = new RandomAccessFile(file.toFile(), "rw")) {
             sparse.setLength(3L << 30);
@@ -134,7 +134,7 @@ class BrokenTokenizerTest {
     }
 
     @Test
-    void partsOfAGgufVocabularyMustGoTogether() {
+    void partsOfAGgufVocabularyMustBeConsistent() {
         List<String> ab = List.of("a", "b", "ab");
         float[] scores = new float[3];
         int[] types = {1, 1, 1};
@@ -160,7 +160,7 @@ class BrokenTokenizerTest {
     }
 
     @Test
-    void aByteTokenThatIsNoneIsText() {
+    void aMalformedByteTokenIsText() {
         Vocabulary vocabulary = new Vocabulary(
                 new String[] {"<0x41>", "<0xZZ>"}, new BitSet(), new BitSet(), Vocabulary.Spelling.SENTENCE_PIECE);
         assertThat(Arrays.asList(new String(vocabulary.bytes(0)), new String(vocabulary.bytes(1))))

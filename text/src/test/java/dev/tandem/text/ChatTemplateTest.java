@@ -36,20 +36,20 @@ class ChatTemplateTest {
                 "dict",
                 "loop"
             })
-    void aRequestCannotSetWhatTheServerSets(String name) {
+    void aRequestCannotSetReservedNames(String name) {
         assertThatThrownBy(() -> template.render(MESSAGES, List.of(), true, Map.of(name, "forged")))
                 .isInstanceOf(JinjaException.class)
                 .hasMessageContaining("'" + name + "' cannot be set");
     }
 
     @Test
-    void aRequestSetsOtherNames() {
+    void aRequestCanSetOtherNames() {
         assertThat(template.render(MESSAGES, List.of(), true, Map.of("enable_thinking", false)))
                 .isEqualTo("<s>HiFalse");
     }
 
     @Test
-    void filesMadeToBeLargeAreNotRead(@TempDir Path folder) throws Exception {
+    void oversizedFilesAreNotRead(@TempDir Path folder) throws Exception {
         Path file = folder.resolve("tokenizer_config.json");
         try (RandomAccessFile sparse = new RandomAccessFile(file.toFile(), "rw")) {
             sparse.setLength(3L << 30);

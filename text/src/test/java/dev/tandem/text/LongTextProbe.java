@@ -2,11 +2,11 @@ package dev.tandem.text;
 
 import java.nio.charset.StandardCharsets;
 
-/** Encodes a text that may end the process; run in a process of its own. */
+/** Encodes a text that may end the process; the test runs it in its own process. */
 public final class LongTextProbe {
     private LongTextProbe() {}
 
-    /** @param args the pattern, what is repeated, how often ("max" for as long as allowed), and what follows */
+    /** @param args the pattern, the text to repeat, the number of times ("max" for the limit), and the text after it */
     public static void main(String[] args) {
         byte[] json = TokenizerFiles.splitting(args[0]).getBytes(StandardCharsets.UTF_8);
         TokenizerFile file = TokenizerFile.of(json, "probe");

@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** No text ends the process. Each probe runs in a process of its own: this one must live to tell. */
+/** No text ends the process. Each probe runs in its own process, so that a crash fails one test. */
 class LongTextTest {
     private record Outcome(int code, String output) {}
 
@@ -32,10 +32,10 @@ class LongTextTest {
         return new Outcome(process.exitValue(), output);
     }
 
-    /** Without a limit, 10 million blanks end the process by SIGABRT. */
+    /** Without a limit, 10 million spaces end the process by SIGABRT. */
     @ParameterizedTest
     @ValueSource(strings = {"llama3", "qwen2"})
-    void aRunOfBlanksThatTheLibraryCannotTakeIsRefused(String name) throws Exception {
+    void aRunOfSpacesThatTheLibraryCannotProcessIsRefused(String name) throws Exception {
         Outcome outcome =
                 probe(name.equals("llama3") ? TokenizerFiles.LLAMA3 : TokenizerFiles.QWEN2, " ", "11000000", "x");
         assertThat(outcome.output())
@@ -45,7 +45,7 @@ class LongTextTest {
     }
 
     @Test
-    void theLongestRunThatIsAllowedIsTaken() throws Exception {
+    void theLongestAllowedRunIsEncoded() throws Exception {
         Outcome outcome = probe(TokenizerFiles.QWEN2, " ", "max", "x");
         assertThat(outcome.output()).contains("2 tokens");
         assertThat(outcome.code()).isZero();

@@ -9,7 +9,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class RegexBacktrackingTest {
     /**
-     * As the tokenizers of GPT-2, cl100k (Llama 3), Qwen 2, o200k (Mistral's Tekken alike), DeepSeek and others split.
+     * Patterns of the tokenizers of GPT-2, cl100k (Llama 3), Qwen 2, o200k (similar to Mistral's Tekken), DeepSeek and
+     * others.
      */
     @ParameterizedTest
     @ValueSource(
@@ -94,7 +95,7 @@ class RegexBacktrackingTest {
                 "(?i",
                 "(?y{g}a)"
             })
-    void whatIsNotUnderstoodIsRefused(String pattern) {
+    void unknownSyntaxIsRefused(String pattern) {
         assertThatThrownBy(() -> RegexBacktracking.of(pattern))
                 .isInstanceOf(TokenizerException.class)
                 .hasMessageContaining("is refused at character");

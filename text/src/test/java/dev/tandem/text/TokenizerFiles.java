@@ -5,16 +5,16 @@ import java.util.List;
 import java.util.Map;
 import tools.jackson.databind.ObjectMapper;
 
-/** Small tokenizers of each kind. */
+/** Builds small tokenizer files for tests. */
 public final class TokenizerFiles {
     private static final String CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|";
-    private static final String BLANKS = " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-    static final String LLAMA3 = CONTRACTIONS + "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" + BLANKS;
-    static final String QWEN2 = CONTRACTIONS + "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" + BLANKS;
+    private static final String REST = " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    static final String LLAMA3 = CONTRACTIONS + "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" + REST;
+    static final String QWEN2 = CONTRACTIONS + "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" + REST;
 
     private TokenizerFiles() {}
 
-    /** Splits by a pattern; one token stands for every piece, so that long texts cost little beyond the splitting. */
+    /** A tokenizer that splits by a pattern and has one token for all pieces, so that encoding costs little else. */
     static String splitting(String pattern) {
         Map<String, Object> root = new LinkedHashMap<>();
         root.put("version", "1.0");

@@ -2,7 +2,7 @@ package dev.tandem.model.config;
 
 import dev.tandem.model.ModelException;
 
-/** Storage of weights and KV cache in memory; arithmetic accumulates in fp32 whatever it is. */
+/** The type of weights and KV cache in memory; arithmetic always accumulates in fp32. */
 public enum DataType {
     FLOAT32("float32", 4),
     BFLOAT16("bfloat16", 2),
@@ -16,7 +16,7 @@ public enum DataType {
         this.bytes = bytes;
     }
 
-    /** The word used on the command line and in model files. */
+    /** The name on the command line and in model files. */
     public String flag() {
         return flag;
     }

@@ -2,7 +2,7 @@ package dev.tandem.model.config;
 
 import java.util.Optional;
 
-/** Sampling values the model's authors recommend ({@code generation_config.json}); used where a request is silent. */
+/** Sampling values from {@code generation_config.json}, used when a request has none. */
 public record GenerationDefaults(
         Optional<Double> temperature,
         Optional<Double> topP,

@@ -12,7 +12,7 @@ import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
-/** Reads {@code config.json} and {@code generation_config.json}, in the spellings of transformers 4 and 5. */
+/** Reads {@code config.json} and {@code generation_config.json}, in the formats of transformers 4 and 5. */
 public final class HuggingFaceConfig {
     private static final ObjectMapper JSON = new ObjectMapper();
     /** Configurations take a few KiB. */
@@ -150,20 +150,20 @@ public final class HuggingFaceConfig {
         return integer(root, name, 0);
     }
 
-    private static int integer(JsonNode node, String name, int otherwise) {
+    private static int integer(JsonNode node, String name, int defaultValue) {
         JsonNode value = node.path(name);
         if (value.isIntegralNumber() && !value.canConvertToInt()) {
             throw new ModelException(name + " is " + value + "; it must be at most " + Integer.MAX_VALUE);
         }
-        return value.isIntegralNumber() ? value.intValue() : otherwise;
+        return value.isIntegralNumber() ? value.intValue() : defaultValue;
     }
 
-    private static double number(JsonNode node, String name, double otherwise) {
-        return node.path(name).isNumber() ? node.get(name).asDouble() : otherwise;
+    private static double number(JsonNode node, String name, double defaultValue) {
+        return node.path(name).isNumber() ? node.get(name).asDouble() : defaultValue;
     }
 
-    private static String text(JsonNode node, String name, String otherwise) {
-        return node.path(name).isString() ? node.get(name).asString() : otherwise;
+    private static String text(JsonNode node, String name, String defaultValue) {
+        return node.path(name).isString() ? node.get(name).asString() : defaultValue;
     }
 
     private static Optional<Double> optional(JsonNode node, String name) {

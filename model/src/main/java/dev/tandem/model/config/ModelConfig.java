@@ -4,14 +4,14 @@ import dev.tandem.model.ModelException;
 import java.util.Set;
 
 /**
- * The shape of a decoder of the Llama family.
+ * The configuration of a decoder model of the Llama family: its sizes, variants and end tokens.
  *
- * @param family as the model file names it: llama, mistral, qwen2, qwen3
- * @param headDim dimensions of one head; not always hidden / heads
- * @param tiedEmbeddings the output head is the embedding table
- * @param qkvBias q, k and v projections have a bias (Qwen2)
- * @param qkNorm q and k heads pass an RMS norm before rotation (Qwen3)
- * @param slidingWindow tokens a row may attend to, 0 for all
+ * @param family name in the model file: llama, mistral, qwen2 or qwen3
+ * @param headDim dimensions per head; not always hidden / heads
+ * @param tiedEmbeddings whether the output head is the embedding table
+ * @param qkvBias whether the q, k and v projections have a bias (Qwen2)
+ * @param qkNorm whether q and k heads pass an RMS norm before RoPE (Qwen3)
+ * @param slidingWindow max tokens that a token attends to; 0 for all
  * @param fileType data type of the weights in the file
  */
 public record ModelConfig(
@@ -60,7 +60,8 @@ public record ModelConfig(
     }
 
     /**
-     * The limits keep every product of sizes within its type. They lie 16 times or more above the largest models known.
+     * The limits keep products of sizes from overflowing. They are at least 16 times the sizes of the largest known
+     * models.
      */
     private static void requireWithin(String name, int value, int max) {
         if (value < 1 || value > max) {
@@ -69,24 +70,24 @@ public record ModelConfig(
         }
     }
 
-    /** Query heads that share one KV head. */
+    /** Query heads per KV head. */
     public int group() {
         return heads / kvHeads;
     }
 
-    /** Tokens a sequence may have: the trained context, or the sliding window where that is shorter. */
+    /** Max tokens of a sequence: the trained context, or the sliding window if that is shorter. */
     public int usableContext() {
         return slidingWindow > 0 ? Math.min(slidingWindow, contextTokens) : contextTokens;
     }
 
-    /** Weights that every decoded token reads, embeddings counted once as the output head. */
+    /** Number of weights that decoding one token reads; embeddings count once, as the output head. */
     public long decodeWeights() {
         long attention = (long) hidden * headDim * (2L * heads + 2L * kvHeads);
         long feedForward = 3L * hidden * intermediate;
         return layers * (attention + feedForward) + (long) vocabulary * hidden;
     }
 
-    /** KV bytes of one token over all layers. */
+    /** Bytes of KV per token, over all layers. */
     public long kvBytesPerToken(DataType type) {
         return 2L * layers * kvHeads * headDim * type.bytes();
     }

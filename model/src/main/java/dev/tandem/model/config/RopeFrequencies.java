@@ -2,11 +2,11 @@ package dev.tandem.model.config;
 
 import dev.tandem.model.ModelException;
 
-/** The angular frequency of each rotated pair of dimensions. */
+/** Computes the RoPE frequency of each rotated pair of dimensions. */
 public final class RopeFrequencies {
     private RopeFrequencies() {}
 
-    /** Radians per position, {@code [headDim / 2]}. */
+    /** The frequencies in radians per position, {@code [headDim / 2]}. */
     public static float[] of(ModelConfig config) {
         int pairs = config.headDim() / 2;
         float[] frequencies = new float[pairs];
@@ -22,7 +22,7 @@ public final class RopeFrequencies {
             }
             case RopeScaling.Llama3 llama3 -> {
                 for (int i = 0; i < pairs; i++) {
-                    frequencies[i] = stretch(frequencies[i], llama3);
+                    frequencies[i] = scale(frequencies[i], llama3);
                 }
             }
             case RopeScaling.Divisors divisors -> {
@@ -38,7 +38,7 @@ public final class RopeFrequencies {
         return frequencies;
     }
 
-    private static float stretch(float frequency, RopeScaling.Llama3 scaling) {
+    private static float scale(float frequency, RopeScaling.Llama3 scaling) {
         double wavelength = 2 * Math.PI / frequency;
         double longest = scaling.originalContext() / scaling.lowFrequencyFactor();
         double shortest = scaling.originalContext() / scaling.highFrequencyFactor();

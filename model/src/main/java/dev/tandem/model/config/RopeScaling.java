@@ -2,7 +2,7 @@ package dev.tandem.model.config;
 
 import dev.tandem.model.ModelException;
 
-/** How rotary frequencies are stretched for contexts longer than the model was first trained on. */
+/** How RoPE frequencies are scaled for contexts longer than the model's original training context. */
 public sealed interface RopeScaling {
     record None() implements RopeScaling {}
 
@@ -12,7 +12,7 @@ public sealed interface RopeScaling {
         }
     }
 
-    /** Llama 3.1's: long wavelengths are divided by {@code factor}, short ones kept, those between blended. */
+    /** Llama 3.1's scaling: low frequencies are divided by {@code factor}, high ones kept, those between blended. */
     record Llama3(double factor, double lowFrequencyFactor, double highFrequencyFactor, int originalContext)
             implements RopeScaling {
         public Llama3 {
@@ -27,7 +27,7 @@ public sealed interface RopeScaling {
         }
     }
 
-    /** Explicit divisors, one a frequency, as GGUF files carry them. */
+    /** Explicit divisors, one per frequency, as GGUF files store them. */
     record Divisors(float[] divisors) implements RopeScaling {
         public Divisors {
             for (float divisor : divisors) {
@@ -36,7 +36,7 @@ public sealed interface RopeScaling {
         }
     }
 
-    /** Anything else makes every rotation NaN. */
+    /** Other values would make every rotation NaN. */
     private static void requirePositive(String name, double value) {
         if (!(value > 0) || Double.isInfinite(value)) {
             throw new ModelException("rope scaling has " + name + " " + value + "; it must be a positive number");

@@ -1,5 +1,5 @@
 /**
- * A model's shape. Entry point: {@link dev.tandem.model.config.ModelConfig}.
+ * Model configurations. Entry point: {@link dev.tandem.model.config.ModelConfig}.
  *
  * <p>Owned by: immutable. Next: {@code weights}.
  */

@@ -9,7 +9,7 @@ import dev.tandem.model.weights.Tensor;
 import java.util.HashSet;
 import java.util.Set;
 
-/** A model's shape from GGUF metadata of the {@code llama} architecture. */
+/** Reads a model's configuration from GGUF metadata of the {@code llama} architecture. */
 public final class GgufConfig {
     private static final String ARCHITECTURE = "llama";
 
@@ -54,8 +54,8 @@ public final class GgufConfig {
     }
 
     /**
-     * The type that stores values of such matrices one by one: a 16-bit file's own; bf16 for blocks that are unpacked,
-     * which holds each value in 2 bytes with a relative error of at most 2^-9; else fp32.
+     * The type that stores unpacked weights: the file's own type if it is 16-bit; bf16 for quantised blocks that must
+     * be unpacked, with a relative error of at most 2^-9; else fp32.
      */
     static DataType storage(Set<ElementType> types) {
         if (types.stream().anyMatch(GgufConfig::isUnpacked)) {
@@ -66,7 +66,7 @@ public final class GgufConfig {
                 : types.equals(Set.of(ElementType.F16)) ? DataType.FLOAT16 : DataType.FLOAT32;
     }
 
-    /** Blocks that no executor computes with as they are. */
+    /** Whether the blocks must be unpacked, because no executor computes with them directly. */
     private static boolean isUnpacked(ElementType type) {
         return switch (type) {
             case Q5_0, Q5_1, Q4_K, Q5_K, Q6_K -> true;

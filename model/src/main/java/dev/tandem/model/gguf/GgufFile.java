@@ -13,12 +13,12 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 
-/** A parsed GGUF v3 file: metadata by key and tensors by the names in the file. Memory-mapped; closing unmaps. */
+/** A parsed GGUF v3 file: metadata by key and tensors by the names in the file. It is memory-mapped until closed. */
 public final class GgufFile implements AutoCloseable {
     private static final int MAGIC = 0x46554747;
     private static final int VERSION = 3;
     private static final int DEFAULT_ALIGNMENT = 32;
-    /** A huge page. Files use 32. */
+    /** The size of a huge page; known files use 32. */
     private static final long MAX_ALIGNMENT = 2 << 20;
 
     private static final Map<Integer, ElementType> TYPES = Map.ofEntries(
@@ -46,14 +46,15 @@ public final class GgufFile implements AutoCloseable {
         this.tensors = tensors;
     }
 
-    /** The types of the matrices. Vectors are small, and are kept as fp32 whatever their type. */
+    /** The element types of the matrices. Vectors do not count: they are small and always kept as fp32. */
     public Set<ElementType> matrixTypes() {
         Set<ElementType> types = EnumSet.noneOf(ElementType.class);
         tensors.values().stream().filter(tensor -> tensor.rows() > 1).forEach(tensor -> types.add(tensor.type()));
         return types;
     }
 
-    @SuppressWarnings("MustBeClosedChecker") // the file owns the arena, and closes it
+    /** Maps and parses the file. */
+    @SuppressWarnings("MustBeClosedChecker") // the file owns the arena and closes it
     public static GgufFile open(Path path) {
         Arena arena = Arena.ofShared();
         try {
@@ -94,8 +95,8 @@ public final class GgufFile implements AutoCloseable {
                 || alignment < 1
                 || alignment > MAX_ALIGNMENT
                 || Long.bitCount(alignment) != 1) {
-            throw new ModelException(path + ": general.alignment is " + value
-                    + "; it must be a power of two of at most " + MAX_ALIGNMENT);
+            throw new ModelException(
+                    path + ": general.alignment is " + value + "; it must be a power of two, at most " + MAX_ALIGNMENT);
         }
         return alignment;
     }
@@ -137,7 +138,7 @@ public final class GgufFile implements AutoCloseable {
             long size = Math.multiplyExact(type.bytes(entry.columns()), entry.rows());
             if (entry.offset() % alignment != 0) {
                 throw new ModelException(path + " is corrupt: tensor " + entry.name() + " lies at offset "
-                        + entry.offset() + ", which is no multiple of the alignment, " + alignment);
+                        + entry.offset() + ", which is not a multiple of the alignment, " + alignment);
             }
             if (entry.offset() < 0 || data > bytes.byteSize() || entry.offset() > bytes.byteSize() - data - size) {
                 throw new ModelException(path + " is truncated: tensor " + entry.name() + " of " + size
@@ -164,17 +165,17 @@ public final class GgufFile implements AutoCloseable {
         return metadata.containsKey(key);
     }
 
-    public String string(String key, String otherwise) {
-        return value(key, String.class, otherwise);
+    public String string(String key, String defaultValue) {
+        return value(key, String.class, defaultValue);
     }
 
-    public long integer(String key, long otherwise) {
-        return value(key, Long.class, otherwise);
+    public long integer(String key, long defaultValue) {
+        return value(key, Long.class, defaultValue);
     }
 
-    /** A number that must fit an int: a size, or a token id. */
-    public int smallInteger(String key, int otherwise) {
-        long value = integer(key, otherwise);
+    /** An integer that must fit an int: a size, or a token id. */
+    public int smallInteger(String key, int defaultValue) {
+        long value = integer(key, defaultValue);
         if (value != (int) value) {
             throw new ModelException(path + ": the metadata entry " + key + " is " + value + "; it must be at most "
                     + Integer.MAX_VALUE);
@@ -182,24 +183,24 @@ public final class GgufFile implements AutoCloseable {
         return (int) value;
     }
 
-    /** Integers count as reals. */
-    public double real(String key, double otherwise) {
-        return value(key, Number.class, otherwise).doubleValue();
+    /** A number; integers are converted. */
+    public double real(String key, double defaultValue) {
+        return value(key, Number.class, defaultValue).doubleValue();
     }
 
-    public boolean flag(String key, boolean otherwise) {
-        return value(key, Boolean.class, otherwise);
+    public boolean flag(String key, boolean defaultValue) {
+        return value(key, Boolean.class, defaultValue);
     }
 
-    /** An array's elements, empty when there is none. */
+    /** The elements of an array; empty when the entry is absent. */
     public Object[] array(String key) {
         return value(key, Object[].class, new Object[0]);
     }
 
-    private <T> T value(String key, Class<T> type, T otherwise) {
+    private <T> T value(String key, Class<T> type, T defaultValue) {
         Object value = metadata.get(key);
         if (value == null) {
-            return otherwise;
+            return defaultValue;
         }
         if (!type.isInstance(value)) {
             throw new ModelException(path + ": the metadata entry " + key + " is of type "

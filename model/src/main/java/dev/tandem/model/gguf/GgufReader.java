@@ -9,16 +9,19 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 
 /**
- * A cursor over a GGUF header; every read is checked against the file's end. It works on a copy of the file's head: a
- * vocabulary is some hundred thousand small reads, and before they are compiled those of mapped memory take seconds.
+ * A cursor over a GGUF header; every read is checked against the end of the file. It reads from a copy of the header on
+ * the heap. A vocabulary takes some hundred thousand small reads, and reads of mapped memory are slow until the JIT has
+ * compiled them: they would take seconds.
+ *
+ * <p>Owned by: the thread that parses the file.
  */
 final class GgufReader {
     private static final int FIRST_COPY = 8 << 20;
-    /** The header is copied to the heap. The largest vocabularies known (260,000 tokens, their merges) take 20 MiB. */
+    /** The largest known vocabularies (260,000 tokens with their merges) take 20 MiB. */
     private static final int MAX_HEADER = 256 << 20;
-    /** The longest strings are chat templates, of some 100 KiB. */
+    /** The longest strings are chat templates of about 100 KiB. */
     private static final int MAX_STRING = 16 << 20;
-    /** The longest arrays are merges, of some 500,000 elements. Each element is an object of its own. */
+    /** The longest arrays are merges, with about 500,000 elements; each element is an object on the heap. */
     private static final int MAX_ELEMENTS = 4 << 20;
 
     private final Path file;
@@ -90,7 +93,7 @@ final class GgufReader {
         return new String(text, StandardCharsets.UTF_8);
     }
 
-    /** A count of things that take at least {@code minBytes} each. */
+    /** Reads a count of items that take at least {@code minBytes} each. */
     int count(String what, int minBytes) {
         long count = i64();
         if (count < 0 || count > (bytes.byteSize() - at) / minBytes || count > MAX_ELEMENTS) {
@@ -100,7 +103,7 @@ final class GgufReader {
         return (int) count;
     }
 
-    /** One metadata value of GGUF type {@code type}; integers as Long, reals as Double, arrays as Object[]. */
+    /** Reads a metadata value of GGUF type {@code type}: integers as Long, reals as Double, arrays as Object[]. */
     Object value(int type) {
         return switch (type) {
             case 0 -> (long) u8();

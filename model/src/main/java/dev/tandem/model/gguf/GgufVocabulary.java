@@ -5,7 +5,7 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * The tokenizer a GGUF file describes.
+ * The parts of a tokenizer, as a GGUF file stores them.
  *
  * @param kind "gpt2" for byte-level BPE, "llama" for SentencePiece
  * @param preTokenizer name of the pattern that splits text before merging

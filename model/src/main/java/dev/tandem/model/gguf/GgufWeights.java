@@ -11,8 +11,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A GGUF file's tensors under Hugging Face's names. The rows of q and k are stored with each rotated pair side by side;
- * {@link Tensor#rowOrder} undoes that, so that all models rotate halves.
+ * The tensors of a GGUF file under Hugging Face's names. GGUF stores the rows of q and k with each rotated pair
+ * adjacent. {@link Tensor#rowOrder} undoes that, so that RoPE rotates the two halves of a head in all models.
  */
 public final class GgufWeights implements Weights {
     private static final Pattern LAYER = Pattern.compile("model\\.layers\\.(\\d+)\\.(.+)\\.(weight|bias)");
@@ -20,7 +20,7 @@ public final class GgufWeights implements Weights {
     private final GgufFile file;
     private final ModelConfig config;
 
-    /** Takes ownership of the file. */
+    /** @param file is closed with the weights */
     public GgufWeights(GgufFile file, ModelConfig config) {
         this.file = file;
         this.config = config;
@@ -50,12 +50,12 @@ public final class GgufWeights implements Weights {
                 : tensor;
     }
 
-    /** See {@link GgufFile#matrixTypes}. */
+    /** The element types of the matrices; see {@link GgufFile#matrixTypes}. */
     public Set<ElementType> matrixTypes() {
         return file.matrixTypes();
     }
 
-    /** Row (head, half, i) of the model is row (head, i, half) of the file. */
+    /** Maps row (head, half, i) of the model to row (head, i, half) of the file. */
     static IntUnaryOperator pairsToHalves(int headDim) {
         int half = headDim / 2;
         return row -> {

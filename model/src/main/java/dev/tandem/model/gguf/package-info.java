@@ -1,7 +1,7 @@
 /**
- * GGUF v3 files: metadata, vocabulary and tensors in one. Entry point: {@link dev.tandem.model.gguf.GgufFile}.
+ * GGUF v3 files: metadata, vocabulary and tensors in one file. Entry point: {@link dev.tandem.model.gguf.GgufFile}.
  *
- * <p>Owned by: whoever closes the file. Next: {@code weights}.
+ * <p>Owned by: the code that closes the file. Next: {@code weights}.
  */
 @NullMarked
 package dev.tandem.model.gguf;

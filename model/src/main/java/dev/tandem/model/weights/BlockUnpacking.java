@@ -6,8 +6,8 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * One quantised block to fp32, by the layouts of the GGUF format. d is a block's scale, m its minimum, both fp16;
- * values are q·d, q·d + m, or, in the 256-value blocks, q·(d·scale) − dmin·minimum for each run of 32 or 16.
+ * Converts one quantised block to fp32, by the layouts of the GGUF format. A block has a scale d and a minimum m, both
+ * fp16. Values are q·d or q·d + m; in blocks of 256 values they are q·(d·scale) − dmin·minimum per run of 32 or 16.
  */
 final class BlockUnpacking {
     private static final int HALF = 16;
@@ -45,7 +45,7 @@ final class BlockUnpacking {
         }
     }
 
-    /** The fifth bits: bit i belongs to value i. */
+    /** The fifth bits of 32 values: bit i belongs to value i. */
     private static int fifthBits(MemorySegment data, long at) {
         return (data.get(SHORT, at) & 0xFFFF) | (data.get(SHORT, at + 2) << 16);
     }

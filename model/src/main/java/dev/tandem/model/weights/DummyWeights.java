@@ -8,8 +8,8 @@ import java.nio.ByteOrder;
 import java.util.SplittableRandom;
 
 /**
- * Seeded random bf16 weights for a configuration: for benchmarks, where only shapes matter. Matrices have variance 1 /
- * columns so that activations keep their scale through the layers; norms are near 1.
+ * Seeded random bf16 weights for a configuration, for benchmarks in which only shapes matter. Matrices have variance
+ * 1/columns, so that activations keep their scale through the layers; norms are near 1.
  */
 public final class DummyWeights implements Weights {
     private static final ValueLayout.OfShort SHORT =
@@ -48,7 +48,7 @@ public final class DummyWeights implements Weights {
             case "down_proj" -> random(name, hidden, config.intermediate());
             case "q_norm", "k_norm" -> random(name, 1, config.headDim());
             case "input_layernorm", "post_attention_layernorm", "norm" -> random(name, 1, hidden);
-            default -> throw new IllegalArgumentException("no dummy tensor is called " + name);
+            default -> throw new IllegalArgumentException("there is no dummy tensor " + name);
         };
     }
 

@@ -3,8 +3,8 @@ package dev.tandem.model.weights;
 import java.lang.foreign.MemorySegment;
 
 /**
- * How a tensor's values lie in its file. Quantised types store blocks of {@link #blockElements()} consecutive values of
- * one row in {@link #blockBytes()} bytes.
+ * The encoding of a tensor's values in its file. Quantised types store blocks of {@link #blockElements()} consecutive
+ * values of one row in {@link #blockBytes()} bytes.
  */
 public enum ElementType {
     F32(1, 4),
@@ -35,7 +35,7 @@ public enum ElementType {
         return blockBytes;
     }
 
-    /** Whether values come in blocks that share a scale. */
+    /** Whether values are stored in blocks that share a scale. */
     public boolean quantised() {
         return blockElements > 1;
     }
@@ -47,7 +47,7 @@ public enum ElementType {
     /**
      * Unpacks {@code elements} values, a whole number of blocks, to fp32.
      *
-     * @param offset of the first block in {@code data}, in bytes
+     * @param offset byte offset of the first block in {@code data}
      */
     public void unpack(MemorySegment data, long offset, int elements, float[] out, int outOffset) {
         switch (this) {

@@ -8,7 +8,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
-/** A whole file as read-only memory that lives as long as the arena. */
+/** Maps a whole file as read-only memory with the lifetime of an arena. */
 public final class MappedFile {
     private MappedFile() {}
 

@@ -24,17 +24,17 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * {@code model.safetensors}, or the shards that {@code model.safetensors.index.json} lists. A file is an 8-byte header
- * length, a JSON header with each tensor's type, shape and byte range, then the bytes.
+ * The tensors of {@code model.safetensors}, or of the shards that {@code model.safetensors.index.json} lists. A file
+ * has an 8-byte header length, a JSON header with each tensor's type, shape and byte range, and the data.
  */
 public final class SafetensorsWeights implements Weights {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final ValueLayout.OfLong LENGTH = ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-    /** A tensor takes some 100 bytes of header, the largest models have some 3,000 tensors. */
+    /** A tensor takes about 100 bytes in the header; the largest models have about 3,000 tensors. */
     private static final long MAX_HEADER = 32L << 20;
-    /** The index takes some 100 bytes a tensor, too. */
+    /** A tensor takes about 100 bytes in the index, too. */
     private static final long MAX_INDEX = 32L << 20;
-    /** As many as a shape's longest that is understood, and one to tell that it is longer. */
+    /** One more than the dimensions of a supported shape, so that a longer one is recognised. */
     private static final int MAX_NUMBERS = 3;
 
     private static final JsonFactory HEADERS = JsonFactory.builder()
@@ -80,13 +80,13 @@ public final class SafetensorsWeights implements Weights {
             files.add("model.safetensors");
         } else {
             throw new ModelException(directory
-                    + " holds neither model.safetensors nor model.safetensors.index.json; for random weights use"
+                    + " has neither model.safetensors nor model.safetensors.index.json; for random weights use"
                     + " --load-format dummy");
         }
         return files;
     }
 
-    /** An index names files beside it, so that a model cannot make the server open another file of the machine. */
+    /** An index may name only files in its own directory, so that a model cannot make the server open other files. */
     private static String plainName(Path index, JsonNode file) {
         String name = file.isString() ? file.stringValue() : "";
         if (!name.endsWith(".safetensors") || name.contains("/") || name.contains("\\") || name.indexOf(0) >= 0) {
@@ -115,7 +115,7 @@ public final class SafetensorsWeights implements Weights {
         }
     }
 
-    /** Token by token: a tree of a header made to be large takes many times the header's size. */
+    /** Parses token by token, because a tree of a hostile header would take many times its size. */
     private void readHeader(Path file, JsonParser parser, MemorySegment data) {
         if (parser.nextToken() != JsonToken.START_OBJECT) {
             throw new ModelException(file + ": the safetensors header is not valid JSON: it must be an object");
@@ -132,7 +132,7 @@ public final class SafetensorsWeights implements Weights {
             }
             if (tensors.put(name, tensor(file, name, entry(parser), data)) != null) {
                 throw new ModelException(file + " holds tensor " + name + ", which another file of " + directory
-                        + " holds too; the model is not whole");
+                        + " holds too; the model is inconsistent");
             }
         }
         if (parser.nextToken() != null) {
@@ -162,7 +162,7 @@ public final class SafetensorsWeights implements Weights {
         return new Entry(dataType, shape, offsets);
     }
 
-    /** A list of numbers; -1 stands for whatever is no long, and no more than {@code MAX_NUMBERS} are kept. */
+    /** Reads a list of numbers; a value that is not a long becomes -1, and at most {@code MAX_NUMBERS} are kept. */
     private static long[] numbers(JsonParser parser) {
         long[] numbers = new long[MAX_NUMBERS];
         int count = 0;
@@ -207,10 +207,10 @@ public final class SafetensorsWeights implements Weights {
             throw new ModelException(file + " is truncated: tensor " + name + " lies at bytes [" + from + ", " + to
                     + ") of " + data.byteSize());
         }
-        // 2^62 elements of 4 bytes would wrap around
+        // 2^62 elements of 4 bytes would overflow
         if (rows * columns > Long.MAX_VALUE / Float.BYTES || to - from != type.bytes(rows * columns)) {
             throw new ModelException(file + ": tensor " + name + " has " + (to - from) + " bytes but its shape "
-                    + Arrays.toString(shape) + " of " + type + " does not need as many");
+                    + Arrays.toString(shape) + " of " + type + " needs another number");
         }
         return Tensor.of(name, type, (int) rows, (int) columns, data.asSlice(from, to - from));
     }

@@ -6,7 +6,7 @@ import java.util.function.IntUnaryOperator;
 /**
  * A matrix or vector in a file; a vector is one row. Values are unpacked row by row on demand.
  *
- * @param data the tensor's bytes, rows one after another
+ * @param data the tensor's bytes, row after row
  * @param rowOrder maps a row of the model to the row of the file that holds it
  */
 public record Tensor(
@@ -26,7 +26,7 @@ public record Tensor(
         type.unpack(data, rowOffset(row), columns, out, offset);
     }
 
-    /** All of a vector. */
+    /** All values of a vector. */
     public float[] vector() {
         float[] values = new float[columns];
         row(0, values, 0);

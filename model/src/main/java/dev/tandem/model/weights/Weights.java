@@ -3,8 +3,8 @@ package dev.tandem.model.weights;
 import dev.tandem.model.ModelException;
 
 /**
- * Named tensors, by the names of Hugging Face's Llama ({@code model.layers.0.self_attn.q_proj.weight} …) whatever the
- * file calls them. Closing unmaps the files; tensors must not be read after that.
+ * The tensors of a model, under the names of Hugging Face's Llama ({@code model.layers.0.self_attn.q_proj.weight} …),
+ * whatever their names in the file. Closing it unmaps the files; tensors must not be read after that.
  */
 public interface Weights extends AutoCloseable {
     boolean contains(String name);
@@ -12,27 +12,27 @@ public interface Weights extends AutoCloseable {
     /**
      * The tensor of this name.
      *
-     * @throws ModelException when there is none of that name
+     * @throws ModelException when there is no such tensor
      */
     Tensor tensor(String name);
 
-    /** Where the tensors come from, for messages. */
+    /** The source of the tensors, for error messages. */
     String origin();
 
     @Override
     void close();
 
-    /** A matrix of exactly this shape. */
+    /** The matrix of this name, which must have exactly this shape. */
     default Tensor matrix(String name, int rows, int columns) {
         Tensor tensor = tensor(name);
         if (tensor.rows() != rows || tensor.columns() != columns) {
             throw new ModelException(origin() + ": tensor " + name + " has shape [" + tensor.rows() + ", "
-                    + tensor.columns() + "] but the configuration asks for [" + rows + ", " + columns + "]");
+                    + tensor.columns() + "] but the configuration needs [" + rows + ", " + columns + "]");
         }
         return tensor;
     }
 
-    /** A vector of exactly this length. */
+    /** The vector of this name, which must have exactly this length. */
     default float[] vector(String name, int length) {
         return matrix(name, 1, length).vector();
     }

@@ -6,7 +6,7 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** A folder for the file under test, below the build's output. */
+/** Creates a folder for the file under test, in the build's output. */
 final class FuzzFolder {
     private FuzzFolder() {}
 

@@ -9,7 +9,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** A GGUF file. Whatever it holds, the answer is a model whose tensors can be read or a ModelException. */
+/** Fuzz target: opening a GGUF file returns a model with readable tensors or throws a ModelException. */
 public final class GgufFuzz {
     private static final Path FILE = FuzzFolder.create().resolve("model.gguf");
 

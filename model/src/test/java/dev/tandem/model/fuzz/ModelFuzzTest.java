@@ -7,7 +7,7 @@ import java.nio.file.Path;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 
-/** The fuzz targets on their corpora and a few mutations; {@code ./tandem fuzz} runs them for longer. */
+/** Runs the fuzz targets on their corpora and a few mutations; {@code ./tandem fuzz} runs them longer. */
 class ModelFuzzTest {
     private static final Path CORPORA = Path.of("src/test/resources/fuzz");
 

@@ -11,8 +11,8 @@ import java.nio.file.Path;
 import java.util.Arrays;
 
 /**
- * The first byte says what the others are: 'R' a whole file, 'H' a header before 64 bytes of data, 'I' the index of a
- * model of one valid shard. Whatever they are, the answer is tensors that can be read or a ModelException.
+ * Fuzz target: the first byte gives the kind of the rest: 'R' a whole file, 'H' a header before 64 bytes of data, 'I'
+ * the index of a model of one valid shard. Opening returns readable tensors or throws a ModelException.
  */
 public final class SafetensorsFuzz {
     private static final byte[] VALID_HEADER =

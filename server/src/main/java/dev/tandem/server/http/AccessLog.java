@@ -5,13 +5,13 @@ import java.util.Locale;
 import java.util.function.Consumer;
 
 /**
- * Writes one line per request at its end. It shows no prompt and no answer, and text of a client cannot begin a line of
- * its own.
+ * Writes one line per request when it ends. A line has no text of prompts or answers, and text from a client cannot
+ * start a new line.
  *
  * <p>Owned by: the event loops, which write whole lines.
  */
 public interface AccessLog {
-    /** Writes nothing. */
+    /** An access log that writes nothing. */
     AccessLog OFF = new AccessLog() {
         @Override
         public long now() {
@@ -22,14 +22,15 @@ public interface AccessLog {
         public void ended(Exchange exchange) {}
     };
 
-    /** Nanoseconds of a monotonic clock; an exchange takes them when its request is complete. */
+    /** Nanoseconds of a monotonic clock; an exchange stores them when its request has arrived completely. */
     long now();
 
-    /** Called once per exchange, after its answer or after the client has gone. */
+    /** Called once per exchange, after its answer or after the client disconnected. */
     void ended(Exchange exchange);
 
     /**
-     * A line has the form {@code POST /v1/completions 200 512ms prompt_tokens=9 output_tokens=64 client=... id=...}.
+     * An access log with lines of the form {@code POST /v1/completions 200 512ms prompt_tokens=9 output_tokens=64
+     * client=... id=...}.
      */
     static AccessLog to(Clock clock, Consumer<String> lines) {
         return new AccessLog() {
@@ -43,20 +44,20 @@ public interface AccessLog {
                 lines.accept(String.format(
                         Locale.ROOT,
                         "%s %s %d %dms prompt_tokens=%d output_tokens=%d client=%s id=%s",
-                        shown(exchange.method()),
-                        shown(exchange.path()),
+                        field(exchange.method()),
+                        field(exchange.path()),
                         exchange.status(),
                         (clock.nanos() - exchange.startedNanos()) / 1_000_000,
                         exchange.promptTokens(),
                         exchange.outputTokens(),
                         exchange.client(),
-                        shown(exchange.requestId())));
+                        field(exchange.requestId())));
             }
         };
     }
 
-    /** Without blanks, so that a field is one word. */
-    private static String shown(String text) {
+    /** The text without spaces, so that a log parser can split the line at spaces. */
+    private static String field(String text) {
         return text.isEmpty() ? "-" : Printable.of(text).replace(' ', '+');
     }
 }

@@ -2,7 +2,11 @@ package dev.tandem.server.http;
 
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Memory for the request bodies of all connections. Thread-safe. */
+/**
+ * A limit on the memory for request bodies of all connections.
+ *
+ * <p>Owned by: thread-safe.
+ */
 final class BodyBudget {
     private final long limit;
     private final AtomicLong used = new AtomicLong();
@@ -19,7 +23,7 @@ final class BodyBudget {
         return used.get();
     }
 
-    /** False, and nothing taken, when so many bytes are not left. */
+    /** Takes the bytes; returns false and takes nothing when fewer are free. */
     boolean take(int bytes) {
         if (used.addAndGet(bytes) > limit) {
             used.addAndGet(-bytes);

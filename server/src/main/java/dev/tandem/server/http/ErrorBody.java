@@ -1,6 +1,6 @@
 package dev.tandem.server.http;
 
-/** What an error of the connection itself looks like to the client, as JSON. */
+/** Formats an error of the HTTP connection as the JSON body that the client gets. */
 @FunctionalInterface
 public interface ErrorBody {
     byte[] of(int status, String message);

@@ -23,14 +23,14 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
- * One request and its answer. Answers exactly once, whole or as a stream of events.
+ * One HTTP request and its answer. It is answered exactly once: as a whole, or as a stream of events.
  *
  * <p>Owned by: the thread that serves it, a virtual one or the event loop; {@link #onDisconnect} actions run on the
  * event loop.
  */
 public final class Exchange {
     private static final int LINGER_SECONDS = 2;
-    /** Of a client which goes before it has its answer; nothing is sent then. */
+    /** Status in the access log when the client disconnects before the answer is complete; it is never sent. */
     private static final int CLIENT_GONE = 499;
 
     private final Channel channel;
@@ -41,7 +41,7 @@ public final class Exchange {
     private final Map<String, String> responseHeaders = new LinkedHashMap<>();
     private final Object writable = new Object();
     private Runnable disconnectAction = () -> {};
-    private boolean gone;
+    private boolean disconnected;
     private State state = State.OPEN;
     private boolean streamed;
     private int status = CLIENT_GONE;
@@ -56,7 +56,7 @@ public final class Exchange {
 
     /**
      * @param keepAlive whether the connection serves further requests after this one
-     * @param startedNanos when the request was complete, by the access log's clock
+     * @param startedNanos when the request had arrived completely, by the access log's clock
      */
     Exchange(Channel channel, RequestHead head, RequestBody body, boolean keepAlive, long startedNanos) {
         this.channel = channel;
@@ -74,17 +74,17 @@ public final class Exchange {
         return head.path();
     }
 
-    /** A header's value, empty when absent. */
+    /** The value of a header; empty when it is absent. */
     public String header(String lowerCaseName) {
         return head.header(lowerCaseName);
     }
 
-    /** The body; its memory counts against the limit of all bodies until {@link #releaseBody}. */
+    /** The request body; its memory counts towards the limit for all bodies until {@link #releaseBody}. */
     public InputStream body() {
         return body.stream();
     }
 
-    /** The body is not needed any more. The end of the exchange releases it too. */
+    /** Frees the body's memory. The end of the exchange does so too. */
     public void releaseBody() {
         body.release();
     }
@@ -93,12 +93,12 @@ public final class Exchange {
         return keepAlive && !endsByClosing();
     }
 
-    /** A stream to a client which does not know the chunked encoding ends where the connection does. */
+    /** HTTP/1.0 has no chunked encoding: closing the connection marks the end of a stream. */
     private boolean endsByClosing() {
         return head.http10() && streamed;
     }
 
-    /** Tells the access log how much was computed. */
+    /** Sets the token counts that the access log shows. */
     public void tokens(int prompt, int output) {
         promptTokens = prompt;
         outputTokens = output;
@@ -116,17 +116,17 @@ public final class Exchange {
         return startedNanos;
     }
 
-    /** The status of the answer; 499 where the client went before the end of its answer. */
+    /** The status of the answer; 499 when the client disconnected before its end. */
     int status() {
         return state == State.ENDED ? status : CLIENT_GONE;
     }
 
-    /** The answer's {@code X-Request-Id}; empty where it has none. */
+    /** The answer's {@code X-Request-Id}; empty when it has none. */
     String requestId() {
         return responseHeaders.getOrDefault("X-Request-Id", "");
     }
 
-    /** The client's address, or what stands for one. */
+    /** The client's IP address; {@code -} when it has none. */
     String client() {
         return channel.remoteAddress() instanceof InetSocketAddress address
                 ? NetUtil.toAddressString(address.getAddress())
@@ -138,18 +138,18 @@ public final class Exchange {
         responseHeaders.put(name, value);
     }
 
-    /** Whether the client has gone: what is still computed for it is of no use. */
+    /** Whether the client has disconnected; work for it can stop. */
     public boolean isGone() {
         synchronized (writable) {
-            return gone;
+            return disconnected;
         }
     }
 
-    /** Runs once when the client goes away, at once if it has already. */
+    /** Sets the action that runs once when the client disconnects; runs it immediately if it already has. */
     public void onDisconnect(Runnable action) {
         boolean already;
         synchronized (writable) {
-            already = gone;
+            already = disconnected;
             disconnectAction = action;
         }
         if (already) {
@@ -160,10 +160,10 @@ public final class Exchange {
     void disconnected() {
         Runnable action;
         synchronized (writable) {
-            if (gone) {
+            if (disconnected) {
                 return;
             }
-            gone = true;
+            disconnected = true;
             action = disconnectAction;
             writable.notifyAll();
         }
@@ -176,7 +176,7 @@ public final class Exchange {
         }
     }
 
-    /** The whole answer. */
+    /** Sends a whole answer. */
     public void respond(int status, String contentType, byte[] content) {
         respond(new Response(status, contentType, content, Map.of()));
     }
@@ -218,14 +218,14 @@ public final class Exchange {
     /**
      * Sends one event, waiting while the client reads too slowly.
      *
-     * @throws ClientGoneException when the client has gone
+     * @throws ClientGoneException when the client has disconnected
      */
     public void event(String data) throws InterruptedException {
         synchronized (writable) {
-            while (!gone && !channel.isWritable()) {
+            while (!disconnected && !channel.isWritable()) {
                 writable.wait();
             }
-            if (gone) {
+            if (disconnected) {
                 throw new ClientGoneException();
             }
         }
@@ -238,7 +238,7 @@ public final class Exchange {
         end(channel.writeAndFlush(LastHttpContent.EMPTY_LAST_CONTENT));
     }
 
-    /** Ends an answer which its handler did not end: the client learns of the failure and does not wait. */
+    /** Ends an answer that its handler did not end, so that the client gets an error and does not wait. */
     void fail(byte[] error) throws InterruptedException {
         switch (state) {
             case OPEN -> respond(Response.json(500, error));
@@ -267,7 +267,10 @@ public final class Exchange {
         }
     }
 
-    /** A client which is still writing would lose its answer to a reset: what it writes is read for a while. */
+    /**
+     * Closes the sending side now and the connection later. Closing at once while the client still writes would send a
+     * TCP reset, and the client could lose its answer.
+     */
     static void closeGently(Channel channel) {
         if (channel instanceof DuplexChannel duplex && channel.isActive()) {
             duplex.shutdownOutput();

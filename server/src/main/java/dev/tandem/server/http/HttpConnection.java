@@ -30,24 +30,24 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 
 /**
- * One client connection. A request is decided on by its head; only then its body is read. Requests are answered one
- * after another, in the order in which they came; some more may wait (pipelining), and beyond those nothing is read.
- * Otherwise the connection keeps reading while a request is served, so that the client's leaving is noticed at once.
+ * One client connection. The router decides on a request by its head; only then the connection reads the body. Requests
+ * are answered one after another, in their order of arrival. A few more may wait (pipelining); when those are too many,
+ * the connection stops reading. Otherwise it reads while a request is served, so that it notices a disconnect at once.
  *
  * <table>
  * <caption>Time limits, one at a time</caption>
  * <tr><th>waits for</th><th>limit</th><th>then</th></tr>
- * <tr><td>the first byte of a request, with none under way</td><td>idleTimeout</td><td>closes</td></tr>
+ * <tr><td>the first byte of a request, with none in progress</td><td>idleTimeout</td><td>closes</td></tr>
  * <tr><td>the end of the headers</td><td>headerTimeout</td><td>answers 408 and closes</td></tr>
  * <tr><td>the end of the body</td><td>bodyTimeout</td><td>answers 408 and closes</td></tr>
- * <tr><td>the client to read, beside the others</td><td>writeTimeout</td><td>closes</td></tr>
+ * <tr><td>the client to read; runs besides the others</td><td>writeTimeout</td><td>closes</td></tr>
  * </table>
  *
  * <p>Owned by: its event loop.
  */
 final class HttpConnection extends ChannelInboundHandlerAdapter {
     private static final Logger LOG = System.getLogger(HttpConnection.class.getName());
-    /** No client known to us pipelines; a load generator that does is held back, not refused. */
+    /** Common clients do not pipeline; a load generator that pipelines more is slowed down, not refused. */
     private static final int MAX_PIPELINED = 8;
 
     private static final byte[] CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
@@ -63,7 +63,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
     /** A request that is complete, or refused by its head. */
     private record Pending(Exchange exchange, Router.Decision decision) {}
 
-    /** A request whose body arrives. */
+    /** A request whose body is arriving. */
     private record Arriving(RequestHead head, Router.Decision decision, RequestBody body) {}
 
     private final HttpLimits limits;
@@ -98,7 +98,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
         this.log = log;
     }
 
-    /** Stands before the codec, and says when the first byte of a request arrives. */
+    /** Runs before the codec and notices the first byte of a request. */
     final class FirstByte extends ChannelInboundHandlerAdapter {
         @Override
         public void channelRead(ChannelHandlerContext context, Object bytes) {
@@ -217,7 +217,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
                 });
     }
 
-    /** Answers in turn, behind the requests that came before; nothing is read any more. */
+    /** Answers after the requests that arrived before, and reads nothing more. */
     private void refuseAndClose(ChannelHandlerContext context, RequestHead head, Router.Decision answer) {
         arriving.ifPresent(request -> request.body().release());
         arriving = Optional.empty();
@@ -242,7 +242,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
                                 "application/json",
                                 errors.of(
                                         503,
-                                        "the requests under way have used up the " + budget.limit()
+                                        "the requests in progress have used up the " + budget.limit()
                                                 + " bytes for request bodies; try again later"),
                                 Map.of("Retry-After", "1"))));
                 return;
@@ -262,7 +262,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
                         request.decision(),
                         request.head().keepAlive());
             });
-            awaitRequestWhereIdle(context);
+            awaitRequestWhenIdle(context);
         }
     }
 
@@ -313,15 +313,15 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
         if (context.channel().config().isAutoRead() != reading) {
             context.channel().config().setAutoRead(reading);
         }
-        awaitRequestWhereIdle(context);
+        awaitRequestWhenIdle(context);
     }
 
     private void serve(Exchange exchange) {
         try {
             router.serve(exchange);
-            exchange.fail(errors.of(500, "the server gave no answer")); // does nothing where it has
+            exchange.fail(errors.of(500, "the server gave no answer")); // does nothing when it is answered
         } catch (ClientGoneException e) {
-            LOG.log(Level.DEBUG, "{0} {1}: the client has gone", exchange.method(), Printable.of(exchange.path()));
+            LOG.log(Level.DEBUG, "{0} {1}: the client disconnected", exchange.method(), Printable.of(exchange.path()));
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         } catch (RuntimeException | Error e) {
@@ -334,7 +334,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
         try {
             exchange.fail(errors.of(500, "the server failed; its log has the reason"));
         } catch (ClientGoneException e) {
-            LOG.log(Level.DEBUG, "the client has gone before its error answer", e);
+            LOG.log(Level.DEBUG, "the client disconnected before its error answer", e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
@@ -360,16 +360,16 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
         serveNext(context);
     }
 
-    /** Asks for the body of the request that arrives once the answers before it are written. */
+    /** Asks for the body of the arriving request, once the answers to earlier requests are written. */
     private void sendContinue(ChannelHandlerContext context) {
         if (continueDue && current.isEmpty() && pending.isEmpty() && !closing) {
             continueDue = false;
-            // written before the codec, which would take it for the request's answer
+            // bypasses the codec, which would treat it as the answer to the request
             context.pipeline().context(HttpServerCodec.class).writeAndFlush(Unpooled.wrappedBuffer(CONTINUE));
         }
     }
 
-    private void awaitRequestWhereIdle(ChannelHandlerContext context) {
+    private void awaitRequestWhenIdle(ChannelHandlerContext context) {
         if (awaited == Awaited.NOTHING && current.isEmpty() && pending.isEmpty() && !closing && !discardingBody) {
             await(context, Awaited.REQUEST);
         }
@@ -419,7 +419,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
         context.fireChannelWritabilityChanged();
     }
 
-    /** Closes where the client has read nothing of what is buffered for it in the time allowed. */
+    /** Closes the connection when the client reads nothing for the whole write timeout. */
     private void watchWriting(ChannelHandlerContext context, long before) {
         writeDeadline = deadline(context, limits.writeTimeout(), () -> {
             long now = unwritten(context.channel());
@@ -431,7 +431,7 @@ final class HttpConnection extends ChannelInboundHandlerAdapter {
         });
     }
 
-    /** Bytes which the socket has not taken yet. */
+    /** Bytes that the socket has not accepted yet. */
     private static long unwritten(Channel channel) {
         ChannelOutboundBuffer buffer = channel.unsafe().outboundBuffer();
         return buffer == null ? 0 : buffer.totalPendingWriteBytes() - buffer.currentProgress();

@@ -25,12 +25,16 @@ import java.nio.charset.StandardCharsets;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Listens, and closes every connection when it closes. */
+/**
+ * Listens for HTTP connections; closing it closes them all.
+ *
+ * <p>Owned by: the thread that made it; its connections belong to event loops.
+ */
 public final class HttpServer implements AutoCloseable {
-    /** Connections beyond the limit that get an answer which says so; further ones are closed without an answer. */
+    /** Number of connections beyond the limit that are answered with 503; further ones are closed unanswered. */
     private static final int MAX_REFUSALS = 128;
 
-    /** A client that does not read makes its handler wait from here on. */
+    /** A handler waits when this much of its answer is unread by the client. */
     private static final WriteBufferWaterMark WATER_MARK = new WriteBufferWaterMark(32 << 10, 128 << 10);
 
     private final EventLoopGroup loops = new MultiThreadIoEventLoopGroup(2, NioIoHandler.newFactory());
@@ -40,8 +44,8 @@ public final class HttpServer implements AutoCloseable {
 
     /**
      * @param port 0 takes a free one
-     * @param log gets every request at its end
-     * @throws ListenException when it cannot listen there
+     * @param log is called for every request when it ends
+     * @throws ListenException when it cannot listen on this address and port
      */
     public HttpServer(
             String host,
@@ -57,7 +61,7 @@ public final class HttpServer implements AutoCloseable {
                     .channel(NioServerSocketChannel.class)
                     .option(ChannelOption.SO_BACKLOG, 1024)
                     .childOption(ChannelOption.TCP_NODELAY, true)
-                    .childOption(ChannelOption.SO_KEEPALIVE, true) // a peer that vanished frees what computes for it
+                    .childOption(ChannelOption.SO_KEEPALIVE, true) // cancels the requests of a peer that vanished
                     .childOption(ChannelOption.WRITE_BUFFER_WATER_MARK, WATER_MARK)
                     .childHandler(new Initializer(limits, origins, router, errors, log))
                     .bind(host, port)
@@ -146,7 +150,7 @@ public final class HttpServer implements AutoCloseable {
         return ((InetSocketAddress) listener.localAddress()).getPort();
     }
 
-    /** Takes no new connections. */
+    /** Stops accepting connections. */
     public void stopListening() {
         listener.close().syncUninterruptibly();
     }

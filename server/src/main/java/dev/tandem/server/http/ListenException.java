@@ -5,7 +5,7 @@ import java.net.UnknownHostException;
 import java.nio.channels.UnresolvedAddressException;
 import java.util.Locale;
 
-/** The server cannot listen where it was told to; the message names host, port and remedy. */
+/** The server cannot listen on the given address; the message names host, port and remedy. */
 public final class ListenException extends RuntimeException {
     private static final int FIRST_UNPRIVILEGED_PORT = 1024;
 

@@ -8,15 +8,15 @@ import java.util.Optional;
 import java.util.regex.Pattern;
 
 /**
- * Which web pages may use the server, and by which host names it is reached. A page of any site can make its visitor's
- * browser send requests to 127.0.0.1: the browser then says {@code Origin}. With DNS rebinding the page's own host name
- * resolves to 127.0.0.1: the browser then says that name in {@code Host}.
+ * Decides which web pages may use the server, and by which host names clients may reach it. A page of any site can make
+ * its visitor's browser send requests to 127.0.0.1; the browser then sends {@code Origin}. With DNS rebinding the
+ * page's own host name resolves to 127.0.0.1; the browser then sends that name in {@code Host}.
  *
  * <p>Owned by: any thread; immutable.
  */
 public final class OriginPolicy {
     private static final String ANY = "*";
-    /** Names which no DNS server can redirect; an address in place of a name cannot be rebound either. */
+    /** Host names that DNS rebinding cannot redirect: localhost and IP addresses. */
     private static final Pattern SAFE_HOST =
             Pattern.compile("localhost|.+\\.localhost|\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-f:.]+]");
 
@@ -30,8 +30,8 @@ public final class OriginPolicy {
 
     /**
      * @param loopback whether the server listens on a loopback address only: {@code Host} is checked then
-     * @param allowedHosts names accepted besides localhost and addresses, without port; given any, {@code Host} is
-     *     checked on every address
+     * @param allowedHosts names accepted besides localhost and IP addresses, without port; when there are any,
+     *     {@code Host} is checked whatever the server listens on
      * @param allowedOrigins such as {@code https://chat.example.org}, or {@code *} for every page
      */
     public OriginPolicy(boolean loopback, List<String> allowedHosts, List<String> allowedOrigins) {
@@ -41,7 +41,7 @@ public final class OriginPolicy {
         this.allowedOrigins = List.copyOf(allowedOrigins);
     }
 
-    /** Why the request is refused, empty when it is not. */
+    /** The reason why the request is refused; empty when it is not. */
     Optional<String> refusal(RequestHead head) {
         String host = head.header("host");
         if (checkHost && head.has("host") && !isAllowedHost(host)) {
@@ -64,7 +64,7 @@ public final class OriginPolicy {
         return allowedOrigins.contains(ANY) || allowedOrigins.contains(origin);
     }
 
-    /** The headers with which a browser lets the page read the answer. */
+    /** The CORS headers that let a page in the browser read the answer. */
     Map<String, String> headers(RequestHead head) {
         Map<String, String> headers = new LinkedHashMap<>();
         if (head.has("origin")) {
@@ -77,7 +77,7 @@ public final class OriginPolicy {
         return headers;
     }
 
-    /** The answer to a browser which asks whether a page may send a request. It carries no key. */
+    /** The answer to a CORS preflight request, which has no API key; empty when the request is none. */
     Optional<Response> preflight(RequestHead head) {
         if (!head.method().equals("OPTIONS") || !head.has("origin") || !head.has("access-control-request-method")) {
             return Optional.empty();

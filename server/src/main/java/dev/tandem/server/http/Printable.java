@@ -2,14 +2,14 @@ package dev.tandem.server.http;
 
 import java.util.Locale;
 
-/** Text of unknown origin, made fit for a terminal, a log and an error message. */
+/** Makes untrusted text safe for terminals, logs and error messages. */
 public final class Printable {
-    /** Enough to recognise a name or a value. */
+    /** Long enough to recognise a name or a value in an error message. */
     private static final int MAX_CODE_POINTS = 60;
 
     private Printable() {}
 
-    /** {@link #escape Escaped}, and cut where it is long: what an error message quotes of a request. */
+    /** {@link #escape Escapes} and shortens text that an error message quotes. */
     public static String of(String text) {
         boolean cut = text.length() > 2 * MAX_CODE_POINTS || text.codePointCount(0, text.length()) > MAX_CODE_POINTS;
         if (!cut) {
@@ -21,11 +21,11 @@ public final class Printable {
     }
 
     /**
-     * Control characters, line breaks, direction marks and halves of surrogate pairs become escapes: no text can start
-     * a line of its own or change the terminal.
+     * Escapes control characters, line breaks, direction marks and unpaired surrogates, so that the text cannot start a
+     * new line or control the terminal.
      */
     public static String escape(String text) {
-        if (text.codePoints().noneMatch(Printable::controls)) {
+        if (text.codePoints().noneMatch(Printable::isControl)) {
             return text;
         }
         StringBuilder shown = new StringBuilder(text.length() + 16);
@@ -35,7 +35,7 @@ public final class Printable {
                 case '\r' -> shown.append("\\r");
                 case '\t' -> shown.append("\\t");
                 default -> {
-                    if (controls(c)) {
+                    if (isControl(c)) {
                         shown.append(String.format(Locale.ROOT, "\\u%04x", c));
                     } else {
                         shown.appendCodePoint(c);
@@ -46,12 +46,12 @@ public final class Printable {
         return shown.toString();
     }
 
-    /** One line: line breaks, with the blanks around them, become one blank; the rest is {@link #escape escaped}. */
+    /** Joins lines: a line break and the spaces around it become one space; the rest is {@link #escape escaped}. */
     public static String oneLine(String text) {
         return escape(text.strip().replaceAll("\\s*[\\r\\n]+\\s*", " "));
     }
 
-    private static boolean controls(int c) {
+    private static boolean isControl(int c) {
         return switch (Character.getType(c)) {
             case Character.CONTROL,
                     Character.FORMAT,

@@ -10,11 +10,11 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * A body as it arrives. It grows with what was received, never with what was announced, and piece by piece: large
- * arrays would lengthen the pauses of the garbage collector, and with them every stream's.
+ * A request body that grows as it arrives. It allocates by bytes received, never by Content-Length. It consists of
+ * small pieces: large arrays lengthen garbage collection pauses, which delay every stream.
  *
  * <p>Owned by: the event loop until the body is complete, then the thread that serves the request; any thread may
- * release.
+ * release it.
  */
 final class RequestBody {
     private static final int MIN_PIECE = 1 << 10;
@@ -24,7 +24,7 @@ final class RequestBody {
     private final AtomicInteger taken = new AtomicInteger();
     private volatile List<byte[]> pieces = new ArrayList<>();
     private int size;
-    /** Of the last piece, bytes which are not yet used. */
+    /** Unused bytes of the last piece. */
     private int left;
 
     RequestBody(BodyBudget budget) {
@@ -35,7 +35,7 @@ final class RequestBody {
         return size;
     }
 
-    /** False when the memory for bodies is used up. */
+    /** Appends the content; returns false when the memory for bodies is used up. */
     boolean add(ByteBuf content) {
         int length = content.readableBytes();
         if (!budget.take(length)) {
@@ -66,7 +66,7 @@ final class RequestBody {
         return new SequenceInputStream(Collections.enumeration(streams));
     }
 
-    /** Its memory is free for others; later calls do nothing. */
+    /** Returns the memory to the budget; later calls do nothing. */
     void release() {
         pieces = List.of();
         budget.release(taken.getAndSet(0));

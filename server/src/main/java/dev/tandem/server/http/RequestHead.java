@@ -3,15 +3,15 @@ package dev.tandem.server.http;
 import java.util.Map;
 
 /**
- * A request without its body.
+ * The request line and headers of a request.
  *
  * @param path without the query
- * @param headers names in lower case; of a repeated header the last value
+ * @param headers by name in lower case; the last value of a repeated header
  * @param http10 whether the client speaks HTTP/1.0, which has no chunked encoding
  * @param keepAlive whether the client wants to send further requests on the connection
  */
 public record RequestHead(String method, String path, Map<String, String> headers, boolean http10, boolean keepAlive) {
-    /** A header's value, empty when absent. */
+    /** The value of a header; empty when it is absent. */
     public String header(String lowerCaseName) {
         return headers.getOrDefault(lowerCaseName, "");
     }

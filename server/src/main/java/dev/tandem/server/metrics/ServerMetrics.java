@@ -21,7 +21,12 @@ import java.io.UncheckedIOException;
 import java.util.function.Supplier;
 import java.util.function.ToDoubleFunction;
 
-/** vLLM's core series, so that its dashboards and routers work unchanged; what is ours alone begins with tandem. */
+/**
+ * Prometheus metrics of the server and its engine. The core metrics have vLLM's names, so that its dashboards and
+ * routers work unchanged; Tandem's own metrics start with {@code tandem:}.
+ *
+ * <p>Owned by: thread-safe.
+ */
 public final class ServerMetrics implements EngineListener {
     private static final String[] LABELS = {"model_name", "engine"};
     private static final double[] FIRST_TOKEN_BUCKETS = {
@@ -60,7 +65,10 @@ public final class ServerMetrics implements EngineListener {
     public ServerMetrics(String model) {
         this.model = model;
         firstToken = histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", FIRST_TOKEN_BUCKETS);
-        interToken = histogram("vllm:inter_token_latency_seconds", "One output token to the next.", TOKEN_BUCKETS);
+        interToken = histogram(
+                "vllm:inter_token_latency_seconds",
+                "Time between two consecutive output tokens of a request.",
+                TOKEN_BUCKETS);
         perToken = histogram(
                 "vllm:request_time_per_output_token_seconds",
                 "Mean time per output token after the first.",
@@ -68,12 +76,12 @@ public final class ServerMetrics implements EngineListener {
         endToEnd = histogram("vllm:e2e_request_latency_seconds", "Arrival to end.", LATENCY_BUCKETS);
         queueTime = histogram("vllm:request_queue_time_seconds", "Arrival to first scheduling.", LATENCY_BUCKETS);
         decodeTime = histogram("vllm:request_decode_time_seconds", "First token to end.", LATENCY_BUCKETS);
-        promptLength = histogram("vllm:request_prompt_tokens", "Prompt tokens a request.", LENGTH_BUCKETS);
-        generationLength = histogram("vllm:request_generation_tokens", "Output tokens a request.", LENGTH_BUCKETS);
-        stepTokens = histogram("vllm:iteration_tokens_total", "Tokens computed a step.", LENGTH_BUCKETS);
+        promptLength = histogram("vllm:request_prompt_tokens", "Prompt tokens per request.", LENGTH_BUCKETS);
+        generationLength = histogram("vllm:request_generation_tokens", "Output tokens per request.", LENGTH_BUCKETS);
+        stepTokens = histogram("vllm:iteration_tokens_total", "Tokens computed per step.", LENGTH_BUCKETS);
         shadowVerification = histogram(
                 "tandem:shadow_verification_logprob_difference",
-                "Difference of a token's natural-log probability between host KV, as served, and the GPU alone "
+                "Difference of a token's log-probability between serving with host KV and recomputing on the GPU "
                         + "(--shadow-verification-rate).",
                 DIFFERENCE_BUCKETS);
         promptTokens = counter("vllm:prompt_tokens", "Prompt tokens of finished requests.");
@@ -87,7 +95,7 @@ public final class ServerMetrics implements EngineListener {
         rejected = counter("vllm:admission_rejections", "Requests refused because the queue was full.");
         shadowVerificationDropped = counter(
                 "tandem:shadow_verification_dropped",
-                "Comparisons of --shadow-verification-rate that were left out because a few were under way already.");
+                "Comparisons of --shadow-verification-rate that were skipped because others were still running.");
         for (FinishReason reason : FinishReason.values()) {
             finished.labelValues(model, "0", reason.wire());
         }
@@ -112,7 +120,7 @@ public final class ServerMetrics implements EngineListener {
         return counter;
     }
 
-    /** Adds what is read from the engine at each scrape. */
+    /** Adds the gauges and counters whose values are read from the engine at each scrape. */
     public void watch(Supplier<EngineStats> stats, Supplier<Integer> waiting, int blockTokens) {
         gauge(
                 "vllm:num_requests_running",
@@ -121,7 +129,7 @@ public final class ServerMetrics implements EngineListener {
                 s -> s.requests().running());
         GaugeWithCallback.builder()
                 .name("vllm:num_requests_waiting")
-                .help("Requests that wait for their first step or, preempted, for room.")
+                .help("Requests that wait for their first step, or for KV blocks after a preemption.")
                 .labelNames(LABELS)
                 .callback(callback ->
                         callback.call(waiting.get() + stats.get().requests().swapped(), model, "0"))
@@ -130,7 +138,7 @@ public final class ServerMetrics implements EngineListener {
                 "vllm:kv_cache_usage_perc",
                 "Share of the GPU pool's blocks in use; 1 is all.",
                 stats,
-                s -> share(s.gpu()));
+                s -> usage(s.gpu()));
         gauge(
                 "tandem:in_flight_tokens",
                 "Host tokens between layers, whose attention the CPU computes.",
@@ -138,14 +146,14 @@ public final class ServerMetrics implements EngineListener {
                 s -> s.requests().inFlight());
         gauge(
                 "tandem:host_lost",
-                "1 when the CPU computes attention no longer and the GPU serves alone.",
+                "1 after the CPU has stopped computing attention and the GPU serves alone, else 0.",
                 stats,
                 s -> s.hostLost().isEmpty() ? 0 : 1);
         gauge(
                 "tandem:host_kv_cache_usage_perc",
                 "Share of the host pool's blocks in use; 1 is all.",
                 stats,
-                s -> share(s.host()));
+                s -> usage(s.host()));
         CounterWithCallback.builder()
                 .name("vllm:num_preemptions")
                 .help("Preemptions.")
@@ -166,35 +174,35 @@ public final class ServerMetrics implements EngineListener {
                 .set(1);
     }
 
-    /** Adds how well the scheduler predicts. */
+    /** Adds the cost model's prediction error. */
     public void watch(CostModel cost) {
         GaugeWithCallback.builder()
                 .name("tandem:prediction_error")
-                .help("How far predicted step times miss, as a share; a moving average.")
+                .help("Relative error of predicted step times, as a moving average.")
                 .labelNames(LABELS)
                 .callback(callback -> callback.call(cost.error(), model, "0"))
                 .register(registry);
         CounterWithCallback.builder()
                 .name("tandem:extrapolated_predictions")
-                .help("Predictions beyond the sizes that were profiled.")
+                .help("Predictions for sizes outside the profiled range.")
                 .labelNames(LABELS)
                 .callback(callback -> callback.call(cost.extrapolated(), model, "0"))
                 .register(registry);
     }
 
-    /** Adds what the guard makes of offloading. */
-    public void watch(StrategySelector guard) {
+    /** Adds the decisions of the strategy selector. */
+    public void watch(StrategySelector selector) {
         GaugeWithCallback.builder()
                 .name("tandem:offloading")
                 .help("1 while the guard lets requests decode on the host, 0 while it keeps to the GPU.")
                 .labelNames(LABELS)
-                .callback(callback -> callback.call(guard.isOffloading() ? 1 : 0, model, "0"))
+                .callback(callback -> callback.call(selector.isOffloading() ? 1 : 0, model, "0"))
                 .register(registry);
         CounterWithCallback.builder()
                 .name("tandem:guard_losses")
-                .help("Windows in which offloading did less than the GPU alone; each is followed by a pause.")
+                .help("Measurement windows in which offloading was slower than the GPU alone; a pause follows each.")
                 .labelNames(LABELS)
-                .callback(callback -> callback.call(guard.losses(), model, "0"))
+                .callback(callback -> callback.call(selector.losses(), model, "0"))
                 .register(registry);
     }
 
@@ -207,7 +215,7 @@ public final class ServerMetrics implements EngineListener {
                 .register(registry);
     }
 
-    private static double share(EngineStats.Pool pool) {
+    private static double usage(EngineStats.Pool pool) {
         return pool.blocks() == 0 ? 0 : (double) pool.used() / pool.blocks();
     }
 
@@ -263,12 +271,12 @@ public final class ServerMetrics implements EngineListener {
         finished.labelValues(model, "0", "error").inc();
     }
 
-    /** A request was refused because too many wait. */
+    /** Counts a request that was refused because the queue was full. */
     public void rejected() {
         rejected.labelValues(model, "0").inc();
     }
 
-    /** Prometheus's text format. */
+    /** All metrics in Prometheus's text format. */
     public byte[] scrape() {
         try {
             ByteArrayOutputStream out = new ByteArrayOutputStream(16 << 10);

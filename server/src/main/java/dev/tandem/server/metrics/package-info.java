@@ -1,5 +1,5 @@
 /**
- * Prometheus series under vLLM's names. Entry point: {@link dev.tandem.server.metrics.ServerMetrics}.
+ * Prometheus metrics under vLLM's names. Entry point: {@link dev.tandem.server.metrics.ServerMetrics}.
  *
  * <p>Owned by: thread-safe; the engine thread counts, any thread scrapes.
  */

@@ -8,8 +8,8 @@ import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
- * Turns a generation's events into one JSON answer or a stream of chunks. The two endpoints differ in how they shape a
- * choice, which is what {@link Shape} says.
+ * Writes the events of a generation as one JSON answer or as a stream of chunks. The chat and completion endpoints
+ * write a choice differently; each has its {@link Shape}.
  *
  * <p>Owned by: the request's virtual thread.
  */
@@ -20,31 +20,32 @@ final class AnswerWriter {
     interface Shape {
         String object(boolean stream);
 
-        /** Before a choice's first piece of text in a stream; chat announces the role. */
+        /** What a stream sends before the first text of a choice; chat sends the role. */
         default Optional<ObjectNode> opening() {
             return Optional.empty();
         }
 
-        /** A piece of text of a stream. */
+        /** Writes one text chunk of a stream. */
         void writePiece(ObjectNode choice, String text);
 
-        /** The last chunk of a choice, which has no text of its own. */
+        /** Writes the last chunk of a choice, which has no text. */
         void writeEnd(ObjectNode choice);
 
-        /** The whole text. */
+        /** Writes the whole text of an answer that is not streamed. */
         void writeWhole(ObjectNode choice, String text);
 
         void writeLogprobs(ObjectNode choice, Logprobs logprobs);
     }
 
-    /** What a request wants to see. */
-    record Wishes(boolean stream, boolean includeUsage, boolean continuousUsage, boolean logprobs, boolean hostUsage) {}
+    /** What the answer contains, as the request asked. */
+    record OutputOptions(
+            boolean stream, boolean includeUsage, boolean continuousUsage, boolean logprobs, boolean hostUsage) {}
 
     private final String id;
     private final long created;
     private final ServedModel model;
     private final Shape shape;
-    private final Wishes wishes;
+    private final OutputOptions output;
     private final Choice[] choices;
     private final int promptTokens;
     private int completionTokens;
@@ -61,14 +62,20 @@ final class AnswerWriter {
         }
     }
 
-    /** @param promptTokens of all prompts together, each counted once */
+    /** @param promptTokens of all prompts together; each prompt counts once, however many choices it has */
     AnswerWriter(
-            String id, long created, ServedModel model, Shape shape, Wishes wishes, int choices, int promptTokens) {
+            String id,
+            long created,
+            ServedModel model,
+            Shape shape,
+            OutputOptions output,
+            int choices,
+            int promptTokens) {
         this.id = id;
         this.created = created;
         this.model = model;
         this.shape = shape;
-        this.wishes = wishes;
+        this.output = output;
         this.promptTokens = promptTokens;
         this.choices = new Choice[choices];
         for (int i = 0; i < choices; i++) {
@@ -76,14 +83,14 @@ final class AnswerWriter {
         }
     }
 
-    /** Text that precedes the generated text of a choice ({@code echo}). */
+    /** Puts text before the generated text of a choice ({@code echo}). */
     void prefix(int choice, String text) {
         choices[choice].text.append(text);
     }
 
     void write(Exchange exchange, Generation generation) throws InterruptedException {
         try {
-            if (wishes.stream()) {
+            if (output.stream()) {
                 stream(exchange, generation);
             } else {
                 answer(exchange, generation);
@@ -129,7 +136,7 @@ final class AnswerWriter {
             switch (next.event()) {
                 case TokenEvent.Token token -> {
                     accept(choice, token);
-                    if (!token.text().isEmpty() || wishes.logprobs()) {
+                    if (!token.text().isEmpty() || output.logprobs()) {
                         sendPiece(exchange, next.index(), token.text());
                     }
                 }
@@ -148,7 +155,7 @@ final class AnswerWriter {
                 }
             }
         }
-        if (wishes.includeUsage()) {
+        if (output.includeUsage()) {
             ObjectNode root = root(true);
             root.putArray("choices");
             writeUsage(root);
@@ -204,7 +211,7 @@ final class AnswerWriter {
     }
 
     private void send(Exchange exchange, ObjectNode root) throws InterruptedException {
-        if (wishes.continuousUsage()) {
+        if (output.continuousUsage()) {
             writeUsage(root);
         }
         exchange.event(JSON.writeValueAsString(root));
@@ -224,7 +231,7 @@ final class AnswerWriter {
     }
 
     private void writeLogprobs(ObjectNode node, Choice choice) {
-        if (wishes.logprobs()) {
+        if (output.logprobs()) {
             shape.writeLogprobs(node, choice.logprobs);
         } else {
             node.putNull("logprobs");
@@ -245,7 +252,7 @@ final class AnswerWriter {
                 .put("prompt_tokens", promptTokens)
                 .put("completion_tokens", completionTokens)
                 .put("total_tokens", promptTokens + completionTokens);
-        if (wishes.hostUsage()) {
+        if (output.hostUsage()) {
             root.withObject("usage").putObject("completion_tokens_details").put("host_tokens", hostTokens);
         }
     }

@@ -4,7 +4,7 @@ import dev.tandem.engine.request.RequestException;
 import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.node.ObjectNode;
 
-/** Errors as OpenAI's clients expect them. */
+/** Formats errors as clients of OpenAI's API expect them. */
 public final class ApiErrors {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -47,7 +47,7 @@ public final class ApiErrors {
         return root;
     }
 
-    /** An error of no particular parameter, as bytes. */
+    /** The JSON body of an error that concerns no particular parameter. */
     public static byte[] body(int status, String message) {
         return JSON.writeValueAsBytes(node(status, message, ""));
     }

@@ -9,11 +9,11 @@ import java.util.function.Predicate;
 import tools.jackson.databind.JsonNode;
 
 /**
- * Every field of a request that the API knows: those which are honoured, those which are accepted without effect, and
- * those which are refused. A field that is in no list is refused too. docs/api-fields.md shows this table.
+ * The table of all request fields. A field is honoured, ignored (accepted without effect) or refused; a field that is
+ * not in the table is refused. A test writes docs/api-fields.md from this table.
  */
 final class ApiFields {
-    /** What reads a JSON body. */
+    /** An endpoint that reads a JSON body. */
     enum Endpoint {
         CHAT("/v1/chat/completions"),
         COMPLETIONS("/v1/completions"),
@@ -27,23 +27,23 @@ final class ApiFields {
         }
     }
 
-    /** What becomes of a field. */
+    /** How the server treats a field. */
     sealed interface Rule {
         /**
          * Read by the endpoint's handler.
          *
-         * @param meaning for the reference
+         * @param meaning as docs/api-fields.md shows it
          */
         record Honoured(String meaning) implements Rule {}
 
-        /** A hint: the answer is right without it. */
+        /** A hint that is accepted without effect: the answer is correct without it. */
         record Ignored(String reason) implements Rule {}
 
         /**
          * Answered with an error.
          *
          * @param remedy what the client does instead
-         * @param neutral values that ask for nothing, which are accepted, in words; empty when there are none
+         * @param neutral describes the values that are accepted because they change nothing; empty when there are none
          */
         record Refused(String remedy, String neutral, Predicate<JsonNode> isNeutral) implements Rule {}
     }
@@ -64,10 +64,10 @@ final class ApiFields {
         return Objects.requireNonNull(TABLE.get(endpoint), "every endpoint has rules");
     }
 
-    /** Throws unless the field is honoured, ignored, or asks for nothing. */
+    /** Throws unless the field is honoured, ignored, or has a neutral value. */
     static void check(Endpoint endpoint, String name, JsonNode value) {
         if (value.isNull()) {
-            return; // clients write absent fields so
+            return; // some clients send absent fields as null
         }
         switch (of(endpoint).get(name)) {
             case Rule.Honoured honoured -> {}
@@ -84,14 +84,15 @@ final class ApiFields {
         }
     }
 
-    /** The handlers read honoured fields alone: what they read is in the reference. */
+    /** Throws when a handler reads a field that the table does not list as honoured. */
     static void requireHonoured(Endpoint endpoint, String name) {
         if (!(of(endpoint).get(name) instanceof Rule.Honoured)) {
-            throw new IllegalStateException("the field " + name + " is read and is not honoured by " + endpoint);
+            throw new IllegalStateException(
+                    "a handler reads the field " + name + ", but the table of " + endpoint + " does not honour it");
         }
     }
 
-    /** Collects the rules of an endpoint in the order in which the reference shows them. */
+    /** Collects the rules of an endpoint, in the order of docs/api-fields.md. */
     private static final class Rules {
         final Map<String, Rule> byName = new LinkedHashMap<>();
 
@@ -150,21 +151,19 @@ final class ApiFields {
                         "messages",
                         "the conversation: a list of objects with a role; content is text or a list of text parts")
                 .honours("model", "the served model's name; may be left out")
-                .honours("max_completion_tokens", "tokens of the answer at most; the rest of the context when left out")
-                .honours("max_tokens", "the older name of max_completion_tokens, which wins");
+                .honours("max_completion_tokens", "max tokens of the answer; the rest of the context when left out")
+                .honours("max_tokens", "the older name of max_completion_tokens, which takes precedence");
         generation(rules);
         return rules.honours("logprobs", "whether log-probabilities are reported")
                 .honours("top_logprobs", "alternatives per token; needs logprobs")
                 .honours("add_generation_prompt", "whether the template asks the model to answer; default true")
                 .honours("add_special_tokens", "whether the tokenizer adds tokens to the templated text; default false")
                 .honours("chat_template_kwargs", "further variables of the chat template")
-                .honours(
-                        "tools",
-                        "accepted with tool_choice \"none\" and then not shown to the model; otherwise refused")
-                .honours("tool_choice", "\"none\"; \"auto\" where there are no tools")
-                .honours("response_format", "{\"type\": \"text\"} alone")
+                .honours("tools", "only with tool_choice \"none\", and then not shown to the model; otherwise refused")
+                .honours("tool_choice", "\"none\"; \"auto\" when there are no tools")
+                .honours("response_format", "only {\"type\": \"text\"}")
                 .ignores("parallel_tool_calls", "there are no tool calls")
-                .ignores("prediction", "the answer is the same without")
+                .ignores("prediction", "the answer is the same without it")
                 .refusesUnlessEmpty("functions", TOOLS_LATER)
                 .refusesUnlessText("none", "function_call", TOOLS_LATER)
                 .refusesUnlessFalse("continue_final_message", LEAVE_OUT + " and end the messages with the user's")
@@ -195,7 +194,7 @@ final class ApiFields {
         Rules rules = new Rules()
                 .honours("prompt", "a string, a list of strings, token ids, or lists of token ids")
                 .honours("model", "the served model's name; may be left out")
-                .honours("max_tokens", "tokens of the answer at most; default 16");
+                .honours("max_tokens", "max tokens of the answer; default 16");
         generation(rules);
         return rules.honours("logprobs", "alternatives per token for which log-probabilities are reported")
                 .honours("echo", "whether the prompt's text precedes the answer; not together with logprobs")
@@ -207,7 +206,7 @@ final class ApiFields {
                 .byName;
     }
 
-    /** What the two generating endpoints share. */
+    /** Fields of both endpoints that generate text. */
     private static void generation(Rules rules) {
         rules.honours("n", "answers per prompt")
                 .honours("stream", "whether the answer comes as server-sent events")
@@ -222,15 +221,15 @@ final class ApiFields {
                 .honours("frequency_penalty", "default 0")
                 .honours("logit_bias", "an object from token id to a number from -100 to 100")
                 .honours("seed", "makes the draw reproducible")
-                .honours("stop", "a string or a list of strings which end the answer")
-                .honours("stop_token_ids", "a list of token ids which end the answer")
+                .honours("stop", "a string or a list of strings that end the answer")
+                .honours("stop_token_ids", "a list of token ids that end the answer")
                 .honours("include_stop_str_in_output", "default false")
-                .honours("min_tokens", "the answer does not end before; default 0")
+                .honours("min_tokens", "min tokens of the answer; default 0")
                 .honours("ignore_eos", "whether the answer goes on to max_tokens; default false")
                 .honours("skip_special_tokens", "whether special tokens are left out of the text; default true")
                 .honours("priority", "lower runs first; needs --scheduling-policy priority")
-                .honours("ttft_target", "milliseconds to the first token that steer placement; Tandem's own")
-                .honours("tpot_target", "milliseconds per further token that steer placement; Tandem's own")
+                .honours("ttft_target", "target for the time to first token, in ms; guides placement; Tandem's own")
+                .honours("tpot_target", "target for the time per output token, in ms; guides placement; Tandem's own")
                 .ignores("user", "nothing is kept per user")
                 .ignores("metadata", "answers are not stored")
                 .ignores("store", "answers are not stored")

@@ -12,7 +12,7 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.node.ObjectNode;
 
-/** {@code POST /v1/chat/completions}. */
+/** Serves {@code POST /v1/chat/completions}. */
 final class ChatHandler {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -50,12 +50,12 @@ final class ChatHandler {
         }
     };
 
-    /** A request that the engine can take. */
+    /** A parsed request, ready for the engine. */
     private record Prepared(
             int[] prompt,
             int n,
             SamplingParams sampling,
-            AnswerWriter.Wishes wishes,
+            AnswerWriter.OutputOptions output,
             boolean skipSpecial,
             int priority,
             LatencyTargets targets) {}
@@ -90,7 +90,7 @@ final class ChatHandler {
                         request.targets(),
                         model.decoder(request.skipSpecial()),
                         sink))) {
-            new AnswerWriter(id, created, model, SHAPE, request.wishes(), request.n(), request.prompt().length)
+            new AnswerWriter(id, created, model, SHAPE, request.output(), request.n(), request.prompt().length)
                     .write(exchange, generation);
         }
     }
@@ -131,7 +131,7 @@ final class ChatHandler {
         return wanted ? top : -1;
     }
 
-    /** Tools may be listed where they must not be called. */
+    /** Refuses tools unless the request forbids to call them. */
     private static void refuseTools(RequestFields fields) {
         Optional<JsonNode> choice = fields.field("tool_choice");
         String name = choice.map(node -> node.asString("")).orElse("auto");

@@ -11,17 +11,17 @@ import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
-/** A conversation through the model's template, as tokens. */
+/** Renders a conversation with the model's chat template and tokenizes it. */
 final class ChatPrompt {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final ServedModel model;
-    private final PromptReader site;
+    private final PromptReader promptReader;
     private final RequestParser parser;
 
-    ChatPrompt(ServedModel model, PromptReader site, RequestParser parser) {
+    ChatPrompt(ServedModel model, PromptReader promptReader, RequestParser parser) {
         this.model = model;
-        this.site = site;
+        this.promptReader = promptReader;
         this.parser = parser;
     }
 
@@ -55,7 +55,7 @@ final class ChatPrompt {
                     e.isRaisedByTemplate() ? "the chat template refused the messages: " : "the chat template failed: ";
             throw RequestException.bad("messages", kind + e.getMessage());
         }
-        return site.encode("messages", text, addSpecialTokens);
+        return promptReader.encode("messages", text, addSpecialTokens);
     }
 
     private List<Map<String, Object>> messages(RequestFields fields) {
@@ -65,7 +65,7 @@ final class ChatPrompt {
         if (!messages.isArray() || messages.isEmpty()) {
             throw RequestFields.wrong("messages", messages, "a list of at least one message");
         }
-        site.checkTokens("messages", messages.size()); // a template marks where a message begins
+        promptReader.checkTokens("messages", messages.size()); // a template adds at least one token per message
         List<Map<String, Object>> conversation = new ArrayList<>();
         long characters = 0;
         for (JsonNode message : messages) {
@@ -73,11 +73,11 @@ final class ChatPrompt {
             characters += values.get("content") instanceof String content ? content.length() : 0;
             conversation.add(values);
         }
-        site.checkLength("messages", characters);
+        promptReader.checkLength("messages", characters);
         return conversation;
     }
 
-    /** With {@code tool_choice} "none" the prompt does not name the tools. */
+    /** The tools that the prompt lists; none with {@code tool_choice} "none". */
     private static List<Object> tools(RequestFields fields) {
         List<Object> tools = new ArrayList<>();
         boolean useTools = !fields.field("tool_choice")

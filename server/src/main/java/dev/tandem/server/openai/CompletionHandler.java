@@ -12,7 +12,7 @@ import java.util.OptionalInt;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ObjectNode;
 
-/** {@code POST /v1/completions}. */
+/** Serves {@code POST /v1/completions}. */
 final class CompletionHandler {
     private static final int DEFAULT_MAX_TOKENS = 16;
     private static final String MAX_TOKENS = "max_tokens";
@@ -44,29 +44,29 @@ final class CompletionHandler {
         }
     };
 
-    /** @param text what {@code echo} gives back */
+    /** @param text what {@code echo} puts before the answer */
     private record Prompt(int[] tokens, String text) {}
 
-    /** A request that the engine can take. */
+    /** A parsed request, ready for the engine. */
     private record Prepared(
             List<Prompt> prompts,
             int n,
             boolean echo,
             SamplingParams sampling,
-            AnswerWriter.Wishes wishes,
+            AnswerWriter.OutputOptions output,
             boolean skipSpecial,
             int priority,
             LatencyTargets targets) {}
 
     private final ServedModel model;
     private final RequestParser parser;
-    private final PromptReader site;
+    private final PromptReader promptReader;
     private final TokenizerPool pool;
 
-    CompletionHandler(ServedModel model, RequestParser parser, PromptReader site, TokenizerPool pool) {
+    CompletionHandler(ServedModel model, RequestParser parser, PromptReader promptReader, TokenizerPool pool) {
         this.model = model;
         this.parser = parser;
-        this.site = site;
+        this.promptReader = promptReader;
         this.pool = pool;
     }
 
@@ -79,7 +79,7 @@ final class CompletionHandler {
         int count = prompts.size() * n;
         int promptTokens =
                 prompts.stream().mapToInt(prompt -> prompt.tokens().length).sum();
-        AnswerWriter writer = new AnswerWriter(id, created, model, SHAPE, request.wishes(), count, promptTokens);
+        AnswerWriter writer = new AnswerWriter(id, created, model, SHAPE, request.output(), count, promptTokens);
         for (int i = 0; request.echo() && i < count; i++) {
             writer.prefix(i, prompts.get(i / n).text());
         }
@@ -112,8 +112,8 @@ final class CompletionHandler {
         List<Prompt> prompts = prompts(fields, n, echo);
         SamplingParams sampling =
                 SamplingFields.read(fields, model.defaults(), maxTokens(fields, prompts), MAX_TOKENS, logprobs(fields));
-        AnswerWriter.Wishes wishes = StreamFields.read(fields, sampling.logprobs() >= 0);
-        if (echo && wishes.logprobs()) {
+        AnswerWriter.OutputOptions output = StreamFields.read(fields, sampling.logprobs() >= 0);
+        if (echo && output.logprobs()) {
             throw RequestException.bad("echo", "echo together with logprobs is not supported; leave one of them out");
         }
         return new Prepared(
@@ -121,13 +121,13 @@ final class CompletionHandler {
                 n,
                 echo,
                 sampling,
-                wishes,
+                output,
                 fields.flag("skip_special_tokens", true),
                 fields.integer("priority", 0),
                 SamplingFields.targets(fields));
     }
 
-    /** Only the client's own number may be too large for the context. */
+    /** The default is clamped to the context; a client's own value is not, so that a too large one is refused later. */
     private OptionalInt maxTokens(RequestFields fields, List<Prompt> prompts) {
         OptionalInt wanted = fields.integer(MAX_TOKENS);
         if (wanted.isPresent()) {
@@ -179,9 +179,9 @@ final class CompletionHandler {
     private Prompt prompt(JsonNode node, boolean addSpecial, boolean echo) {
         if (!node.isArray()) {
             String text = RequestFields.string("prompt", node);
-            return new Prompt(site.encode("prompt", text, addSpecial), text);
+            return new Prompt(promptReader.encode("prompt", text, addSpecial), text);
         }
-        site.checkTokens("prompt", node.size());
+        promptReader.checkTokens("prompt", node.size());
         int[] tokens = new int[node.size()];
         for (int i = 0; i < tokens.length; i++) {
             tokens[i] = RequestFields.whole("prompt", node.get(i));

@@ -7,10 +7,10 @@ import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
-/** {@code /debug/steps}: why each of the last steps was as it was, oldest first. */
+/** Serves {@code GET /debug/steps}: the scheduler's decisions for the last steps, oldest first. */
 final class DebugHandler {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final int MAX = 200;
+    private static final int MAX_STEPS = 200;
 
     private final DecisionLog decisions;
 
@@ -21,7 +21,7 @@ final class DebugHandler {
     void steps(Exchange exchange) {
         ObjectNode root = JSON.createObjectNode();
         ArrayNode steps = root.putArray("steps");
-        for (Decision decision : decisions.last(MAX)) {
+        for (Decision decision : decisions.last(MAX_STEPS)) {
             ObjectNode step = steps.addObject()
                     .put("step", decision.step())
                     .put("chosen", decision.chosen().label())

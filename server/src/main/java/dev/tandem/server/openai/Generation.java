@@ -13,13 +13,13 @@ import java.util.function.IntFunction;
 import java.util.stream.IntStream;
 
 /**
- * The engine requests behind one HTTP request, one a choice, and their events in order of arrival. When the client
- * goes, or this is closed early, what still runs is cancelled.
+ * The engine requests of one HTTP request, one per choice, and their events in order of arrival. Requests that still
+ * run are cancelled when the client disconnects or when this is closed.
  *
  * <p>Owned by: the request's virtual thread.
  */
 final class Generation implements AutoCloseable {
-    /** An event of the choice {@code index}. */
+    /** An event of the choice with this index. */
     record Event(int index, TokenEvent event) {}
 
     private final Engine engine;
@@ -38,7 +38,7 @@ final class Generation implements AutoCloseable {
         Request make(int index, TokenSink sink);
     }
 
-    /** Refuses what the queue could not take even when it is empty: to try again later would never help. */
+    /** Refuses with 400 more requests than even the empty queue holds, because trying again cannot help. */
     static void checkCount(Engine engine, int prompts, int n) {
         long requests = (long) prompts * n;
         int capacity = engine.config().maxQueuedRequests();
@@ -51,7 +51,7 @@ final class Generation implements AutoCloseable {
         }
     }
 
-    /** Submits {@code count} requests, all or none. */
+    /** Submits {@code count} requests: either all or none are accepted. */
     static Generation start(Engine engine, Exchange exchange, int count, RequestMaker maker) {
         BlockingQueue<Event> events = new LinkedBlockingQueue<>();
         IntFunction<Request> make = index -> maker.make(index, event -> events.add(new Event(index, event)));
@@ -71,7 +71,7 @@ final class Generation implements AutoCloseable {
         return running > 0;
     }
 
-    /** The next event of any choice. */
+    /** Waits for the next event of any choice. */
     Event next() throws InterruptedException {
         Event event = events.take();
         switch (event.event()) {

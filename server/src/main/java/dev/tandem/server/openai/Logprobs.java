@@ -9,7 +9,7 @@ import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
- * Log-probabilities of one choice, in the two shapes of OpenAI's API.
+ * Log-probabilities of one choice, in the formats of OpenAI's two endpoints.
  *
  * <p>Owned by: the request's virtual thread.
  */
@@ -35,7 +35,7 @@ final class Logprobs {
         return new String(vocabulary.bytes(token), StandardCharsets.UTF_8);
     }
 
-    /** {@code {"content": [{token, logprob, bytes, top_logprobs}]}}. */
+    /** Writes {@code {"content": [{token, logprob, bytes, top_logprobs}]}}. */
     void writeChat(ObjectNode choice) {
         ArrayNode content = choice.putObject("logprobs").putArray("content");
         for (Entry entry : entries) {
@@ -60,7 +60,7 @@ final class Logprobs {
         }
     }
 
-    /** {@code {tokens, token_logprobs, top_logprobs, text_offset}}. */
+    /** Writes {@code {tokens, token_logprobs, top_logprobs, text_offset}}. */
     void writeCompletion(ObjectNode choice) {
         ObjectNode logprobs = choice.putObject("logprobs");
         ArrayNode tokens = logprobs.putArray("tokens");

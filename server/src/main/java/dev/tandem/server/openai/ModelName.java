@@ -3,11 +3,11 @@ package dev.tandem.server.openai;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.server.http.Printable;
 
-/** The {@code model} field. */
+/** Checks the {@code model} field. */
 final class ModelName {
     private ModelName() {}
 
-    /** A request may leave it out; another model's name is an error. */
+    /** Throws when the request names another model; it may name none. */
     static void check(RequestFields fields, ServedModel model) {
         fields.text("model").ifPresent(name -> {
             if (!name.equals(model.name())) {

@@ -20,11 +20,15 @@ import java.util.UUID;
 import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.node.ObjectNode;
 
-/** Paths to handlers; errors to answers. Shared by all requests. */
+/**
+ * Routes paths to handlers and turns errors into answers.
+ *
+ * <p>Owned by: thread-safe; all requests share it.
+ */
 public final class OpenAiApi implements Router {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int MAX_ID_LENGTH = 64;
-    /** How long a refused client should stay away, in seconds. */
+    /** Seconds after which a refused client may try again. */
     private static final String RETRY_AFTER = "1";
 
     private interface Handler {
@@ -32,8 +36,8 @@ public final class OpenAiApi implements Router {
     }
 
     /**
-     * @param open whether it is served without a key, as monitoring expects
-     * @param quick whether the event loop serves it: probes are answered while everything else is busy
+     * @param open whether it is served without an API key, because monitoring tools send none
+     * @param quick whether the event loop serves it, so that health checks are answered under full load
      */
     private record Route(String method, boolean open, boolean quick, Handler handler) {
         static Route post(Handler handler) {
@@ -52,7 +56,7 @@ public final class OpenAiApi implements Router {
             return new Route(method, open, true, handler);
         }
 
-        boolean takes(String wanted) {
+        boolean accepts(String wanted) {
             return wanted.equals(method) || wanted.equals("HEAD") && method.equals("GET");
         }
 
@@ -67,7 +71,7 @@ public final class OpenAiApi implements Router {
     private final InstantSource time;
     private final Map<String, Route> routes;
 
-    /** @param apiKey asked of every request but those to /health and /metrics, when present */
+    /** @param apiKey when present, every request except those to /health and /metrics must send it */
     public OpenAiApi(
             ServedModel model,
             TokenizerPool pool,
@@ -80,13 +84,13 @@ public final class OpenAiApi implements Router {
         this.metrics = metrics;
         this.apiKey = apiKey;
         this.time = time;
-        PromptReader site =
+        PromptReader promptReader =
                 new PromptReader(model.tokenizer(), model.engine().config().contextTokens());
-        RequestParser parser = new RequestParser(site);
-        ChatPrompt chatPrompt = new ChatPrompt(model, site, parser);
+        RequestParser parser = new RequestParser(promptReader);
+        ChatPrompt chatPrompt = new ChatPrompt(model, promptReader, parser);
         ChatHandler chat = new ChatHandler(model, parser, chatPrompt, pool);
-        CompletionHandler completion = new CompletionHandler(model, parser, site, pool);
-        TokenizeHandler tokenize = new TokenizeHandler(model, parser, chatPrompt, site, pool);
+        CompletionHandler completion = new CompletionHandler(model, parser, promptReader, pool);
+        TokenizeHandler tokenize = new TokenizeHandler(model, parser, chatPrompt, promptReader, pool);
         DebugHandler debug = new DebugHandler(decisions);
         long started = time.instant().getEpochSecond();
         this.routes = Map.of(
@@ -107,7 +111,7 @@ public final class OpenAiApi implements Router {
         return time.instant().getEpochSecond();
     }
 
-    /** The client's own id where it is fit to be shown, made unique; else a new one. */
+    /** The client's own id with a unique suffix, if it is short and printable; else a new one. */
     private static String requestId(Exchange exchange) {
         String unique = UUID.randomUUID().toString().replace("-", "");
         String given = exchange.header("x-request-id");
@@ -141,7 +145,7 @@ public final class OpenAiApi implements Router {
         if (head.method().equals("OPTIONS")) {
             return new Decision.Answer(Response.empty(204, allow));
         }
-        if (!route.takes(head.method())) {
+        if (!route.accepts(head.method())) {
             return refusal(
                     405, head.path() + " takes " + route.methods() + ", not " + Printable.of(head.method()), allow);
         }
@@ -155,7 +159,7 @@ public final class OpenAiApi implements Router {
         return route.quick() ? new Decision.OnEventLoop() : new Decision.OnVirtualThread();
     }
 
-    /** A web page may send other types to any server without asking; a request without a type is one of those. */
+    /** Browsers let any web page send other content types, or none, without a CORS preflight; these are refused. */
     private static boolean isJson(String contentType) {
         String type = contentType.split(";", 2)[0].strip().toLowerCase(Locale.ROOT);
         return type.equals("application/json") || type.startsWith("application/") && type.endsWith("+json");
@@ -168,7 +172,7 @@ public final class OpenAiApi implements Router {
     @Override
     public void serve(Exchange exchange) throws InterruptedException {
         try {
-            Objects.requireNonNull(routes.get(exchange.path()), "decide() lets known paths in")
+            Objects.requireNonNull(routes.get(exchange.path()), "decide() accepts only known paths")
                     .handler()
                     .serve(exchange);
         } catch (RequestException e) {

@@ -7,17 +7,17 @@ import dev.tandem.text.Vocabulary;
 import java.util.Locale;
 
 /**
- * Text to tokens, where text that cannot fit into the context is refused before it costs much.
+ * Tokenizes prompts; text that cannot fit into the context is refused early, before it costs much time.
  *
  * <p>Owned by: thread-safe.
  */
 final class PromptReader {
-    /** Twice what English text has per token: a prompt that fits is tokenized once. */
+    /** Twice as many as English text has per token, so that a prompt that fits is tokenized only once. */
     private static final int PROBE_CHARACTERS_PER_TOKEN = 8;
-    /** The word that a probe cuts through has a few tokens more than the whole word may have. */
+    /** Cutting a word can add tokens, so a probe is counted with this many fewer. */
     private static final int PROBE_SLACK = 64;
 
-    /** Tokenizers of whole words drop the blank between two. */
+    /** Tokenizers of whole words drop the space between two words. */
     private static final int DROPPED_BLANKS = 1;
 
     private final Tokenizer tokenizer;
@@ -30,7 +30,7 @@ final class PromptReader {
         this.maxCharactersPerToken = maxTokenLength(tokenizer.vocabulary()) + DROPPED_BLANKS;
     }
 
-    /** No token stands for more characters than it has bytes. */
+    /** The max bytes of a token, which bounds its characters. */
     private static int maxTokenLength(Vocabulary vocabulary) {
         int longest = 1;
         for (int id = 0; id < vocabulary.size(); id++) {
@@ -40,9 +40,9 @@ final class PromptReader {
     }
 
     /**
-     * Refuses text of which even the longest tokens would fill the context.
+     * Refuses text that exceeds the context even if all its tokens are the longest ones.
      *
-     * @param field to blame
+     * @param field that the error names
      */
     void checkLength(String field, long characters) {
         if (characters > maxCharacters()) {
@@ -50,14 +50,14 @@ final class PromptReader {
         }
     }
 
-    /** Refuses more tokens, or things of at least a token each, than the context holds. */
+    /** Refuses more tokens (or items of at least one token each) than the context holds. */
     void checkTokens(String field, int tokens) {
         if (tokens > contextTokens) {
             throw tooMany(field, tokens);
         }
     }
 
-    /** Of any text that fits. */
+    /** The max characters of any text that fits into the context. */
     long maxCharacters() {
         return (long) contextTokens * maxCharactersPerToken;
     }
@@ -90,12 +90,12 @@ final class PromptReader {
     private int[] tokenize(String field, String text, boolean addSpecial) {
         try {
             return tokenizer.encode(text, addSpecial);
-        } catch (TokenizerException e) { // longer than the library can bear
+        } catch (TokenizerException e) { // longer than the tokenizer library can process
             throw RequestException.bad(field, String.valueOf(e.getMessage()));
         }
     }
 
-    /** Half of a surrogate pair is no character, and has no form in UTF-8. */
+    /** Refuses an unpaired surrogate, which UTF-8 cannot encode. */
     private static void checkPairs(String field, String text) {
         for (int i = 0; i < text.length(); i++) {
             char c = text.charAt(i);

@@ -7,7 +7,7 @@ import java.util.OptionalInt;
 import tools.jackson.databind.JsonNode;
 
 /**
- * A request's JSON object, read field by field; a value of the wrong kind is a 400 that names the field.
+ * Reads the fields of a request's JSON object; a value of the wrong type is answered with a 400 that names the field.
  *
  * <p>Owned by: the thread that prepares the request.
  */
@@ -27,8 +27,8 @@ final class RequestFields {
         return node == null || node.isNull() ? Optional.empty() : Optional.of(node);
     }
 
-    double number(String name, double otherwise) {
-        return field(name).map(node -> finite(name, node)).orElse(otherwise);
+    double number(String name, double defaultValue) {
+        return field(name).map(node -> finite(name, node)).orElse(defaultValue);
     }
 
     private static double finite(String name, JsonNode node) {
@@ -38,8 +38,8 @@ final class RequestFields {
         return node.asDouble();
     }
 
-    int integer(String name, int otherwise) {
-        return field(name).map(node -> whole(name, node)).orElse(otherwise);
+    int integer(String name, int defaultValue) {
+        return field(name).map(node -> whole(name, node)).orElse(defaultValue);
     }
 
     OptionalInt integer(String name) {
@@ -62,8 +62,8 @@ final class RequestFields {
         });
     }
 
-    boolean flag(String name, boolean otherwise) {
-        return field(name).map(node -> truth(name, node)).orElse(otherwise);
+    boolean flag(String name, boolean defaultValue) {
+        return field(name).map(node -> truth(name, node)).orElse(defaultValue);
     }
 
     static boolean truth(String name, JsonNode node) {
@@ -88,7 +88,7 @@ final class RequestFields {
         return RequestException.bad(name, name + " is " + shown(node) + "; it must be " + wanted);
     }
 
-    /** A value in an error message: short, on one line, and nothing a terminal obeys. */
+    /** The value as an error message shows it: short, on one line, and without control characters. */
     static String shown(JsonNode node) {
         return switch (node.getNodeType()) {
             case ARRAY -> node.isEmpty() ? "an empty list" : "a list";

@@ -15,8 +15,7 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * Bodies to fields, under limits: what cannot be a request is refused where parsing comes to it, before it takes
- * memory.
+ * Parses request bodies under limits. A body that exceeds one is refused at that point, before it takes memory.
  *
  * <p>Owned by: thread-safe.
  */
@@ -26,11 +25,11 @@ final class RequestParser {
 
     private static final int MAX_NAME_LENGTH = 1000;
     private static final int MAX_NUMBER_LENGTH = 100;
-    /** Of braces, brackets, names and values: a parsed body then takes at most about 100 MB. */
+    /** Max number of braces, brackets, names and values; it bounds a parsed body at about 100 MB. */
     private static final int MAX_JSON_TOKENS = 1_000_000;
-    /** Values besides prompts, such as a tool's description, may be as long whatever the context. */
+    /** Characters that any string may have, however small the context; tool descriptions can be long. */
     private static final int MIN_STRING_LIMIT = 1 << 20;
-    /** How the parser begins to say that a string is too long. */
+    /** The start of the parser's message for a string that is too long. */
     private static final String STRING_TOO_LONG = "String value length";
 
     private final ObjectMapper json;
@@ -42,7 +41,7 @@ final class RequestParser {
         this.maxStringLength = Math.clamp(prompts.maxCharacters(), MIN_STRING_LIMIT, Integer.MAX_VALUE);
         this.json = new ObjectMapper(JsonFactory.builder()
                 .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
-                // a table of names shared by all requests could be filled with names chosen to collide
+                // the name table is shared by all requests: an attacker could fill it with colliding names
                 .disable(TokenStreamFactory.Feature.CANONICALIZE_PROPERTY_NAMES)
                 .streamReadConstraints(StreamReadConstraints.builder()
                         .maxNestingDepth(MAX_NESTING)
@@ -54,7 +53,7 @@ final class RequestParser {
                 .build());
     }
 
-    /** @throws RequestException when it is not a JSON object of fields which the endpoint honours */
+    /** @throws RequestException when the body is not a JSON object, or has a field that the endpoint refuses */
     RequestFields parse(InputStream body, ApiFields.Endpoint endpoint) {
         JsonNode root = read(body);
         if (!root.isObject()) {
@@ -70,7 +69,7 @@ final class RequestParser {
 
     private JsonNode read(InputStream body) {
         try {
-            // this decoder, unlike the parser's own, refuses what is not UTF-8
+            // this decoder, unlike the parser's own, refuses invalid UTF-8
             return json.readTree(new InputStreamReader(body, StandardCharsets.UTF_8.newDecoder()));
         } catch (StreamConstraintsException e) {
             if (e.getOriginalMessage().startsWith(STRING_TOO_LONG)) {
@@ -90,16 +89,16 @@ final class RequestParser {
             }
             throw RequestException.bad(
                     "",
-                    "the body is not valid JSON, or an object of it has a name twice, at line "
+                    "the body is not valid JSON, or repeats a name in an object, at line "
                             + e.getLocation().getLineNr() + ", column "
                             + e.getLocation().getColumnNr());
         }
     }
 
     /**
-     * JSON in a string of a request, under the same limits.
+     * Parses JSON in a string of a request, under the same limits.
      *
-     * @throws JacksonException when it is none
+     * @throws JacksonException when the text is not JSON
      */
     JsonNode parse(String text) {
         return json.readTree(text);

@@ -13,15 +13,15 @@ import java.util.OptionalInt;
 import java.util.Set;
 import tools.jackson.databind.JsonNode;
 
-/** The sampling parameters that chat and completions share. */
+/** Reads the sampling parameters that chat and completions share. */
 final class SamplingFields {
     private static final int MAX_CHOICES = 128;
 
     private SamplingFields() {}
 
     /**
-     * @param maxTokens already decided, like logprobs: the two endpoints name and default them differently
-     * @param maxTokensField the field that gave it
+     * @param maxTokens read by the endpoint, as logprobs is: names and defaults differ between the endpoints
+     * @param maxTokensField name of the field that maxTokens was read from
      */
     static SamplingParams read(
             RequestFields fields,
@@ -50,7 +50,7 @@ final class SamplingFields {
         return sampling.build();
     }
 
-    /** {@code ttft_target} and {@code tpot_target}, milliseconds: Tandem's own fields, which steer placement. */
+    /** {@code ttft_target} and {@code tpot_target}, in milliseconds: Tandem's own fields, which guide placement. */
     static LatencyTargets targets(RequestFields fields) {
         return new LatencyTargets(nanos(fields, "ttft_target"), nanos(fields, "tpot_target"));
     }

@@ -8,15 +8,15 @@ import dev.tandem.text.Tokenizer;
 import java.util.Optional;
 
 /**
- * What the API serves.
+ * The model that the API serves.
  *
- * @param name clients ask for it by this name
- * @param template absent when the model has none: chat is then refused
+ * @param name by which clients request it
+ * @param template absent when the model has none; chat requests are then refused
  */
 public record ServedModel(
         String name, Engine engine, Tokenizer tokenizer, Optional<ChatTemplate> template, SamplingDefaults defaults) {
 
-    /** What the model's authors recommend where a request is silent. */
+    /** Sampling parameters that the model's authors recommend, used when a request has none. */
     public record SamplingDefaults(double temperature, double topP, int topK, double repetitionPenalty) {
         public static final SamplingDefaults NEUTRAL = new SamplingDefaults(1, 1, 0, 1);
     }

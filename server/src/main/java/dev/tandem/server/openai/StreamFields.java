@@ -5,13 +5,13 @@ import dev.tandem.server.http.Printable;
 import java.util.List;
 import tools.jackson.databind.JsonNode;
 
-/** {@code stream}, {@code stream_options} and {@code host_usage}. */
+/** Reads {@code stream}, {@code stream_options} and {@code host_usage}. */
 final class StreamFields {
     private static final List<String> OPTIONS = List.of("include_usage", "continuous_usage_stats");
 
     private StreamFields() {}
 
-    static AnswerWriter.Wishes read(RequestFields fields, boolean logprobs) {
+    static AnswerWriter.OutputOptions read(RequestFields fields, boolean logprobs) {
         boolean stream = fields.flag("stream", false);
         boolean usage = false;
         boolean continuous = false;
@@ -35,7 +35,7 @@ final class StreamFields {
                                 shown, shown + " is not supported; stream_options has " + String.join(", ", OPTIONS));
                     });
         }
-        return new AnswerWriter.Wishes(stream, usage, continuous, logprobs, fields.flag("host_usage", false));
+        return new AnswerWriter.OutputOptions(stream, usage, continuous, logprobs, fields.flag("host_usage", false));
     }
 
     private static boolean option(JsonNode options, String name) {

@@ -11,25 +11,26 @@ import tools.jackson.databind.ObjectMapper;
 import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
-/** {@code POST /tokenize} and {@code POST /detokenize}. */
+/** Serves {@code POST /tokenize} and {@code POST /detokenize}. */
 final class TokenizeHandler {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    /** Without messages these would do nothing. */
+    /** Fields that have no effect without messages. */
     private static final List<String> CHAT_FIELDS =
             List.of("add_generation_prompt", "chat_template_kwargs", "tools", "tool_choice");
 
     private final ServedModel model;
     private final RequestParser parser;
     private final ChatPrompt chat;
-    private final PromptReader site;
+    private final PromptReader promptReader;
     private final TokenizerPool pool;
 
-    TokenizeHandler(ServedModel model, RequestParser parser, ChatPrompt chat, PromptReader site, TokenizerPool pool) {
+    TokenizeHandler(
+            ServedModel model, RequestParser parser, ChatPrompt chat, PromptReader promptReader, TokenizerPool pool) {
         this.model = model;
         this.parser = parser;
         this.chat = chat;
-        this.site = site;
+        this.promptReader = promptReader;
         this.pool = pool;
     }
 
@@ -82,7 +83,7 @@ final class TokenizeHandler {
                 .ifPresent(name -> {
                     throw RequestException.bad(name, name + " needs messages; leave it out with a prompt");
                 });
-        return site.encode("prompt", prompt.orElseThrow(), fields.flag("add_special_tokens", true));
+        return promptReader.encode("prompt", prompt.orElseThrow(), fields.flag("add_special_tokens", true));
     }
 
     private ObjectNode text(RequestFields fields) {

@@ -13,14 +13,15 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
 /**
- * Threads on which bodies are parsed and prompts are templated and tokenized. They are platform threads, because the
+ * Threads that parse bodies, render chat templates and tokenize prompts. They are platform threads, because the
  * tokenizer is native code and would pin the carrier of a virtual thread: two long prompts would then stop every
- * stream. Few of them bound the memory of parsed bodies, and a bounded queue refuses what they cannot keep up with.
+ * stream. A small number of threads bounds the memory of parsed bodies. The queue is bounded: requests beyond it are
+ * refused.
  *
  * <p>Owned by: thread-safe.
  */
 public final class TokenizerPool implements AutoCloseable {
-    /** The other cores are the engine's; on two cores one thread tokenizes about a megabyte per second. */
+    /** Leaves the other cores to the engine; on a machine with two cores, one thread tokenizes about 1 MB/s. */
     private static final int CORES_PER_THREAD = 4;
 
     private static final int MAX_THREADS = 8;
@@ -42,7 +43,7 @@ public final class TokenizerPool implements AutoCloseable {
     /**
      * A pool for this machine.
      *
-     * @param capacity requests which may wait for a thread
+     * @param capacity max number of requests that wait for a thread
      */
     public static TokenizerPool of(int capacity) {
         int cores = Runtime.getRuntime().availableProcessors();
@@ -50,7 +51,7 @@ public final class TokenizerPool implements AutoCloseable {
     }
 
     /**
-     * Runs the work and waits for it. What it throws is thrown here.
+     * Runs the work on a thread of the pool and waits for it; exceptions of the work are thrown here.
      *
      * @throws RequestException when too many requests wait
      */

@@ -1,5 +1,5 @@
 /**
- * OpenAI's API in terms of engine requests. Entry point: {@link dev.tandem.server.openai.OpenAiApi}.
+ * OpenAI's API, translated to engine requests. Entry point: {@link dev.tandem.server.openai.OpenAiApi}.
  *
  * <p>Owned by: handlers are shared; everything about one request belongs to its virtual thread. Next: {@code metrics}.
  */

@@ -10,7 +10,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Bytes on a connection, cut in two by the first of them. Answers are valid HTTP, and no body's memory is kept. */
+/** Fuzz target: whatever arrives, in two parts, answers are valid HTTP and the memory of all bodies is freed. */
 public final class HttpFuzz {
     private HttpFuzz() {}
 
@@ -34,7 +34,7 @@ public final class HttpFuzz {
             connection.send(Arrays.copyOfRange(data, cut, data.length));
             received = connection.received();
         }
-        // a reader that does not know the requests cannot read answers to HEAD, which announce a body and have none
+        // answers to HEAD have a Content-Length and no body; the decoder cannot tell, so these inputs are skipped
         if (!new String(data, StandardCharsets.ISO_8859_1).contains("HEAD ")) {
             check(received);
         }

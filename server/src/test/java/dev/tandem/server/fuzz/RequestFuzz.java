@@ -3,7 +3,7 @@ package dev.tandem.server.fuzz;
 import dev.tandem.engine.request.RequestException;
 import dev.tandem.server.openai.RequestReading;
 
-/** A body for each endpoint. Whatever it is, it is read, or refused with an error of one short line. */
+/** Fuzz target: each endpoint accepts any body or refuses it with an error of one short line. */
 public final class RequestFuzz {
     private static final int MAX_MESSAGE = 2000;
 
@@ -14,7 +14,7 @@ public final class RequestFuzz {
             RequestReading.read(body);
         } catch (RequestException e) {
             if (e.getMessage().length() > MAX_MESSAGE || e.getMessage().chars().anyMatch(Character::isISOControl)) {
-                throw new AssertionError("not fit to be shown: " + e.getMessage(), e);
+                throw new AssertionError("the error message is long or has control characters: " + e.getMessage(), e);
             }
             RequestReading.error(e.getMessage(), e.parameter());
         }

@@ -4,7 +4,7 @@ import dev.tandem.testkit.FuzzReplay;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 
-/** The fuzz targets on their corpora and a few mutations; {@code ./tandem fuzz} runs them for longer. */
+/** Runs the fuzz targets on their corpora and a few mutations; {@code ./tandem fuzz} runs them longer. */
 class ServerFuzzTest {
     private static final Path CORPORA = Path.of("src/test/resources/fuzz");
 

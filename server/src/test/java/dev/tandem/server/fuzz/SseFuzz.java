@@ -7,7 +7,7 @@ import java.util.Arrays;
 import java.util.List;
 import tools.jackson.databind.ObjectMapper;
 
-/** Text in pieces as a stream of events: a client that reads it as the standard says gets the same pieces. */
+/** Fuzz target: a client that follows the server-sent events standard receives exactly the pieces that were sent. */
 public final class SseFuzz {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final byte[] REQUEST =
@@ -36,7 +36,7 @@ public final class SseFuzz {
         }
     }
 
-    /** Lines end with CR, LF or both; an empty one ends an event; the lines of one event are joined. */
+    /** Lines end with CR, LF or both; an empty line ends an event; the lines of one event are joined. */
     private static List<String> events(String stream) {
         List<String> events = new ArrayList<>();
         List<String> data = new ArrayList<>();

@@ -11,9 +11,9 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 
-/** A connection without a socket, for fuzz targets: the handler runs on the calling thread. */
+/** An HTTP connection without a socket, for fuzz targets; the handler runs on the calling thread. */
 public final class FakeConnection implements AutoCloseable {
-    /** What answers a request. */
+    /** Answers a request. */
     public interface Handler {
         void serve(Exchange exchange) throws InterruptedException;
     }
@@ -69,7 +69,7 @@ public final class FakeConnection implements AutoCloseable {
         }
     }
 
-    /** Everything the client would have received since. */
+    /** Everything that the client would have received since the last call. */
     public byte[] received() {
         ByteArrayOutputStream all = new ByteArrayOutputStream();
         for (ByteBuf buffer = channel.readOutbound(); buffer != null; buffer = channel.readOutbound()) {
@@ -81,12 +81,13 @@ public final class FakeConnection implements AutoCloseable {
         return all.toByteArray();
     }
 
-    /** Closes it; the memory of all bodies must be free then. */
+    /** Closes the connection and checks that the memory of all bodies is free. */
     @Override
     public void close() {
         channel.finishAndReleaseAll();
         if (budget.used() != 0) {
-            throw new AssertionError(budget.used() + " bytes of bodies are not released");
+            throw new AssertionError(
+                    budget.used() + " bytes of request bodies are still taken after the connection closed");
         }
     }
 }

@@ -17,7 +17,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** One connection without a socket, under a clock that the test moves. */
+/** One connection without a socket, with a clock that the test advances. */
 class HttpConnectionTest {
     private static final HttpLimits LIMITS = new HttpLimits(
             1000,
@@ -85,7 +85,7 @@ class HttpConnectionTest {
     // --- access log
 
     @Test
-    void aRequestIsOneLineAtItsEnd() {
+    void writesOneLinePerRequestWhenItEnds() {
         serving = exchange -> {
             nanos += 1_234_567_890;
             exchange.responseHeader("X-Request-Id", "abc");
@@ -98,7 +98,7 @@ class HttpConnectionTest {
     }
 
     @Test
-    void textOfAClientCannotForgeALine() {
+    void textFromAClientCannotStartALogLine() {
         send("GET /a\u009b2K\u2028200 HTTP/1.1\r\n\r\nNONSENSE\r\n\r\n");
         assertThat(logged)
                 .hasSize(2)
@@ -108,7 +108,7 @@ class HttpConnectionTest {
     }
 
     @Test
-    void aClientThatGoesBeforeItsAnswerHasTheStatus499() {
+    void aClientThatDisconnectsBeforeItsAnswerIsLoggedWith499() {
         serving = exchange -> {
             exchange.beginEvents();
             exchange.tokens(3, 1);
@@ -143,7 +143,7 @@ class HttpConnectionTest {
     }
 
     @Test
-    void closesWhenNoRequestComes() {
+    void closesWhenNoRequestArrives() {
         pass(Duration.ofSeconds(74));
         assertThat(channel.isOpen()).isTrue();
         pass(Duration.ofSeconds(2));
@@ -152,7 +152,7 @@ class HttpConnectionTest {
     }
 
     @Test
-    void idleTimeBeginsAnewWithEachAnswer() {
+    void eachAnswerRestartsTheIdleTimeout() {
         for (int i = 0; i < 3; i++) {
             pass(Duration.ofSeconds(70));
             send(post("/a", "x"));
@@ -163,7 +163,7 @@ class HttpConnectionTest {
     }
 
     @Test
-    void headersThatTrickleInAreCutOff() {
+    void slowHeadersAreAnsweredWith408() {
         for (int i = 0; i < 9; i++) {
             send(i == 0 ? "GET /a HTTP/1.1\r\nHost: localhost\r\n" : "X-More: 1\r\n");
             pass(Duration.ofSeconds(1));
@@ -178,7 +178,7 @@ class HttpConnectionTest {
     }
 
     @Test
-    void bodiesThatTrickleInAreCutOffAndTheirMemoryFreed() {
+    void slowBodiesAreAnsweredWith408AndTheirMemoryIsFreed() {
         send(post("/a", "x".repeat(900)).substring(0, 200));
         for (int i = 0; i < 59; i++) {
             send("x");
@@ -193,7 +193,7 @@ class HttpConnectionTest {
     }
 
     @Test
-    void memoryIsTakenForWhatArrivesNotForWhatIsAnnounced() {
+    void memoryIsTakenByBytesReceivedNotByContentLength() {
         send(post("/a", "x".repeat(1000)).split("x")[0]);
         assertThat(budget.used()).isZero();
         send("x".repeat(100));
@@ -204,7 +204,7 @@ class HttpConnectionTest {
     }
 
     @Test
-    void aBodyIsPutTogetherFromItsPieces() {
+    void aBodyIsAssembledFromItsPieces() {
         StringBuilder body = new StringBuilder();
         for (int i = 0; body.length() < 990; i++) {
             body.append(i).append(' ');
@@ -216,7 +216,7 @@ class HttpConnectionTest {
     }
 
     @Test
-    void aClientThatLeavesWithHalfABodyFreesItsMemory() {
+    void aDisconnectDuringABodyFreesItsMemory() {
         send(post("/a", "x".repeat(1000)).substring(0, 500));
         assertThat(budget.used()).isPositive();
         channel.close();
@@ -224,7 +224,7 @@ class HttpConnectionTest {
     }
 
     @Test
-    void aHandlerThatFailsBeforeItsAnswerGives500() {
+    void aHandlerThatFailsBeforeItsAnswerIsAnsweredWith500() {
         serving = exchange -> {
             throw new IllegalStateException("a defect");
         };
@@ -234,7 +234,7 @@ class HttpConnectionTest {
     }
 
     @Test
-    void aHandlerThatFailsInTheMiddleOfAStreamEndsItWithTheError() {
+    void aHandlerThatFailsDuringAStreamEndsItWithTheError() {
         serving = exchange -> {
             exchange.beginEvents();
             exchange.event("one");
@@ -247,21 +247,21 @@ class HttpConnectionTest {
     }
 
     @Test
-    void aHandlerThatForgetsToAnswerDoesNotLeaveTheClientWaiting() {
+    void aHandlerThatDoesNotAnswerIsAnsweredWith500() {
         serving = exchange -> {};
         send(post("/a", "x"));
         assertThat(written()).startsWith("HTTP/1.1 500");
     }
 
     @Test
-    void requestsBehindAnAnswerThatClosesAreNotServed() {
+    void requestsAfterAnAnswerThatClosesTheConnectionAreNotServed() {
         send(post("/a", "x") + post("/b", "x").replace("Host:", "Connection: close\r\nHost:") + post("/c", "x"));
         assertThat(served).containsExactly("/a", "/b");
         assertThat(channel.isOpen()).isFalse();
     }
 
     @Test
-    void aBodyOfARefusedRequestIsDroppedAndTheNextRequestServed() {
+    void theBodyOfARefusedRequestIsDroppedAndTheNextRequestIsServed() {
         send(post("/a", "x".repeat(900)).replace("localhost", "evil.example") + post("/b", "x"));
         assertThat(served).containsExactly("/b");
         assertThat(written()).containsSubsequence("HTTP/1.1 403", "HTTP/1.1 200");

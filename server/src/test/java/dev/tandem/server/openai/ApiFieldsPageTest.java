@@ -8,12 +8,12 @@ import java.nio.file.Path;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
-/** docs/api-fields.md is the table in words: {@code -Dtandem.docs.write=true} writes it. */
+/** Checks that docs/api-fields.md shows the table; {@code -Dtandem.docs.write=true} writes the page. */
 class ApiFieldsPageTest {
     private static final Path PAGE = Path.of("../docs/api-fields.md");
 
     @Test
-    void thePageShowsTheTable() throws IOException {
+    void pageShowsTheTable() throws IOException {
         if (Boolean.getBoolean("tandem.docs.write")) {
             Files.writeString(PAGE, page());
         }

@@ -6,7 +6,7 @@ import java.io.ByteArrayInputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Optional;
 
-/** What the handlers do with a body before the engine sees it, for the fuzz target. */
+/** Reads a body as the handlers do before they submit it to the engine; for the fuzz target. */
 public final class RequestReading {
     private static final String TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}"
             + "{% for c in m.tool_calls %}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}";
@@ -28,21 +28,21 @@ public final class RequestReading {
                 tokenizer,
                 Optional.of(new ChatTemplate(TEMPLATE, "", "")),
                 ServedModel.SamplingDefaults.NEUTRAL);
-        PromptReader site = new PromptReader(tokenizer, 1000);
-        RequestParser parser = new RequestParser(site);
+        PromptReader promptReader = new PromptReader(tokenizer, 1000);
+        RequestParser parser = new RequestParser(promptReader);
         RequestFields fields = parser.parse(new ByteArrayInputStream(body), endpoint);
         ModelName.check(fields, model);
         switch (endpoint) {
             case CHAT -> {
-                new ChatPrompt(model, site, parser).read(fields);
+                new ChatPrompt(model, promptReader, parser).read(fields);
                 sampling(fields, "max_completion_tokens");
             }
             case COMPLETIONS -> sampling(fields, "max_tokens");
             case TOKENIZE -> {
                 if (fields.field("messages").isPresent()) {
-                    new ChatPrompt(model, site, parser).read(fields);
+                    new ChatPrompt(model, promptReader, parser).read(fields);
                 } else {
-                    site.encode("prompt", fields.text("prompt").orElse(""), true);
+                    promptReader.encode("prompt", fields.text("prompt").orElse(""), true);
                 }
             }
             case DETOKENIZE ->

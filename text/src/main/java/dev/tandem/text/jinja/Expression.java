@@ -4,7 +4,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
-/** What stands inside tags. */
+/** An expression inside a template tag. */
 sealed interface Expression {
     record Literal(Object value) implements Expression {}
 
@@ -35,10 +35,10 @@ sealed interface Expression {
 
     record Binary(String operator, Expression left, Expression right) implements Expression {}
 
-    /** One comparison, or several in a chain. */
+    /** One comparison, or a chain such as {@code a < b < c}. */
     record Comparison(Expression first, List<Part> parts) implements Expression {
         record Part(String operator, Expression operand) {}
     }
 
-    record Conditional(Expression condition, Expression then, Optional<Expression> otherwise) implements Expression {}
+    record Conditional(Expression condition, Expression then, Optional<Expression> elseValue) implements Expression {}
 }

@@ -10,8 +10,8 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * Expressions, by Jinja's precedence: conditional, or, and, not, comparison, sum, concatenation, product, power, unary,
- * postfix.
+ * Parses expressions by Jinja's precedence, lowest first: conditional, or, and, not, comparison, sum, concatenation,
+ * product, power, unary, postfix.
  */
 final class ExpressionParser {
     private static final Set<String> COMPARISONS = Set.of("==", "!=", "<", ">", "<=", ">=");
@@ -22,7 +22,7 @@ final class ExpressionParser {
         this.cursor = cursor;
     }
 
-    /** One expression, or several separated by commas as a tuple. */
+    /** Parses one expression, or several separated by commas as a tuple. */
     Expression tuple() {
         Expression first = expression();
         if (!cursor.peek().is(Kind.SYMBOL, ",")) {
@@ -272,7 +272,7 @@ final class ExpressionParser {
         };
     }
 
-    /** Neighbouring literals are one string. */
+    /** Joins adjacent string literals, as Python does. */
     private String strings(String first) {
         StringBuilder value = new StringBuilder(first);
         while (cursor.peek().kind() == Kind.STRING) {

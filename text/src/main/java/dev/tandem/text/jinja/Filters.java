@@ -226,7 +226,7 @@ final class Filters {
         return items;
     }
 
-    /** Equal items keep their order, in reverse too. */
+    /** A stable sort: equal items keep their order, also in reverse. */
     private static void sort(
             RenderBudget budget,
             List<Object> items,
@@ -271,7 +271,7 @@ final class Filters {
         return total;
     }
 
-    /** Nested attributes with dots. */
+    /** Reads an attribute; a path with dots reads nested ones. */
     private static Object attribute(Object item, String path) {
         Object value = item;
         for (String name : path.split("\\.")) {
@@ -299,14 +299,14 @@ final class Filters {
         return mapped;
     }
 
-    /** Selecting from None gives nothing. */
-    private static List<Object> orNothing(RenderBudget budget, Object value) {
+    /** The items to select from; None has none. */
+    private static List<Object> orEmpty(RenderBudget budget, Object value) {
         return value == Values.NONE ? List.of() : Values.iterate(budget, value);
     }
 
     private static Object select(RenderBudget budget, Object value, List<Object> args, boolean keep) {
         List<Object> kept = new ArrayList<>();
-        for (Object item : orNothing(budget, value)) {
+        for (Object item : orEmpty(budget, value)) {
             boolean holds = args.isEmpty()
                     ? Values.truthy(item)
                     : Tests.holds(budget, Values.text(budget, args.getFirst()), item, args.subList(1, args.size()));
@@ -321,7 +321,7 @@ final class Filters {
     private static Object selectByAttribute(RenderBudget budget, Object value, List<Object> args, boolean keep) {
         String name = Values.text(budget, args.getFirst());
         List<Object> kept = new ArrayList<>();
-        for (Object item : orNothing(budget, value)) {
+        for (Object item : orEmpty(budget, value)) {
             Object found = attribute(item, name);
             boolean holds = args.size() == 1
                     ? Values.truthy(found)

@@ -100,14 +100,14 @@ final class Interpreter {
                         return run(branch.body());
                     }
                 }
-                return run(branches.otherwise());
+                return run(branches.elseBody());
             }
             case Node.For loop -> runLoop(loop);
             case Node.Set set -> assign(set.targets(), evaluate(set.value()));
             case Node.SetAttribute set -> {
                 if (!(lookup(set.object()) instanceof Values.Namespace namespace)) {
                     throw new JinjaException(
-                            "only a namespace's attributes can be set, and '" + set.object() + "' is none");
+                            "only attributes of a namespace can be set, and '" + set.object() + "' is not a namespace");
                 }
                 namespace.put(set.attribute(), evaluate(set.value()));
             }
@@ -163,7 +163,7 @@ final class Interpreter {
         scope = new Scope(Optional.of(outer));
         List<Object> items;
         try {
-            // the body may change a list that it goes over
+            // the body may change the list that it iterates over
             items = loop.condition().isPresent() ? filtered(loop, value) : Values.copy(budget, value);
             for (int i = 0; i < items.size(); i++) {
                 scope = new Scope(Optional.of(outer));
@@ -177,7 +177,7 @@ final class Interpreter {
             scope = outer;
         }
         if (items.isEmpty()) {
-            run(loop.otherwise());
+            run(loop.elseBody());
         }
     }
 
@@ -290,7 +290,7 @@ final class Interpreter {
             case Expression.Conditional conditional ->
                 Values.truthy(evaluate(conditional.condition()))
                         ? evaluate(conditional.then())
-                        : conditional.otherwise().map(this::evaluate).orElse(new Undefined("else"));
+                        : conditional.elseValue().map(this::evaluate).orElse(new Undefined("else"));
         };
     }
 
@@ -368,7 +368,7 @@ final class Interpreter {
         long from = bound(slice.from(), step > 0 ? 0 : size - 1, size, step);
         long to = bound(slice.to(), step > 0 ? size : -1, size, step);
         long distance = step > 0 ? to - from : from - to;
-        // of a step of Long.MIN_VALUE there is no absolute value, and no more than one item
+        // Long.MIN_VALUE has no absolute value; as a step it yields at most one item
         long stride = step == Long.MIN_VALUE ? Long.MAX_VALUE : Math.abs(step);
         long count = distance <= 0 ? 0 : 1 + (distance - 1) / stride;
         if (target instanceof String s) {
@@ -427,7 +427,7 @@ final class Interpreter {
         return unary.operator().equals("not") ? (Object) !Values.truthy(operand) : Numbers.negate(operand);
     }
 
-    /** {@code a < b < c}: each operand is evaluated once, and none after the first pair that does not hold. */
+    /** Evaluates each operand of {@code a < b < c} at most once, and stops at the first comparison that fails. */
     private Object compare(Expression.Comparison comparison) {
         Object left = evaluate(comparison.first());
         for (Expression.Comparison.Part part : comparison.parts()) {
@@ -489,8 +489,8 @@ final class Interpreter {
             return repeat(right, Numbers.integer(left));
         }
         if (!Numbers.is(left) || !Numbers.is(right)) {
-            throw new JinjaException(
-                    "'" + operator + "' does not go with " + Values.typeName(left) + " and " + Values.typeName(right));
+            throw new JinjaException("'" + operator + "' is not defined for " + Values.typeName(left) + " and "
+                    + Values.typeName(right));
         }
         return Numbers.arithmetic(operator, left, right);
     }
@@ -517,7 +517,7 @@ final class Interpreter {
         long from = args.size() > 1 ? Numbers.integer(args.get(0)) : 0;
         long to = Numbers.integer(args.get(args.size() > 1 ? 1 : 0));
         long step = args.size() > 2 ? Numbers.integer(args.get(2)) : 1;
-        // as reals, for the difference may not fit
+        // as doubles, because the difference may overflow
         double count = step == 0 ? Double.POSITIVE_INFINITY : Math.ceil(((double) to - from) / step);
         if (count > RenderBudget.MAX_RANGE) {
             throw new JinjaException("range(" + from + ", " + to + ", " + step
@@ -532,7 +532,7 @@ final class Interpreter {
         return values;
     }
 
-    /** The directives of strftime that templates use. */
+    /** Formats the time by those strftime directives that templates use. */
     private static String time(RenderBudget budget, ZonedDateTime now, String format) {
         TextBuilder text = new TextBuilder(budget);
         for (int i = 0; i < format.length(); i++) {

@@ -1,6 +1,6 @@
 package dev.tandem.text.jinja;
 
-/** A template that cannot be parsed or rendered. */
+/** A template cannot be parsed or rendered. */
 public final class JinjaException extends RuntimeException {
     private final boolean raisedByTemplate;
 
@@ -13,7 +13,7 @@ public final class JinjaException extends RuntimeException {
         this.raisedByTemplate = raisedByTemplate;
     }
 
-    /** True when the template itself called {@code raise_exception}: its input is at fault, not its code. */
+    /** True when the template called {@code raise_exception}: the input is wrong, not the template. */
     public boolean isRaisedByTemplate() {
         return raisedByTemplate;
     }

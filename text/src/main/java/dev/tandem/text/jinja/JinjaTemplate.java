@@ -6,16 +6,20 @@ import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.function.Supplier;
 
-/** A parsed template, rendered any number of times from any thread. */
+/**
+ * A parsed template that can be rendered any number of times.
+ *
+ * <p>Owned by: thread-safe; immutable.
+ */
 public final class JinjaTemplate {
-    /** The longest templates of models have some 20,000. */
+    /** The longest known chat templates have about 20,000 characters. */
     private static final int MAX_SOURCE = 1 << 20;
 
     private final List<Node> nodes;
     private final Supplier<ZonedDateTime> now;
 
     /**
-     * @param now what {@code strftime_now} formats
+     * @param now the time that {@code strftime_now} formats
      * @throws JinjaException with the line, when the source cannot be parsed
      */
     public JinjaTemplate(String source, Supplier<ZonedDateTime> now) {
@@ -27,10 +31,10 @@ public final class JinjaTemplate {
     }
 
     /**
-     * Takes bounded time, memory and stack, whatever the template and the values: see {@code RenderBudget}.
+     * Renders the template in bounded time, memory and stack, whatever its source and values; see {@code RenderBudget}.
      *
      * @param variables JSON-like values: null, Boolean, Number, String, List, Map
-     * @throws JinjaException when the template fails, raises or passes a limit
+     * @throws JinjaException when the template fails, raises an exception or exceeds a limit
      */
     public String render(Map<String, ?> variables) {
         try {

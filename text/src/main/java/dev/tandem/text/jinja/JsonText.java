@@ -5,7 +5,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 
-/** Python's {@code json.dumps} of template values, with the parameters that transformers gives {@code tojson}. */
+/** Writes values as Python's {@code json.dumps} does, with the parameters of {@code tojson} in transformers. */
 final class JsonText {
     private static final List<String> PARAMETERS = List.of("ensure_ascii", "indent", "separators", "sort_keys");
 
@@ -63,7 +63,7 @@ final class JsonText {
         return Optional.of(" ".repeat((int) blanks));
     }
 
-    /** One frame per level of nesting, for a thread's stack is small. */
+    /** Uses one stack frame per level of nesting, because a thread's stack is small. */
     private void write(Object value, int level) {
         RenderBudget.nested(level);
         budget.steps(1);

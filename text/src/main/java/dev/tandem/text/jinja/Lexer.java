@@ -25,13 +25,13 @@ final class Lexer {
         this.source = lines.endsWith("\n") ? lines.substring(0, lines.length() - 1) : lines;
     }
 
-    /** What a tag's end does to the text after it. */
+    /** How the end of a tag changes the text after it. */
     private enum After {
-        /** {@code -%}}: all whitespace goes. */
+        /** {@code -%}}: all whitespace is removed. */
         STRIP,
-        /** A block's own line ending goes. */
+        /** The end of a block: one line ending is removed. */
         TRIM_NEWLINE,
-        /** {@code +%}} and outputs: nothing goes. */
+        /** {@code +%}} and outputs: nothing is removed. */
         KEEP
     }
 
@@ -87,7 +87,7 @@ final class Lexer {
         }
     }
 
-    /** Blanks between the line's start and a block tag are dropped. */
+    /** Removes spaces between the start of the line and a block tag. */
     private String stripIndentation(String text, String raw) {
         int end = text.length();
         while (end > 0 && (text.charAt(end - 1) == ' ' || text.charAt(end - 1) == '\t')) {
@@ -172,11 +172,11 @@ final class Lexer {
         return c >= '0' && c <= '9';
     }
 
-    /** Digits may have underscores between them, and integers a base: {@code 1_000}, {@code 0x1F}. */
+    /** A number; it may have underscores between digits, and an integer a base: {@code 1_000}, {@code 0x1F}. */
     private Token number() {
         Matcher number = NUMBER.matcher(source).region(at, source.length());
         if (!number.lookingAt()) {
-            throw new JinjaException("line " + line + ": a number cannot be read");
+            throw new JinjaException("line " + line + ": a number is malformed");
         }
         at = number.end();
         return new Token(number.group("real") == null ? Token.Kind.INTEGER : Token.Kind.REAL, number.group(), line);
@@ -200,7 +200,7 @@ final class Lexer {
         throw new JinjaException("line " + line + ": a string is not closed");
     }
 
-    /** Python's escapes; one that Python does not know stays as it is. */
+    /** Python's escapes; an unknown one stays unchanged. */
     private void escape(StringBuilder value, char c) {
         switch (c) {
             case '\n' -> {}
@@ -231,7 +231,7 @@ final class Lexer {
         return value;
     }
 
-    /** Up to three digits, of which one is read. */
+    /** Up to three octal digits; the first is already read. */
     private char octal() {
         int value = source.charAt(at) - '0';
         for (int i = 0;

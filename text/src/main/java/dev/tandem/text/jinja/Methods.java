@@ -71,7 +71,7 @@ final class Methods {
                                     return (long) i;
                                 }
                             }
-                            throw new JinjaException("the list does not hold what index() looks for");
+                            throw new JinjaException("the list does not contain the argument of index()");
                         };
                     default -> null;
                 });
@@ -130,7 +130,7 @@ final class Methods {
         return characters.isEmpty() ? isBlank(c) : characters.indexOf(c) >= 0;
     }
 
-    /** As Python's {@code str.isspace}. */
+    /** Whether Python's {@code str.isspace} holds. */
     private static boolean isBlank(int c) {
         return Character.isWhitespace(c) || Character.isSpaceChar(c) || c == 0x85;
     }
@@ -144,7 +144,7 @@ final class Methods {
                 args.size() > 2 ? args.get(2) : Values.NONE);
     }
 
-    /** @param count how many are replaced; all where it is None or negative */
+    /** @param count max number of replacements; all when it is None or negative */
     static String replace(RenderBudget budget, String s, String from, String to, Object count) {
         long max = count == Values.NONE ? -1 : Numbers.integer(count);
         max = max < 0 ? Long.MAX_VALUE : max;
@@ -219,7 +219,7 @@ final class Methods {
         }
     }
 
-    /** The first index from {@code at} on where blanks end, or begin. */
+    /** The first index from {@code at} on where whitespace ends, or begins. */
     private static int blanks(String s, int at, boolean end) {
         int i = at;
         while (i < s.length() && isBlank(s.charAt(i)) == end) {
@@ -269,7 +269,7 @@ final class Methods {
         return lines;
     }
 
-    /** As Python's {@code str.splitlines} has it. */
+    /** Whether Python's {@code str.splitlines} splits here. */
     private static boolean endsLine(char c) {
         return c >= '\n' && c <= '\r' || c >= 0x1c && c <= 0x1e || c == 0x85 || c == 0x2028 || c == 0x2029;
     }
@@ -303,7 +303,7 @@ final class Methods {
         return out.toString();
     }
 
-    /** Plain fields only: {@code {}}, {@code {0}} and {@code {name}}. */
+    /** Python's {@code str.format} with plain fields only: {@code {}}, {@code {0}} and {@code {name}}. */
     private static String format(RenderBudget budget, String s, List<Object> args, Map<String, Object> named) {
         TextBuilder out = new TextBuilder(budget);
         int next = 0;

@@ -4,13 +4,13 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Optional;
 
-/** A piece of a template. */
+/** A node of a template's syntax tree. */
 sealed interface Node {
     record Text(String text) implements Node {}
 
     record Output(Expression expression) implements Node {}
 
-    record If(List<Branch> branches, List<Node> otherwise) implements Node {
+    record If(List<Branch> branches, List<Node> elseBody) implements Node {
         record Branch(Expression condition, List<Node> body) {}
     }
 
@@ -19,17 +19,17 @@ sealed interface Node {
             Expression items,
             Optional<Expression> condition,
             List<Node> body,
-            List<Node> otherwise)
+            List<Node> elseBody)
             implements Node {}
 
-    /** Target is a name, or names to unpack into. */
+    /** An assignment to one name, or to several names that unpack the value. */
     record Set(List<String> targets, Expression value) implements Node {}
 
     record SetAttribute(String object, String attribute, Expression value) implements Node {}
 
     record SetBlock(String target, List<Node> body) implements Node {}
 
-    /** Parameters with their defaults. */
+    /** A macro; its parameters are in order, with their defaults. */
     record Macro(String name, LinkedHashMap<String, Optional<Expression>> parameters, List<Node> body)
             implements Node {}
 

@@ -3,16 +3,16 @@ package dev.tandem.text.jinja;
 import java.math.BigDecimal;
 import java.math.BigInteger;
 
-/** Python's numbers: bool, int of any size (a Long where it fits, else a BigInteger), float. */
+/** Python's numbers: bool, int of any size (a Long if it fits, else a BigInteger) and float. */
 final class Numbers {
-    /** Longer integers than templates have use for; a power of powers would take all memory. */
+    /** More than templates need; without a limit, repeated powers would fill the memory. */
     private static final int MAX_BITS = 4096;
     /** The digits of {@link #MAX_BITS}, rounded up. */
     private static final int MAX_DIGITS = 1300;
 
     private Numbers() {}
 
-    /** Booleans are numbers in Python. */
+    /** Whether the value is a number; booleans are numbers in Python. */
     static boolean is(Object value) {
         return isInteger(value) || value instanceof Double || value instanceof Boolean;
     }
@@ -28,7 +28,7 @@ final class Numbers {
         return value.bitLength() < Long.SIZE ? (Object) value.longValue() : value;
     }
 
-    /** @throws NumberFormatException when the text is no integer of this radix */
+    /** @throws NumberFormatException when the text is not an integer of this radix */
     static Object parse(String text, int radix) {
         if (text.length() > MAX_DIGITS) {
             throw new JinjaException("an integer has " + text.length() + " digits; the limit is " + MAX_DIGITS);
@@ -46,7 +46,7 @@ final class Numbers {
         };
     }
 
-    /** A count or an index. */
+    /** The value as a count or an index. */
     static long integer(Object value) {
         return switch (value) {
             case Boolean b -> b ? 1 : 0;
@@ -60,7 +60,7 @@ final class Numbers {
         return value instanceof BigInteger i ? i : BigInteger.valueOf(integer(value));
     }
 
-    /** As Python's {@code int()} of a float: the fraction is cut off. */
+    /** Rounds towards zero, as Python's {@code int()} of a float does. */
     static Object truncate(double value) {
         if (Double.isNaN(value) || Double.isInfinite(value)) {
             throw new JinjaException(Values.real(value) + " has no integer value");
@@ -74,12 +74,12 @@ final class Numbers {
                 : ordered(a, b) && compare(a, b) == 0;
     }
 
-    /** False for NaN. */
+    /** Whether the numbers can be ordered; false when one is NaN. */
     private static boolean ordered(Object a, Object b) {
         return !Double.isNaN(real(a)) && !Double.isNaN(real(b));
     }
 
-    /** By exact value: an int and a float that is near it differ. */
+    /** Compares exact values: a large int differs from the float nearest to it. */
     static int compare(Object a, Object b) {
         if (a instanceof Long x && b instanceof Long y) {
             return Long.compare(x, y);

@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 
-/** Recursive descent over the lexer's tokens: statements here, expressions in {@link ExpressionParser}. */
+/** A recursive-descent parser for statements; {@link ExpressionParser} parses expressions. */
 final class Parser {
     private final TokenCursor cursor;
     private final ExpressionParser expressions;
@@ -25,7 +25,7 @@ final class Parser {
         return nodes;
     }
 
-    /** Nodes up to a block tag with one of these names, which is left unread. */
+    /** Parses nodes up to a block tag with one of these names, which it leaves unread. */
     private List<Node> until(Set<String> ends) {
         List<Node> nodes = new ArrayList<>();
         while (cursor.peek().kind() != Kind.END) {
@@ -72,7 +72,7 @@ final class Parser {
                 cursor.expect(Kind.BLOCK_END);
                 nodes.add(new Node.Continue());
             }
-            // marks the assistant's own tokens for training; renders its body
+            // marks the assistant's tokens for training; only its body is rendered
             case "generation" -> {
                 cursor.expect(Kind.BLOCK_END);
                 nodes.addAll(until(Set.of("endgeneration")));
@@ -193,7 +193,7 @@ final class Parser {
 
     /** Reads tokens one by one. */
     static final class TokenCursor {
-        /** Blocks and expressions inside each other: templates of models have some 20; each takes 1 KiB of stack. */
+        /** Max nesting of blocks and expressions: chat templates have about 20; each level takes 1 KiB of stack. */
         private static final int MAX_DEPTH = 150;
 
         private final List<Token> tokens;
@@ -224,7 +224,7 @@ final class Parser {
             at--;
         }
 
-        /** Called where the parser calls itself; a parser that throws is not used again. */
+        /** Counts a recursive call of the parser; a parser that has thrown is not used again. */
         void enter() {
             if (++depth > MAX_DEPTH) {
                 throw error("blocks and expressions are nested more than " + MAX_DEPTH + " deep");

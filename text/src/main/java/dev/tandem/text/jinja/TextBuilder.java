@@ -1,7 +1,7 @@
 package dev.tandem.text.jinja;
 
 /**
- * A string under construction, counted as it grows.
+ * A string builder that checks the render budget as it grows.
  *
  * <p>Owned by: the thread that renders.
  */

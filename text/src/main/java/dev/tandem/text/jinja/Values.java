@@ -12,7 +12,7 @@ import java.util.Map;
 import java.util.Objects;
 
 /**
- * Python's view of Java objects: None, Undefined, Boolean, Long (BigInteger where a Long is too small), Double, String,
+ * Python's semantics for Java objects: None, Undefined, Boolean, Long (BigInteger if it does not fit), Double, String,
  * List, Map, and {@link Callable}.
  */
 final class Values {
@@ -23,14 +23,14 @@ final class Values {
         }
     };
 
-    /** A name that has no value: false, empty, and an error when one looks inside. */
+    /** A name without a value: it is false and empty, and reading its attributes is an error. */
     record Undefined(String name) {}
 
     interface Callable {
         Object call(List<Object> positional, Map<String, Object> named);
     }
 
-    /** What {@code namespace()} returns: the only object a template may change through an attribute. */
+    /** The result of {@code namespace()}: the only object whose attributes a template may set. */
     static final class Namespace extends LinkedHashMap<String, Object> {}
 
     /** A list that prints with parentheses. */
@@ -44,7 +44,7 @@ final class Values {
 
     private Values() {}
 
-    /** From JSON-like Java values: null becomes None, integers Long or BigInteger, other numbers Double. */
+    /** Converts JSON-like Java values: null becomes None, integers Long or BigInteger, other numbers Double. */
     static Object of(RenderBudget budget, Object value) {
         return of(budget, value, 0);
     }
@@ -181,7 +181,7 @@ final class Values {
         };
     }
 
-    /** What may be a key of a mapping. */
+    /** Checks that a value can be the key of a mapping. */
     static Object key(Object value) {
         if (value instanceof List || value instanceof Map) {
             throw new JinjaException("a " + typeName(value) + " cannot be the key of a dict");
@@ -189,7 +189,7 @@ final class Values {
         return value;
     }
 
-    /** What a loop goes over, not to be changed: characters of strings, keys of mappings. */
+    /** The items of a loop, read-only: characters of a string, keys of a mapping, elements of a list. */
     static List<Object> iterate(RenderBudget budget, Object value) {
         return switch (value) {
             case List<?> list -> {
@@ -213,7 +213,7 @@ final class Values {
         };
     }
 
-    /** As {@link #iterate}, in a list of its own. */
+    /** The items of {@link #iterate} in a new list. */
     static List<Object> copy(RenderBudget budget, Object value) {
         List<Object> items = iterate(budget, value);
         if (items != value && !items.isEmpty()) {
@@ -317,7 +317,7 @@ final class Values {
         out.append(mark);
     }
 
-    /** Shortest digits that give the value back, in Python's notation. */
+    /** The shortest digits that parse to the same value, in Python's notation. */
     static String real(double value) {
         if (value == Math.rint(value) && Math.abs(value) < 1e16) {
             return String.format(Locale.ROOT, "%.1f", value);

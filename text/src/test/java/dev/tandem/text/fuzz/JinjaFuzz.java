@@ -9,7 +9,9 @@ import java.util.Map;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.ObjectMapper;
 
-/** A template, a zero byte, and its variables as JSON. Whatever they are, the answer is a text or a JinjaException. */
+/**
+ * Fuzz target: a template, a zero byte, and its variables as JSON. Rendering returns a text or throws a JinjaException.
+ */
 public final class JinjaFuzz {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final ZonedDateTime NOW = ZonedDateTime.of(2026, 1, 2, 3, 4, 5, 0, ZoneOffset.UTC);

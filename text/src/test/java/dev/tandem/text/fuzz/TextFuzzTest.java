@@ -6,7 +6,7 @@ import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 
-/** The fuzz targets on their corpora and a few mutations; {@code ./tandem fuzz} runs them for longer. */
+/** Runs the fuzz targets on their corpora and a few mutations; {@code ./tandem fuzz} runs them longer. */
 class TextFuzzTest {
     private static final Path CORPORA = Path.of("src/test/resources/fuzz");
 

@@ -11,8 +11,8 @@ import java.nio.file.Path;
 import java.util.Arrays;
 
 /**
- * A {@code tokenizer.json}, a zero byte, and a text. Whatever they are, the answer is tokens that can be decoded or a
- * TokenizerException, and the process lives: native code reads the file and the text.
+ * Fuzz target: a {@code tokenizer.json}, a zero byte, and a text. Encoding returns tokens that can be decoded or throws
+ * a TokenizerException. The process survives, although native code reads the file and the text.
  */
 public final class TokenizerFuzz {
     private static final Path FOLDER = folder();

@@ -18,8 +18,8 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * Our renderings equal Python jinja2's, on templates in the form of each model family and on one that uses every
- * construct. {@code -Dtandem.templates=DIR} checks another directory that tools/make_template_goldens.py has visited.
+ * Renderings equal those of Python's jinja2, on a template in the style of each model family and on one that uses every
+ * construct. {@code -Dtandem.templates=DIR} checks another directory with goldens from tools/make_template_goldens.py.
  */
 class JinjaGoldenTest {
     private static final ObjectMapper JSON = new ObjectMapper();

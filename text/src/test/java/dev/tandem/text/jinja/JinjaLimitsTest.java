@@ -15,9 +15,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/**
- * A template that does not end, or would fill the memory or the stack, is stopped with an error that names the limit.
- */
+/** Stops a template that does not end, or would fill the memory or the stack, with an error that names the limit. */
 class JinjaLimitsTest {
     private static String render(String template, Map<String, ?> variables) {
         return new JinjaTemplate(template, ZonedDateTime::now).render(variables);
@@ -85,7 +83,7 @@ class JinjaLimitsTest {
                 "{{ 'x'.join }}{{ [1].pop(9223372036854775807) }} => wrong arguments",
             })
     void isStopped(String template, String message) throws Exception {
-        // a small stack, for the limits must hold on any thread
+        // a small stack, because the limits must hold on any thread
         FutureTask<Void> test = new FutureTask<>(() -> assertStopped(template, Map.of(), message), null);
         Thread thread = new Thread(null, test, "rendering", 512 << 10);
         thread.start();
@@ -107,7 +105,7 @@ class JinjaLimitsTest {
                 "a if b else | ``",
                 "a.f( | )"
             })
-    void deepExpressionsAreRefusedBeforeTheyUseUpTheStack(String open, String close) {
+    void deepExpressionsAreRefusedBeforeTheStackOverflows(String open, String close) {
         String template = "{{ " + (open + " ").repeat(60_000) + "1" + close.repeat(60_000) + " }}";
         assertThatThrownBy(() -> new JinjaTemplate(template, ZonedDateTime::now))
                 .isInstanceOf(JinjaException.class)
@@ -124,7 +122,7 @@ class JinjaLimitsTest {
                 "{% macro m() %}",
                 "{% generation %}"
             })
-    void deepBlocksAreRefusedBeforeTheyUseUpTheStack(String piece) {
+    void deepBlocksAreRefusedBeforeTheStackOverflows(String piece) {
         assertThatThrownBy(() -> new JinjaTemplate(piece.repeat(10_000), ZonedDateTime::now))
                 .isInstanceOf(JinjaException.class)
                 .hasMessageContaining("nested more than 150 deep");
@@ -132,7 +130,7 @@ class JinjaLimitsTest {
 
     /** The deepest evaluation and the deepest value together, on a thread with the JVM's usual stack of 1 MiB. */
     @Test
-    void theLimitsOfDepthTogetherFitAStack() throws Exception {
+    void bothDepthLimitsTogetherFitTheStack() throws Exception {
         Object list = "x";
         Object map = "x";
         for (int level = 0; level < 500; level++) {
@@ -166,7 +164,7 @@ class JinjaLimitsTest {
     }
 
     @Test
-    void aTemplateOfAnySizeIsReadInTime() {
+    void templatesBeyondTheSizeLimitAreRefused() {
         assertThatThrownBy(() -> new JinjaTemplate("x".repeat(2 << 20), ZonedDateTime::now))
                 .isInstanceOf(JinjaException.class)
                 .hasMessageContaining("has 2097152 characters; the limit is 1048576");
@@ -175,12 +173,12 @@ class JinjaLimitsTest {
     @ParameterizedTest
     @ValueSource(
             strings = {"'\\u12'", "'\\uzzzz'", "'\\u+123'", "'\\x4'", "'\\UFFFFFFFF'", "0x", "a.'b'", "'open", "0b_"})
-    void wrongLiteralsAreErrorsOfTheTemplate(String literal) {
+    void malformedLiteralsAreTemplateErrors(String literal) {
         assertStopped("{{ " + literal + " }}", Map.of(), "line 1: ");
     }
 
     @Test
-    void integersHaveALimit() {
+    void integersAreBounded() {
         assertStopped("{{ " + "9".repeat(2000) + " }}", Map.of(), "has 2000 digits; the limit is 1300");
         assertStopped(
                 "{% set ns = namespace(x=2) %}{% for i in range(99) %}{% set ns.x = ns.x * ns.x %}{% endfor %}",
@@ -209,7 +207,7 @@ class JinjaLimitsTest {
     }
 
     @Test
-    void valuesOfTheRequestAreBounded() {
+    void requestValuesAreBounded() {
         Object deep = "x";
         for (int level = 0; level < 600; level++) {
             deep = List.of(deep);
@@ -218,14 +216,14 @@ class JinjaLimitsTest {
     }
 
     @Test
-    void largeIntegersOfTheRequestArriveAsTheyAre() {
+    void largeIntegersOfTheRequestAreKeptExactly() {
         Map<String, Object> variables = new HashMap<>();
         variables.put("n", new BigInteger("18446744073709551615"));
         assertThat(render("{{ n | tojson }} {{ n + 1 }}", variables))
                 .isEqualTo("18446744073709551615 18446744073709551616");
     }
 
-    /** What is far above real use still works: 20,000 messages, and one of 600,000 characters. */
+    /** Conversations far above real use still work: 20,000 messages, and one message of 600,000 characters. */
     @Test
     void longConversationsAreRendered() {
         List<Map<String, String>> messages = new ArrayList<>();

@@ -17,11 +17,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import tools.jackson.databind.JsonNode;
 
-/**
- * Connections of every kind against the real server: who is let in, in what order answers come, and who has to wait.
- */
+/** HTTP against the real server: access, order of answers, size limits, slow clients and failures. */
 @Timeout(value = 2, unit = TimeUnit.MINUTES)
-class FrontDoorTest {
+class HttpServerTest {
     private static final String COMPLETION = "{\"prompt\": \"ab\", \"max_tokens\": 3, \"ignore_eos\": true}";
     private static final String STREAM =
             "{\"prompt\": \"ab\", \"max_tokens\": 3, \"ignore_eos\": true, \"stream\": true}";
@@ -35,7 +33,7 @@ class FrontDoorTest {
     // --- order of answers
 
     @Test
-    void pipelinedRequestsAreAnsweredInTheirOrder() throws IOException {
+    void pipelinedRequestsAreAnsweredInOrder() throws IOException {
         try (RunningServer server = new RunningServer();
                 RawClient client = server.connect()) {
             client.send(RawClient.request("/v1/completions", STREAM)
@@ -53,7 +51,7 @@ class FrontDoorTest {
     }
 
     @Test
-    void aMalformedRequestIsAnsweredBehindTheOneBeforeIt() throws IOException {
+    void aMalformedRequestIsAnsweredAfterTheOneBeforeIt() throws IOException {
         try (RunningServer server = new RunningServer();
                 RawClient client = server.connect()) {
             server.executor.hold();
@@ -68,7 +66,7 @@ class FrontDoorTest {
     }
 
     @Test
-    void manyPipelinedRequestsAreHeldBackAndAllAnswered() throws IOException {
+    void manyPipelinedRequestsAreSlowedDownAndAllAnswered() throws IOException {
         try (RunningServer server = new RunningServer();
                 RawClient client = server.connect()) {
             server.executor.hold();
@@ -113,7 +111,7 @@ class FrontDoorTest {
     }
 
     @Test
-    void headAnswersLikeGetWithoutABody() throws IOException {
+    void headIsAnsweredLikeGetWithoutABody() throws IOException {
         try (RunningServer server = new RunningServer();
                 RawClient client = server.connect()) {
             client.send(get("/health").replace("GET", "HEAD") + get("/version"));
@@ -125,7 +123,7 @@ class FrontDoorTest {
     }
 
     @Test
-    void optionsSaysWhatAPathTakes() throws IOException {
+    void optionsListsTheMethodsOfAPath() throws IOException {
         try (RunningServer server = new RunningServer();
                 RawClient client = server.connect()) {
             client.send(get("/v1/completions").replace("GET", "OPTIONS"));
@@ -235,7 +233,7 @@ class FrontDoorTest {
     }
 
     @Test
-    void anAllowedPageMayAskFirstAndReadAnswers() throws IOException {
+    void anAllowedPageMaySendAPreflightAndReadAnswers() throws IOException {
         String origin = "Origin: https://chat.example.org\r\n";
         try (RunningServer server =
                         new RunningServer(RunningServer.LIMITS, RunningServer.ORIGINS, Optional.of("secret"));
@@ -265,7 +263,7 @@ class FrontDoorTest {
     // --- sizes
 
     @Test
-    void aBodyThatIsAnnouncedTooLargeIsRefusedBeforeItIsSent() throws IOException {
+    void aTooLargeContentLengthIsRefusedBeforeTheBodyIsSent() throws IOException {
         try (RunningServer server = new RunningServer();
                 RawClient client = server.connect()) {
             client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -290,7 +288,7 @@ class FrontDoorTest {
     }
 
     @Test
-    void floodsOfHeadersAreRefused() throws IOException {
+    void tooManyHeadersAreRefused() throws IOException {
         try (RunningServer server = new RunningServer()) {
             try (RawClient client = server.connect()) {
                 client.send(get("/health", "X-Many: 1\r\n".repeat(1000)));
@@ -304,7 +302,7 @@ class FrontDoorTest {
     }
 
     @Test
-    void theBodiesOfAllRequestsTogetherAreBounded() throws IOException {
+    void theMemoryOfAllBodiesTogetherIsBounded() throws IOException {
         HttpLimits limits = new HttpLimits(
                 64 << 10,
                 8 << 10,
@@ -320,7 +318,7 @@ class FrontDoorTest {
             String large = RawClient.request("/v1/completions", "x".repeat(60_000));
             first.send(large.substring(0, large.length() - 1));
             second.send(large.substring(0, large.length() - 1));
-            // whichever comes second is refused; when the other has its answer there is room again
+            // the second to arrive is refused; when the other is answered, there is room again
             RawClient refused = firstAnswered(List.of(first, second));
             RawClient.Answer answer = refused.read();
             assertThat(answer.status()).isEqualTo(503);
@@ -347,7 +345,7 @@ class FrontDoorTest {
     }
 
     @Test
-    void connectionsBeyondTheLimitAreToldSo() throws IOException {
+    void connectionsBeyondTheLimitAreAnsweredWith503() throws IOException {
         HttpLimits limits = new HttpLimits(
                 64 << 10,
                 8 << 10,
@@ -376,7 +374,7 @@ class FrontDoorTest {
     }
 
     @Test
-    void aClientThatAsksWhetherToSendItsBodyIsAnswered() throws IOException {
+    void expect100ContinueIsAnswered() throws IOException {
         try (RunningServer server = new RunningServer();
                 RawClient client = server.connect()) {
             String request = RawClient.request("/v1/completions", COMPLETION, "Expect: 100-continue");
@@ -407,7 +405,7 @@ class FrontDoorTest {
     }
 
     @Test
-    void aClientThatReadsNothingIsCutOffAndItsRequestCancelled() throws Exception {
+    void aClientThatReadsNothingIsDisconnectedAndItsRequestCancelled() throws Exception {
         HttpLimits limits = new HttpLimits(
                 64 << 10,
                 8 << 10,
@@ -425,7 +423,7 @@ class FrontDoorTest {
                 clients.add(client);
                 client.send(RawClient.request("/v1/completions", LONG_STREAM).repeat(100));
             }
-            // what the sockets do not take is buffered up to the water mark; then the server gives up
+            // the server buffers up to the water mark; then the write timeout closes the connection
             for (RawClient client : clients) {
                 assertThatThrownBy(() -> {
                             while (true) {
@@ -439,7 +437,7 @@ class FrontDoorTest {
     }
 
     @Test
-    void slowReadersHoldUpNobodyElse() throws IOException {
+    void slowReadersDoNotDelayOthers() throws IOException {
         try (RunningServer server = new RunningServer()) {
             List<RawClient> slow = new ArrayList<>();
             for (int i = 0; i < RunningServer.QUEUE; i++) {
@@ -485,7 +483,7 @@ class FrontDoorTest {
         try (RunningServer server = new RunningServer()) {
             server.tokenizer.gate.set(new CountDownLatch(1));
             List<RawClient> clients = new ArrayList<>();
-            // threads and queue are bounded: some of so many must be refused
+            // threads and queue are bounded: some of these requests must be refused
             for (int i = 0; i < RunningServer.QUEUE + 10; i++) {
                 RawClient client = server.connect();
                 client.post("/v1/completions", COMPLETION);
@@ -508,7 +506,7 @@ class FrontDoorTest {
     // --- failures
 
     @Test
-    void aClientLearnsWhenTheEngineDiesInTheMiddleOfAStream() throws IOException {
+    void aStreamEndsWithAnErrorWhenTheEngineDies() throws IOException {
         try (RunningServer server = new RunningServer();
                 RawClient client = server.connect()) {
             server.executor.hold();
@@ -525,7 +523,7 @@ class FrontDoorTest {
     }
 
     @Test
-    void errorsOfTheConnectionHaveTheFormOfTheApi() throws IOException {
+    void connectionErrorsHaveTheFormatOfApiErrors() throws IOException {
         try (RunningServer server = new RunningServer();
                 RawClient client = server.connect()) {
             client.send("GET /\u001b[31m\u0007evil HTTP/1.1\r\nHost: localhost\r\n\r\n");
