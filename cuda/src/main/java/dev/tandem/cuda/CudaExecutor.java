@@ -432,7 +432,8 @@ public final class CudaExecutor implements Executor {
         return libraries.launchesBlock()
                 ? Optional.of(
                         "CUDA_LAUNCH_BLOCKING makes every launch wait for its kernel, and the kernel that transfers"
-                                + " host tokens between GPU and CPU ends only after kernels launched later: no step would end."
+                                + " host tokens between GPU and CPU ends only after kernels launched later: no "
+                                + "step would end."
                                 + " Unset it,"
                                 + " or use --strategy gpu-only")
                 : Optional.empty();

@@ -72,7 +72,8 @@ public record CpuTopology(List<Integer> order, int cores, List<Integer> nodes, b
             return "this system cannot bind threads to cores";
         }
         return limited
-                ? "this process has a CPU quota below the cores it may run on, so other processes may use the same cores"
+                ? "this process has a CPU quota below the cores it may run on, so other processes may use the "
+                        + "same cores"
                 : threads + " threads are more than the " + order.size() + " hardware threads this process may use";
     }
 

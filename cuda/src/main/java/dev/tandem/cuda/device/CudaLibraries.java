@@ -158,9 +158,9 @@ public final class CudaLibraries {
         return releases.stream()
                 .findFirst()
                 .orElseThrow(
-                        () -> new CudaException(
-                                "NVIDIA's driver is for CUDA " + version(driverVersion.orElseThrow())
-                                        + ", and there are no libraries for it; update the driver, or run on the CPU with --device cpu"));
+                        () -> new CudaException("NVIDIA's driver is for CUDA " + version(driverVersion.orElseThrow())
+                                + ", and there are no libraries for it; update the driver, or run on "
+                                + "the CPU with --device cpu"));
     }
 
     /** NVRTC, found and loaded at the first call. */
@@ -222,11 +222,11 @@ public final class CudaLibraries {
             tooNew.forEach(reason -> found.add(what + " not taken: " + reason));
             return load(what + " (fetched)", fetch.get());
         }
-        throw new CudaException(
-                "NVIDIA's " + what + " library was not found. Tried: " + String.join(", ", tried)
-                        + (tooNew.isEmpty() ? "" : ". Not taken: " + String.join("; ", tooNew)) + ". Install CUDA "
-                        + release()
-                        + ", or name its folder with --cuda-libraries=PATH, or let Tandem fetch it with --cuda-libraries=fetch");
+        throw new CudaException("NVIDIA's " + what + " library was not found. Tried: " + String.join(", ", tried)
+                + (tooNew.isEmpty() ? "" : ". Not taken: " + String.join("; ", tooNew)) + ". Install CUDA "
+                + release()
+                + ", or name its folder with --cuda-libraries=PATH, or let Tandem fetch it with "
+                + "--cuda-libraries=fetch");
     }
 
     private SymbolLookup load(String what, Path file) {

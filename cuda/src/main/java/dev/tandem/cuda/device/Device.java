@@ -123,7 +123,8 @@ public final class Device implements AutoCloseable {
     private Limited limit(int wanted, Arena arena) {
         if (!driver.cuGreenCtxCreate.exists()) {
             throw new CudaException(
-                    "--gpu-sm-limit needs green contexts, which this driver does not have; update it or leave the option out");
+                    "--gpu-sm-limit needs green contexts, which this driver does not have; update it or leave "
+                            + "the option out");
         }
         MemorySegment whole = arena.allocate(RESOURCE_BYTES, 8);
         MemorySegment group = arena.allocate(RESOURCE_BYTES, 8);
@@ -242,8 +243,10 @@ public final class Device implements AutoCloseable {
                 throw new CudaException(
                         String.format(
                                 java.util.Locale.ROOT,
-                                "the GPU has no %.2f GiB left for %s: %.2f of %.2f GiB are free. Lower --gpu-memory-utilization,"
-                                        + " --num-gpu-blocks-override or --max-num-batched-tokens, or end other processes that use the"
+                                "the GPU has no %.2f GiB left for %s: %.2f of %.2f GiB are free. Lower "
+                                        + "--gpu-memory-utilization,"
+                                        + " --num-gpu-blocks-override or --max-num-batched-tokens, or end other "
+                                        + "processes that use the"
                                         + " GPU",
                                 bytes / 0x1p30,
                                 label,

@@ -19,7 +19,8 @@ public record MemoryLedger(
     public String toString() {
         return String.format(
                 Locale.ROOT,
-                "GPU memory: weights %.2f, activations %.2f, graphs %.2f, KV %.2f, free %.2f of %.2f GiB; host KV %.2f GiB pinned",
+                "GPU memory: weights %.2f, activations %.2f, graphs %.2f, KV %.2f, free %.2f of %.2f GiB; host "
+                        + "KV %.2f GiB pinned",
                 weights / 0x1p30,
                 activations / 0x1p30,
                 graphs / 0x1p30,

@@ -118,9 +118,9 @@ public final class KernelCatalogue {
                     + " and have never run on it");
         }
         if (slice) {
-            limitations.add(
-                    "no prefill attention beside decode attention: the driver does not report the memory bandwidth of a MIG"
-                            + " slice");
+            limitations.add("no prefill attention beside decode attention: the driver does not report the memory "
+                    + "bandwidth of a MIG"
+                    + " slice");
         }
         return limitations;
     }

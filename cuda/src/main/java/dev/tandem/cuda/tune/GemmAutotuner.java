@@ -53,7 +53,8 @@ public final class GemmAutotuner {
         ModelConfig config = shape.config();
         return String.format(
                 Locale.ROOT,
-                "%s, %d multiprocessors; driver for CUDA %d, cublasLt %d, kernels %s; %s, %d layers, %d wide, %d within, %d and %d heads of %d,"
+                "%s, %d multiprocessors; driver for CUDA %d, cublasLt %d, kernels %s; %s, %d layers, %d wide, "
+                        + "%d within, %d and %d heads of %d,"
                         + " vocabulary %d; steps of up to %d rows, %d sequences, host tier %s",
                 device.name(),
                 device.multiprocessors(),

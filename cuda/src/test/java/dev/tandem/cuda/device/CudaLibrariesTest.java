@@ -80,9 +80,12 @@ class CudaLibrariesTest {
 
     @ParameterizedTest
     @CsvSource({
-        "12040, nvidia-cublas-cu12-12.9.1.4/libcublasLt.so.12, nvidia-cuda-nvrtc-cu12-12.9.86/libnvrtc.so.12, libnvrtc-builtins.so.12.9",
-        "13000, nvidia-cublas-13.0.2.14/libcublasLt.so.13, nvidia-cuda-nvrtc-13.0.88/libnvrtc.so.13, libnvrtc-builtins.so.13.0",
-        ", nvidia-cublas-13.0.2.14/libcublasLt.so.13, nvidia-cuda-nvrtc-13.0.88/libnvrtc.so.13, libnvrtc-builtins.so.13.0"
+        "12040, nvidia-cublas-cu12-12.9.1.4/libcublasLt.so.12, nvidia-cuda-nvrtc-cu12-12.9.86/libnvrtc.so.12, "
+                + "libnvrtc-builtins.so.12.9",
+        "13000, nvidia-cublas-13.0.2.14/libcublasLt.so.13, nvidia-cuda-nvrtc-13.0.88/libnvrtc.so.13, "
+                + "libnvrtc-builtins.so.13.0",
+        ", nvidia-cublas-13.0.2.14/libcublasLt.so.13, nvidia-cuda-nvrtc-13.0.88/libnvrtc.so.13, "
+                + "libnvrtc-builtins.so.13.0"
     })
     void wheelsOfTheDriversReleaseAreFetched(Integer driver, String cublasLt, String nvrtc, String builtins)
             throws IOException {
