@@ -34,11 +34,11 @@ case "$what" in
       --num-gpu-blocks-override 40 --max-queued-requests 256 >"$folder/out" 2>"$folder/err" &
     server=$!
     trap 'kill "$server" 2>/dev/null; wait "$server" || true; rm -rf "$folder"' EXIT
-    until grep -q 'on http' "$folder/out"; do
+    until grep -q '^address' "$folder/out"; do
       kill -0 "$server" || { cat "$folder/err" >&2; exit 1; }
       sleep 0.2
     done
-    address=$(sed -n 's/.* on \(http[^;]*\);.*/\1/p' "$folder/out")
+    address=$(sed -n 's/^address *\(http[^ ]*\).*/\1/p' "$folder/out")
     code=0
     python3 tools/soak.py "$address" "$seconds" 48 120 60 --malformed 0.3 --exact --seed "$seed" --result "$result" ||
       code=$?
