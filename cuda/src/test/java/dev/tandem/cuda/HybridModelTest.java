@@ -150,7 +150,7 @@ class HybridModelTest {
         try (CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 8, true, 2, 10_000)) {
             run(executor, plan(List.of(), List.of(prompt(tokens, half, gpu, AttentionSite.GPU_FROM_GPU)), List.of()));
             executor.submit(plan(List.of(new Swap(1, KvTier.GPU, gpu, KvTier.HOST, host, half)), List.of(), List.of()));
-            executor.logits(0); // the step has ended, and nobody has looked at it yet
+            executor.logits(0); // the step has ended, and its result has not been polled yet
             MemorySegment block =
                     MemorySegment.ofAddress(executor.hostBlock(1, host[0])).reinterpret(1);
             block.set(ValueLayout.JAVA_BYTE, 0, (byte) (block.get(ValueLayout.JAVA_BYTE, 0) ^ 4));

@@ -29,10 +29,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
- * Random load with aborts, ends that nobody foresees, workers that pause, die, stall or throw, and rows whose KV
- * becomes NaN, under strategies that change: nothing hangs, leaks, or changes the text of another.
- * {@code -Dtandem.soak.seconds=N} for longer than the usual ten seconds, {@code -Dtandem.soak.seed=N} for a seed that
- * failed.
+ * Random load with aborts, unforeseen ends, workers that pause, die, stall or throw, and rows whose KV becomes NaN,
+ * under strategies that change: nothing hangs, leaks, or changes the text of another. {@code -Dtandem.soak.seconds=N}
+ * for longer than the usual ten seconds, {@code -Dtandem.soak.seed=N} for a seed that failed.
  */
 @Tag("gpu")
 @Timeout(1500)

@@ -155,7 +155,7 @@ class KernelTest {
         }
     }
 
-    /** Results are compared bit by bit: rows that nobody looks at stand for themselves behind the others. */
+    /** Results are compared bit by bit: rows behind the others, which no test reads, must keep their bits. */
     @ParameterizedTest
     @MethodSource("shapes")
     void sampledRowsCloseUp(ModelShape shape) {
@@ -617,7 +617,7 @@ class KernelTest {
                 }
                 for (int i = 0; i < hostHalves; i++) {
                     assertThat(host[(layer * hostBlocks + 1) * hostHalves + i])
-                            .as("a block of nobody")
+                            .as("a block that no copy names")
                             .isNaN();
                 }
             }
