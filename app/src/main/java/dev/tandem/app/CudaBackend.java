@@ -9,6 +9,7 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.kernels.KernelCatalogue;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.step.GpuClock;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.executor.ExecutorLimits;
@@ -83,7 +84,7 @@ final class CudaBackend {
                 profile,
                 executor::profile,
                 Optional.of(() -> {
-                    CudaExecutor.GpuTime time = executor.gpuTime();
+                    GpuClock.Totals time = executor.gpuTime();
                     return new double[] {time.busy(), time.idle()};
                 }));
     }

@@ -6,6 +6,7 @@ import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.PrefillOffload;
 import dev.tandem.cuda.step.GraphCache;
+import dev.tandem.cuda.step.StepBuffers;
 import java.util.Locale;
 
 /**
@@ -56,9 +57,9 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
         return graphRows + slots;
     }
 
-    /** Max tiles of prefill attention of a step. */
-    int tiles(ModelShape shape) {
-        return maxRows / shape.tileTokens() + maxSequences + 1;
+    /** Max sizes of the steps' inputs. */
+    StepBuffers.Sizes stepSizes(int gpuBlocks) {
+        return new StepBuffers.Sizes(graphRows, maxRows, maxSequences, slots, tables(gpuBlocks));
     }
 
     /** Max block numbers of all sequences of a step. */

@@ -173,7 +173,7 @@ class CudaModelTest {
         int[] prompt = golden.prompt();
         int[] blocks = {5, 0, 3, 7, 1, 6};
         try (CudaExecutor executor = executor(family, type, 8, true)) {
-            executor.poisonPools();
+            executor.faults().poisonPools();
             double whole = error(run(executor, 1, prompt, 0, prompt.length, blocks), golden, prompt.length - 1);
             assertThat(whole).as("%s %s, the prompt at once", family, type).isLessThan(bound(type));
             int half = prompt.length / 2;
@@ -207,7 +207,7 @@ class CudaModelTest {
         for (Budget budget : budgets) {
             for (int gpuBlocks : new int[] {400, 40}) {
                 CudaExecutor executor = executor(family, type, gpuBlocks, gpuBlocks == 400);
-                executor.poisonPools();
+                executor.faults().poisonPools();
                 try (EngineHarness engine = EngineHarness.gpuOnly(executor, budget, Preemption.SWAP)) {
                     for (int i = 0; i < 80; i++) {
                         int[] prompt = i % 20 == 0

@@ -116,7 +116,7 @@ class HybridModelTest {
             run(executor, plan(List.of(), List.of(badPrompt, goodPrompt), List.of()));
             Chunk badRow = chunk(1, bad, 3, 4, new int[] {0}, AttentionSite.GPU_FROM_GPU);
 
-            executor.poisonNextRow();
+            executor.faults().poisonNextRow();
             assertThat(run(executor, plan(List.of(), List.of(badRow), List.of()))
                             .lost())
                     .hasSize(1);
@@ -124,7 +124,7 @@ class HybridModelTest {
             assertThat(waiting.lost()).isEmpty();
             assertThat(waiting.sampled()).hasSize(1);
 
-            executor.poisonNextRow();
+            executor.faults().poisonNextRow();
             assertThat(run(executor, plan(List.of(), List.of(badRow), List.of()))
                             .lost())
                     .hasSize(1);
@@ -170,7 +170,7 @@ class HybridModelTest {
         int[] gpu = {5, 0, 3, 7, 1, 6};
         double bound = CudaModelTest.bound(type);
         try (CudaExecutor executor = CudaModelTest.executor(family, type, 8, true, 2, 10_000)) {
-            executor.poisonPools();
+            executor.faults().poisonPools();
             double sum = 0;
             for (int i = 1; i < tokens.length; i++) {
                 if (i == 1) {
@@ -210,7 +210,7 @@ class HybridModelTest {
                         .as("%s %s, a prompt that landed in chunks, by %s", family, type, carrier)
                         .isLessThan(bound);
                 host = new int[] {4, 5, 1};
-                executor.offloadPrefillByKernels();
+                executor.faults().offloadPrefillByKernels();
             }
             host = new int[] {2, 0, 3};
             run(executor, plan(List.of(), List.of(row(1, tokens, half, host)), List.of()));
@@ -383,14 +383,14 @@ class HybridModelTest {
     void greedyTokensMatchTransformersWhenKernelsOffloadPrefills() throws IOException {
         Budget budget = new Budget(200, 100, 200);
         CudaExecutor executor = executor();
-        executor.offloadPrefillByKernels();
+        executor.faults().offloadPrefillByKernels();
         greedyTokensMatch("by kernels", policy(Placement.MIXED, budget), budget, executor);
     }
 
     /** Its blocks hold NaN before they are granted. */
     private static CudaExecutor executor() {
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 60, true, 3, 10_000);
-        executor.poisonPools();
+        executor.faults().poisonPools();
         return executor;
     }
 

@@ -163,7 +163,7 @@ class HybridSoakTest {
                     engine.cancel("r" + random.nextInt(asked.size()));
                 }
                 if (poisons && random.nextInt(STEPS_PER_POISON) == 0) {
-                    executor.poisonNextRow();
+                    executor.faults().poisonNextRow();
                 }
                 if (step == faultAt) {
                     begin(fault, executor, attention, 2 + random.nextInt(LONGEST));
@@ -187,16 +187,18 @@ class HybridSoakTest {
                 lost += isNaN ? 1 : 0;
                 check(answer, asked.get(i), isNaN, fault, round + ", r" + i);
             }
-            assertThat(lost).as("requests of NaN, %s", round).isLessThanOrEqualTo(executor.poisonedRows());
+            assertThat(lost)
+                    .as("requests of NaN, %s", round)
+                    .isLessThanOrEqualTo(executor.faults().poisonedRows());
             attention.forEach(unreliable -> unreliable.release.countDown());
-            return executor.poisonedRows();
+            return executor.faults().poisonedRows();
         }
     }
 
     private static void begin(Fault fault, CudaExecutor executor, List<UnreliableAttention> attention, int context) {
         switch (fault) {
             case NONE -> {}
-            case DEATH -> executor.endWorkers();
+            case DEATH -> executor.faults().endWorkers();
             case STALL -> attention.forEach(unreliable -> unreliable.stalls = true);
             case THROW -> attention.forEach(unreliable -> unreliable.poisoned = context);
         }
