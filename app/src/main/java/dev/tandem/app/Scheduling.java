@@ -42,11 +42,11 @@ record Scheduling(
         DecisionLog decisions = new DecisionLog(LOGGED);
         Strategy.Options decided = options.strategy.decide(
                 budget, options.scheduling, InFlightLimits.of(limits), limits.piggybackedTokens());
+        GpuOnly gpuOnly = Strategy.gpuOnly(decided);
         if (strategy == Strategy.GPU_ONLY) {
             log.row("strategy", "gpu-only");
-            Policy policy = strategy.policy(decided, null);
             return new Scheduling(
-                    new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, decisions),
+                    new PolicyScheduler(gpuOnly, draft -> 0, (draft, result, predicted, seconds) -> {}, decisions),
                     decisions,
                     Optional.empty(),
                     Optional.empty());
@@ -66,8 +66,6 @@ record Scheduling(
             log.notice("Offloading cannot raise throughput here: on the CPU executor both tiers share the same cores."
                     + " Use it for tests, or leave --strategy out.");
         }
-        GpuOnly gpuOnly = new GpuOnly(
-                budget, options.scheduling.preemption, decided.queueBypasses(), decided.piggybackedTokens());
         Optional<StrategySelector> guard =
                 guarded ? Optional.of(strategy.guarded(decided, predictor)) : Optional.empty();
         Policy policy = guard.isPresent() ? guard.get() : strategy.policy(decided, cost);

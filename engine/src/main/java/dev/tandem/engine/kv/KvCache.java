@@ -3,7 +3,7 @@ package dev.tandem.engine.kv;
 import dev.tandem.engine.request.Sequence;
 import java.util.Arrays;
 import java.util.Collection;
-import java.util.HashMap;
+import java.util.EnumMap;
 import java.util.Map;
 import java.util.Optional;
 
@@ -126,7 +126,7 @@ public final class KvCache implements KvCapacity {
     public void checkIntegrity(Collection<Sequence> live) {
         gpu.checkIntegrity();
         host.checkIntegrity();
-        Map<KvTier, Integer> held = new HashMap<>(Map.of(KvTier.GPU, 0, KvTier.HOST, 0));
+        Map<KvTier, Integer> held = new EnumMap<>(KvTier.class);
         for (Sequence sequence : live) {
             BlockTable table = sequence.table();
             for (int i = 0; i < table.count(); i++) {
@@ -142,8 +142,9 @@ public final class KvCache implements KvCapacity {
             }
         }
         for (KvTier tier : KvTier.values()) {
-            if (held.get(tier) != pool(tier).used()) {
-                throw new IllegalStateException(tier + " pool: sequences hold " + held.get(tier) + " of "
+            int blocks = held.getOrDefault(tier, 0);
+            if (blocks != pool(tier).used()) {
+                throw new IllegalStateException(tier + " pool: sequences hold " + blocks + " of "
                         + pool(tier).used() + " used blocks");
             }
         }

@@ -108,10 +108,11 @@ public record Pipeline(
         List<Sequence> left = new ArrayList<>();
         boolean room = true;
         for (Sequence sequence : queue) {
+            if (room && !HostTier.canGrow(draft, sequence)) {
+                continue;
+            }
             if (!room) {
                 left.add(sequence);
-            } else if (!HostTier.canGrow(draft, sequence)) {
-                continue;
             } else if (predictor.hidesInOne(zero, one, sequence.length())) {
                 draft.add(1, sequence, 1, AttentionSite.CPU_FROM_HOST);
             } else if (zero.rows() == 0 || predictor.hidesInZero(zero, one, sequence.length())) {

@@ -236,7 +236,7 @@ public enum Strategy {
      * Creates the strategy's policy without the guard.
      *
      * @param options of the strategy
-     * @param cost model of this machine; may be null where the strategy does not predict
+     * @param cost model of this machine
      */
     public Policy policy(Options options, CostModel cost) {
         return policy(options, cost, SelectorLimits.DEFAULT);
@@ -295,23 +295,25 @@ public enum Strategy {
             return List.of(new Arm(flag, policy(options, cost), kinds));
         }
         AsyncOverlap overlap = asyncOverlap(options, cost, false);
+        Neo neo = neo(options, cost);
         // both arms share this policy; the rules' policy passes completed steps on to it, so it counts each step once
         Arm rules = new Arm(
                 "apex's rules",
                 apex(options, cost, overlap),
                 kinds,
-                Optional.of(neo(options, cost)::draft),
+                Optional.of((state, why) -> neo.draft(state, why)),
                 Optional.empty());
         Arm alone = new Arm(
                 "async-overlap alone",
-                overlap::draft,
+                (state, why) -> overlap.draft(state, why),
                 Set.of(Kind.IN_FLIGHT),
                 Optional.empty(),
                 Optional.of(overlap::draining));
         return List.of(rules, alone);
     }
 
-    private static GpuOnly gpuOnly(Options options) {
+    /** The policy of {@link #GPU_ONLY}, which predicts no times and so needs no cost model. */
+    public static GpuOnly gpuOnly(Options options) {
         return new GpuOnly(
                 options.budget(), options.preemption(), options.queueBypasses(), options.piggybackedTokens());
     }
