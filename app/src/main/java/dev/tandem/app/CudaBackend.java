@@ -147,20 +147,16 @@ final class CudaBackend {
                 .map(OptionalInt::of)
                 .or(() -> options.memory.kvCacheMemory.map(size -> OptionalInt.of(blocks(size, blockBytes))))
                 .orElse(OptionalInt.empty());
-        return new CudaOptions(
-                options.gpu.number(),
-                options.gpu.multiprocessorLimit,
-                shape.type(),
-                options.memory.gpuUtilization,
-                blocks,
-                options.memory.hostKv.map(ByteSize::bytes).orElse(defaultHostKv(options)),
-                options.budget().maxBatchTokens(),
-                options.maxNumSeqs(),
-                !options.gpu.eager,
-                attentionThreads(options),
-                options.advanced.pinThreads,
-                (long) (options.strategy.hostWatchdog * 1e9),
-                options.gpu.kvChecksums);
+        return CudaOptions.builder(shape.type(), options.budget().maxBatchTokens(), options.maxNumSeqs())
+                .device(options.gpu.number(), options.gpu.multiprocessorLimit)
+                .memoryUtilization(options.memory.gpuUtilization)
+                .gpuBlocks(blocks)
+                .hostBytes(options.memory.hostKv.map(ByteSize::bytes).orElse(defaultHostKv(options)))
+                .graphs(!options.gpu.eager)
+                .attentionThreads(attentionThreads(options), options.advanced.pinThreads, (long)
+                        (options.strategy.hostWatchdog * 1e9))
+                .kvChecksums(options.gpu.kvChecksums)
+                .build();
     }
 
     /** The size of the GPU pool; the executor, which knows the GPU's memory, refuses one that does not fit. */

@@ -135,12 +135,11 @@ class ArchitectureTest {
                 .check(CLASSES);
     }
 
-    /** Records of the engine, but for measured profiles and the options of strategies. */
+    /** Records of the engine, but for the options of strategies, and of the CUDA executor. */
     private static boolean isChecked(JavaClass type) {
         String name = type.getPackageName();
-        return name.startsWith("dev.tandem.engine")
-                && !name.equals("dev.tandem.engine.cost")
-                && !name.startsWith("dev.tandem.engine.strategy");
+        return name.startsWith("dev.tandem.engine") && !name.startsWith("dev.tandem.engine.strategy")
+                || name.startsWith("dev.tandem.cuda");
     }
 
     private static JavaClass outermost(JavaClass type) {

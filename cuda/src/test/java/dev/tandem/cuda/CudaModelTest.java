@@ -71,20 +71,14 @@ class CudaModelTest {
 
     static CudaOptions options(
             DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
-        return new CudaOptions(
-                0,
-                0,
-                type,
-                0.5,
-                OptionalInt.of(gpuBlocks),
-                8 << 20,
-                256,
-                128,
-                graphs,
-                attentionThreads,
-                true,
-                watchdogMillis * 1_000_000,
-                attentionThreads > 0);
+        return CudaOptions.builder(type, 256, 128)
+                .memoryUtilization(0.5)
+                .gpuBlocks(OptionalInt.of(gpuBlocks))
+                .hostBytes(8 << 20)
+                .graphs(graphs)
+                .attentionThreads(attentionThreads, true, watchdogMillis * 1_000_000)
+                .kvChecksums(attentionThreads > 0)
+                .build();
     }
 
     static CudaExecutor executor(String family, CudaOptions options) {

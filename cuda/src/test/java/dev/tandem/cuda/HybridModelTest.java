@@ -281,20 +281,14 @@ class HybridModelTest {
         Golden golden = Golden.of("llama31");
         int[] tokens = golden.prompt();
         int rows = 200;
-        CudaOptions options = new CudaOptions(
-                0,
-                8,
-                DataType.BFLOAT16,
-                0.5,
-                OptionalInt.of(40),
-                32 << 20,
-                256,
-                256,
-                true,
-                3,
-                true,
-                10_000_000_000L,
-                true);
+        CudaOptions options = CudaOptions.builder(DataType.BFLOAT16, 256, 256)
+                .device(0, 8)
+                .memoryUtilization(0.5)
+                .gpuBlocks(OptionalInt.of(40))
+                .hostBytes(32 << 20)
+                .attentionThreads(3, true, 10_000_000_000L)
+                .kvChecksums(true)
+                .build();
         try (CudaExecutor executor = CudaModelTest.executor("llama31", options)) {
             List<Chunk> first = IntStream.range(0, rows)
                     .mapToObj(i -> chunk(i, tokens, 0, 1, new int[] {i}, AttentionSite.GPU_PREFILL_OFFLOAD))

@@ -9,7 +9,6 @@ import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.model.config.DataType;
-import java.util.OptionalInt;
 import org.junit.jupiter.api.Test;
 
 /** What the GPU's memory is laid out for, without a GPU. */
@@ -19,20 +18,10 @@ class MemoryPlanTest {
     private final ModelShape shape = GpuRig.shape(4, 2, 64, 256, 512, 301, DataType.FLOAT16);
 
     private static CudaOptions options(int maxRows, int maxSequences, int attentionThreads) {
-        return new CudaOptions(
-                0,
-                0,
-                DataType.FLOAT16,
-                0.9,
-                OptionalInt.empty(),
-                0,
-                maxRows,
-                maxSequences,
-                true,
-                attentionThreads,
-                false,
-                1_000_000_000L,
-                false);
+        return CudaOptions.builder(DataType.FLOAT16, maxRows, maxSequences)
+                .memoryUtilization(0.9)
+                .attentionThreads(attentionThreads, false, 1_000_000_000L)
+                .build();
     }
 
     @Test

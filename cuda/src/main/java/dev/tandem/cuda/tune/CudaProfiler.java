@@ -121,20 +121,19 @@ final class CudaProfiler {
         // after the CPU's attention, so that its code is compiled; the wait for attention itself is subtracted
         double stage = waiting(2) / 2;
         double trip = Math.max(0, waiting(1) - attention.get(1).at(SHORTEST));
-        return new Profile(
-                name,
-                layers,
-                curve("linear", linear),
-                prefill,
-                decode,
-                attention,
-                transfer,
-                new Curve("pre-layer", new double[] {1}, new double[] {1e-6}),
-                curve("post-layer", postLayer),
-                STEP_OVERHEAD,
-                stage,
-                trip,
-                hostLoad());
+        return Profile.builder(name, layers)
+                .linear(curve("linear", linear))
+                .prefillAttention(prefill)
+                .gpuAttention(decode)
+                .cpuAttention(attention)
+                .transfer(transfer)
+                .preLayer(new Curve("pre-layer", new double[] {1}, new double[] {1e-6}))
+                .postLayer(curve("post-layer", postLayer))
+                .stepOverhead(STEP_OVERHEAD)
+                .stageOverhead(stage)
+                .tripOverhead(trip)
+                .hostLoad(hostLoad())
+                .build();
     }
 
     private static Curve curve(String name, TreeMap<Double, Double> points) {
