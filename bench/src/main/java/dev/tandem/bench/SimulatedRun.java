@@ -37,14 +37,7 @@ public final class SimulatedRun {
      * @param hostTokenShare share of the window's decoded tokens that were attended on the host
      * @param hostBusyShare share of the window in which the CPU attended
      */
-    public record OpenLoop(LoadResult load, double hostTokenShare, double hostBusyShare) {
-        /** The shares as fields of a result. */
-        public Map<String, Object> hostShares() {
-            return Map.of(
-                    "host_token_share", Statistics.rounded(hostTokenShare),
-                    "host_busy_share", Statistics.rounded(hostBusyShare));
-        }
-    }
+    public record OpenLoop(LoadResult load, double hostTokenShare, double hostBusyShare) {}
 
     private final EngineConfig config;
     private final Workload workload;
