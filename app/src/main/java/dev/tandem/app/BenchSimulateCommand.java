@@ -71,11 +71,13 @@ final class BenchSimulateCommand implements Callable<Integer> {
             Simulator simulator = new Simulator(profile, limits, config(checkpoint, limits), work, checkpoint.name());
             if (load.isOpen()) {
                 LoadWindow window = load.window(simulation.requests, simulation.warmUp);
-                List<Map<String, Object>> results = load.run(
+                LoadOptions.Measured measured = load.run(
                         window, options.seed, System.err, one -> simulator.run(run -> describe(one, run.open(one))));
-                for (Map<String, Object> result : results) {
+                for (Map<String, Object> result : measured.results()) {
                     report.write(result);
                 }
+                List<String> arguments = spec.commandLine().getParseResult().originalArgs();
+                load.writeReports(measured, "tandem " + String.join(" ", arguments));
             } else {
                 int concurrency = BenchThroughputCommand.concurrency(options, limits, work);
                 report.write(simulator.run(run -> simulation.requests.isPresent()

@@ -10,8 +10,13 @@ import dev.tandem.bench.load.Metric;
 import dev.tandem.bench.load.RateSearch;
 import dev.tandem.bench.load.Requirement;
 import dev.tandem.bench.load.TraceFile;
+import dev.tandem.bench.report.LoadReport;
+import dev.tandem.bench.report.Plot;
 import dev.tandem.engine.config.ConfigurationException;
+import java.io.IOException;
 import java.io.PrintStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -110,8 +115,30 @@ final class LoadOptions {
             description = "Percentiles of each latency, besides mean and median. Default: ${DEFAULT-VALUE}.")
     List<Double> percentiles = List.of();
 
+    @Option(
+            names = "--report",
+            paramLabel = "FILE",
+            description = "Write an HTML file with tables and plots of all rates. Default: none.")
+    Optional<Path> report = Optional.empty();
+
+    @Option(
+            names = "--plot-dir",
+            paramLabel = "DIR",
+            description = "Write each plot as an SVG file into this directory. Default: none.")
+    Optional<Path> plotDir = Optional.empty();
+
+    /**
+     * What was measured.
+     *
+     * @param results one per rate, or that of the rate found
+     * @param all these, and those of the other rates of a search
+     */
+    record Measured(List<Map<String, Object>> results, List<Map<String, Object>> all) {}
+
     /** @throws ConfigurationException that names the option, its value and the limit */
     void check() {
+        report.ifPresent(file -> OutputFile.check("--report", file));
+        plotDir.ifPresent(folder -> OutputFile.check("--plot-dir", folder.resolve("ttft.svg")));
         targets();
         requirement();
         metrics();
@@ -227,10 +254,8 @@ final class LoadOptions {
      * @param seed of the arrivals
      * @param progress receives a line for each rate of a search
      * @param measure runs one load
-     * @return one result per rate, or that of the rate found
      */
-    List<Map<String, Object>> run(
-            LoadWindow window, long seed, PrintStream progress, Function<Load, Map<String, Object>> measure) {
+    Measured run(LoadWindow window, long seed, PrintStream progress, Function<Load, Map<String, Object>> measure) {
         List<Load> loads = arrivals().stream()
                 .map(arrivals -> new Load(arrivals, window, targets(), seed))
                 .toList();
@@ -240,12 +265,14 @@ final class LoadOptions {
                     + " --num-prompts in serve");
         }
         Optional<Requirement> requirement = requirement();
-        return requirement.isPresent()
-                ? List.of(search(requirement.get(), loads.getFirst(), progress, measure))
-                : loads.stream().map(measure).toList();
+        if (requirement.isPresent()) {
+            return search(requirement.get(), loads.getFirst(), progress, measure);
+        }
+        List<Map<String, Object>> results = loads.stream().map(measure).toList();
+        return new Measured(results, results);
     }
 
-    private static Map<String, Object> search(
+    private static Measured search(
             Requirement requirement, Load load, PrintStream progress, Function<Load, Map<String, Object>> measure) {
         RateSearch<Map<String, Object>> search = new RateSearch<>(requirement::holds, rate -> {
             Map<String, Object> result = measure.apply(load.atRate(rate));
@@ -263,7 +290,25 @@ final class LoadOptions {
         Map<String, Object> result =
                 Objects.requireNonNull(search.measured().get(highest.getAsDouble()), "a rate that was measured");
         result.put("requirement", requirement.toString());
-        return result;
+        return new Measured(List.of(result), List.copyOf(search.measured().values()));
+    }
+
+    /** Writes the files that the options ask for. */
+    void writeReports(Measured measured, String command) throws IOException {
+        LoadReport pages = new LoadReport(measured.all());
+        if (report.isPresent()) {
+            Path file = report.get().toAbsolutePath();
+            Files.createDirectories(file.getParent());
+            Files.writeString(file, pages.html("Load", command));
+        }
+        if (plotDir.isPresent()) {
+            Files.createDirectories(plotDir.get());
+            for (Map.Entry<String, Plot> plot : pages.plots().entrySet()) {
+                Files.writeString(
+                        plotDir.get().resolve(plot.getKey() + ".svg"),
+                        plot.getValue().svg());
+            }
+        }
     }
 
     /** The fields of a load's result. */

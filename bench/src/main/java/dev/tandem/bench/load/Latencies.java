@@ -14,7 +14,8 @@ public final class Latencies {
     /** The mean needs no rounding to the histogram's digits. */
     private double sumNanos;
 
-    void add(long nanos) {
+    /** Adds a sample; one below 0 counts as 0 in the percentiles. */
+    public void add(long nanos) {
         histogram.recordValue(Math.max(0, nanos));
         sumNanos += nanos;
     }

@@ -3,6 +3,7 @@ package dev.tandem.bench.load.http;
 import dev.tandem.bench.load.RequestTimes;
 import dev.tandem.engine.clock.Clock;
 import java.io.ByteArrayOutputStream;
+import java.net.ConnectException;
 import java.net.http.HttpResponse;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -152,6 +153,11 @@ final class StreamReader implements HttpResponse.BodySubscriber<Void> {
     /** An exception in words: its kind where it has no message. */
     static String reason(Throwable error) {
         String message = error.getMessage();
-        return message == null || message.isBlank() ? error.getClass().getSimpleName() : message;
+        if (message != null && !message.isBlank()) {
+            return message;
+        }
+        return error instanceof ConnectException
+                ? "the connection was refused"
+                : error.getClass().getSimpleName().replace("Exception", "");
     }
 }
