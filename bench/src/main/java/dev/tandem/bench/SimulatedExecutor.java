@@ -138,6 +138,9 @@ public final class SimulatedExecutor implements Executor {
             if (layer == null || layer.slots() != rows || !layer.resumed().equals(more)) {
                 layer = layer(plan, rows, more);
             }
+            if (layer.cpuSeconds() > 0) { // in-flight tokens wait for the sub-batches, which the GPU waits for
+                cpuFree = Math.max(cpuFree, start + seconds) + layer.cpuSeconds();
+            }
             seconds += ends + layer.seconds() * load;
             cpuBusy += layer.cpuSeconds();
             for (HostToken token : rejoining) {
