@@ -47,6 +47,7 @@ import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
@@ -208,16 +209,18 @@ public final class CudaExecutor implements Executor {
 
             // the KV pools take the remaining memory
             long used = hardware.used();
-            int gpuBlocks = options.gpuBlocks().orElseGet(() -> {
+            int kvBlocks = options.gpuBlocks().orElseGet(() -> {
                 Device.Memory memory = device.memory();
-                return plan.gpuBlocks(shape, options.memoryUtilization(), used, memory.free(), memory.total());
+                return plan.kvBlocks(shape, options.memoryUtilization(), used, memory.free(), memory.total());
             });
+            StagingSize staging = plan.staging(shape);
+            int gpuBlocks = staging.poolBlocks(kvBlocks, shape.kvLayout());
             pools = owned.own(new KvPools(
                     device,
                     kernels,
                     shape,
                     gpuBlocks,
-                    plan.stagingBlocks(),
+                    staging,
                     options.hostBytes(),
                     plan.maxSequences(),
                     options.kvChecksums()));
@@ -235,7 +238,7 @@ public final class CudaExecutor implements Executor {
                             new AttentionLauncher(kernels, partition, buffers, pools, hostMemory),
                             owned.own(new HostTransferLauncher(device, kernels, shape, hostMemory))));
             clock = owned.own(new GpuClock(device));
-            inputs = inputs(gpuBlocks);
+            inputs = inputs(plan.tables(gpuBlocks, staging));
             trace = owned.own(new StepTrace(device, timeline, time, layers()));
             chosen = owned.own(new SampleReport(
                     device,
@@ -312,8 +315,8 @@ public final class CudaExecutor implements Executor {
         return new HostLinkMemory(device, stream, shape, 2 * options.watchdogNanos(), longestStep);
     }
 
-    private StepLauncher.Inputs inputs(int gpuBlocks) {
-        int tables = plan.tables(gpuBlocks);
+    /** @param tables max block numbers of a step */
+    private StepLauncher.Inputs inputs(int tables) {
         int tiles = plan.tiles(shape);
         StepBuffer graph = owned.own(new StepBuffer(
                 device,
@@ -346,6 +349,7 @@ public final class CudaExecutor implements Executor {
                 .blockTokens(ModelShape.BLOCK_TOKENS)
                 .hostBlockTokens(HostFormat.BLOCK_TOKENS)
                 .gpuBlocks(gpuBlocks)
+                .stagingBlocks(plan.staging(shape).blocks(shape.kvLayout()))
                 .hostBlocks(pools.hostBlocks())
                 .maxBatchTokens(options.maxBatchTokens())
                 .layers(layers())
