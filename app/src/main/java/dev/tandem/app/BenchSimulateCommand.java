@@ -67,6 +67,7 @@ final class BenchSimulateCommand implements Callable<Integer> {
             StartLog log = new StartLog(System.err, true);
             boolean guarded = options.strategy.guard.orElse(false);
             Scheduling scheduling = Scheduling.of(options, config.budget(), guarded, limits, () -> profile, log);
+            StartSummary.memory(limits, log);
             log.printSummary();
             VirtualClock clock = new VirtualClock();
             SimulatedExecutor executor = new SimulatedExecutor(limits, new CostModel(profile), clock);
@@ -78,6 +79,7 @@ final class BenchSimulateCommand implements Callable<Integer> {
             result.put("machine", "simulated: " + profile.name());
             result.put("workload", workload.name);
             result.put("strategy", options.strategy.chosen().flag());
+            result.put("gpu_kv_bytes", limits.gpuKvBytes());
             SimulatedRun run = new SimulatedRun(config, scheduling.scheduler(), executor, clock, work);
             int concurrency = BenchThroughputCommand.concurrency(options, limits, work);
             result.putAll(

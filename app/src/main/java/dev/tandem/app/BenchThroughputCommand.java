@@ -59,6 +59,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
                     spec.commandLine().getParseResult().originalArgs());
             result.put("workload", workload.name);
             result.put("strategy", options.strategy.chosen().flag());
+            result.put("gpu_kv_bytes", assembly.engine().limits().gpuKvBytes());
             MachineUse before = MachineUse.measure(options, assembly);
             int concurrency = concurrency(options, assembly.engine().limits(), work);
             Map<String, Object> measured = window.steady.isPresent()
