@@ -139,6 +139,7 @@ final class BenchSimulateCommand implements Callable<Integer> {
             result.put("machine", "simulated: " + profile.name());
             result.put("workload", work.name());
             options.strategy.describe(result);
+            result.put("gpu_kv_bytes", limits.gpuKvBytes());
             result.putAll(measure.apply(new SimulatedRun(config, scheduling.scheduler(), executor, clock, work)));
             scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(scheduling.decisions(), System.err);

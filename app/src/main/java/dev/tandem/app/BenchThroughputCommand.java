@@ -59,6 +59,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
                     spec.commandLine().getParseResult().originalArgs());
             result.put("workload", workload.name);
             options.strategy.describe(result);
+            result.put("gpu_kv_bytes", assembly.engine().limits().gpuKvBytes());
             MachineUse before = MachineUse.measure(options, assembly);
             int concurrency = concurrency(options, assembly.engine().limits(), work);
             Map<String, Object> measured = window.steady.isPresent()

@@ -48,7 +48,11 @@ record Scheduling(
         if (!strategy.offloads()) {
             log.row("strategy", strategy.flag());
             return new Scheduling(
-                    new PolicyScheduler(strategy.gpuPolicy(decided), draft -> 0, (draft, result, predicted, seconds) -> {}, decisions),
+                    new PolicyScheduler(
+                            strategy.gpuPolicy(decided),
+                            draft -> 0,
+                            (draft, result, predicted, seconds) -> {},
+                            decisions),
                     decisions,
                     Optional.empty(),
                     Optional.empty());

@@ -6,6 +6,7 @@ import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
@@ -161,12 +162,16 @@ enum SimulatedMachine {
         boolean hybrid = strategy != Strategy.GPU_ONLY;
         CostModel cost = new CostModel(profile);
         int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
+        StagingSize.Layout layout = new StagingSize.Layout(16, 64, profile.layers(), tokenBytes);
+        StagingSize staging = hybrid ? StagingSize.of(batchTokens, layout) : StagingSize.NONE;
+        int pool = staging.poolBlocks(gpuBlocks, layout);
         ExecutorLimits limits = ExecutorLimits.builder()
                 .vocabulary(32_000)
                 .contextTokens(131_072)
                 .blockTokens(16)
                 .hostBlockTokens(64)
-                .gpuBlocks(gpuBlocks)
+                .gpuBlocks(pool)
+                .stagingBlocks(staging.blocks(layout))
                 .hostBlocks(hostBlocks(strategy, host))
                 .maxBatchTokens(batchTokens)
                 .layers(profile.layers())
@@ -191,7 +196,7 @@ enum SimulatedMachine {
         if (host == Host.LOST) {
             executor.loseHostAt(0);
         }
-        EngineConfig config = new EngineConfig(budget, Set.of(), 16 * gpuBlocks, Integer.MAX_VALUE, 0);
+        EngineConfig config = new EngineConfig(budget, Set.of(), 16 * pool, Integer.MAX_VALUE, 0);
         return new Simulation(config, scheduler, executor, clock);
     }
 }

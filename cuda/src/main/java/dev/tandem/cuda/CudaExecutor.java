@@ -41,6 +41,7 @@ import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
@@ -144,16 +145,18 @@ public final class CudaExecutor implements Executor {
 
             // the KV pools take the remaining memory
             long used = hardware.used();
-            int gpuBlocks = options.gpuBlocks().orElseGet(() -> {
+            int kvBlocks = options.gpuBlocks().orElseGet(() -> {
                 Device.Memory memory = device.memory();
-                return plan.gpuBlocks(shape, options.memoryUtilization(), used, memory.free(), memory.total());
+                return plan.kvBlocks(shape, options.memoryUtilization(), used, memory.free(), memory.total());
             });
+            StagingSize staging = plan.staging(shape);
+            int gpuBlocks = staging.poolBlocks(kvBlocks, shape.kvLayout());
             pools = owned.own(new KvPools(
                     device,
                     kernels,
                     shape,
                     gpuBlocks,
-                    plan.stagingBlocks(),
+                    staging,
                     options.hostBytes(),
                     plan.maxSequences(),
                     options.kvChecksums()));
@@ -175,7 +178,8 @@ public final class CudaExecutor implements Executor {
                             new AttentionLauncher(kernels, partition, buffers, pools, hostMemory),
                             owned.own(new HostTransferLauncher(device, kernels, shape, hostMemory))));
             clock = owned.own(new GpuClock(device));
-            StepBuffers inputs = owned.own(StepBuffers.of(device, shape, plan.stepSizes(gpuBlocks), options.graphs()));
+            StepBuffers inputs =
+                    owned.own(StepBuffers.of(device, shape, plan.stepSizes(gpuBlocks, staging), options.graphs()));
             StepTrace trace = owned.own(
                     new StepTrace(device, timeline, time, shape.config().layers()));
             report = owned.own(new SampleReport(
@@ -246,6 +250,7 @@ public final class CudaExecutor implements Executor {
                 .blockTokens(ModelShape.BLOCK_TOKENS)
                 .hostBlockTokens(HostFormat.BLOCK_TOKENS)
                 .gpuBlocks(pools.gpuBlocks())
+                .stagingBlocks(plan.staging(shape).blocks(shape.kvLayout()))
                 .hostBlocks(pools.hostBlocks())
                 .maxBatchTokens(options.maxBatchTokens())
                 .layers(shape.config().layers())

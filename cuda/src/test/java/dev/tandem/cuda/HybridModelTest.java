@@ -46,6 +46,9 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** Rows whose attention the CPU computes, in every placement, against transformers and against the GPU alone. */
 @Tag("gpu")
 class HybridModelTest {
+    /** Prompts of one token that staging holds in a step of 256 tokens: each takes a block. */
+    private static final int STAGED_PROMPTS = 16;
+
     private static final int MAX_STEPS = 5_000;
     private long step;
 
@@ -284,7 +287,7 @@ class HybridModelTest {
         CudaOptions options = CudaOptions.builder(DataType.BFLOAT16, 256, 256)
                 .device(0, 8)
                 .memoryUtilization(0.5)
-                .gpuBlocks(OptionalInt.of(40))
+                .gpuBlocks(OptionalInt.of(40 + 32)) // 32 of staging
                 .hostBytes(32 << 20)
                 .attentionThreads(3, true, 10_000_000_000L)
                 .kvChecksums(true)
@@ -293,7 +296,9 @@ class HybridModelTest {
             List<Chunk> first = IntStream.range(0, rows)
                     .mapToObj(i -> chunk(i, tokens, 0, 1, new int[] {i}, AttentionSite.GPU_PREFILL_OFFLOAD))
                     .toList();
-            run(executor, plan(List.of(), first, List.of()));
+            for (int from = 0; from < rows; from += STAGED_PROMPTS) {
+                run(executor, plan(List.of(), first.subList(from, Math.min(rows, from + STAGED_PROMPTS)), List.of()));
+            }
             List<Chunk> chunks = IntStream.range(0, rows)
                     .mapToObj(i -> row(i, tokens, 1, new int[] {i}))
                     .toList();

@@ -45,8 +45,16 @@ public final class KvCache implements KvCapacity {
     }
 
     @Override
+    public int blockTokens(KvTier tier) {
+        return switch (tier) {
+            case GPU -> gpuBlockTokens;
+            case HOST -> hostBlockTokens;
+        };
+    }
+
+    @Override
     public int blocksFor(KvTier tier, int tokens) {
-        int each = tier == KvTier.GPU ? gpuBlockTokens : hostBlockTokens;
+        int each = blockTokens(tier);
         return (tokens + each - 1) / each;
     }
 

@@ -1,6 +1,7 @@
 package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
@@ -38,6 +39,7 @@ public final class StepDraft {
     private final List<Sequence> admissions = new ArrayList<>();
     private final List<Sequence> resumed = new ArrayList<>();
     private long admittedTokens;
+    private int stagedBlocks;
     private int slots;
     private Shape shape = Shape.GPU_ONLY;
     private boolean cohort;
@@ -208,6 +210,7 @@ public final class StepDraft {
     private Row removeRow(int index) {
         Row row = batches.get(0).remove(index);
         loads.get(0).add(row, -1);
+        stagedBlocks -= staged(row);
         return row;
     }
 
@@ -267,9 +270,20 @@ public final class StepDraft {
         resumed.add(sequence);
     }
 
-    /** Prompt tokens that this step may still offload to the host. */
+    /** Max tokens of a prompt that can be offloaded to the host, in however many chunks. */
+    public int maxPrefillOffloadTokens() {
+        return StagingSize.maxTokens(budget.maxBatchTokens(), state.kv().blockTokens(KvTier.GPU));
+    }
+
+    /** Tokens of one more prompt, earlier chunks included, that this step may still offload to the host. */
     public int prefillOffloadRoom() {
-        return (int) (budget.maxBatchTokens() - loads.get(0).prefillOffloadTokens());
+        return maxPrefillOffloadTokens() - stagedBlocks * state.kv().blockTokens(KvTier.GPU);
+    }
+
+    private int staged(Row row) {
+        return row.site() == AttentionSite.GPU_PREFILL_OFFLOAD
+                ? state.kv().blocksFor(KvTier.GPU, row.sequence().computed() + row.rows())
+                : 0;
     }
 
     /** Sets how many in-flight tokens may continue at each layer. */
@@ -295,6 +309,7 @@ public final class StepDraft {
     private void append(int batch, Row row) {
         batches.get(batch).add(row);
         loads.get(batch).add(row, 1);
+        stagedBlocks += staged(row);
     }
 
     /** Removes the decode that was added last to a sub-batch, if the CPU computes its attention. */
