@@ -27,13 +27,11 @@ run() { # number, profile, preset, workload, steady seconds, strategy and option
 }
 
 cell() { # number, profile, preset, workload, steady seconds
-  local strategy
-  run "$@" gpu-only
-  if [ "$part" != hosts ]; then
-    for strategy in simple-offload symmetric fastdecode-plus asymmetric async-overlap neo apex; do
-      run "$@" "$strategy"
-    done
-    for strategy in async-overlap neo apex; do run "$@" "$strategy" --guard; done
+  if [ "$part" = hosts ]; then
+    run "$@" gpu-only
+  else
+    run "$@" gpu-only,simple-offload,symmetric,fastdecode-plus,asymmetric,async-overlap,neo,apex
+    run "$@" gpu-only,async-overlap,neo,apex --guard
   fi
   if [ "$part" != strategies ]; then
     local pool=16MiB # two blocks of 64 tokens
@@ -91,7 +89,8 @@ for line in open(sys.argv[1]):
     if host:
         hosts.setdefault(cell, {})[host] = rate
     else:
-        cells.setdefault(cell, {})[run["strategy"] + (" guarded" if "--guard" in flags else "")] = rate
+        guarded = "--guard" in flags and run["strategy"] != "gpu-only"
+        cells.setdefault(cell, {})[run["strategy"] + (" guarded" if guarded else "")] = rate
 
 
 def row(cell, rates, digits):

@@ -30,9 +30,10 @@ import picocli.CommandLine.Mixin;
         footerHeading = "%nExamples:%n",
         footer = {
             "  tandem bench simulate --profile my-profile.txt --preset h200-8sm-2req --workload osc --strategy neo",
+            "  tandem bench simulate --profile my-profile.txt --preset h200-26k --strategy gpu-only,neo,apex",
             "  tandem bench simulate --profile my-profile.txt --preset h200-26k --requests 100 --json"
         })
-final class BenchSimulateCommand implements Callable<Integer> {
+final class BenchSimulateCommand implements Callable<Integer>, StrategyComparison.Benchmark {
     @Mixin
     ModelOptions options = new ModelOptions();
 
@@ -49,7 +50,23 @@ final class BenchSimulateCommand implements Callable<Integer> {
     CommandLine.Model.CommandSpec spec;
 
     @Override
-    public Integer call() throws IOException {
+    public ModelOptions options() {
+        return options;
+    }
+
+    @Override
+    public BenchReport report() {
+        return report;
+    }
+
+    @Override
+    public Integer call() throws IOException, InterruptedException {
+        StrategyComparison.run(this, spec.commandLine().getParseResult().originalArgs());
+        return 0;
+    }
+
+    @Override
+    public Map<String, Object> measure() throws IOException {
         simulation.check();
         report.check();
         options.check();
@@ -88,8 +105,7 @@ final class BenchSimulateCommand implements Callable<Integer> {
                             : run.steady(concurrency, simulation.warmUp, simulation.steady));
             scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(scheduling.decisions(), System.err);
-            report.write(result);
+            return result;
         }
-        return 0;
     }
 }

@@ -28,7 +28,8 @@ final class StrategyOptions {
             defaultValue = AUTO,
             description = "How the CPU shares the work: auto, gpu-only, simple-offload, symmetric, fastdecode-plus,"
                     + " asymmetric, async-overlap, neo or apex. auto is apex with its guard where a server has a GPU"
-                    + " and at least " + MIN_CORES + " cores, else gpu-only. Default: ${DEFAULT-VALUE}.")
+                    + " and at least " + MIN_CORES + " cores, else gpu-only. bench throughput and bench simulate also"
+                    + " take a list, for example gpu-only,neo,apex, and compare. Default: ${DEFAULT-VALUE}.")
     String strategy = AUTO;
 
     /** The strategy that {@link #AUTO} resolves to. */
