@@ -35,10 +35,11 @@ import picocli.CommandLine.Mixin;
         footerHeading = "%nExamples:%n",
         footer = {
             "  tandem bench simulate --profile my-profile.txt --preset h200-8sm-2req --workload osc --strategy neo",
+            "  tandem bench simulate --profile my-profile.txt --preset h200-26k --strategy gpu-only,neo,apex",
             "  tandem bench simulate --profile my-profile.txt --preset h200-26k --requests 100 --json",
             "  tandem bench simulate --profile my-profile.txt --preset h200-26k --request-rate 5,10,15 --duration 300"
         })
-final class BenchSimulateCommand implements Callable<Integer> {
+final class BenchSimulateCommand implements Callable<Integer>, StrategyComparison.Benchmark {
     @Mixin
     ModelOptions options = new ModelOptions();
 
@@ -58,7 +59,23 @@ final class BenchSimulateCommand implements Callable<Integer> {
     CommandLine.Model.CommandSpec spec;
 
     @Override
-    public Integer call() throws IOException {
+    public ModelOptions options() {
+        return options;
+    }
+
+    @Override
+    public BenchReport report() {
+        return report;
+    }
+
+    @Override
+    public Integer call() throws IOException, InterruptedException {
+        StrategyComparison.run(this, spec.commandLine().getParseResult().originalArgs());
+        return 0;
+    }
+
+    @Override
+    public List<Map<String, Object>> measure() throws IOException {
         simulation.check();
         load.check();
         report.check();
@@ -74,19 +91,20 @@ final class BenchSimulateCommand implements Callable<Integer> {
                 LoadWindow window = load.window(simulation.requests, simulation.warmUp);
                 LoadOptions.Measured measured = load.run(
                         window, options.seed, System.err, one -> simulator.run(run -> describe(one, run.open(one))));
-                for (Map<String, Object> result : measured.results()) {
-                    report.write(result);
-                }
                 List<String> arguments = spec.commandLine().getParseResult().originalArgs();
                 load.writeReports(measured, "tandem " + String.join(" ", arguments));
-            } else {
-                int concurrency = BenchThroughputCommand.concurrency(options, limits, work);
-                report.write(simulator.run(run -> simulation.requests.isPresent()
-                        ? run.whole(simulation.requests.get())
-                        : run.steady(concurrency, simulation.warmUp, simulation.steady)));
+                return measured.results();
             }
+            int concurrency = BenchThroughputCommand.concurrency(options, limits, work);
+            return List.of(simulator.run(run -> simulation.requests.isPresent()
+                    ? run.whole(simulation.requests.get())
+                    : run.steady(concurrency, simulation.warmUp, simulation.steady)));
         }
-        return 0;
+    }
+
+    @Override
+    public void checkForSeveral() {
+        load.checkForSeveral();
     }
 
     private EngineConfig config(Checkpoint checkpoint, ExecutorLimits limits) {
@@ -126,6 +144,7 @@ final class BenchSimulateCommand implements Callable<Integer> {
             Scheduling scheduling = Scheduling.of(options, config.budget(), guarded, limits, () -> profile, log);
             if (!summarised) {
                 summarised = true;
+                StartSummary.memory(limits, log);
                 log.printSummary();
             }
             VirtualClock clock = new VirtualClock();

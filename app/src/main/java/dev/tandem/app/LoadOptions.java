@@ -151,6 +151,15 @@ final class LoadOptions {
         }
     }
 
+    /** @throws ConfigurationException when options hold for one strategy alone */
+    void checkForSeveral() {
+        String one = report.isPresent() ? "--report" : plotDir.isPresent() ? "--plot-dir" : "";
+        if (!one.isEmpty()) {
+            throw new ConfigurationException(one + " has the loads of one strategy, and --strategy is a list; run the"
+                    + " strategies one by one, each with a file of its own");
+        }
+    }
+
     /** Whether any option asks for an open loop. */
     boolean isOpen() {
         return !rates.isEmpty() || findRate.isPresent() || arrivals.startsWith(TRACE);

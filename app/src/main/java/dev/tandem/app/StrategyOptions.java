@@ -36,7 +36,8 @@ final class StrategyOptions {
             description = "How the CPU shares the work: auto, gpu-only, asymmetric, async-overlap,"
                     + " adaptive-pipelining or adaptive, and the papers' swiftllm, simple-offload, symmetric,"
                     + " fastdecode-plus, neo and apex. auto is adaptive with its guard where a server has a GPU and at"
-                    + " least " + MIN_CORES + " cores, else gpu-only. Default: ${DEFAULT-VALUE}.")
+                    + " least " + MIN_CORES + " cores, else gpu-only. bench throughput and bench simulate also take a"
+                    + " list, for example gpu-only,neo,apex, and compare. Default: ${DEFAULT-VALUE}.")
     String strategy = AUTO;
 
     /** The strategy that {@link #AUTO} resolves to. */
