@@ -37,6 +37,24 @@ public record Roofline(Hardware hardware, ModelShape model) {
         return gemm(model.headBytes(), model.headParameters(), tokens);
     }
 
+    /**
+     * Seconds of one pass over all weights, for tokens of prompts and for tokens that are sampled. One memory time and
+     * one arithmetic time, over all layers and the output head.
+     */
+    public double pass(double promptTokens, double sampledTokens) {
+        double tokens = promptTokens + sampledTokens;
+        if (tokens <= 0) {
+            return 0;
+        }
+        double layers = model.layers() * model.layerParameters();
+        double arithmetic =
+                2 * (promptTokens * layers + sampledTokens * (layers + model.headParameters())) / gpuFlops();
+        double memory = (model.layers() * model.layerBytes() + model.headBytes()) / gpuBandwidth();
+        return soft(memory, arithmetic)
+                + model.layers() * hardware.tensorParallel().secondsPerLayer(tokens, model.hidden())
+                + PASS_SECONDS;
+    }
+
     /** Seconds in which all GPUs read {@code bytes} and use each of {@code parameters} once per token. */
     private double gemm(double bytes, double parameters, double tokens) {
         if (tokens <= 0) {
