@@ -1,5 +1,7 @@
 package dev.tandem.bench.ideal;
 
+import dev.tandem.bench.hardware.Hardware;
+import dev.tandem.bench.hardware.ModelShape;
 import java.util.EnumSet;
 import java.util.Set;
 
@@ -25,6 +27,37 @@ public record IdealCase(
     /** The placements that strategies of Tandem use. */
     public static final Set<Placement> IMPLEMENTED =
             Set.copyOf(EnumSet.of(Placement.IN_FLIGHT, Placement.SAME_LAYER, Placement.TWO_SUB_BATCHES));
+
+    /** Prompt tokens whose KV is in transit at a time. */
+    private static final int STAGED_TOKENS = 2048;
+    /** One layer's KV is written while another layer's leaves. */
+    private static final int STAGED_LAYERS = 2;
+
+    /**
+     * The case of a machine, with the placements of Tandem. Staging is the least that layer-wise offload needs: two
+     * layers of a prompt chunk.
+     *
+     * @param gpuKvBytes GPU bytes for KV, staging included; equal for the GPU alone
+     * @param hostKvBytes host bytes for KV
+     */
+    public static IdealCase of(
+            Hardware hardware,
+            ModelShape model,
+            double gpuKvBytes,
+            double hostKvBytes,
+            Lengths lengths,
+            Bounds bounds) {
+        double staged = Math.min(lengths.prompt() * (1 - lengths.cached()), STAGED_TOKENS);
+        double staging = STAGED_LAYERS * staged * model.kvBytesPerToken() / model.layers();
+        return new IdealCase(
+                MachineSeconds.of(hardware, model, lengths.context()),
+                new KvMemory(gpuKvBytes, staging, hostKvBytes, model.kvBytesPerToken()),
+                hardware.linkBandwidth(),
+                hardware.hostReadBandwidth(),
+                lengths,
+                bounds,
+                IMPLEMENTED);
+    }
 
     /** This case with other placements. */
     public IdealCase withPlacements(Set<Placement> other) {
