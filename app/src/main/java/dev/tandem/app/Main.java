@@ -17,6 +17,7 @@ import picocli.CommandLine.Command;
             GenerateCommand.class,
             BenchCommand.class,
             ProfileCommand.class,
+            IdealCommand.class,
             DoctorCommand.class,
             CommandLine.HelpCommand.class
         },
@@ -27,6 +28,7 @@ import picocli.CommandLine.Command;
             "  tandem generate --prompt 'Hi'     one answer in the terminal",
             "  tandem bench throughput           how fast this machine is",
             "  tandem profile                    the measurements that predictions use, taken again",
+            "  tandem ideal --preset h200-26k    the best possible gain of a machine, and what limits it",
             "  tandem doctor                     what was found on this machine, and what is missing"
         },
         exitCodeListHeading = "%nExit status:%n",

@@ -1,13 +1,16 @@
 package dev.tandem.app;
 
+import dev.tandem.bench.ideal.Bounds;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.fetch.CacheFile;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 
@@ -21,6 +24,11 @@ enum Preset {
     H200_16SM_26K("Llama-3.1-8B", 16, Optional.of(1650), 20_480, 256, 512, "72GiB"),
     H200_8SM_2REQ("Llama-2-7B", 8, Optional.of(54), 832, 64, 256, "60GiB"),
     H200_2REQ("Llama-2-7B", 0, Optional.of(54), 832, 64, 192, "44GiB");
+
+    /** The models whose shapes come with Tandem. */
+    static final List<String> MODELS = List.of("Llama-3.1-8B", "Llama-2-7B");
+
+    private static final int GPU_BLOCK_TOKENS = 16;
 
     private final String model;
     private final int multiprocessors;
@@ -81,11 +89,47 @@ enum Preset {
         memory.hostKv = memory.hostKv.or(() -> host ? Optional.of(hostKv) : Optional.empty());
     }
 
+    String model() {
+        return model;
+    }
+
+    ByteSize hostKv() {
+        return hostKv;
+    }
+
+    /** The hardware that was measured for this preset. */
+    String hardware() {
+        return switch (this) {
+            case H200, H200_26K -> "h200";
+            case H200_16SM_26K, H200_8SM_2REQ, H200_2REQ -> flag();
+        };
+    }
+
+    /** GPU bytes for KV, where the preset sets them. */
+    Optional<Double> gpuKvBytes(double bytesPerToken) {
+        return gpuBlocks.map(blocks -> blocks * GPU_BLOCK_TOKENS * bytesPerToken);
+    }
+
+    /** Bounds of the steps of this preset. */
+    Bounds bounds() {
+        return new Bounds(Double.POSITIVE_INFINITY, batchTokens, sequences);
+    }
+
+    /** The {@code config.json} of one of {@link #MODELS}. */
+    static String modelConfiguration(String model) {
+        try (InputStream resource = Preset.class.getResourceAsStream("presets/" + model + ".json")) {
+            return new String(resource.readAllBytes(), StandardCharsets.UTF_8);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
     /** Makes a model directory with only a configuration; other processes may make or read the same directory. */
     Path configuration(Path cache) {
-        try (InputStream resource = Preset.class.getResourceAsStream("presets/" + model + ".json")) {
+        try {
             Path folder = cache.resolve("presets").resolve(model);
-            CacheFile.write(folder.resolve("config.json"), resource.readAllBytes());
+            CacheFile.write(
+                    folder.resolve("config.json"), modelConfiguration(model).getBytes(StandardCharsets.UTF_8));
             return folder;
         } catch (IOException e) {
             throw new UncheckedIOException(e);

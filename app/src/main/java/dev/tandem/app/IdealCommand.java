@@ -1,0 +1,175 @@
+package dev.tandem.app;
+
+import dev.tandem.bench.Statistics;
+import dev.tandem.bench.hardware.Hardware;
+import dev.tandem.bench.hardware.ModelShape;
+import dev.tandem.bench.ideal.Bounds;
+import dev.tandem.bench.ideal.Ideal;
+import dev.tandem.bench.ideal.IdealCase;
+import dev.tandem.bench.ideal.IdealFields;
+import dev.tandem.bench.ideal.Lengths;
+import dev.tandem.bench.ideal.WhatIf;
+import dev.tandem.engine.config.ConfigurationException;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+
+/** Runs {@code ideal}: the best possible gain of a machine, model and workload. */
+@Command(
+        name = "ideal",
+        mixinStandardHelpOptions = true,
+        description = "Computes the best output throughput that any schedule can reach with a host tier, and with the"
+                + " GPU alone at equal GPU memory; says what limits it, and what other hardware would change.",
+        footerHeading = "%nExamples:%n",
+        footer = {
+            "  tandem ideal --preset h200-26k --workload synthetic:1000/400",
+            "  tandem ideal --hardware a10g-g5.16xlarge --model Llama-3.1-8B --workload osc --max-tpot 250",
+            "  tandem ideal --hardware mine.json --model my-model/ --workload synthetic:350/2500 --json"
+        })
+final class IdealCommand implements Callable<Integer> {
+    /** As {@code --gpu-memory-utilization}, less what CUDA, activations and workspaces take. */
+    private static final double GPU_MEMORY_USED = 0.95;
+
+    private static final double GPU_WORKING_BYTES = 1e9;
+
+    @Option(
+            names = "--preset",
+            paramLabel = "PRESET",
+            description = "Hardware, model and KV memory of a preset of bench. Default: none; give --hardware.")
+    Optional<String> preset = Optional.empty();
+
+    @Option(
+            names = "--hardware",
+            paramLabel = "NAME|FILE",
+            description = "A machine that comes with Tandem, or a hardware file. Default: the preset's.")
+    Optional<String> hardware = Optional.empty();
+
+    @Option(
+            names = "--model",
+            paramLabel = "NAME|DIRECTORY",
+            description = "Llama-3.1-8B, Llama-2-7B, or a directory with a config.json. Default: the preset's.")
+    Optional<String> model = Optional.empty();
+
+    @Option(
+            names = "--gpu-kv",
+            paramLabel = "SIZE",
+            description = "GPU memory for KV, staging included. Default: the preset's, or 0.95 of the GPU's memory less"
+                    + " the weights and 1 GB.")
+    Optional<ByteSize> gpuKv = Optional.empty();
+
+    @Option(
+            names = "--host-kv",
+            paramLabel = "SIZE",
+            description = "Host memory for KV. Default: the preset's, or the hardware's.")
+    Optional<ByteSize> hostKv = Optional.empty();
+
+    @Option(
+            names = "--max-tpot",
+            paramLabel = "MS",
+            description = "Max milliseconds between two tokens of a request. Default: no limit.")
+    Optional<Double> maxTpot = Optional.empty();
+
+    @Option(
+            names = "--seed",
+            paramLabel = "SEED",
+            defaultValue = "0",
+            description = "Seed of random lengths. Default: ${DEFAULT-VALUE}.")
+    long seed;
+
+    @Mixin
+    WorkloadName workload = new WorkloadName();
+
+    @Mixin
+    BenchReport report = new BenchReport();
+
+    @Override
+    public Integer call() throws IOException {
+        report.check();
+        Optional<Preset> of = preset.map(Preset::of);
+        Hardware machine = machine(of);
+        ModelShape shape = shape(of);
+        double gpuBytes = gpuKv.map(size -> (double) size.bytes())
+                .or(() -> of.flatMap(given -> given.gpuKvBytes(shape.kvBytesPerToken())))
+                .orElseGet(() -> GPU_MEMORY_USED * machine.gpuMemoryBytes() - shape.weightBytes() - GPU_WORKING_BYTES);
+        if (gpuBytes <= 0) {
+            throw new ConfigurationException("the weights of %.1f GB leave no GPU memory for KV on %s with %.1f GB; use"
+                            .formatted(shape.weightBytes() / 1e9, machine.name(), machine.gpuMemoryBytes() / 1e9)
+                    + " a smaller --model or a larger --hardware");
+        }
+        double hostBytes = hostKv.or(() -> of.map(Preset::hostKv))
+                .map(size -> (double) size.bytes())
+                .orElse(machine.host().kvBytes());
+        double maxSeconds = maxTpot.orElse(Double.POSITIVE_INFINITY) / 1e3;
+        if (!(maxSeconds > 0)) {
+            throw new ConfigurationException("--max-tpot " + maxTpot.get() + " must be a number of ms above 0");
+        }
+        IdealCase asked = IdealCase.of(
+                machine,
+                shape,
+                gpuBytes,
+                hostBytes,
+                Lengths.of(workload.workload(seed)),
+                of.map(Preset::bounds).orElse(Bounds.WIDE).withMaxTokenSeconds(maxSeconds));
+        report.write(result(machine, shape, asked));
+        return 0;
+    }
+
+    private Map<String, Object> result(Hardware machine, ModelShape shape, IdealCase asked) {
+        Map<String, Object> result = new LinkedHashMap<>();
+        result.put("hardware", machine.name());
+        result.put("provenance", machine.describeProvenance());
+        result.put("workload", workload.name);
+        result.put("gpu_kv_bytes", (long) asked.memory().gpuBytes());
+        result.put("staging_bytes", (long) asked.memory().stagingBytes());
+        result.put("host_kv_bytes", (long) asked.memory().hostBytes());
+        Ideal ideal = Ideal.of(asked);
+        result.putAll(IdealFields.describe(ideal));
+        Map<String, Object> whatIf = new LinkedHashMap<>();
+        WhatIf.of(asked, machine, shape).forEach((name, changed) -> {
+            Ideal other = Ideal.of(changed);
+            Map<String, Object> fields = new LinkedHashMap<>();
+            fields.put(
+                    "output_tokens_per_second", Statistics.rounded(other.best().tokensPerSecond()));
+            other.ratio().ifPresent(ratio -> fields.put("ratio", Statistics.rounded(ratio)));
+            whatIf.put(name, fields);
+        });
+        if (report.json || report.resultFile.isPresent()) {
+            result.put("what_if", whatIf);
+        } else {
+            whatIf.forEach((name, fields) -> result.put("what if: " + name, fields));
+        }
+        return result;
+    }
+
+    private Hardware machine(Optional<Preset> of) {
+        if (hardware.isEmpty()) {
+            return Hardware.named(of.map(Preset::hardware)
+                    .orElseThrow(() -> new ConfigurationException("ideal needs a machine: --preset, or --hardware with"
+                            + " a file or one of " + String.join(", ", Hardware.NAMES))));
+        }
+        String name = hardware.get();
+        return Hardware.NAMES.contains(name) ? Hardware.named(name) : Hardware.read(Path.of(name));
+    }
+
+    private ModelShape shape(Optional<Preset> of) throws IOException {
+        String name = model.or(() -> of.map(Preset::model))
+                .orElseThrow(() -> new ConfigurationException(
+                        "ideal needs a model: --model with a directory, " + String.join(" or ", Preset.MODELS)));
+        if (Preset.MODELS.contains(name)) {
+            return ModelShape.read(Preset.modelConfiguration(name), name);
+        }
+        Path file = Path.of(name).resolve("config.json");
+        if (!Files.exists(file)) {
+            throw new ConfigurationException("--model " + name + " has no config.json; name a model directory, "
+                    + String.join(" or ", Preset.MODELS));
+        }
+        return ModelShape.read(Files.readString(file), file.toString());
+    }
+}

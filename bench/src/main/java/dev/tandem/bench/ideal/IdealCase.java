@@ -1,0 +1,76 @@
+package dev.tandem.bench.ideal;
+
+import dev.tandem.bench.hardware.Hardware;
+import dev.tandem.bench.hardware.ModelShape;
+import java.util.EnumSet;
+import java.util.Set;
+
+/**
+ * A machine, model and workload whose ideal is asked for.
+ *
+ * @param seconds of the parts of a step
+ * @param memory for KV
+ * @param linkBandwidth bytes per second between the tiers, in one direction
+ * @param hostReadBandwidth bytes per second of host memory, which CPU and link share
+ * @param lengths of the requests
+ * @param bounds of the steps
+ * @param placements that a schedule with a host tier may use
+ */
+public record IdealCase(
+        MachineSeconds seconds,
+        KvMemory memory,
+        double linkBandwidth,
+        double hostReadBandwidth,
+        Lengths lengths,
+        Bounds bounds,
+        Set<Placement> placements) {
+    /** The placements that strategies of Tandem use. */
+    public static final Set<Placement> IMPLEMENTED =
+            Set.copyOf(EnumSet.of(Placement.IN_FLIGHT, Placement.SAME_LAYER, Placement.TWO_SUB_BATCHES));
+
+    /** Prompt tokens whose KV is in transit at a time. */
+    private static final int STAGED_TOKENS = 2048;
+    /** One layer's KV is written while another layer's leaves. */
+    private static final int STAGED_LAYERS = 2;
+
+    /**
+     * The case of a machine, with the placements of Tandem. Staging is the least that layer-wise offload needs: two
+     * layers of a prompt chunk.
+     *
+     * @param gpuKvBytes GPU bytes for KV, staging included; equal for the GPU alone
+     * @param hostKvBytes host bytes for KV
+     */
+    public static IdealCase of(
+            Hardware hardware,
+            ModelShape model,
+            double gpuKvBytes,
+            double hostKvBytes,
+            Lengths lengths,
+            Bounds bounds) {
+        double staged = Math.min(lengths.prompt() * (1 - lengths.cached()), STAGED_TOKENS);
+        double staging = STAGED_LAYERS * staged * model.kvBytesPerToken() / model.layers();
+        return new IdealCase(
+                MachineSeconds.of(hardware, model, lengths.context()),
+                new KvMemory(gpuKvBytes, staging, hostKvBytes, model.kvBytesPerToken()),
+                hardware.linkBandwidth(),
+                hardware.hostReadBandwidth(),
+                lengths,
+                bounds,
+                IMPLEMENTED);
+    }
+
+    /** This case with other placements. */
+    public IdealCase withPlacements(Set<Placement> other) {
+        return new IdealCase(seconds, memory, linkBandwidth, hostReadBandwidth, lengths, bounds, other);
+    }
+
+    /** This case with other bounds. */
+    public IdealCase withBounds(Bounds other) {
+        return new IdealCase(seconds, memory, linkBandwidth, hostReadBandwidth, lengths, other, placements);
+    }
+
+    /** This case with other KV memory. */
+    public IdealCase withMemory(KvMemory other) {
+        return new IdealCase(seconds, other, linkBandwidth, hostReadBandwidth, lengths, bounds, placements);
+    }
+}

@@ -1,0 +1,83 @@
+package dev.tandem.bench.ideal;
+
+import dev.tandem.bench.Statistics;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+
+/** The ideal as fields of results. */
+public final class IdealFields {
+    /** A smaller ideal gain is within the noise of a measurement, and a fraction of it says nothing. */
+    private static final double MIN_GAIN = 0.02;
+
+    private IdealFields() {}
+
+    /** The fields of a result that is an ideal by itself. */
+    public static Map<String, Object> describe(Ideal ideal) {
+        Map<String, Object> fields = new LinkedHashMap<>();
+        ideal.gpuOnly().ifPresent(alone -> {
+            fields.put("gpu_only_output_tokens_per_second", Statistics.rounded(alone.tokensPerSecond()));
+            fields.put("gpu_only_sequences", Statistics.rounded(alone.gpuSequences()));
+            fields.put("gpu_only_limits", alone.limits());
+        });
+        Schedule best = ideal.best();
+        fields.put("ideal_output_tokens_per_second", Statistics.rounded(best.tokensPerSecond()));
+        ideal.ratio().ifPresent(ratio -> fields.put("ideal_ratio", Statistics.rounded(ratio)));
+        fields.put("limits", best.limits());
+        fields.put("gpu_sequences", Statistics.rounded(best.gpuSequences()));
+        fields.put("host_tokens_fraction", Statistics.rounded(best.use().hostTokens()));
+        fields.put("host_token_ms", Statistics.rounded(1e3 * best.use().hostTokenSeconds()));
+        fields.put("cpu_attention_busy", Statistics.rounded(best.use().cpuAttention()));
+        fields.put("link_busy", Statistics.rounded(best.use().link()));
+        fields.put("host_reads_busy", Statistics.rounded(best.use().hostReads()));
+        fields.put("mix", best.mix().stream().map(IdealFields::part).toList());
+        return fields;
+    }
+
+    private static Map<String, Object> part(Schedule.Part part) {
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("placement", part.placement());
+        fields.put("prompt_tokens", Statistics.rounded(part.prompt()));
+        fields.put("host_tokens", Statistics.rounded(part.hostTokens()));
+        fields.put("link_tokens", Statistics.rounded(part.linkTokens()));
+        fields.put("time_fraction", Statistics.rounded(part.time()));
+        return fields;
+    }
+
+    /**
+     * Completes a result with {@code ideal_output_tokens_per_second}, {@code ideal_ratio}, {@code share_of_ideal} and
+     * {@code share_of_ideal_gain}. The result needs {@code output_tokens_per_second}. The share of the gain is left out
+     * without {@code ratio_to_gpu_only}, and where the ideal gain is below 2 %.
+     *
+     * @param result fields of a measured or simulated run on the ideal's machine, model, workload and GPU bytes
+     */
+    public static void complete(Map<String, Object> result, Ideal ideal) {
+        double throughput = ((Number) result.get("output_tokens_per_second")).doubleValue();
+        double best = ideal.best().tokensPerSecond();
+        result.put("ideal_output_tokens_per_second", Statistics.rounded(best));
+        result.put("share_of_ideal", Statistics.rounded(throughput / best));
+        ideal.ratio().ifPresent(ratio -> {
+            result.put("ideal_ratio", Statistics.rounded(ratio));
+            Optional.ofNullable((Number) result.get("ratio_to_gpu_only"))
+                    .filter(reached -> ratio - 1 >= MIN_GAIN)
+                    .ifPresent(reached -> result.put(
+                            "share_of_ideal_gain", Statistics.rounded((reached.doubleValue() - 1) / (ratio - 1))));
+        });
+    }
+
+    /** One line for people: the gain to expect at best, and what limits it. */
+    public static String line(Ideal ideal, String workload) {
+        Schedule best = ideal.best();
+        List<String> limits = best.limits();
+        return ideal.ratio()
+                .map(ratio -> "at best %.2f times gpu-only's %.0f output tokens/s on %s; limits: %s"
+                        .formatted(
+                                ratio,
+                                ideal.gpuOnly().orElseThrow().tokensPerSecond(),
+                                workload,
+                                String.join("; ", limits)))
+                .orElseGet(() -> "only a host tier holds a request of %s; at best %.0f output tokens/s; limits: %s"
+                        .formatted(workload, best.tokensPerSecond(), String.join("; ", limits)));
+    }
+}
