@@ -6,7 +6,7 @@ import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
-import dev.tandem.cuda.device.MemoryLedger;
+import dev.tandem.cuda.device.GpuMemoryLedger;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.forward.AttentionLauncher;
@@ -119,7 +119,7 @@ public final class CudaExecutor implements Executor {
     private final StepTrace trace;
     private final ArrayDeque<Outstanding> outstanding = new ArrayDeque<>();
     private final ArrayDeque<StepResult> finished = new ArrayDeque<>();
-    private final MemoryLedger ledger;
+    private final GpuMemoryLedger ledger;
     private StepDeadline deadline = StepDeadline.USUAL;
     private boolean allowsNext;
     private Thread user;
@@ -265,16 +265,14 @@ public final class CudaExecutor implements Executor {
             if (options.graphs()) {
                 graphs.capture(plan.decodeRows());
             }
-            ledger = new MemoryLedger(
+            ledger = new GpuMemoryLedger(
                     weights.bytes(),
-                    buffers.bytes()
-                            + layerGemms.bytes()
+                    buffers.bytes() + inputs.graph().bytes() + inputs.first().bytes(),
+                    layerGemms.bytes()
                             + hardware.library().workspaceBytes()
-                            + inputs.graph().bytes()
-                            + inputs.first().bytes(),
-                    Math.max(0, beforeGraphs - device.memory().free()),
-                    pools.gpu().bytes(),
-                    pools.hostBytes(),
+                            + Math.max(0, beforeGraphs - device.memory().free()),
+                    gpuBlocks * shape.kvLayout().blockBytes(),
+                    staging.bytes(),
                     device.memory().free(),
                     device.memory().total());
             timings = new CudaTimings(device, stream, kernels, pools, timer, inputs.graph(), inputs.first(), gpuBlocks);
@@ -444,7 +442,7 @@ public final class CudaExecutor implements Executor {
     }
 
     /** How the GPU and host memory is used. */
-    public MemoryLedger ledger() {
+    public GpuMemoryLedger ledger() {
         return ledger;
     }
 
