@@ -27,21 +27,20 @@ run() { # number, profile, preset, workload, steady seconds, strategy and option
 }
 
 cell() { # number, profile, preset, workload, steady seconds
-  local strategy
-  run "$@" gpu-only
-  if [ "$part" != hosts ]; then
-    for strategy in simple-offload symmetric fastdecode-plus asymmetric async-overlap neo apex; do
-      run "$@" "$strategy"
-    done
-    for strategy in async-overlap neo apex; do run "$@" "$strategy" --guard; done
+  if [ "$part" = hosts ]; then
+    run "$@" gpu-only
+  else
+    local papers=swiftllm,simple-offload,symmetric,fastdecode-plus,neo,apex
+    run "$@" "gpu-only,$papers,asymmetric,async-overlap,adaptive-pipelining,adaptive"
+    run "$@" gpu-only,async-overlap,adaptive-pipelining,adaptive --guard
   fi
   if [ "$part" != strategies ]; then
     local pool=16MiB # two blocks of 64 tokens
     case $3 in h200-8sm-2req | h200-2req) pool=64MiB ;; esac
-    run "$@" apex --guard --host-kv "$pool"
-    run "$@" apex --guard --tpot-target 60
-    run "$@" apex --guard --tpot-target 20
-    run "$@" apex --guard --lose-host-at 0
+    run "$@" adaptive --guard --host-kv "$pool"
+    run "$@" adaptive --guard --tpot-target 60
+    run "$@" adaptive --guard --tpot-target 20
+    run "$@" adaptive --guard --lose-host-at 0
   fi
 }
 
@@ -91,12 +90,13 @@ for line in open(sys.argv[1]):
     if host:
         hosts.setdefault(cell, {})[host] = rate
     else:
-        cells.setdefault(cell, {})[run["strategy"] + (" guarded" if "--guard" in flags else "")] = rate
+        guarded = "--guard" in flags and run["strategy"] != "gpu-only"
+        cells.setdefault(cell, {})[run["strategy"] + (" guarded" if guarded else "")] = rate
 
 
 def row(cell, rates, digits):
     alone = cells[cell]["gpu-only"]
-    ratios = " | ".join(f"{rate / alone:.{digits}f}" for name, rate in rates.items() if name != "gpu-only")
+    ratios = " | ".join(f"{rate / alone:.{digits}f}" for name, rate in rates.items() if not name.startswith("gpu-only"))
     print(f"| `{cell[0]}`, {cell[1].replace('synthetic:', '')} | {alone:.0f} | {ratios} |")
 
 

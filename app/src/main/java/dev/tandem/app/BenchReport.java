@@ -4,6 +4,8 @@ import dev.tandem.cpu.probe.MachineProbe;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.observe.EngineListener;
 import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -62,16 +64,13 @@ final class BenchReport {
         return Instant.now().truncatedTo(ChronoUnit.SECONDS).toString();
     }
 
+    /** The commit that was built, with {@code -dirty} where files were changed; unknown outside a git checkout. */
     static String commit() {
-        try {
-            Process git = new ProcessBuilder(
-                            "git", "-C", System.getProperty("tandem.root", "."), "rev-parse", "--short", "HEAD")
-                    .redirectError(ProcessBuilder.Redirect.DISCARD)
-                    .start();
-            String id = new String(git.getInputStream().readAllBytes(), StandardCharsets.UTF_8).strip();
+        try (InputStream resource = BenchReport.class.getResourceAsStream("commit.txt")) {
+            String id = resource == null ? "" : new String(resource.readAllBytes(), StandardCharsets.UTF_8).strip();
             return id.isEmpty() ? "unknown" : id;
         } catch (IOException e) {
-            return "unknown";
+            throw new UncheckedIOException(e);
         }
     }
 

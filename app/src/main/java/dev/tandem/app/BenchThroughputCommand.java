@@ -6,8 +6,8 @@ import dev.tandem.bench.ThroughputRun;
 import dev.tandem.bench.Workload;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.executor.ExecutorLimits;
-import dev.tandem.engine.strategy.select.Strategy;
 import java.io.IOException;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.Callable;
@@ -24,9 +24,9 @@ import picocli.CommandLine.Mixin;
         footerHeading = "%nExamples:%n",
         footer = {
             "  tandem bench throughput --workload synthetic:128/128 --requests 32 --json",
-            "  tandem bench throughput my-model/ --workload osc --steady 30 --strategy apex"
+            "  tandem bench throughput my-model/ --workload osc --steady 30 --strategy adaptive"
         })
-final class BenchThroughputCommand implements Callable<Integer> {
+final class BenchThroughputCommand implements Callable<Integer>, StrategyComparison.Benchmark {
     @Mixin
     ModelOptions options = new ModelOptions();
 
@@ -43,7 +43,23 @@ final class BenchThroughputCommand implements Callable<Integer> {
     ThroughputOptions window = new ThroughputOptions();
 
     @Override
-    public Integer call() throws InterruptedException, IOException {
+    public ModelOptions options() {
+        return options;
+    }
+
+    @Override
+    public BenchReport report() {
+        return report;
+    }
+
+    @Override
+    public Integer call() throws IOException, InterruptedException {
+        StrategyComparison.run(this, spec.commandLine().getParseResult().originalArgs());
+        return 0;
+    }
+
+    @Override
+    public List<Map<String, Object>> measure() throws InterruptedException {
         window.check();
         report.check();
         Workload work = workload.workload(options.seed);
@@ -58,33 +74,28 @@ final class BenchThroughputCommand implements Callable<Integer> {
                     assembly.checkpoint().name(),
                     spec.commandLine().getParseResult().originalArgs());
             result.put("workload", workload.name);
-            result.put("strategy", options.strategy.chosen().flag());
+            options.strategy.describe(result);
+            result.put("gpu_kv_bytes", assembly.engine().limits().gpuKvBytes());
             MachineUse before = MachineUse.measure(options, assembly);
             int concurrency = concurrency(options, assembly.engine().limits(), work);
             Map<String, Object> measured = window.steady.isPresent()
                     ? run.steady(concurrency, window.warmUp, window.steady.get())
                     : run.whole(window.requests);
             result.putAll(measured);
-            if (options.strategy.chosen() == Strategy.GPU_ONLY) {
-                result.put("ratio_to_gpu_only", 1.0);
-            }
             assembly.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(assembly.decisions(), System.err);
             double seconds = (double) Objects.requireNonNull(measured.get("duration"), "duration of the run");
             double steps = recorder.steps() / seconds;
             double read = assembly.weightBytes() * steps / 1e9;
             before.compare(MachineUse.measure(options, assembly), read, result);
-            report.write(result);
+            return List.of(result);
         }
-        return 0;
     }
 
     /** Number of requests that keeps the pools full: as many as they hold, plus two; at most --max-num-seqs. */
     static int concurrency(ModelOptions options, ExecutorLimits limits, Workload work) {
         long gpu = (long) limits.gpuBlocks() * limits.blockTokens();
-        long host = options.strategy.chosen() == Strategy.GPU_ONLY
-                ? 0
-                : (long) limits.hostBlocks() * limits.hostBlockTokens();
+        long host = !options.strategy.chosen().offloads() ? 0 : (long) limits.hostBlocks() * limits.hostBlockTokens();
         double held = (gpu + host) / work.meanTokensHeld();
         return (int) Math.min(options.maxNumSeqs(), Math.ceil(held) + 2);
     }

@@ -9,11 +9,11 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.kernels.KernelCatalogue;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.step.GpuClock;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
-import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.fetch.IndexLocation;
 import dev.tandem.fetch.WheelSource;
 import dev.tandem.model.Checkpoint;
@@ -35,7 +35,7 @@ final class CudaBackend {
     /** Starts the executor, which closes the checkpoint; when this throws, the caller closes it. */
     static Backend start(ModelOptions options, Checkpoint checkpoint, Timeline timeline, StartLog log) {
         ModelConfig config = checkpoint.config();
-        if (options.strategy.chosen() != Strategy.GPU_ONLY) {
+        if (options.strategy.chosen().offloads()) {
             hostObstacle(options, config).ifPresent(why -> {
                 throw new ConfigurationException(why + "; use --strategy gpu-only");
             });
@@ -83,7 +83,7 @@ final class CudaBackend {
                 profile,
                 executor::profile,
                 Optional.of(() -> {
-                    CudaExecutor.GpuTime time = executor.gpuTime();
+                    GpuClock.Totals time = executor.gpuTime();
                     return new double[] {time.busy(), time.idle()};
                 }));
     }
@@ -146,20 +146,16 @@ final class CudaBackend {
                 .map(OptionalInt::of)
                 .or(() -> options.memory.kvCacheMemory.map(size -> OptionalInt.of(blocks(size, blockBytes))))
                 .orElse(OptionalInt.empty());
-        return new CudaOptions(
-                options.gpu.number(),
-                options.gpu.multiprocessorLimit,
-                shape.type(),
-                options.memory.gpuUtilization,
-                blocks,
-                options.memory.hostKv.map(ByteSize::bytes).orElse(defaultHostKv(options)),
-                options.budget().maxBatchTokens(),
-                options.maxNumSeqs(),
-                !options.gpu.eager,
-                attentionThreads(options),
-                options.advanced.pinThreads,
-                (long) (options.strategy.hostWatchdog * 1e9),
-                options.gpu.kvChecksums);
+        return CudaOptions.builder(shape.type(), options.budget().maxBatchTokens(), options.maxNumSeqs())
+                .device(options.gpu.number(), options.gpu.multiprocessorLimit)
+                .memoryUtilization(options.memory.gpuUtilization)
+                .gpuBlocks(blocks)
+                .hostBytes(options.memory.hostKv.map(ByteSize::bytes).orElse(defaultHostKv(options)))
+                .graphs(!options.gpu.eager)
+                .attentionThreads(attentionThreads(options), options.advanced.pinThreads, (long)
+                        (options.strategy.hostWatchdog * 1e9))
+                .kvChecksums(options.gpu.kvChecksums)
+                .build();
     }
 
     /** The size of the GPU pool; the executor, which knows the GPU's memory, refuses one that does not fit. */
@@ -174,7 +170,7 @@ final class CudaBackend {
 
     /** All cores except two, which the engine and the server use; 0 when the host only stores preempted KV. */
     private static int attentionThreads(ModelOptions options) {
-        return options.strategy.chosen() == Strategy.GPU_ONLY
+        return !options.strategy.chosen().offloads()
                 ? 0
                 : options.strategy.attentionThreads.orElse(defaultAttentionThreads());
     }

@@ -9,7 +9,9 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.Calibrator;
-import dev.tandem.engine.strategy.GpuOnly;
+import dev.tandem.engine.strategy.Deviation;
+import dev.tandem.engine.strategy.Deviations;
+import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.OffloadAdvice;
 import dev.tandem.engine.strategy.StepPredictor;
@@ -42,11 +44,15 @@ record Scheduling(
         DecisionLog decisions = new DecisionLog(LOGGED);
         Strategy.Options decided = options.strategy.decide(
                 budget, options.scheduling, InFlightLimits.of(limits), limits.piggybackedTokens());
-        if (strategy == Strategy.GPU_ONLY) {
-            log.row("strategy", "gpu-only");
-            Policy policy = strategy.policy(decided, null);
+        Deviations deviations = decided.deviations();
+        if (!strategy.offloads()) {
+            log.row("strategy", strategy.flag());
             return new Scheduling(
-                    new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, decisions),
+                    new PolicyScheduler(
+                            strategy.gpuPolicy(decided),
+                            draft -> 0,
+                            (draft, result, predicted, seconds) -> {},
+                            decisions),
                     decisions,
                     Optional.empty(),
                     Optional.empty());
@@ -56,9 +62,18 @@ record Scheduling(
         log.row(
                 "strategy",
                 strategy.flag()
+                        + (strategy.fidelity() == Fidelity.PRINTED
+                                ? ", rules of --fidelity "
+                                        + deviations.fidelity().flag()
+                                : "")
                         + (guarded
                                 ? ", offloads only while that gains throughput (--guard)"
                                 : ", offloads whether or not that gains throughput (--no-guard)"));
+        boolean some = deviations.value(Deviation.PARTIAL_PROGRESS).equals("some");
+        if (strategy == Strategy.APEX && some && !limits.completesWithinStep()) {
+            log.notice("apex runs without its rule 4: this executor cannot finish in-flight tokens within a step."
+                    + " bench simulate and the CPU executor can.");
+        }
         if (limits.overlaps()) {
             int context = Math.min(ADVICE_CONTEXT, limits.gpuBlocks() * limits.blockTokens() / 2);
             log.row("advice", OffloadAdvice.of(cost, limits, context).toString().replaceFirst("^advice: ", ""));
@@ -66,13 +81,11 @@ record Scheduling(
             log.notice("Offloading cannot raise throughput here: on the CPU executor both tiers share the same cores."
                     + " Use it for tests, or leave --strategy out.");
         }
-        GpuOnly gpuOnly = new GpuOnly(
-                budget, options.scheduling.preemption, decided.queueBypasses(), decided.piggybackedTokens());
         Optional<StrategySelector> guard =
                 guarded ? Optional.of(strategy.guarded(decided, predictor)) : Optional.empty();
         Policy policy = guard.isPresent() ? guard.get() : strategy.policy(decided, cost);
         Scheduler scheduler = new PolicyScheduler(
-                new UntilHostLost(policy, gpuOnly),
+                new UntilHostLost(policy, Strategy.gpuOnly(decided)),
                 predictor::of,
                 new Calibrator(cost, limits.kvBytesPerToken()),
                 decisions);

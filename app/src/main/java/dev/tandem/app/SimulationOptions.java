@@ -7,8 +7,10 @@ import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.kv.StagingSize;
+import dev.tandem.engine.strategy.Deviation;
+import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.PiggybackedPrefill;
-import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.config.ModelConfig;
 import java.nio.file.Path;
 import java.util.Optional;
@@ -21,14 +23,15 @@ final class SimulationOptions {
             names = "--steady",
             paramLabel = "SECONDS",
             defaultValue = "60",
-            description = "Simulated seconds of the measured window. Default: ${DEFAULT-VALUE}.")
+            description = "Simulated seconds of the measured window in which requests that end are replaced."
+                    + " Default: ${DEFAULT-VALUE}.")
     int steady;
 
     @Option(
             names = "--requests",
             paramLabel = "NUMBER",
-            description = "Run this many requests from start to end, all at time 0, in place of a window."
-                    + " Default: a window.")
+            description = "Run this many requests from start to end, all at time 0 or as --request-rate says, in place"
+                    + " of a window. Default: a window.")
     Optional<Integer> requests = Optional.empty();
 
     @Option(
@@ -72,10 +75,16 @@ final class SimulationOptions {
                     + model.layers() + "; use the profile of this model, or another --model or --preset");
         }
         ModelShape shape = new ModelShape(model, CudaBackend.type(options, model));
-        int gpuBlocks = options.memory.gpuBlocks.orElseThrow(() -> new ConfigurationException(
+        int kvBlocks = options.memory.gpuBlocks.orElseThrow(() -> new ConfigurationException(
                 "bench simulate needs the size of the GPU's pool: --num-gpu-blocks-override, or a --preset that has"
                         + " it"));
-        boolean hybrid = options.strategy.chosen() != Strategy.GPU_ONLY;
+        boolean hybrid = options.strategy.chosen().offloads();
+        Deviations deviations = options.strategy.deviations();
+        boolean cohort = !deviations.has(Deviation.SPREAD_HOST_TOKENS);
+        boolean partialProgress = deviations.value(Deviation.PARTIAL_PROGRESS).equals("some");
+        int maxBatchTokens = options.budget().maxBatchTokens();
+        StagingSize.Layout layout = shape.kvLayout();
+        StagingSize staging = hybrid ? StagingSize.of(maxBatchTokens, layout) : StagingSize.NONE;
         long hostBytes = hybrid ? options.memory.hostKv.map(ByteSize::bytes).orElse(0L) : 0;
         int hostBlocks = (int) (hostBytes / (shape.kvBytesPerToken() * BlockFormat.TOKENS));
         CostModel cost = new CostModel(profile);
@@ -85,13 +94,17 @@ final class SimulationOptions {
                 .contextTokens(model.usableContext())
                 .blockTokens(ModelShape.BLOCK_TOKENS)
                 .hostBlockTokens(BlockFormat.TOKENS)
-                .gpuBlocks(gpuBlocks)
+                .gpuBlocks(staging.poolBlocks(kvBlocks, layout))
+                .stagingBlocks(staging.blocks(layout))
                 .hostBlocks(hostBlocks)
-                .maxBatchTokens(options.budget().maxBatchTokens())
+                .maxBatchTokens(maxBatchTokens)
                 .layers(profile.layers())
                 .kvBytesPerToken(shape.kvBytesPerToken())
                 .overlaps(hybrid)
-                .inFlight(hybrid ? CudaExecutor.maxSlots() : 0, hybrid ? CudaExecutor.maxHostTokens() : 0, false)
+                .inFlight(
+                        hybrid ? cohort ? hostBlocks : CudaExecutor.maxSlots() : 0,
+                        hybrid ? cohort ? hostBlocks : CudaExecutor.maxHostTokens() : 0,
+                        hybrid && partialProgress)
                 .piggybackedTokens(piggybacked)
                 .build();
     }

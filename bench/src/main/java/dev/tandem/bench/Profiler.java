@@ -100,20 +100,17 @@ public final class Profiler {
         transfers(hostTokens);
         double stage = stageOverhead();
         progress.at("profiling", 100, 100);
-        return new Profile(
-                name,
-                limits.layers(),
-                curve("linear", linear),
-                curve("prefill-attention", prefillAttention),
-                curve("gpu-attention", gpuAttention),
-                cpuCurves(),
-                curve("transfer", transfer),
-                curve("pre-layer", preLayer),
-                curve("post-layer", postLayer),
-                stepOverhead,
-                stage,
-                2 * stage,
-                1);
+        return Profile.builder(name, limits.layers())
+                .linear(curve("linear", linear))
+                .prefillAttention(curve("prefill-attention", prefillAttention))
+                .gpuAttention(curve("gpu-attention", gpuAttention))
+                .cpuAttention(cpuCurves())
+                .transfer(curve("transfer", transfer))
+                .preLayer(curve("pre-layer", preLayer))
+                .postLayer(curve("post-layer", postLayer))
+                .stepOverhead(stepOverhead)
+                .stageOverhead(stage)
+                .build();
     }
 
     private static Curve curve(String name, TreeMap<Double, Double> points) {

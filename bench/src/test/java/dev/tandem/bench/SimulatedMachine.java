@@ -6,21 +6,15 @@ import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
-import dev.tandem.engine.schedule.DecisionLog;
-import dev.tandem.engine.schedule.Policy;
-import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
-import dev.tandem.engine.strategy.Calibrator;
-import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.PiggybackedPrefill;
-import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.TierRules;
-import dev.tandem.engine.strategy.UntilHostLost;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -168,12 +162,16 @@ enum SimulatedMachine {
         boolean hybrid = strategy != Strategy.GPU_ONLY;
         CostModel cost = new CostModel(profile);
         int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
+        StagingSize.Layout layout = new StagingSize.Layout(16, 64, profile.layers(), tokenBytes);
+        StagingSize staging = hybrid ? StagingSize.of(batchTokens, layout) : StagingSize.NONE;
+        int pool = staging.poolBlocks(gpuBlocks, layout);
         ExecutorLimits limits = ExecutorLimits.builder()
                 .vocabulary(32_000)
                 .contextTokens(131_072)
                 .blockTokens(16)
                 .hostBlockTokens(64)
-                .gpuBlocks(gpuBlocks)
+                .gpuBlocks(pool)
+                .stagingBlocks(staging.blocks(layout))
                 .hostBlocks(hostBlocks(strategy, host))
                 .maxBatchTokens(batchTokens)
                 .layers(profile.layers())
@@ -187,26 +185,18 @@ enum SimulatedMachine {
         var options = Strategy.Options.builder(budget)
                 .preemption(Preemption.RECOMPUTE)
                 .rules(rules)
-                .chunkedPrefill(true)
-                .hidesAll(false)
-                .apexCohort(false)
                 .queueBypasses(8)
                 .inFlight(InFlightLimits.of(limits))
                 .piggybackedTokens(piggybacked)
                 .build();
-        StepPredictor predictor = new StepPredictor(cost, true, tokenBytes);
-        Policy policy = guarded ? strategy.guarded(options, predictor) : strategy.policy(options, cost);
-        GpuOnly gpuOnly = new GpuOnly(budget, Preemption.RECOMPUTE, 8, piggybacked);
-        Policy untilLost = new UntilHostLost(policy, gpuOnly);
-        PolicyScheduler scheduler =
-                new PolicyScheduler(untilLost, predictor::of, new Calibrator(cost, tokenBytes), new DecisionLog(1));
+        Scheduler scheduler = SimulatedEngine.scheduler(strategy, guarded, options, profile, limits);
         VirtualClock clock = new VirtualClock();
         CostModel machine = new CostModel(slower == 1 ? profile : withHostLoad(slower * profile.hostLoad()));
         SimulatedExecutor executor = new SimulatedExecutor(limits, machine, clock);
         if (host == Host.LOST) {
             executor.loseHostAt(0);
         }
-        EngineConfig config = new EngineConfig(budget, Set.of(), 16 * gpuBlocks, Integer.MAX_VALUE, 0);
+        EngineConfig config = new EngineConfig(budget, Set.of(), 16 * pool, Integer.MAX_VALUE, 0);
         return new Simulation(config, scheduler, executor, clock);
     }
 }

@@ -1,7 +1,5 @@
 package dev.tandem.cuda;
 
-import dev.tandem.cpu.decode.BlockFormat;
-import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cuda.device.CudaLibraries;
@@ -11,7 +9,6 @@ import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.forward.AttentionLauncher;
 import dev.tandem.cuda.forward.CudaForward;
-import dev.tandem.cuda.forward.Extent;
 import dev.tandem.cuda.forward.ForwardBuffers;
 import dev.tandem.cuda.forward.HostTransferLauncher;
 import dev.tandem.cuda.forward.RowLauncher;
@@ -30,14 +27,12 @@ import dev.tandem.cuda.sampling.GpuSampler;
 import dev.tandem.cuda.sampling.SampleReport;
 import dev.tandem.cuda.step.GpuClock;
 import dev.tandem.cuda.step.GraphCache;
-import dev.tandem.cuda.step.PlanRows;
-import dev.tandem.cuda.step.StepBuffer;
+import dev.tandem.cuda.step.OutstandingSteps;
+import dev.tandem.cuda.step.StepBuffers;
 import dev.tandem.cuda.step.StepDeadline;
 import dev.tandem.cuda.step.StepLauncher;
-import dev.tandem.cuda.step.StepLauncher.Launched;
 import dev.tandem.cuda.step.StepLayout;
 import dev.tandem.cuda.step.StepTrace;
-import dev.tandem.cuda.tune.CudaProfiler;
 import dev.tandem.cuda.tune.CudaTimings;
 import dev.tandem.cuda.tune.GemmAutotuner;
 import dev.tandem.cuda.tune.StepTimer;
@@ -45,21 +40,13 @@ import dev.tandem.cuda.weights.CudaWeights;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.Executor;
-import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.observe.Timeline;
-import dev.tandem.engine.step.AttentionSite;
-import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
-import dev.tandem.engine.step.StepTimes;
 import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.ModelConfig;
-import java.lang.foreign.MemorySegment;
-import java.util.ArrayDeque;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Locale;
 import java.util.Optional;
 import java.util.function.UnaryOperator;
 
@@ -75,74 +62,28 @@ import java.util.function.UnaryOperator;
  * and the engine thread does nothing per layer. With same-layer tokens (simple offload, NEO's sub-batches) the GPU
  * waits in each layer until the CPU has attended; the other sub-batch hides that wait.
  *
- * <p>Async scheduling: while a step runs that is one graph and whose logits the host does not need, the next may be
- * submitted. Its placeholder tokens are on the GPU. When the next step moves KV or waits for the CPU, {@link #submit}
- * waits for the first.
- *
  * <p>Owned by: engine thread. Construction may happen on another thread.
  */
 public final class CudaExecutor implements Executor {
-    /** Seconds between the steps of a busy engine, as measured on an H200. */
-    private static final double STEP_OVERHEAD = 60e-6;
-    /** Max logit adjustments of a step; they take a MiB. */
-    private static final int MAX_ADJUSTMENTS = 1 << 16;
-    /**
-     * Max wait for the running step when the executor is closed, so that a server whose GPU hangs ends within five
-     * seconds.
-     */
-    private static final long CLOSE_NANOS = 2_000_000_000L;
-
-    private final CudaOptions options;
     private final Checkpoint checkpoint;
     private final ModelShape shape;
-    private final Owned owned = new Owned();
     private final MemoryPlan plan;
+    private final Owned owned = new Owned();
     private final Device device;
-    private final Stream stream;
     private final CudaWeights weights;
-    private final CudaForward forward;
     private final KvPools pools;
-    private final StepTimer timer;
     private final CudaTimings timings;
     private final GpuClock clock;
-    private final StepLauncher.Inputs inputs;
-    private final SampleReport chosen;
+    private final SampleReport report;
     private final ExecutorLimits limits;
-    private final StepLauncher launcher;
+    private final OutstandingSteps steps;
+    private final CudaFaults faults;
     private final String gemms;
     /** Empty without attention threads. */
     private final Optional<HostTokenTracker> hostTokens;
 
-    private final Clock time;
-    private final Timeline timeline;
-    private final StepTrace trace;
-    private final ArrayDeque<Outstanding> outstanding = new ArrayDeque<>();
-    private final ArrayDeque<StepResult> finished = new ArrayDeque<>();
     private final MemoryLedger ledger;
-    private StepDeadline deadline = StepDeadline.USUAL;
-    private boolean allowsNext;
     private Thread user;
-    /** The step that the engine thread waits for; other threads read it. */
-    private volatile Optional<InFlightStep> underWay = Optional.empty();
-    /** For tests. */
-    private boolean poisons;
-
-    private int poisoned;
-
-    /**
-     * A step that has been submitted.
-     *
-     * @param clock its slot in the clock's ring
-     * @param limitNanos max time on the GPU
-     */
-    private record Outstanding(StepPlan plan, Launched launched, int clock, long limitNanos) {}
-
-    /**
-     * A step that is being submitted or runs.
-     *
-     * @param began when its launch began, or when the GPU finished the step before
-     */
-    private record InFlightStep(long step, long began, long limitNanos) {}
 
     /**
      * Takes ownership of the checkpoint; when it fails, the checkpoint stays the caller's.
@@ -168,18 +109,14 @@ public final class CudaExecutor implements Executor {
             Clock time,
             Timeline timeline,
             UnaryOperator<PagedDecodeAttention> attention) {
-        this.options = options;
         this.checkpoint = checkpoint;
         this.shape = new ModelShape(checkpoint.config(), options.type());
         this.plan = MemoryPlan.of(options);
-        this.time = time;
-        this.timeline = timeline;
         try {
             boolean hasHostTier = options.attentionThreads() > 0;
-            requireHostTier(options, shape.config(), libraries);
             Hardware hardware = Hardware.open(options, shape, libraries, compiler, time, owned);
             device = hardware.device();
-            stream = hardware.stream();
+            Stream stream = hardware.stream();
             Kernels kernels = hardware.kernels();
 
             // weights, and all memory whose size does not depend on free memory
@@ -208,21 +145,27 @@ public final class CudaExecutor implements Executor {
 
             // the KV pools take the remaining memory
             long used = hardware.used();
-            int gpuBlocks = options.gpuBlocks().orElseGet(() -> {
+            int kvBlocks = options.gpuBlocks().orElseGet(() -> {
                 Device.Memory memory = device.memory();
-                return plan.gpuBlocks(shape, options.memoryUtilization(), used, memory.free(), memory.total());
+                return plan.kvBlocks(shape, options.memoryUtilization(), used, memory.free(), memory.total());
             });
+            StagingSize staging = plan.staging(shape);
+            int gpuBlocks = staging.poolBlocks(kvBlocks, shape.kvLayout());
             pools = owned.own(new KvPools(
                     device,
                     kernels,
                     shape,
                     gpuBlocks,
-                    plan.stagingBlocks(),
+                    staging,
                     options.hostBytes(),
                     plan.maxSequences(),
                     options.kvChecksums()));
             stream.fill(pools.gpu(), 0);
-            Optional<HostLinkMemory> linkMemory = hasHostTier ? Optional.of(owned.own(linkMemory())) : Optional.empty();
+            long longestStep = StepDeadline.USUAL.nanos(plan.maxRows() + plan.slots(), false, 0);
+            Optional<HostLinkMemory> linkMemory = hasHostTier
+                    ? Optional.of(owned.own(
+                            new HostLinkMemory(device, stream, shape, 2 * options.watchdogNanos(), longestStep)))
+                    : Optional.empty();
             long hostMemory = linkMemory.map(HostLinkMemory::address).orElse(0L);
             CudaForward untuned = new CudaForward(
                     weights,
@@ -235,9 +178,11 @@ public final class CudaExecutor implements Executor {
                             new AttentionLauncher(kernels, partition, buffers, pools, hostMemory),
                             owned.own(new HostTransferLauncher(device, kernels, shape, hostMemory))));
             clock = owned.own(new GpuClock(device));
-            inputs = inputs(gpuBlocks);
-            trace = owned.own(new StepTrace(device, timeline, time, layers()));
-            chosen = owned.own(new SampleReport(
+            StepBuffers inputs =
+                    owned.own(StepBuffers.of(device, shape, plan.stepSizes(gpuBlocks, staging), options.graphs()));
+            StepTrace trace = owned.own(
+                    new StepTrace(device, timeline, time, shape.config().layers()));
+            report = owned.own(new SampleReport(
                     device,
                     stream,
                     buffers.logits().values(),
@@ -248,14 +193,14 @@ public final class CudaExecutor implements Executor {
             // tuning
             long beforeGraphs = device.memory().free();
             StepLayout layout = new StepLayout(partition);
-            warmUp(untuned, layout);
             StepTimer untunedTimer = owned.own(new StepTimer(device, stream, untuned, layout, shape));
-            forward = untuned.with(autotuner.plan(untunedTimer, untuned, inputs.graph(), plan.maxRows()));
-            timer = untunedTimer.of(forward);
+            untunedTimer.runBuckets(inputs.graph(), plan.decodeRows());
+            CudaForward forward = untuned.with(autotuner.plan(untunedTimer, untuned, inputs.graph(), plan.maxRows()));
+            StepTimer timer = untunedTimer.of(forward);
             int piggybacked = autotuner.piggybackedTokens(timer, inputs.graph(), plan.graphRows());
             autotuner.keep();
             gemms = autotuner.text(forward.plan());
-            limits = limits(gpuBlocks, piggybacked);
+            limits = limits(options, piggybacked);
 
             // graphs
             GraphCache graphs = owned.own(new GraphCache(stream, forward, inputs.graph(), pools, shape));
@@ -274,10 +219,12 @@ public final class CudaExecutor implements Executor {
                     pools.hostBytes(),
                     device.memory().free(),
                     device.memory().total());
-            timings = new CudaTimings(device, stream, kernels, pools, timer, inputs.graph(), inputs.first(), gpuBlocks);
-            hostTokens = linkMemory.map(memory ->
-                    owned.own(new HostTokenTracker(memory.queues(), startWorkers(memory.queues(), attention))));
-            launcher = new StepLauncher(
+            hostTokens = linkMemory
+                    .map(HostLinkMemory::queues)
+                    .map(queues -> owned.own(
+                            new HostTokenTracker(queues, workers(queues, options, time, timeline, attention))));
+            timings = new CudaTimings(device, stream, kernels, pools, shape, timer, inputs, hostTokens, time);
+            StepLauncher launcher = new StepLauncher(
                     stream,
                     new GpuSampler(kernels, shape, buffers.logits(), hostMemory),
                     pools,
@@ -285,70 +232,28 @@ public final class CudaExecutor implements Executor {
                     graphs,
                     inputs,
                     hostTokens,
-                    layers());
+                    shape.config().layers());
+            steps = new OutstandingSteps(
+                    stream, launcher, pools, clock, trace, report, hostTokens, time, options.watchdogNanos());
+            faults = new CudaFaults(device, stream, forward, pools, steps, hostTokens);
         } catch (RuntimeException | Error e) {
-            closeOwned();
+            owned.closeAll();
             throw e;
         }
     }
 
-    private static void requireHostTier(CudaOptions options, ModelConfig config, CudaLibraries libraries) {
-        boolean hasHostTier = options.attentionThreads() > 0;
-        if (hasHostTier || options.kvChecksums()) {
-            hostObstacle(config).ifPresent(why -> {
-                throw new CudaException(
-                        why + "; use --strategy gpu-only" + (options.kvChecksums() ? " without --kv-checksums" : ""));
-            });
-        }
-        if (hasHostTier) {
-            blockingLaunches(libraries).ifPresent(why -> {
-                throw new CudaException(why);
-            });
-        }
-    }
-
-    private HostLinkMemory linkMemory() {
-        long longestStep = StepDeadline.USUAL.nanos(plan.maxRows() + plan.slots(), false, 0);
-        return new HostLinkMemory(device, stream, shape, 2 * options.watchdogNanos(), longestStep);
-    }
-
-    private StepLauncher.Inputs inputs(int gpuBlocks) {
-        int tables = plan.tables(gpuBlocks);
-        int tiles = plan.tiles(shape);
-        StepBuffer graph = owned.own(new StepBuffer(
-                device,
-                plan.graphRowsWithSlots(),
-                plan.graphRowsWithSlots(),
-                GraphCache.maxTiles(plan.graphRowsWithSlots(), plan.maxSequences(), shape),
-                tables,
-                MAX_ADJUSTMENTS,
-                "steps replayed from graphs"));
-        StepBuffer first = owned.own(new StepBuffer(
-                device,
-                plan.maxRows() + plan.slots(),
-                plan.sampledRows(),
-                tiles,
-                tables,
-                MAX_ADJUSTMENTS,
-                "mixed steps"));
-        Optional<StepBuffer> second = plan.slots() == 0
-                ? Optional.empty()
-                : Optional.of(owned.own(new StepBuffer(
-                        device, plan.sampledRows(), plan.sampledRows(), tiles, tables, 0, "second sub-batches")));
-        return new StepLauncher.Inputs(graph, options.graphs() ? plan.graphRows() : 0, first, second);
-    }
-
-    private ExecutorLimits limits(int gpuBlocks, int piggybacked) {
+    private ExecutorLimits limits(CudaOptions options, int piggybacked) {
         boolean hasHostTier = options.attentionThreads() > 0;
         return ExecutorLimits.builder()
-                .vocabulary(checkpoint.config().vocabulary())
-                .contextTokens(checkpoint.config().usableContext())
+                .vocabulary(shape.config().vocabulary())
+                .contextTokens(shape.config().usableContext())
                 .blockTokens(ModelShape.BLOCK_TOKENS)
                 .hostBlockTokens(HostFormat.BLOCK_TOKENS)
-                .gpuBlocks(gpuBlocks)
+                .gpuBlocks(pools.gpuBlocks())
+                .stagingBlocks(plan.staging(shape).blocks(shape.kvLayout()))
                 .hostBlocks(pools.hostBlocks())
                 .maxBatchTokens(options.maxBatchTokens())
-                .layers(layers())
+                .layers(shape.config().layers())
                 .kvBytesPerToken(shape.kvBytesPerToken())
                 .overlaps(hasHostTier)
                 .inFlight(plan.slots(), hasHostTier ? HostAttentionQueues.MAX : 0, false)
@@ -356,17 +261,15 @@ public final class CudaExecutor implements Executor {
                 .build();
     }
 
-    private HostAttentionWorkers startWorkers(
-            HostAttentionQueues queues, UnaryOperator<PagedDecodeAttention> attention) {
-        ModelConfig config = shape.config();
-        int subtasks = HostAttentionQueues.subtasks(config);
-        HostAttentionWorkers.Attention implementations = new HostAttentionWorkers.Attention(
-                attention.apply(fastest(config, 1)),
-                attention.apply(fastest(config, subtasks)),
-                attention.apply(fastest(config, subtasks / HostAttentionQueues.subtasksPerTake(config))));
+    private HostAttentionWorkers workers(
+            HostAttentionQueues queues,
+            CudaOptions options,
+            Clock time,
+            Timeline timeline,
+            UnaryOperator<PagedDecodeAttention> attention) {
         return new HostAttentionWorkers(
                 queues,
-                implementations,
+                HostAttentionWorkers.Attention.fastest(shape, attention),
                 pools::hostBlock,
                 time,
                 timeline,
@@ -376,35 +279,9 @@ public final class CudaExecutor implements Executor {
                 options.watchdogNanos());
     }
 
-    /** The fastest implementation for the KV heads of one of so many equal shares. */
-    private PagedDecodeAttention fastest(ModelConfig config, int shares) {
-        BlockFormat format = new BlockFormat(config.kvHeads() / shares, config.headDim(), shape.type());
-        return DecodeImplementations.all(format, config.heads() / shares).getFirst();
-    }
-
-    private int layers() {
-        return shape.config().layers();
-    }
-
     /** Which methods compute the GEMMs of decode steps, and when these were measured. */
     public String gemms() {
         return gemms;
-    }
-
-    /**
-     * Runs a decode step of each size that is replayed from a graph, so that a faulty kernel fails at the start. All
-     * kernels are loaded before: the project's own with their modules, cublasLt's by {@link GemmAutotuner#algorithms}.
-     */
-    private void warmUp(CudaForward untuned, StepLayout layout) {
-        StepBuffer step = inputs.graph();
-        for (int bucket = 1; bucket <= plan.decodeRows(); bucket = GraphCache.bucket(bucket + 1)) {
-            step.clear();
-            StepLayout.pad(step, 0, bucket);
-            layout.spread(step, 0);
-            step.upload(stream);
-            untuned.run(stream, step, Extent.decode(bucket, bucket));
-            stream.synchronise();
-        }
     }
 
     @Override
@@ -427,18 +304,6 @@ public final class CudaExecutor implements Executor {
         return HostFormat.obstacle(config);
     }
 
-    /** Why the CPU's attention cannot run in this environment; empty when it can. */
-    static Optional<String> blockingLaunches(CudaLibraries libraries) {
-        return libraries.launchesBlock()
-                ? Optional.of(
-                        "CUDA_LAUNCH_BLOCKING makes every launch wait for its kernel, and the kernel that transfers"
-                                + " host tokens between GPU and CPU ends only after kernels launched later: no "
-                                + "step would end."
-                                + " Unset it,"
-                                + " or use --strategy gpu-only")
-                : Optional.empty();
-    }
-
     /** How the GPU and host memory is used. */
     public MemoryLedger ledger() {
         return ledger;
@@ -450,9 +315,7 @@ public final class CudaExecutor implements Executor {
 
     /** The attention threads, for the log; empty without any. */
     public Optional<String> hostAttention() {
-        return hostTokens
-                .map(HostTokenTracker::workers)
-                .map(w -> "host attention: " + w.count() + " threads" + w.placement() + ", " + w.implementation());
+        return hostTokens.map(HostTokenTracker::workers).map(HostAttentionWorkers::text);
     }
 
     /** Bytes of weights that a decoding step reads. */
@@ -460,16 +323,9 @@ public final class CudaExecutor implements Executor {
         return weights.bytesRead();
     }
 
-    /**
-     * GPU time inside steps and between a step and the next one, in milliseconds, since the start.
-     *
-     * @param idle between steps that followed one another while the engine had work
-     */
-    public record GpuTime(double busy, double idle) {}
-
     /** GPU time since the start. */
-    public GpuTime gpuTime() {
-        return new GpuTime(clock.busyMillis(), clock.idleMillis());
+    public GpuClock.Totals gpuTime() {
+        return clock.totals();
     }
 
     /** Times steps, before serving. */
@@ -483,212 +339,38 @@ public final class CudaExecutor implements Executor {
      * @throws CudaException without attention threads or host blocks
      */
     public Profile profile(String name) {
-        if (hostTokens.isEmpty()) {
-            throw new CudaException("profiling needs threads for the CPU's attention: use a strategy with a host tier");
-        }
-        if (pools.hostBlocks() == 0) {
-            throw new CudaException("profiling needs host KV, and the host pool has no block; raise --host-kv");
-        }
-        device.makeCurrent();
-        timings.randomise();
-        CudaProfiler profiler = new CudaProfiler(
-                timer,
-                stream,
-                pools,
-                shape,
-                inputs.graph(),
-                inputs.first(),
-                inputs.second().orElseThrow(),
-                hostTokens.get(),
-                time,
-                limits.gpuBlocks());
-        return profiler.measure(name, plan.decodeRows(), options.maxBatchTokens(), STEP_OVERHEAD);
+        return timings.profile(name, plan.decodeRows(), plan.maxRows());
     }
 
     @Override
     public void submit(StepPlan plan) {
-        if (outstanding.size() + finished.size() == MAX_OUTSTANDING) {
-            throw new ExecutorException("more than " + MAX_OUTSTANDING + " plans are outstanding");
-        }
         if (user != Thread.currentThread()) {
             user = Thread.currentThread();
             device.makeCurrent();
             hostTokens.ifPresent(tokens -> tokens.workers().pinEngine());
         }
-        List<List<Chunk>> batches = PlanRows.ordered(plan, hostTokens.isPresent());
-        long limitNanos = limitNanos(batches, PlanRows.slots(plan));
-        try {
-            StepLauncher.LaunchKind kind = launcher.kindOf(batches);
-            boolean isShort = plan.swaps().isEmpty() && kind == StepLauncher.LaunchKind.ONE_GRAPH;
-            if (!outstanding.isEmpty() && !(allowsNext && isShort)) {
-                finished.add(complete(outstanding.poll())); // this step may overwrite its list of moves or its logits
-            }
-            if (outstanding.isEmpty()) {
-                underWay = Optional.of(new InFlightStep(plan.step(), time.nanos(), limitNanos));
-            }
-            int slot = clock.begin(stream);
-            poisonNow(plan, batches);
-            pools.beginStep();
-            plan.swaps().forEach(pools::swap);
-            hostTokens.ifPresent(tokens -> plan.pause().forEach(tokens.queues()::pause));
-            StepLauncher.Report report =
-                    new StepLauncher.Report(chosen.of(slot).address(), trace.stamps(slot), chosen.logprobs(slot));
-            Launched launched = launcher.launch(plan, batches, kind, report);
-            outstanding.add(new Outstanding(plan, launched, slot, limitNanos));
-            clock.end(stream, slot);
-            allowsNext = isShort
-                    && launched.allowsAsyncScheduling()
-                    && hostTokens.stream().noneMatch(tokens -> tokens.queues().needsLogits());
-        } catch (CudaException e) {
-            throw new ExecutorException(e.getMessage(), e);
-        }
+        faults.beforeStep(plan);
+        steps.submit(plan);
     }
 
     @Override
     public boolean allowsAsyncScheduling() {
-        return allowsNext;
+        return steps.allowsAsyncScheduling();
     }
 
     @Override
     public StepResult poll() {
-        if (!finished.isEmpty()) {
-            return finished.poll();
-        }
-        if (outstanding.isEmpty()) {
-            throw new ExecutorException("no plan is outstanding");
-        }
-        return complete(outstanding.poll());
+        return steps.poll();
     }
 
-    private long limitNanos(List<List<Chunk>> batches, int slots) {
-        int rows = slots;
-        boolean waits = false;
-        for (List<Chunk> chunks : batches) {
-            for (Chunk chunk : chunks) {
-                rows += chunk.rows();
-                waits |= chunk.site() == AttentionSite.CPU_FROM_HOST;
-            }
-        }
-        return deadline.nanos(rows, waits, options.watchdogNanos());
-    }
-
-    /**
-     * Describes a step that takes suspiciously long. The engine thread fails it at its deadline, unless that thread
-     * hangs in the driver itself.
-     */
     @Override
     public Optional<String> trouble() {
-        return underWay.flatMap(step -> {
-            long taken = time.nanos() - step.began();
-            return taken < StepDeadline.suspiciousNanos(step.limitNanos())
-                    ? Optional.empty()
-                    : Optional.of(String.format(
-                            Locale.ROOT,
-                            "step %d has kept the GPU for %.1f s; after %.1f s the GPU counts as hung",
-                            step.step(),
-                            taken / 1e9,
-                            step.limitNanos() / 1e9));
-        });
+        return steps.trouble();
     }
 
-    private StepResult complete(Outstanding step) {
-        try {
-            Launched launched = step.launched();
-            float millis = clock.await(
-                    step.clock(),
-                    step.plan().step(),
-                    step.limitNanos(),
-                    launched.passes() > 0 ? hostTokens.orElseThrow()::watch : () -> {});
-            underWay = Optional.ofNullable(outstanding.peek())
-                    .map(next -> new InFlightStep(next.plan().step(), time.nanos(), next.limitNanos()));
-            trace.record(step.clock(), step.plan().step(), launched, millis);
-            pools.verify();
-            List<StepResult.Sampled> sampled =
-                    new ArrayList<>(launched.sampled().size() + launched.slots());
-            List<Long> paused = new ArrayList<>();
-            List<StepResult.Lost> lost = new ArrayList<>();
-            hostTokens.ifPresent(tokens -> {
-                MemorySegment returned =
-                        chosen.of(step.clock()).asSlice(4L * (launched.firstSlotSample() + launched.slots()));
-                tokens.finishLastLayer(
-                        returned,
-                        launched.slots(),
-                        launched.firstSlotSample(),
-                        (sequence, sampler, draw, row) -> chosen.take(
-                                sequence, sampler, draw, step.clock(), row, AttentionSite.CPU_FROM_HOST, sampled, lost),
-                        paused);
-                tokens.collectReleased(paused, lost);
-                tokens.endSameLayer();
-            });
-            for (int i = 0; i < launched.sampled().size(); i++) {
-                Chunk chunk = launched.sampled().get(i);
-                if (lost.stream().noneMatch(token -> token.sequence() == chunk.sequence())) {
-                    chosen.take(
-                            chunk.sequence(),
-                            chunk.sampler().orElseThrow(),
-                            launched.draws().get(i),
-                            step.clock(),
-                            i,
-                            chunk.site(),
-                            sampled,
-                            lost);
-                }
-            }
-            StepTimes times = hostTokens.map(HostTokenTracker::times).orElse(StepTimes.NONE);
-            return new StepResult(step.plan().step(), sampled, List.of(), paused, lost, times);
-        } catch (CudaException e) {
-            throw new ExecutorException(e.getMessage(), e);
-        }
-    }
-
-    /** For tests: sets how long steps may take. */
-    void deadline(StepDeadline limit) {
-        deadline = limit;
-    }
-
-    /** For tests: makes steps hang until the host aborts its tokens or the transfer kernel times out. */
-    void hang() {
-        device.makeCurrent();
-        forward.hang(stream);
-    }
-
-    /** For tests: fills both pools with NaN; they hold no sequence. */
-    void poisonPools() {
-        device.makeCurrent();
-        stream.fill(pools.gpu(), -1);
-        stream.synchronise();
-        pools.poisonHost();
-    }
-
-    /** For tests: turns KV of the next row that decodes on the GPU into NaN before its step. */
-    void poisonNextRow() {
-        poisons = true;
-    }
-
-    /** For tests: how many rows have been poisoned. */
-    int poisonedRows() {
-        return poisoned;
-    }
-
-    /**
-     * Poisons only in steps without swaps: a block that a swap writes belongs to another sequence until the swap has
-     * run.
-     */
-    private void poisonNow(StepPlan plan, List<List<Chunk>> batches) {
-        for (List<Chunk> chunks : poisons && plan.swaps().isEmpty() ? batches : List.<List<Chunk>>of()) {
-            for (Chunk chunk : chunks) {
-                if (poisons && chunk.site() == AttentionSite.GPU_FROM_GPU && chunk.rows() == 1 && chunk.start() > 0) {
-                    pools.poison(stream, chunk.blocks()[0]);
-                    poisons = false;
-                    poisoned++;
-                }
-            }
-        }
-    }
-
-    /** For tests: offloads prefills by kernels, without the copy engine. */
-    void offloadPrefillByKernels() {
-        pools.prefillOffload().useKernels();
+    /** For tests: makes parts of it fail. */
+    CudaFaults faults() {
+        return faults;
     }
 
     /** For tests: address of a host block. */
@@ -696,14 +378,9 @@ public final class CudaExecutor implements Executor {
         return pools.hostBlock(layer, block);
     }
 
-    /** For tests: ends the workers as if they had died. */
-    void endWorkers() {
-        hostTokens.ifPresent(HostTokenTracker::close);
-    }
-
-    /** The logits of a row sampled in the last step. */
+    /** For tests: the logits of a row sampled in the last step. */
     float[] logits(int index) {
-        return chosen.logits(index);
+        return report.logits(index);
     }
 
     /** Ends within some seconds even when the GPU hangs; then it frees nothing, because freeing waits for the GPU. */
@@ -711,8 +388,8 @@ public final class CudaExecutor implements Executor {
     public void close() {
         device.makeCurrent();
         hostTokens.ifPresent(HostTokenTracker::abort);
-        if (endSteps()) {
-            closeOwned();
+        if (steps.runOut()) {
+            owned.closeAll();
         } else {
             hostTokens.ifPresent(HostTokenTracker::close);
             System.getLogger(CudaExecutor.class.getName())
@@ -722,40 +399,5 @@ public final class CudaExecutor implements Executor {
                                     + "it outlives the process, reset the GPU");
         }
         checkpoint.close();
-    }
-
-    /** Waits for the running step, whose memory must not be freed; returns whether it ended. */
-    private boolean endSteps() {
-        try {
-            return stream.runsOut(CLOSE_NANOS);
-        } catch (CudaException e) {
-            notFreed(e);
-            return true;
-        }
-    }
-
-    /** Logs memory that a faulty GPU cannot free; the end of the process frees it. */
-    private static void notFreed(RuntimeException e) {
-        System.getLogger(CudaExecutor.class.getName()).log(System.Logger.Level.DEBUG, "not freed: {0}", e.getMessage());
-    }
-
-    /** Frees everything, unless a worker may still use the KV pools. The workers are the youngest resource. */
-    private void closeOwned() {
-        if (owned.youngest().orElse(null) instanceof HostTokenTracker workers) {
-            workers.close();
-            if (!workers.workers().ended()) {
-                System.getLogger(CudaExecutor.class.getName())
-                        .log(
-                                System.Logger.Level.WARNING,
-                                "an attention worker is stalled and may still use the KV pools, so nothing is freed; "
-                                        + "the end of the process frees it");
-                return;
-            }
-        }
-        try {
-            owned.closeAll();
-        } catch (RuntimeException e) {
-            notFreed(e);
-        }
     }
 }

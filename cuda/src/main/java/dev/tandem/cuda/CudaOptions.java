@@ -52,4 +52,112 @@ public record CudaOptions(
                     + maxBatchTokens + ": every running sequence takes one token of a step");
         }
     }
+
+    /**
+     * Returns a builder of options for all of GPU 0, without a host tier.
+     *
+     * @param type of weights and KV, bfloat16 or float16
+     * @param maxBatchTokens max rows of a step
+     * @param maxSequences max sequences of a step
+     */
+    public static Builder builder(DataType type, int maxBatchTokens, int maxSequences) {
+        return new Builder(type, maxBatchTokens, maxSequences);
+    }
+
+    /** Builds {@link CudaOptions}. */
+    public static final class Builder {
+        private final DataType type;
+        private final int maxBatchTokens;
+        private final int maxSequences;
+        private int device;
+        private int multiprocessorLimit;
+        private double memoryUtilization = 1;
+        private OptionalInt gpuBlocks = OptionalInt.empty();
+        private long hostBytes;
+        private boolean graphs = true;
+        private int attentionThreads;
+        private boolean pinThreads;
+        private long watchdogNanos;
+        private boolean kvChecksums;
+
+        private Builder(DataType type, int maxBatchTokens, int maxSequences) {
+            this.type = type;
+            this.maxBatchTokens = maxBatchTokens;
+            this.maxSequences = maxSequences;
+        }
+
+        /**
+         * Sets the GPU.
+         *
+         * @param number of the GPU
+         * @param limit max multiprocessors used; 0 for all
+         */
+        public Builder device(int number, int limit) {
+            device = number;
+            multiprocessorLimit = limit;
+            return this;
+        }
+
+        /** Sets the share of the GPU's memory that may be used; all unless set. */
+        public Builder memoryUtilization(double share) {
+            memoryUtilization = share;
+            return this;
+        }
+
+        /** Sets the KV blocks of the GPU pool; as many as fit unless set. */
+        public Builder gpuBlocks(OptionalInt blocks) {
+            gpuBlocks = blocks;
+            return this;
+        }
+
+        /** Sets the bytes of the host pool. */
+        public Builder hostBytes(long bytes) {
+            hostBytes = bytes;
+            return this;
+        }
+
+        /** Sets whether decode steps are replayed from graphs; they are unless set. */
+        public Builder graphs(boolean value) {
+            graphs = value;
+            return this;
+        }
+
+        /**
+         * Sets the CPU threads that compute attention of host tokens.
+         *
+         * @param threads 0 when the host tier only holds preempted KV
+         * @param pin whether each is bound to a core of its own where that is allowed
+         * @param watchdog nanoseconds after which a task counts as stalled
+         */
+        public Builder attentionThreads(int threads, boolean pin, long watchdog) {
+            attentionThreads = threads;
+            pinThreads = pin;
+            watchdogNanos = watchdog;
+            return this;
+        }
+
+        /** Sets whether checksums are compared on both sides of every KV copy. */
+        public Builder kvChecksums(boolean value) {
+            kvChecksums = value;
+            return this;
+        }
+
+        /** @throws ConfigurationException that names the flag */
+        public CudaOptions build() {
+            return new CudaOptions(
+                    device,
+                    multiprocessorLimit,
+                    type,
+                    memoryUtilization,
+                    gpuBlocks,
+                    hostBytes,
+                    maxBatchTokens,
+                    maxSequences,
+                    graphs,
+                    attentionThreads,
+                    pinThreads,
+                    watchdogNanos,
+                    kvChecksums);
+        }
+    }
 }

@@ -5,6 +5,7 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.gemm.CublasLtGemm;
+import dev.tandem.cuda.hostattention.HostFormat;
 import dev.tandem.cuda.kernels.KernelCompiler;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
@@ -12,6 +13,7 @@ import dev.tandem.cuda.tune.AutotuneCache;
 import dev.tandem.cuda.tune.GemmAutotuner;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.model.config.DataType;
+import java.util.Optional;
 
 /**
  * The GPU, and everything loaded onto it before a model's weights.
@@ -39,6 +41,7 @@ record Hardware(
             KernelCompiler compiler,
             Clock time,
             Owned owned) {
+        requireHostTier(options, shape, libraries);
         Device device = owned.own(new Device(
                 CudaLibraries.driver()
                         .orElseThrow(() -> new CudaException("this machine has no NVIDIA driver (libcuda.so.1)")),
@@ -62,6 +65,31 @@ record Hardware(
                         options.attentionThreads() > 0));
         CublasLtGemm library = owned.own(new CublasLtGemm(libraries.cublasLt(), device, shape.type(), choices));
         return new Hardware(device, stream, kernels, library, choices, freeBefore);
+    }
+
+    private static void requireHostTier(CudaOptions options, ModelShape shape, CudaLibraries libraries) {
+        boolean hasHostTier = options.attentionThreads() > 0;
+        if (hasHostTier || options.kvChecksums()) {
+            HostFormat.obstacle(shape.config()).ifPresent(why -> {
+                throw new CudaException(
+                        why + "; use --strategy gpu-only" + (options.kvChecksums() ? " without --kv-checksums" : ""));
+            });
+        }
+        if (hasHostTier) {
+            blockingLaunches(libraries).ifPresent(why -> {
+                throw new CudaException(why);
+            });
+        }
+    }
+
+    /** Why the CPU's attention cannot run in this environment; empty when it can. */
+    static Optional<String> blockingLaunches(CudaLibraries libraries) {
+        return libraries.launchesBlock()
+                ? Optional.of(
+                        "CUDA_LAUNCH_BLOCKING makes every launch wait for its kernel, and the kernel that transfers"
+                                + " host tokens between GPU and CPU ends only after kernels launched later: no "
+                                + "step would end. Unset it, or use --strategy gpu-only")
+                : Optional.empty();
     }
 
     /** Bytes of GPU memory taken since the GPU was opened. */

@@ -4,8 +4,9 @@ import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.forward.ForwardBuffers;
 import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.kernels.ModelShape;
-import dev.tandem.cuda.kv.PrefillOffload;
 import dev.tandem.cuda.step.GraphCache;
+import dev.tandem.cuda.step.StepBuffers;
+import dev.tandem.engine.kv.StagingSize;
 import java.util.Locale;
 
 /**
@@ -16,9 +17,9 @@ import java.util.Locale;
  * @param slots for in-flight tokens, besides a step's rows; 0 without attention threads
  * @param maxRows of a step, without slots
  * @param maxSequences of a step
- * @param stagingBlocks for one layer of prompts whose KV is offloaded; 0 without attention threads
+ * @param offloadsPrefill whether prefill KV goes to the host layer by layer; false without attention threads
  */
-record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int maxSequences, int stagingBlocks) {
+record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int maxSequences, boolean offloadsPrefill) {
     /** Min rows up to which mixed steps are graphs, even where fewer sequences decode. */
     private static final int MIN_GRAPH_ROWS = 256;
     /** Max rows of decode steps that are graphs. */
@@ -38,7 +39,7 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
                 hasHostTier ? HostLinkMemory.MAX_SLOTS : 0,
                 maxRows,
                 options.maxSequences(),
-                hasHostTier ? maxRows / ModelShape.BLOCK_TOKENS + options.maxSequences() : 0);
+                hasHostTier);
     }
 
     /** Rows of the forward pass's buffers. */
@@ -56,30 +57,32 @@ record MemoryPlan(int decodeRows, int graphRows, int slots, int maxRows, int max
         return graphRows + slots;
     }
 
-    /** Max tiles of prefill attention of a step. */
-    int tiles(ModelShape shape) {
-        return maxRows / shape.tileTokens() + maxSequences + 1;
+    /** Max sizes of the steps' inputs. */
+    StepBuffers.Sizes stepSizes(int gpuBlocks, StagingSize staging) {
+        return new StepBuffers.Sizes(graphRows, maxRows, maxSequences, slots, tables(gpuBlocks, staging));
     }
 
     /** Max block numbers of all sequences of a step. */
-    int tables(int gpuBlocks) {
-        return gpuBlocks + maxSequences + stagingBlocks;
+    int tables(int gpuBlocks, StagingSize staging) {
+        return gpuBlocks + maxSequences + staging.tokens() / ModelShape.BLOCK_TOKENS;
+    }
+
+    /** GPU memory for prefill KV in transit, which comes out of {@link #kvBlocks}. */
+    StagingSize staging(ModelShape shape) {
+        return offloadsPrefill ? StagingSize.of(maxRows, shape.kvLayout()) : StagingSize.NONE;
     }
 
     /**
-     * KV blocks that fit into GPU memory.
+     * KV blocks, staging included, that fit into GPU memory.
      *
      * @param used bytes that weights and activations take
      * @param free bytes
      * @param total bytes
      * @throws dev.tandem.cuda.ffi.CudaException when none fits
      */
-    int gpuBlocks(ModelShape shape, double utilization, long used, long free, long total) {
+    int kvBlocks(ModelShape shape, double utilization, long used, long free, long total) {
         long budget = Math.min((long) (utilization * total) - used, free) - RESERVE_BYTES;
-        long staging = stagingBlocks > 0
-                ? PrefillOffload.STAGES * stagingBlocks * shape.blockBytes() + PrefillOffload.bytes()
-                : 0;
-        long blocks = (budget - staging) / (shape.blockBytes() * shape.config().layers());
+        long blocks = budget / (shape.blockBytes() * shape.config().layers());
         if (blocks < 1) {
             throw new CudaException(String.format(
                     Locale.ROOT,

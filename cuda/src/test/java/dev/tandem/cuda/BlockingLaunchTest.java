@@ -21,7 +21,7 @@ class BlockingLaunchTest {
 
     @Test
     void blockingLaunchesAreRefusedWithARemedy() {
-        assertThat(CudaExecutor.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", "1")))
+        assertThat(Hardware.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", "1")))
                         .orElseThrow())
                 .contains("CUDA_LAUNCH_BLOCKING")
                 .contains("Unset it")
@@ -30,10 +30,10 @@ class BlockingLaunchTest {
 
     @Test
     void otherEnvironmentsAreNot() {
-        assertThat(CudaExecutor.blockingLaunches(libraries(Map.of()))).isEmpty();
-        assertThat(CudaExecutor.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", "0"))))
+        assertThat(Hardware.blockingLaunches(libraries(Map.of()))).isEmpty();
+        assertThat(Hardware.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", "0"))))
                 .isEmpty();
-        assertThat(CudaExecutor.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", ""))))
+        assertThat(Hardware.blockingLaunches(libraries(Map.of("CUDA_LAUNCH_BLOCKING", ""))))
                 .isEmpty();
     }
 }

@@ -91,9 +91,9 @@ class CudaFaultTest {
             for (int i = 0; i < 5; i++) {
                 engine.step();
             }
-            executor.poisonNextRow();
+            executor.faults().poisonNextRow();
             engine.run();
-            assertThat(executor.poisonedRows()).isEqualTo(1);
+            assertThat(executor.faults().poisonedRows()).isEqualTo(1);
             List<EngineHarness.Answer> failed = engine.answers.values().stream()
                     .filter(answer -> answer.failure != null)
                     .toList();
@@ -113,9 +113,9 @@ class CudaFaultTest {
     @Test
     void aStepThatHangsEndsTheExecutorAndEverythingIsFreedOnceItDoesNot() {
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.BFLOAT16, 8, true, 2, 10_000);
-        executor.deadline(new StepDeadline(400_000_000L, 0));
+        executor.faults().deadline(new StepDeadline(400_000_000L, 0));
         assertThat(executor.trouble()).isEmpty();
-        executor.hang();
+        executor.faults().hang();
         Chunk chunk = new Chunk(
                 1,
                 0,

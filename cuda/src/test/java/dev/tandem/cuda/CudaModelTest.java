@@ -5,10 +5,13 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.tandem.cpu.CpuExecutor;
 import dev.tandem.cpu.CpuOptions;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
+import dev.tandem.cuda.hostattention.HostFormat;
 import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.KernelCompiler;
+import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.EngineHarness;
 import dev.tandem.engine.clock.Clock;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.observe.Timeline;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.sampling.TokenSampler;
@@ -69,22 +72,20 @@ class CudaModelTest {
         return executor(family, options(type, gpuBlocks, graphs, attentionThreads, watchdogMillis));
     }
 
+    /** @param gpuBlocks of the pool of a model of two layers; staging comes beside it */
     static CudaOptions options(
             DataType type, int gpuBlocks, boolean graphs, int attentionThreads, long watchdogMillis) {
-        return new CudaOptions(
-                0,
-                0,
-                type,
-                0.5,
-                OptionalInt.of(gpuBlocks),
-                8 << 20,
-                256,
-                128,
-                graphs,
-                attentionThreads,
-                true,
-                watchdogMillis * 1_000_000,
-                attentionThreads > 0);
+        StagingSize.Layout layout =
+                new StagingSize.Layout(ModelShape.BLOCK_TOKENS, HostFormat.BLOCK_TOKENS, 2, 2L * Short.BYTES);
+        int staging = attentionThreads > 0 ? StagingSize.of(256, layout).blocks(layout) : 0;
+        return CudaOptions.builder(type, 256, 128)
+                .memoryUtilization(0.5)
+                .gpuBlocks(OptionalInt.of(gpuBlocks + staging))
+                .hostBytes(8 << 20)
+                .graphs(graphs)
+                .attentionThreads(attentionThreads, true, watchdogMillis * 1_000_000)
+                .kvChecksums(attentionThreads > 0)
+                .build();
     }
 
     static CudaExecutor executor(String family, CudaOptions options) {
@@ -173,7 +174,7 @@ class CudaModelTest {
         int[] prompt = golden.prompt();
         int[] blocks = {5, 0, 3, 7, 1, 6};
         try (CudaExecutor executor = executor(family, type, 8, true)) {
-            executor.poisonPools();
+            executor.faults().poisonPools();
             double whole = error(run(executor, 1, prompt, 0, prompt.length, blocks), golden, prompt.length - 1);
             assertThat(whole).as("%s %s, the prompt at once", family, type).isLessThan(bound(type));
             int half = prompt.length / 2;
@@ -207,7 +208,7 @@ class CudaModelTest {
         for (Budget budget : budgets) {
             for (int gpuBlocks : new int[] {400, 40}) {
                 CudaExecutor executor = executor(family, type, gpuBlocks, gpuBlocks == 400);
-                executor.poisonPools();
+                executor.faults().poisonPools();
                 try (EngineHarness engine = EngineHarness.gpuOnly(executor, budget, Preemption.SWAP)) {
                     for (int i = 0; i < 80; i++) {
                         int[] prompt = i % 20 == 0

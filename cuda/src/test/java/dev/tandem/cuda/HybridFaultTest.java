@@ -43,7 +43,7 @@ class HybridFaultTest {
                     && engine.loop.stats().host().used() < 4) {
                 engine.step();
             }
-            executor.endWorkers();
+            executor.faults().endWorkers();
             for (int i = 20; i < 30; i++) {
                 engine.submit("r" + i, new int[] {5, 9, 200, 31, i}, EngineHarness.greedy(40));
             }

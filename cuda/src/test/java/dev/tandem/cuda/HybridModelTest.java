@@ -46,6 +46,9 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** Rows whose attention the CPU computes, in every placement, against transformers and against the GPU alone. */
 @Tag("gpu")
 class HybridModelTest {
+    /** Prompts of one token that staging holds in a step of 256 tokens: each takes a block. */
+    private static final int STAGED_PROMPTS = 16;
+
     private static final int MAX_STEPS = 5_000;
     private long step;
 
@@ -116,7 +119,7 @@ class HybridModelTest {
             run(executor, plan(List.of(), List.of(badPrompt, goodPrompt), List.of()));
             Chunk badRow = chunk(1, bad, 3, 4, new int[] {0}, AttentionSite.GPU_FROM_GPU);
 
-            executor.poisonNextRow();
+            executor.faults().poisonNextRow();
             assertThat(run(executor, plan(List.of(), List.of(badRow), List.of()))
                             .lost())
                     .hasSize(1);
@@ -124,7 +127,7 @@ class HybridModelTest {
             assertThat(waiting.lost()).isEmpty();
             assertThat(waiting.sampled()).hasSize(1);
 
-            executor.poisonNextRow();
+            executor.faults().poisonNextRow();
             assertThat(run(executor, plan(List.of(), List.of(badRow), List.of()))
                             .lost())
                     .hasSize(1);
@@ -170,7 +173,7 @@ class HybridModelTest {
         int[] gpu = {5, 0, 3, 7, 1, 6};
         double bound = CudaModelTest.bound(type);
         try (CudaExecutor executor = CudaModelTest.executor(family, type, 8, true, 2, 10_000)) {
-            executor.poisonPools();
+            executor.faults().poisonPools();
             double sum = 0;
             for (int i = 1; i < tokens.length; i++) {
                 if (i == 1) {
@@ -210,7 +213,7 @@ class HybridModelTest {
                         .as("%s %s, a prompt that landed in chunks, by %s", family, type, carrier)
                         .isLessThan(bound);
                 host = new int[] {4, 5, 1};
-                executor.offloadPrefillByKernels();
+                executor.faults().offloadPrefillByKernels();
             }
             host = new int[] {2, 0, 3};
             run(executor, plan(List.of(), List.of(row(1, tokens, half, host)), List.of()));
@@ -281,25 +284,21 @@ class HybridModelTest {
         Golden golden = Golden.of("llama31");
         int[] tokens = golden.prompt();
         int rows = 200;
-        CudaOptions options = new CudaOptions(
-                0,
-                8,
-                DataType.BFLOAT16,
-                0.5,
-                OptionalInt.of(40),
-                32 << 20,
-                256,
-                256,
-                true,
-                3,
-                true,
-                10_000_000_000L,
-                true);
+        CudaOptions options = CudaOptions.builder(DataType.BFLOAT16, 256, 256)
+                .device(0, 8)
+                .memoryUtilization(0.5)
+                .gpuBlocks(OptionalInt.of(40 + 32)) // 32 of staging
+                .hostBytes(32 << 20)
+                .attentionThreads(3, true, 10_000_000_000L)
+                .kvChecksums(true)
+                .build();
         try (CudaExecutor executor = CudaModelTest.executor("llama31", options)) {
             List<Chunk> first = IntStream.range(0, rows)
                     .mapToObj(i -> chunk(i, tokens, 0, 1, new int[] {i}, AttentionSite.GPU_PREFILL_OFFLOAD))
                     .toList();
-            run(executor, plan(List.of(), first, List.of()));
+            for (int from = 0; from < rows; from += STAGED_PROMPTS) {
+                run(executor, plan(List.of(), first.subList(from, Math.min(rows, from + STAGED_PROMPTS)), List.of()));
+            }
             List<Chunk> chunks = IntStream.range(0, rows)
                     .mapToObj(i -> row(i, tokens, 1, new int[] {i}))
                     .toList();
@@ -338,9 +337,6 @@ class HybridModelTest {
     static Strategy.Options options(Budget budget, TierRules rules) {
         return Strategy.Options.builder(budget)
                 .rules(rules)
-                .chunkedPrefill(true)
-                .hidesAll(false)
-                .apexCohort(false)
                 .inFlight(new InFlightLimits(64, 1024, false))
                 .piggybackedTokens(64)
                 .build();
@@ -383,14 +379,14 @@ class HybridModelTest {
     void greedyTokensMatchTransformersWhenKernelsOffloadPrefills() throws IOException {
         Budget budget = new Budget(200, 100, 200);
         CudaExecutor executor = executor();
-        executor.offloadPrefillByKernels();
+        executor.faults().offloadPrefillByKernels();
         greedyTokensMatch("by kernels", policy(Placement.MIXED, budget), budget, executor);
     }
 
     /** Its blocks hold NaN before they are granted. */
     private static CudaExecutor executor() {
         CudaExecutor executor = CudaModelTest.executor("llama31", DataType.FLOAT16, 60, true, 3, 10_000);
-        executor.poisonPools();
+        executor.faults().poisonPools();
         return executor;
     }
 

@@ -8,8 +8,8 @@ import dev.tandem.cuda.forward.ForwardBuffers;
 import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.kernels.GpuRig;
 import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.model.config.DataType;
-import java.util.OptionalInt;
 import org.junit.jupiter.api.Test;
 
 /** What the GPU's memory is laid out for, without a GPU. */
@@ -19,27 +19,17 @@ class MemoryPlanTest {
     private final ModelShape shape = GpuRig.shape(4, 2, 64, 256, 512, 301, DataType.FLOAT16);
 
     private static CudaOptions options(int maxRows, int maxSequences, int attentionThreads) {
-        return new CudaOptions(
-                0,
-                0,
-                DataType.FLOAT16,
-                0.9,
-                OptionalInt.empty(),
-                0,
-                maxRows,
-                maxSequences,
-                true,
-                attentionThreads,
-                false,
-                1_000_000_000L,
-                false);
+        return CudaOptions.builder(DataType.FLOAT16, maxRows, maxSequences)
+                .memoryUtilization(0.9)
+                .attentionThreads(attentionThreads, false, 1_000_000_000L)
+                .build();
     }
 
     @Test
     void withoutAttentionThreadsThereAreNoSlotsNoSecondSubBatchAndNoStaging() {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 0));
         assertThat(plan.slots()).isZero();
-        assertThat(plan.stagingBlocks()).isZero();
+        assertThat(plan.staging(shape)).isEqualTo(StagingSize.NONE);
         assertThat(plan.rows()).isEqualTo(new ForwardBuffers.Rows(2048, 0, 100));
         assertThat(plan.decodeRows()).isEqualTo(128);
         assertThat(plan.graphRows()).isEqualTo(256);
@@ -50,8 +40,18 @@ class MemoryPlanTest {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 4));
         int slots = HostLinkMemory.MAX_SLOTS;
         assertThat(plan.rows()).isEqualTo(new ForwardBuffers.Rows(2048 + slots, 100 + slots, 100 + slots));
-        assertThat(plan.stagingBlocks()).isEqualTo(2048 / 16 + 100);
-        assertThat(plan.tables(10)).isEqualTo(10 + 100 + plan.stagingBlocks());
+        assertThat(plan.staging(shape)).isEqualTo(StagingSize.of(2048, shape.kvLayout()));
+        assertThat(plan.tables(10, plan.staging(shape))).isEqualTo(10 + 100 + 2048 / 16);
+    }
+
+    @Test
+    void strategiesWithAndWithoutOffloadGetTheSameKvBlocks() {
+        int alone = MemoryPlan.of(options(2048, 100, 0)).kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB);
+        MemoryPlan hybrid = MemoryPlan.of(options(2048, 100, 4));
+        int both = hybrid.kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB);
+        StagingSize staging = hybrid.staging(shape);
+        assertThat(staging.poolBlocks(both, shape.kvLayout()) + staging.blocks(shape.kvLayout()))
+                .isEqualTo(alone);
     }
 
     @Test
@@ -65,9 +65,9 @@ class MemoryPlanTest {
     void kvBlocksTakeWhatWeightsAndReserveLeave() {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 0));
         long blockBytes = shape.blockBytes() * shape.config().layers();
-        assertThat(plan.gpuBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB))
+        assertThat(plan.kvBlocks(shape, 0.5, GIB, 8 * GIB, 10 * GIB))
                 .isEqualTo((int) ((4 * GIB - (512L << 20)) / blockBytes));
-        assertThat(plan.gpuBlocks(shape, 1, GIB, GIB, 10 * GIB))
+        assertThat(plan.kvBlocks(shape, 1, GIB, GIB, 10 * GIB))
                 .as("other processes hold the rest")
                 .isEqualTo((int) ((GIB - (512L << 20)) / blockBytes));
     }
@@ -75,7 +75,7 @@ class MemoryPlanTest {
     @Test
     void tooLittleMemoryNamesTheFlags() {
         MemoryPlan plan = MemoryPlan.of(options(2048, 100, 0));
-        assertThatThrownBy(() -> plan.gpuBlocks(shape, 0.25, 2 * GIB, 8 * GIB, 8 * GIB))
+        assertThatThrownBy(() -> plan.kvBlocks(shape, 0.25, 2 * GIB, 8 * GIB, 8 * GIB))
                 .isInstanceOf(CudaException.class)
                 .hasMessageContaining("--gpu-memory-utilization 0.25")
                 .hasMessageContaining("--max-num-batched-tokens");

@@ -5,6 +5,7 @@ import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.executor.Readiness;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.sampling.Choice;
 import dev.tandem.engine.step.Admission;
@@ -287,7 +288,9 @@ public final class ContentExecutor implements Executor {
                 fail(
                         inFlightTokens.containsKey(chunk.sequence()),
                         "sequence " + chunk.sequence() + " is in flight and in a batch");
-                staged += chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD ? chunk.start() + chunk.rows() : 0;
+                staged += chunk.site() == AttentionSite.GPU_PREFILL_OFFLOAD
+                        ? (chunk.start() + chunk.rows() + BLOCK - 1) / BLOCK * BLOCK
+                        : 0;
                 fail(
                         chunk.site() == AttentionSite.CPU_FROM_HOST && chunk.rows() > 1,
                         "the CPU decodes, it does not prefill");
@@ -307,7 +310,8 @@ public final class ContentExecutor implements Executor {
         for (long key : plan.resume()) {
             fail(!inFlightTokens.containsKey(key), "sequence " + key + " resumes and is not in flight");
         }
-        fail(staged > limits.maxBatchTokens(), staged + " tokens of staging of at most " + limits.maxBatchTokens());
+        int maxStaged = StagingSize.maxTokens(limits.maxBatchTokens(), BLOCK);
+        fail(staged > maxStaged, staged + " tokens of staging of at most " + maxStaged);
         fail(rows > limits.maxBatchTokens(), rows + " rows of at most " + limits.maxBatchTokens());
     }
 

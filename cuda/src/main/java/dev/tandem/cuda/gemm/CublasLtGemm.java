@@ -13,6 +13,7 @@ import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.ffi.CublasLt;
 import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.gemm.Gemm.Result;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -49,17 +50,11 @@ public final class CublasLtGemm implements AutoCloseable {
 
     private static final long WORKSPACE_BYTES = 64L << 20;
 
-    /** What a GEMM leaves. */
-    public enum Result {
-        /** 16-bit values. */
-        NARROW,
-        /** fp32 values. */
-        WIDE,
-        /** fp32 values, added to the output's. */
-        WIDE_ADDED
+    private record Shape(int rows, int n, int depth, Result result) {
+        static Shape of(Gemm gemm, int rows) {
+            return new Shape(rows, gemm.shape().n(), gemm.shape().depth(), gemm.result());
+        }
     }
-
-    private record Shape(int rows, int n, int depth, Result result) {}
 
     private record Description(MemorySegment operation, MemorySegment a, MemorySegment b, MemorySegment c) {}
 
@@ -104,9 +99,9 @@ public final class CublasLtGemm implements AutoCloseable {
     }
 
     /** Enqueues a GEMM. */
-    public void multiply(Stream stream, long weights, int n, int depth, long x, int rows, long out, Result result) {
-        Plan plan = plan(new Shape(rows, n, depth, result));
-        run(stream, plan.description(), plan.algorithm(), weights, x, out, result);
+    public void multiply(Stream stream, Gemm gemm, int rows) {
+        Plan plan = plan(Shape.of(gemm, rows));
+        run(stream, plan.description(), plan.algorithm(), gemm, gemm.weights());
     }
 
     /**
@@ -114,10 +109,10 @@ public final class CublasLtGemm implements AutoCloseable {
      * loads a kernel at its first launch. Loading may wait for running kernels, and these may wait for the host, which
      * would be a deadlock while serving.
      */
-    public void load(Stream stream, long weights, int n, int depth, long x, int rows, long out, Result result) {
-        Plan plan = plan(new Shape(rows, n, depth, result));
-        if (loaded.add(result + " " + text(plan.algorithm()))) {
-            run(stream, plan.description(), plan.algorithm(), weights, x, out, result);
+    public void load(Stream stream, Gemm gemm, int rows) {
+        Plan plan = plan(Shape.of(gemm, rows));
+        if (loaded.add(gemm.result() + " " + text(plan.algorithm()))) {
+            run(stream, plan.description(), plan.algorithm(), gemm, gemm.weights());
         }
     }
 
@@ -133,23 +128,18 @@ public final class CublasLtGemm implements AutoCloseable {
                 .formatHex(algorithm.asSlice(0, CublasLt.ALGORITHM_BYTES).toArray(JAVA_BYTE));
     }
 
-    private void run(
-            Stream stream,
-            Description description,
-            MemorySegment algorithm,
-            long weights,
-            long x,
-            long out,
-            Result result) {
+    /** @param weights those of the GEMM, or another layer's of the same shape */
+    private void run(Stream stream, Description description, MemorySegment algorithm, Gemm gemm, long weights) {
+        long out = gemm.out().address();
         int code = library.cublasLtMatmul.code(
                 handle,
                 description.operation(),
                 one,
                 weights,
                 description.a(),
-                x,
+                gemm.x().address(),
                 description.b(),
-                result == Result.WIDE_ADDED ? one : zero,
+                gemm.result() == Result.WIDE_ADDED ? one : zero,
                 out,
                 description.c(),
                 out,
@@ -167,28 +157,27 @@ public final class CublasLtGemm implements AutoCloseable {
      * Takes the algorithm that was kept for a shape, else times the library's candidates on the given memory and keeps
      * the fastest.
      *
+     * @param gemm whose x holds random values for few rows, as in a step
      * @param weights matrices of different layers, so that they are read from memory as in a step, rather than from the
      *     L2 cache
-     * @param x inputs; for few rows random values, as in a step
      */
-    public void measure(
-            Stream stream, List<Long> weights, int n, int depth, long x, int rows, long out, Result result) {
-        Shape shape = new Shape(rows, n, depth, result);
+    public void measure(Stream stream, Gemm gemm, List<Long> weights, int rows) {
+        Shape shape = Shape.of(gemm, rows);
         if (plans.containsKey(shape)) {
             return;
         }
         Description description = describe(shape);
-        String name = "cublasLt/" + rows + "x" + n + "x" + depth + "/" + result;
+        String name = "cublasLt/" + rows + "x" + shape.n() + "x" + shape.depth() + "/" + shape.result();
         Optional<MemorySegment> restored = choices.find(name).flatMap(kept -> restored(description, kept));
         // runs once: the library loads kernels at their first launch, which is impossible while a graph is captured
-        restored.ifPresent(kept -> run(stream, description, kept, weights.getFirst(), x, out, result));
+        restored.ifPresent(kept -> run(stream, description, kept, gemm, weights.getFirst()));
         MemorySegment algorithm = restored.orElseGet(() -> {
             MemorySegment fastest = fastest(
                     stream,
                     candidates(shape, description, CANDIDATES),
                     rows > MANY_ROWS ? 1 : ROUNDS,
                     (candidate, matrix) ->
-                            run(stream, description, candidate, weights.get(matrix % weights.size()), x, out, result));
+                            run(stream, description, candidate, gemm, weights.get(matrix % weights.size())));
             choices.put(name, text(fastest));
             return fastest;
         });

@@ -5,7 +5,7 @@ import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Kernel;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.device.TensorMap;
-import dev.tandem.cuda.gemm.CublasLtGemm.Result;
+import dev.tandem.cuda.gemm.Gemm.Result;
 import dev.tandem.cuda.gemm.GemmPlan.Method;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
@@ -18,8 +18,8 @@ import java.util.NavigableMap;
 import java.util.Optional;
 import java.util.TreeMap;
 import java.util.function.Function;
-import java.util.function.Supplier;
-import java.util.function.ToLongFunction;
+import java.util.function.IntFunction;
+import java.util.stream.IntStream;
 
 /**
  * Launches a layer's GEMMs and the output head, by the method that a {@link GemmPlan} names.
@@ -47,7 +47,8 @@ public final class LayerGemms implements AutoCloseable {
     /** Rows of results that a warpgroup of gemm_swiglu.cu stores at once. */
     private static final int PANEL_ROWS = 64;
 
-    private record Shape(long address, long rows, int columns, int boxRows) {}
+    /** A tensor map of activations. */
+    private record MapKey(long address, long rows, int columns, int boxRows) {}
 
     private final Device device;
     private final Kernels kernels;
@@ -56,7 +57,7 @@ public final class LayerGemms implements AutoCloseable {
     private final ModelShape shape;
     private final DeviceBuffer logits;
     private final DeviceBuffer partials;
-    private final Map<Shape, TensorMap> maps = new HashMap<>();
+    private final Map<MapKey, TensorMap> maps = new HashMap<>();
 
     /** @param logits [sampled rows, vocabulary] fp32 */
     public LayerGemms(Device device, Kernels kernels, CublasLtGemm library, CudaWeights weights, DeviceBuffer logits) {
@@ -69,11 +70,9 @@ public final class LayerGemms implements AutoCloseable {
         long max = 0;
         for (int rows : plan().choices()) {
             for (Method method : available(rows)) {
-                max = Math.max(max, (long) rows * splits(shape.qkv(), shape.hidden(), rows, method) * shape.qkv());
-                max = Math.max(
-                        max, (long) rows * splits(shape.hidden(), shape.queries(), rows, method) * shape.hidden());
-                max = Math.max(
-                        max, (long) rows * splits(shape.hidden(), shape.intermediate(), rows, method) * shape.hidden());
+                for (Gemm.Shape sums : List.of(qkvShape(), outputShape(), downShape())) {
+                    max = Math.max(max, (long) rows * splits(sums, rows, method) * sums.n());
+                }
             }
         }
         this.partials = device.allocate(4 * max, "partial sums");
@@ -120,36 +119,58 @@ public final class LayerGemms implements AutoCloseable {
         return partials.bytes();
     }
 
+    private Gemm.Shape qkvShape() {
+        return new Gemm.Shape(shape.qkv(), shape.hidden());
+    }
+
+    private Gemm.Shape outputShape() {
+        return new Gemm.Shape(shape.hidden(), shape.queries());
+    }
+
+    private Gemm.Shape downShape() {
+        return new Gemm.Shape(shape.hidden(), shape.intermediate());
+    }
+
+    private Gemm qkv(GemmBuffers a, int layer) {
+        long matrix = weights.layers.get(layer).qkv();
+        return new Gemm(matrix, map(layer, CudaWeights.Maps::qkv), qkvShape(), a.normed(), a.qkv(), Result.NARROW);
+    }
+
+    private Gemm output(GemmBuffers a, int layer) {
+        long matrix = weights.layers.get(layer).output();
+        Optional<TensorMap> map = map(layer, CudaWeights.Maps::output);
+        return new Gemm(matrix, map, outputShape(), a.attended(), a.residual(), Result.WIDE_ADDED);
+    }
+
+    private Gemm gateUp(GemmBuffers a, int layer) {
+        long matrix = weights.layers.get(layer).gateUp();
+        Gemm.Shape both = new Gemm.Shape(2 * shape.intermediate(), shape.hidden());
+        return new Gemm(matrix, map(layer, CudaWeights.Maps::gateUp), both, a.normed(), a.gateUp(), Result.NARROW);
+    }
+
+    private Gemm down(GemmBuffers a, int layer) {
+        long matrix = weights.layers.get(layer).down();
+        Optional<TensorMap> map = map(layer, CudaWeights.Maps::down);
+        return new Gemm(matrix, map, downShape(), a.activation(), a.residual(), Result.WIDE_ADDED);
+    }
+
+    private Gemm head(GemmBuffers a) {
+        Gemm.Shape head = new Gemm.Shape(shape.vocabulary(), shape.hidden());
+        return new Gemm(weights.head, weights.headMap, head, a.normed(), logits, Result.WIDE);
+    }
+
+    private Optional<TensorMap> map(int layer, Function<CudaWeights.Maps, TensorMap> map) {
+        return weights.maps.isEmpty() ? Optional.empty() : Optional.of(map.apply(weights.maps.get(layer)));
+    }
+
     /** Launches the QKV projection. It writes {@link #qkvSplits} partial sums, or the finished q, k and v buffer. */
     public void qkv(Stream stream, GemmPlan plan, GemmBuffers a, int layer, int rows) {
-        long matrix = weights.layers.get(layer).qkv();
-        if (plan.finishes(rows)) {
-            library.multiply(
-                    stream,
-                    matrix,
-                    shape.qkv(),
-                    shape.hidden(),
-                    a.normed().address(),
-                    GemmPlan.roundUp(rows),
-                    a.qkv().address(),
-                    Result.NARROW);
-        } else {
-            partials(
-                    stream,
-                    plan.method(rows),
-                    layer,
-                    matrix,
-                    CudaWeights.Maps::qkv,
-                    shape.qkv(),
-                    shape.hidden(),
-                    a.normed(),
-                    rows);
-        }
+        launch(stream, plan, qkv(a, layer), rows);
     }
 
     /** Partial sums that {@link #qkv} leaves; 0 where it finishes. */
     public int qkvSplits(GemmPlan plan, int rows) {
-        return plan.finishes(rows) ? 0 : splits(shape.qkv(), shape.hidden(), rows, plan.method(rows));
+        return plan.finishes(rows) ? 0 : splits(qkvShape(), rows, plan.method(rows));
     }
 
     /**
@@ -157,49 +178,24 @@ public final class LayerGemms implements AutoCloseable {
      * result to the residual stream.
      */
     public int output(Stream stream, GemmPlan plan, GemmBuffers a, int layer, int rows) {
-        long matrix = weights.layers.get(layer).output();
-        return !plan.finishes(rows)
-                ? partials(
-                        stream,
-                        plan.method(rows),
-                        layer,
-                        matrix,
-                        CudaWeights.Maps::output,
-                        shape.hidden(),
-                        shape.queries(),
-                        a.attended(),
-                        rows)
-                : toResidual(stream, a, matrix, shape.queries(), a.attended(), rows);
+        return launch(stream, plan, output(a, layer), rows);
     }
 
     /** Launches the down projection; returns the same as {@link #output}. */
     public int down(Stream stream, GemmPlan plan, GemmBuffers a, int layer, int rows) {
-        long matrix = weights.layers.get(layer).down();
-        return !plan.finishes(rows)
-                ? partials(
-                        stream,
-                        plan.method(rows),
-                        layer,
-                        matrix,
-                        CudaWeights.Maps::down,
-                        shape.hidden(),
-                        shape.intermediate(),
-                        a.activation(),
-                        rows)
-                : toResidual(stream, a, matrix, shape.intermediate(), a.activation(), rows);
+        return launch(stream, plan, down(a, layer), rows);
     }
 
-    private int toResidual(Stream stream, GemmBuffers a, long matrix, int depth, DeviceBuffer x, int rows) {
-        library.multiply(
-                stream,
-                matrix,
-                shape.hidden(),
-                depth,
-                x.address(),
-                GemmPlan.roundUp(rows),
-                a.residual().address(),
-                Result.WIDE_ADDED);
-        return 0;
+    /** Launches a GEMM by the plan's method. Returns the number of partial sums; 0 where the result is finished. */
+    private int launch(Stream stream, GemmPlan plan, Gemm gemm, int rows) {
+        if (plan.finishes(rows)) {
+            library.multiply(stream, gemm, GemmPlan.roundUp(rows));
+            return 0;
+        }
+        Method method = plan.method(rows);
+        int splits = splits(gemm.shape(), rows, method);
+        sums(stream, method, gemm, rows, splits, partials);
+        return splits;
     }
 
     /**
@@ -207,65 +203,38 @@ public final class LayerGemms implements AutoCloseable {
      * the gate and up buffer.
      */
     public void gateUp(Stream stream, GemmPlan plan, GemmBuffers a, int layer, int rows) {
-        int n = 2 * shape.intermediate();
-        int depth = shape.hidden();
-        long matrix = weights.layers.get(layer).gateUp();
+        Gemm gemm = gateUp(a, layer);
+        int n = gemm.shape().n();
+        int depth = gemm.shape().depth();
         Method method = plan.method(rows);
         int strips = strips(n, method);
         long out = a.activation().address();
         switch (method) {
-            case GEMV_TMA ->
-                kernels.gemvTmaSwiglu(rows)
-                        .launch(
-                                stream,
-                                strips,
-                                1,
-                                weights.maps.get(layer).gateUp(),
-                                xMap(a.normed(), depth, rows, method),
-                                out,
-                                rows,
-                                n,
-                                depth);
-            case GEMV ->
-                kernels.gemvSwiglu(rows)
-                        .launch(stream, strips, 1, matrix, a.normed().address(), out, rows, n, depth);
+            case GEMV_TMA -> {
+                TensorMap map = gemm.map().orElseThrow();
+                TensorMap x = xMap(gemm, rows, method);
+                kernels.gemvTmaSwiglu(rows).launch(stream, strips, 1, map, x, out, rows, n, depth);
+            }
+            case GEMV -> {
+                long x = gemm.x().address();
+                kernels.gemvSwiglu(rows).launch(stream, strips, 1, gemm.weights(), x, out, rows, n, depth);
+            }
             case WGMMA -> {
+                TensorMap pairs = weights.maps.get(layer).gatePairs();
+                TensorMap x = xMap(gemm, rows, method);
                 Optional<Kernel> tall = kernels.wgmmaSwigluTall(rows).filter(kernel -> fillsTurns(strips));
-                tall.orElse(kernels.wgmmaSwiglu(rows))
-                        .launch(
-                                stream,
-                                tall.isPresent() ? (strips + 1) / 2 : strips,
-                                1,
-                                weights.maps.get(layer).gatePairs(),
-                                xMap(a.normed(), depth, rows, method),
-                                out,
-                                rows,
-                                n,
-                                depth);
+                int blocks = tall.isPresent() ? (strips + 1) / 2 : strips;
+                tall.orElse(kernels.wgmmaSwiglu(rows)).launch(stream, blocks, 1, pairs, x, out, rows, n, depth);
             }
             case LIBRARY -> {
                 if (plan.activates(rows)) {
-                    kernels.gemmSwiglu()
-                            .orElseThrow()
-                            .launch(
-                                    stream,
-                                    gemmSwigluBlocks(),
-                                    1,
-                                    weights.maps.get(layer).gatePairs(),
-                                    wholeMap(a.normed(), depth, PAIR_ROWS / 2),
-                                    wholeMap(a.activation(), shape.intermediate(), PANEL_ROWS),
-                                    rows,
-                                    depth);
+                    TensorMap pairs = weights.maps.get(layer).gatePairs();
+                    TensorMap x = wholeMap(gemm.x(), depth, PAIR_ROWS / 2);
+                    TensorMap activation = wholeMap(a.activation(), shape.intermediate(), PANEL_ROWS);
+                    Kernel kernel = kernels.gemmSwiglu().orElseThrow();
+                    kernel.launch(stream, gemmSwigluBlocks(), 1, pairs, x, activation, rows, depth);
                 } else {
-                    library.multiply(
-                            stream,
-                            matrix,
-                            n,
-                            depth,
-                            a.normed().address(),
-                            GemmPlan.roundUp(rows),
-                            a.gateUp().address(),
-                            Result.NARROW);
+                    library.multiply(stream, gemm, GemmPlan.roundUp(rows));
                 }
             }
         }
@@ -291,106 +260,50 @@ public final class LayerGemms implements AutoCloseable {
 
     /** Launches the output head, which writes the logits of the normed rows. */
     public void head(Stream stream, GemmPlan plan, GemmBuffers a, int rows) {
+        Gemm gemm = head(a);
         if (plan.finishes(rows)) {
-            library.multiply(
-                    stream,
-                    weights.head,
-                    shape.vocabulary(),
-                    shape.hidden(),
-                    a.normed().address(),
-                    GemmPlan.roundUp(rows),
-                    logits.address(),
-                    Result.WIDE);
-            return;
+            library.multiply(stream, gemm, GemmPlan.roundUp(rows));
+        } else {
+            sums(stream, plan.method(rows), gemm, rows, 1, gemm.out());
         }
-        sums(
-                stream,
-                plan.method(rows),
-                weights.head,
-                () -> weights.headMap.orElseThrow(),
-                shape.vocabulary(),
-                shape.hidden(),
-                a.normed(),
-                rows,
-                1,
-                logits);
-    }
-
-    /** Launches a split-K GEMM; returns the number of partial sums. */
-    private int partials(
-            Stream stream,
-            Method method,
-            int layer,
-            long matrix,
-            Function<CudaWeights.Maps, TensorMap> map,
-            int n,
-            int depth,
-            DeviceBuffer x,
-            int rows) {
-        int splits = splits(n, depth, rows, method);
-        sums(stream, method, matrix, () -> map.apply(weights.maps.get(layer)), n, depth, x, rows, splits, partials);
-        return splits;
     }
 
     /** Launches a split-K GEMM with result {@code out} [splits][rows][n] fp32. */
-    private void sums(
-            Stream stream,
-            Method method,
-            long matrix,
-            Supplier<TensorMap> map,
-            int n,
-            int depth,
-            DeviceBuffer x,
-            int rows,
-            int splits,
-            DeviceBuffer out) {
+    private void sums(Stream stream, Method method, Gemm gemm, int rows, int splits, DeviceBuffer sums) {
+        int n = gemm.shape().n();
+        int depth = gemm.shape().depth();
         int strips = strips(n, method);
+        long out = sums.address();
         switch (method) {
-            case GEMV_TMA ->
-                kernels.gemvTma(rows)
-                        .launch(
-                                stream,
-                                strips,
-                                splits,
-                                map.get(),
-                                xMap(x, depth, rows, method),
-                                out.address(),
-                                rows,
-                                n,
-                                depth);
-            case GEMV ->
-                kernels.gemv(rows).launch(stream, strips, splits, matrix, x.address(), out.address(), rows, n, depth);
-            case WGMMA ->
-                kernels.wgmma(rows)
-                        .launch(
-                                stream,
-                                strips,
-                                splits,
-                                map.get(),
-                                xMap(x, depth, rows, method),
-                                out.address(),
-                                rows,
-                                n,
-                                depth);
+            case GEMV_TMA, WGMMA -> {
+                Kernel kernel = method == Method.WGMMA ? kernels.wgmma(rows) : kernels.gemvTma(rows);
+                TensorMap map = gemm.map().orElseThrow();
+                kernel.launch(stream, strips, splits, map, xMap(gemm, rows, method), out, rows, n, depth);
+            }
+            case GEMV -> {
+                long x = gemm.x().address();
+                kernels.gemv(rows).launch(stream, strips, splits, gemm.weights(), x, out, rows, n, depth);
+            }
             case LIBRARY -> throw new IllegalArgumentException("the library leaves finished results");
         }
     }
 
-    private TensorMap xMap(DeviceBuffer x, int depth, int rows, Method method) {
+    private TensorMap xMap(Gemm gemm, int rows, Method method) {
         int boxRows = method == Method.WGMMA ? Kernels.wgmmaRows(rows) : 8 * Kernels.tiles(rows);
-        return map(new Shape(x.address(), GemmPlan.roundUp(rows), depth, boxRows));
+        return map(new MapKey(
+                gemm.x().address(), GemmPlan.roundUp(rows), gemm.shape().depth(), boxRows));
     }
 
     /** The tensor map of all rows of a buffer. */
     private TensorMap wholeMap(DeviceBuffer buffer, int columns, int boxRows) {
-        return map(new Shape(
+        return map(new MapKey(
                 buffer.address(),
                 buffer.bytes() / ((long) columns * shape.type().bytes()),
                 columns,
                 boxRows));
     }
 
-    private TensorMap map(Shape key) {
+    private TensorMap map(MapKey key) {
         return maps.computeIfAbsent(
                 key, k -> TensorMap.of(device, k.address(), k.rows(), k.columns(), k.boxRows(), shape.type()));
     }
@@ -400,146 +313,59 @@ public final class LayerGemms implements AutoCloseable {
         return (n + strip - 1) / strip;
     }
 
-    private int splits(int n, int depth, int rows, Method method) {
+    private int splits(Gemm.Shape gemm, int rows, Method method) {
         int blocksAtATime = device.multiprocessors() * (method == Method.GEMV_TMA ? kernels.gemvTmaBlocks(rows) : 1);
-        return SplitK.of(strips(n, method), depth, blocksAtATime, method == Method.WGMMA ? WGMMA_FIXED_COLUMNS : 0);
+        int fixed = method == Method.WGMMA ? WGMMA_FIXED_COLUMNS : 0;
+        return SplitK.of(strips(gemm.n(), method), gemm.depth(), blocksAtATime, fixed);
     }
 
     /** Chooses cublasLt's algorithms for steps of so many rows; overwrites the activations. */
     public void measure(Stream stream, GemmBuffers a, int rows) {
-        measure(stream, CudaWeights.Layer::qkv, shape.qkv(), shape.hidden(), a.normed(), rows, a.qkv(), Result.NARROW);
-        measure(
-                stream,
-                CudaWeights.Layer::output,
-                shape.hidden(),
-                shape.queries(),
-                a.attended(),
-                rows,
-                a.residual(),
-                Result.WIDE_ADDED);
-        measure(
-                stream,
-                CudaWeights.Layer::gateUp,
-                2 * shape.intermediate(),
-                shape.hidden(),
-                a.normed(),
-                rows,
-                a.gateUp(),
-                Result.NARROW);
-        measure(
-                stream,
-                CudaWeights.Layer::down,
-                shape.hidden(),
-                shape.intermediate(),
-                a.activation(),
-                rows,
-                a.residual(),
-                Result.WIDE_ADDED);
+        measure(stream, layer -> qkv(a, layer), rows);
+        measure(stream, layer -> output(a, layer), rows);
+        measure(stream, layer -> gateUp(a, layer), rows);
+        measure(stream, layer -> down(a, layer), rows);
     }
 
-    private void measure(
-            Stream stream,
-            ToLongFunction<CudaWeights.Layer> matrix,
-            int n,
-            int depth,
-            DeviceBuffer x,
-            int rows,
-            DeviceBuffer out,
-            Result result) {
-        List<Long> matrices = weights.layers.stream()
-                .limit(MEASURED_LAYERS)
-                .map(matrix::applyAsLong)
+    private void measure(Stream stream, IntFunction<Gemm> ofLayer, int rows) {
+        Gemm gemm = ofLayer.apply(0);
+        List<Long> matrices = IntStream.range(0, Math.min(MEASURED_LAYERS, weights.layers.size()))
+                .mapToObj(layer -> ofLayer.apply(layer).weights())
                 .toList();
         if (rows <= CublasLtGemm.MANY_ROWS) {
-            fillRandom(stream, x, (long) GemmPlan.roundUp(rows) * depth);
+            fillRandom(stream, gemm, rows);
         } else {
             // random values hold the GPU at its power limit, where its clock varies by more than the candidates differ
-            stream.fill(x, 0);
+            stream.fill(gemm.x(), 0);
         }
-        library.measure(stream, matrices, n, depth, x.address(), GemmPlan.roundUp(rows), out.address(), result);
+        library.measure(stream, gemm, matrices, GemmPlan.roundUp(rows));
     }
 
     /** Chooses the algorithm of the output head for so many sampled rows; overwrites the normed rows. */
     public void measureHead(Stream stream, GemmBuffers a, int sampled) {
-        fillRandom(stream, a.normed(), (long) GemmPlan.roundUp(sampled) * shape.hidden());
-        library.measure(
-                stream,
-                List.of(weights.head),
-                shape.vocabulary(),
-                shape.hidden(),
-                a.normed().address(),
-                GemmPlan.roundUp(sampled),
-                logits.address(),
-                Result.WIDE);
+        Gemm gemm = head(a);
+        fillRandom(stream, gemm, sampled);
+        library.measure(stream, gemm, List.of(gemm.weights()), GemmPlan.roundUp(sampled));
     }
 
     /** Makes cublasLt load its kernels for steps of so many rows; overwrites the activations. */
     public void load(Stream stream, GemmBuffers a, int rows) {
-        CudaWeights.Layer layer = weights.layers.getFirst();
-        int padded = GemmPlan.roundUp(rows);
-        library.load(
-                stream,
-                layer.qkv(),
-                shape.qkv(),
-                shape.hidden(),
-                a.normed().address(),
-                padded,
-                a.qkv().address(),
-                Result.NARROW);
-        library.load(
-                stream,
-                layer.output(),
-                shape.hidden(),
-                shape.queries(),
-                a.attended().address(),
-                padded,
-                a.residual().address(),
-                Result.WIDE_ADDED);
-        library.load(
-                stream,
-                layer.gateUp(),
-                2 * shape.intermediate(),
-                shape.hidden(),
-                a.normed().address(),
-                padded,
-                a.gateUp().address(),
-                Result.NARROW);
-        library.load(
-                stream,
-                layer.down(),
-                shape.hidden(),
-                shape.intermediate(),
-                a.activation().address(),
-                padded,
-                a.residual().address(),
-                Result.WIDE_ADDED);
+        for (Gemm gemm : List.of(qkv(a, 0), output(a, 0), gateUp(a, 0), down(a, 0))) {
+            library.load(stream, gemm, GemmPlan.roundUp(rows));
+        }
     }
 
     /** Likewise for the output head; overwrites the logits. */
     public void loadHead(Stream stream, GemmBuffers a, int sampled) {
-        library.load(
-                stream,
-                weights.head,
-                shape.vocabulary(),
-                shape.hidden(),
-                a.normed().address(),
-                GemmPlan.roundUp(sampled),
-                logits.address(),
-                Result.WIDE);
+        library.load(stream, head(a), GemmPlan.roundUp(sampled));
     }
 
-    private void fillRandom(Stream stream, DeviceBuffer buffer, long count) {
-        kernels.randomFill.launch(
-                stream,
-                device.multiprocessors() * 4,
-                1,
-                buffer.address(),
-                count,
-                Integer.MAX_VALUE,
-                Integer.MAX_VALUE,
-                1L,
-                0f,
-                1f);
+    /** Fills x of so many rows with random values. */
+    private void fillRandom(Stream stream, Gemm gemm, int rows) {
+        long count = (long) GemmPlan.roundUp(rows) * gemm.shape().depth();
+        int all = Integer.MAX_VALUE;
+        int blocks = device.multiprocessors() * 4;
+        kernels.randomFill.launch(stream, blocks, 1, gemm.x().address(), count, all, all, 1L, 0f, 1f);
     }
 
     @Override

@@ -1,14 +1,17 @@
 package dev.tandem.cuda.hostattention;
 
 import dev.tandem.cpu.decode.BlockFormat;
+import dev.tandem.cpu.decode.DecodeImplementations;
 import dev.tandem.cpu.decode.DecodeTask;
 import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.decode.Partial;
 import dev.tandem.cpu.simd.Unpack;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cpu.topology.ThreadAffinity;
+import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.observe.Timeline;
+import dev.tandem.model.config.ModelConfig;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -18,6 +21,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.UnaryOperator;
 
 /**
  * Pinned threads that compute the attention of host tokens, in the order in which the GPU asked. A task of an in-flight
@@ -55,7 +59,28 @@ public final class HostAttentionWorkers implements AutoCloseable {
      * @param single the KV heads of one subtask of a same-layer token ({@link HostAttentionQueues#subtasks})
      * @param several those of {@link HostAttentionQueues#subtasksPerTake} subtasks
      */
-    public record Attention(PagedDecodeAttention whole, PagedDecodeAttention single, PagedDecodeAttention several) {}
+    public record Attention(PagedDecodeAttention whole, PagedDecodeAttention single, PagedDecodeAttention several) {
+        /**
+         * The fastest implementations that this CPU has for a model.
+         *
+         * @param replacement applied to each of them, so that tests can make it fail
+         */
+        public static Attention fastest(ModelShape shape, UnaryOperator<PagedDecodeAttention> replacement) {
+            int subtasks = HostAttentionQueues.subtasks(shape.config());
+            int takes = subtasks / HostAttentionQueues.subtasksPerTake(shape.config());
+            return new Attention(
+                    replacement.apply(fastest(shape, 1)),
+                    replacement.apply(fastest(shape, subtasks)),
+                    replacement.apply(fastest(shape, takes)));
+        }
+
+        /** The fastest implementation for the KV heads of one of so many equal shares. */
+        private static PagedDecodeAttention fastest(ModelShape shape, int shares) {
+            ModelConfig config = shape.config();
+            BlockFormat format = new BlockFormat(config.kvHeads() / shares, config.headDim(), shape.type());
+            return DecodeImplementations.all(format, config.heads() / shares).getFirst();
+        }
+    }
 
     /**
      * Where the threads run.
@@ -120,17 +145,18 @@ public final class HostAttentionWorkers implements AutoCloseable {
         return threads.length;
     }
 
-    /** The implementation of attention, as the log names it. */
-    public String implementation() {
-        return attention.whole().name();
-    }
-
     public boolean isPinned() {
         return pinned;
     }
 
-    /** For the log: whether threads are bound to cores, and why not where that was requested. */
-    public String placement() {
+    /** Number, placement and implementation, for the log. */
+    public String text() {
+        return "host attention: " + threads.length + " threads" + placement() + ", "
+                + attention.whole().name();
+    }
+
+    /** Whether threads are bound to cores, and why not where that was requested. */
+    String placement() {
         if (pinned) {
             return " pinned";
         }

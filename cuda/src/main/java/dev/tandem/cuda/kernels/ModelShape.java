@@ -1,6 +1,8 @@
 package dev.tandem.cuda.kernels;
 
+import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import java.util.List;
@@ -78,6 +80,11 @@ public record ModelShape(ModelConfig config, DataType type) {
     /** KV bytes of one token over all layers. */
     public long kvBytesPerToken() {
         return blockBytes() / BLOCK_TOKENS * config.layers();
+    }
+
+    /** How the two tiers store the model's KV. */
+    public StagingSize.Layout kvLayout() {
+        return new StagingSize.Layout(BLOCK_TOKENS, BlockFormat.TOKENS, config.layers(), kvBytesPerToken());
     }
 
     /** Bytes of shared memory that a stage of K and V of prefill attention takes. */

@@ -13,6 +13,7 @@ import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.weights.HalfFloats;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.kv.Swap;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.model.config.DataType;
@@ -58,7 +59,9 @@ public final class KvPools implements AutoCloseable {
     private final Kernels kernels;
     private final int layers;
     private final int gpuBlocks;
+    /** Blocks of one staging area. */
     private final int stagingBlocks;
+
     private final int hostBlocks;
     private final int copyBlocks;
     private final long hostBlockBytes;
@@ -80,7 +83,7 @@ public final class KvPools implements AutoCloseable {
             Kernels kernels,
             ModelShape shape,
             int gpuBlocks,
-            int stagingBlocks,
+            StagingSize staging,
             long hostBytes,
             int maxSequences,
             boolean checksums) {
@@ -90,13 +93,13 @@ public final class KvPools implements AutoCloseable {
         this.kernels = kernels;
         this.layers = shape.config().layers();
         this.gpuBlocks = gpuBlocks;
-        this.stagingBlocks = stagingBlocks;
+        this.stagingBlocks = staging.tokens() / ModelShape.BLOCK_TOKENS;
         this.hostBlockBytes = HostFormat.blockBytes(shape);
         this.hostBlocks =
                 (int) Math.min(Integer.MAX_VALUE / HostFormat.BLOCK_TOKENS, hostBytes / (hostBlockBytes * layers));
         this.copyBlocks = Math.clamp(device.multiprocessors() / SMS_PER_COPY_BLOCK, 1, MAX_COPY_BLOCKS);
         this.gpu = device.allocate(
-                ((long) gpuBlocks * layers + PrefillOffload.STAGES * stagingBlocks) * shape.blockBytes(),
+                (long) gpuBlocks * layers * shape.blockBytes() + StagingSize.AREAS * staging.areaBytes(),
                 "the GPU KV pool");
         long bytes = hostBytes();
         this.host = bytes < MIN_HUGE
@@ -106,7 +109,7 @@ public final class KvPools implements AutoCloseable {
         int max = gpuBlocks / ratio + maxSequences + 1;
         this.outs = copyList(max, true, "swaps out");
         this.ins = copyList(max, false, "swaps in");
-        this.prefillOffload = new PrefillOffload(device, kernels, this, shape, stagingBlocks, maxSequences);
+        this.prefillOffload = new PrefillOffload(device, kernels, this, shape, staging, maxSequences);
         this.swapping = device.stream("swaps");
         this.planned = device.event();
         this.swapped = new Event[(layers + LAYERS_AT_ONCE - 1) / LAYERS_AT_ONCE];
@@ -208,7 +211,7 @@ public final class KvPools implements AutoCloseable {
 
     /** Offset that the layer's kernels add to staging block numbers, in blocks from the layer's first. */
     public int stagingShift(int layer) {
-        return (layers - layer - 1) * gpuBlocks + layer % PrefillOffload.STAGES * stagingBlocks;
+        return (layers - layer - 1) * gpuBlocks + layer % StagingSize.AREAS * stagingBlocks;
     }
 
     /** Which kinds of swap a step has, as far as these change the launches. */
@@ -269,8 +272,7 @@ public final class KvPools implements AutoCloseable {
     /** Address of a layer's staging. */
     public long stage(int layer) {
         return gpu.address()
-                + ((long) gpuBlocks * layers + (long) (layer % PrefillOffload.STAGES) * stagingBlocks)
-                        * shape.blockBytes();
+                + ((long) gpuBlocks * layers + (long) (layer % StagingSize.AREAS) * stagingBlocks) * shape.blockBytes();
     }
 
     private long layerBytes() {

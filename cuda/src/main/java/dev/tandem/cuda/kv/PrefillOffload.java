@@ -9,6 +9,8 @@ import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.hostattention.HostFormat;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.engine.executor.ExecutorException;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.step.Chunk;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
@@ -27,11 +29,6 @@ import java.util.List;
  * <p>Owned by: engine thread.
  */
 public final class PrefillOffload implements AutoCloseable {
-    /** Staging areas of one layer each: one is written while the other leaves. */
-    public static final int STAGES = 2;
-    /** Bytes per layer that the copy engine copies in either direction; larger prompts are copied by kernels. */
-    private static final long COPIED_BYTES = 16L << 20;
-
     private static final int RATIO = HostFormat.BLOCK_TOKENS / ModelShape.BLOCK_TOKENS;
 
     private final KvPools pools;
@@ -39,29 +36,33 @@ public final class PrefillOffload implements AutoCloseable {
     private final int layers;
     private final int multiprocessors;
     private final long hostBlockBytes;
+    private final int stagingBlocks;
+    /** Host blocks of a layer that the copy engine copies in either direction; more are copied by kernels. */
     private int copiedBlocks;
+
     private final BlockCopyList leaving;
     private final BlockCopyList returning;
     private final Stream out;
     private final Stream back;
-    /** [STAGES][copiedBlocks] host blocks each, to and from the host. */
+    /** One layer each, to and from the host: conversions and copies of a direction run in order in one stream. */
     private final DeviceBuffer outgoing;
 
     private final DeviceBuffer incoming;
-    private final Event[] free = new Event[STAGES];
+    private final Event[] free = new Event[StagingSize.AREAS];
     private final Event attended;
-    private final Event[] returned = new Event[STAGES];
+    private final Event[] returned = new Event[StagingSize.AREAS];
     private final Event offloaded;
     private int stagingUsed;
 
     /** @param maxSequences max sequences whose prefill is offloaded in a step */
     PrefillOffload(
-            Device device, Kernels kernels, KvPools pools, ModelShape shape, int stagingBlocks, int maxSequences) {
+            Device device, Kernels kernels, KvPools pools, ModelShape shape, StagingSize staging, int maxSequences) {
         this.pools = pools;
         this.kernels = kernels;
         this.layers = shape.config().layers();
         this.multiprocessors = device.multiprocessors();
         this.hostBlockBytes = HostFormat.blockBytes(shape);
+        this.stagingBlocks = staging.tokens() / ModelShape.BLOCK_TOKENS;
         int max = stagingBlocks / RATIO + maxSequences + 1;
         this.leaving = pools.copyList(max, true, "offloaded prefills");
         this.returning = pools.copyList(max, false, "earlier chunks of offloaded prefills");
@@ -69,19 +70,13 @@ public final class PrefillOffload implements AutoCloseable {
         this.back = device.urgentStream("earlier chunks of offloaded prefills");
         this.offloaded = device.event();
         this.attended = device.event();
-        this.copiedBlocks = (int) (COPIED_BYTES / hostBlockBytes);
-        long copyBytes = stagingBlocks > 0 ? STAGES * COPIED_BYTES : 0;
-        this.outgoing = device.allocate(copyBytes, "host blocks to copy to the host");
-        this.incoming = device.allocate(copyBytes, "host blocks copied from the host");
-        for (int i = 0; i < STAGES; i++) {
+        this.copiedBlocks = (int) (staging.copyBytes() / hostBlockBytes);
+        this.outgoing = device.allocate(staging.copyBytes(), "host blocks to copy to the host");
+        this.incoming = device.allocate(staging.copyBytes(), "host blocks copied from the host");
+        for (int i = 0; i < StagingSize.AREAS; i++) {
             free[i] = device.event();
             returned[i] = device.event();
         }
-    }
-
-    /** Bytes of GPU memory besides the staging. */
-    public static long bytes() {
-        return 2 * STAGES * COPIED_BYTES;
     }
 
     /** For tests: copies every prompt by kernels, as if it exceeded the copy engine's buffers. */
@@ -95,10 +90,18 @@ public final class PrefillOffload implements AutoCloseable {
         stagingUsed = 0;
     }
 
-    /** Allocates staging for a chunk; returns its block numbers, {@code from} and up. */
+    /**
+     * Allocates staging for a chunk; returns its block numbers, {@code from} and up.
+     *
+     * @throws ExecutorException when the step's chunks need more than there is
+     */
     int[] stage(Chunk chunk, int from) {
         int context = chunk.start() + chunk.rows();
         int[] blocks = new int[(context - 1) / ModelShape.BLOCK_TOKENS + 1];
+        if (stagingUsed + blocks.length > stagingBlocks) {
+            throw new ExecutorException("the step offloads prompts of " + (stagingUsed + blocks.length)
+                    + " blocks layer by layer, and staging has " + stagingBlocks + "; plan fewer");
+        }
         for (int i = 0; i < blocks.length; i++) {
             blocks[i] = stagingUsed + i;
         }
@@ -142,7 +145,7 @@ public final class PrefillOffload implements AutoCloseable {
     void begin(Event planned) {
         if (returns()) {
             back.waitFor(planned);
-            for (int layer = 0; layer < Math.min(STAGES, layers); layer++) {
+            for (int layer = 0; layer < Math.min(StagingSize.AREAS, layers); layer++) {
                 returnLayer(layer);
             }
         }
@@ -152,32 +155,19 @@ public final class PrefillOffload implements AutoCloseable {
         if (usesCopyEngine()) {
             returning.forEachRun((host, slot, blocks) -> back.upload(
                     incoming,
-                    copiedOffset(layer, slot),
+                    slot * hostBlockBytes,
                     MemorySegment.ofAddress(pools.hostBlock(layer, host)),
                     blocks * hostBlockBytes));
             convert(back, kernels.moveIn, layer, incoming, returning);
         } else {
             pools.move(back, kernels.moveIn, pools.stage(layer), returning, layer, 1);
         }
-        back.record(returned[layer % STAGES]);
+        back.record(returned[layer % StagingSize.AREAS]);
     }
 
     private void convert(Stream stream, Kernel kernel, int layer, DeviceBuffer hostBlocks, BlockCopyList moves) {
-        kernel.launch(
-                stream,
-                multiprocessors,
-                1,
-                pools.stage(layer),
-                hostBlocks.address() + copiedOffset(layer, 0),
-                0L,
-                0L,
-                moves.address(),
-                1);
+        kernel.launch(stream, multiprocessors, 1, pools.stage(layer), hostBlocks.address(), 0L, 0L, moves.address(), 1);
         moves.sum(stream, pools.stage(layer), 0, layer, 1);
-    }
-
-    private long copiedOffset(int layer, int slot) {
-        return (layer % STAGES * copiedBlocks + slot) * hostBlockBytes;
     }
 
     /**
@@ -193,14 +183,14 @@ public final class PrefillOffload implements AutoCloseable {
             offload(layer - 1);
         }
         if (layer > 0 && layer + 1 < layers && returns()) {
-            back.waitFor(free[(layer - 1) % STAGES]);
+            back.waitFor(free[(layer - 1) % StagingSize.AREAS]);
             returnLayer(layer + 1);
         }
-        if (layer >= STAGES && layer < layers) {
-            stream.waitFor(free[layer % STAGES]);
+        if (layer >= StagingSize.AREAS && layer < layers) {
+            stream.waitFor(free[layer % StagingSize.AREAS]);
         }
         if (layer < layers && returns()) {
-            stream.waitFor(returned[layer % STAGES]);
+            stream.waitFor(returned[layer % StagingSize.AREAS]);
         }
     }
 
@@ -208,15 +198,15 @@ public final class PrefillOffload implements AutoCloseable {
         out.waitFor(attended);
         if (usesCopyEngine()) {
             convert(out, kernels.moveOut, layer, outgoing, leaving);
-            out.record(free[layer % STAGES]);
+            out.record(free[layer % StagingSize.AREAS]);
             leaving.forEachRun((host, slot, blocks) -> out.download(
                     MemorySegment.ofAddress(pools.hostBlock(layer, host)),
                     outgoing,
-                    copiedOffset(layer, slot),
+                    slot * hostBlockBytes,
                     blocks * hostBlockBytes));
         } else {
             pools.move(out, kernels.moveOut, pools.stage(layer), leaving, layer, 1);
-            out.record(free[layer % STAGES]);
+            out.record(free[layer % StagingSize.AREAS]);
         }
     }
 

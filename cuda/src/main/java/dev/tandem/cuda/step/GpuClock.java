@@ -75,12 +75,17 @@ public final class GpuClock implements AutoCloseable {
         return millis;
     }
 
-    public double busyMillis() {
-        return busyMillis;
-    }
+    /**
+     * GPU time since the start, in milliseconds.
+     *
+     * @param busy inside steps
+     * @param idle between steps that followed one another while the engine had work
+     */
+    public record Totals(double busy, double idle) {}
 
-    public double idleMillis() {
-        return idleMillis;
+    /** GPU time since the start; any thread may ask. */
+    public Totals totals() {
+        return new Totals(busyMillis, idleMillis);
     }
 
     @Override

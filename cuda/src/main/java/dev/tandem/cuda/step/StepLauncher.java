@@ -31,7 +31,7 @@ public final class StepLauncher {
     private final KvPools pools;
     private final StepLayout layout;
     private final GraphCache graphs;
-    private final Inputs inputs;
+    private final StepBuffers inputs;
     /** Empty without attention threads. */
     private final Optional<HostTokenTracker> hostTokens;
 
@@ -42,16 +42,6 @@ public final class StepLauncher {
      * order.
      */
     private int nextSearch;
-
-    /**
-     * Step buffers, by how their step is launched.
-     *
-     * @param graph of steps that are replayed
-     * @param graphRows max rows of such a step, without slots; 0 without graphs
-     * @param first sub-batch of all other steps
-     * @param second sub-batch; empty without attention threads
-     */
-    public record Inputs(StepBuffer graph, int graphRows, StepBuffer first, Optional<StepBuffer> second) {}
 
     /** How a step is enqueued. */
     public enum LaunchKind {
@@ -101,7 +91,7 @@ public final class StepLauncher {
             KvPools pools,
             StepLayout layout,
             GraphCache graphs,
-            Inputs inputs,
+            StepBuffers inputs,
             Optional<HostTokenTracker> hostTokens,
             int layers) {
         this.stream = stream;

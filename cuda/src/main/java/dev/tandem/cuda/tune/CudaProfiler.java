@@ -11,6 +11,7 @@ import dev.tandem.cuda.hostattention.HostTokenTracker;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.step.StepBuffer;
+import dev.tandem.cuda.step.StepBuffers;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Curve;
 import dev.tandem.engine.cost.Profile;
@@ -32,7 +33,10 @@ import java.util.stream.LongStream;
  *
  * <p>Owned by: the thread that drives the executor, before it serves.
  */
-public final class CudaProfiler {
+final class CudaProfiler {
+    /** Seconds between the steps of a busy engine, as measured on an H200. */
+    private static final double STEP_OVERHEAD = 60e-6;
+
     private static final int REPEATS = 5;
     /** Max context tokens measured, over all rows; beyond them each token costs the same. */
     private static final int MAX_CONTEXT = 131_072;
@@ -69,46 +73,44 @@ public final class CudaProfiler {
     private final Clock clock;
     private final int gpuBlocks;
     private final int layers;
-    private int decodeRows;
+    private final int decodeRows;
+    private final int promptTokens;
     /** Host blocks that hold random values. */
     private int filled;
 
-    private int promptTokens;
-
-    public CudaProfiler(
+    /**
+     * @param inputs with a second sub-batch
+     * @param decodeRows max rows of decode steps
+     * @param promptTokens max rows of a step
+     */
+    CudaProfiler(
             StepTimer timer,
             Stream stream,
             KvPools pools,
             ModelShape shape,
-            StepBuffer decodes,
-            StepBuffer prompts,
-            StepBuffer second,
+            StepBuffers inputs,
             HostTokenTracker hostTokens,
             Clock clock,
-            int gpuBlocks) {
+            int decodeRows,
+            int promptTokens) {
         this.timer = timer;
         this.stream = stream;
         this.pools = pools;
         this.shape = shape;
-        this.decodes = decodes;
-        this.prompts = prompts;
-        this.second = second;
+        this.decodes = inputs.graph();
+        this.prompts = inputs.first();
+        this.second = inputs.second().orElseThrow();
         this.queues = hostTokens.queues();
         this.workers = hostTokens.workers();
         this.clock = clock;
-        this.gpuBlocks = gpuBlocks;
+        this.gpuBlocks = pools.gpuBlocks();
         this.layers = shape.config().layers();
-    }
-
-    /**
-     * @param name of machine, model, dtype and threads, for which the profile is valid
-     * @param decodeRows max rows of decode steps
-     * @param promptTokens max rows of a step
-     * @param stepOverhead seconds between steps
-     */
-    public Profile measure(String name, int decodeRows, int promptTokens, double stepOverhead) {
         this.decodeRows = decodeRows;
         this.promptTokens = Math.min(promptTokens, gpuBlocks * ModelShape.BLOCK_TOKENS);
+    }
+
+    /** @param name of machine, model, dtype and threads, for which the profile is valid */
+    Profile measure(String name) {
         TreeMap<Double, Double> linear = new TreeMap<>();
         TreeMap<Double, Double> postLayer = new TreeMap<>();
         linear(linear, postLayer);
@@ -119,20 +121,19 @@ public final class CudaProfiler {
         // after the CPU's attention, so that its code is compiled; the wait for attention itself is subtracted
         double stage = waiting(2) / 2;
         double trip = Math.max(0, waiting(1) - attention.get(1).at(SHORTEST));
-        return new Profile(
-                name,
-                layers,
-                curve("linear", linear),
-                prefill,
-                decode,
-                attention,
-                transfer,
-                new Curve("pre-layer", new double[] {1}, new double[] {1e-6}),
-                curve("post-layer", postLayer),
-                stepOverhead,
-                stage,
-                trip,
-                hostLoad());
+        return Profile.builder(name, layers)
+                .linear(curve("linear", linear))
+                .prefillAttention(prefill)
+                .gpuAttention(decode)
+                .cpuAttention(attention)
+                .transfer(transfer)
+                .preLayer(new Curve("pre-layer", new double[] {1}, new double[] {1e-6}))
+                .postLayer(curve("post-layer", postLayer))
+                .stepOverhead(STEP_OVERHEAD)
+                .stageOverhead(stage)
+                .tripOverhead(trip)
+                .hostLoad(hostLoad())
+                .build();
     }
 
     private static Curve curve(String name, TreeMap<Double, Double> points) {

@@ -2,11 +2,17 @@ package dev.tandem.cuda.tune;
 
 import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.ffi.CudaException;
+import dev.tandem.cuda.hostattention.HostTokenTracker;
 import dev.tandem.cuda.kernels.Kernels;
+import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
 import dev.tandem.cuda.step.GraphCache;
-import dev.tandem.cuda.step.StepBuffer;
+import dev.tandem.cuda.step.StepBuffers;
+import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.cost.Profile;
+import java.util.Optional;
 
 /**
  * Times steps of an executor that does not serve yet. Overwrites the KV of the GPU pool.
@@ -18,28 +24,33 @@ public final class CudaTimings {
     private final Stream stream;
     private final Kernels kernels;
     private final KvPools pools;
+    private final ModelShape shape;
     private final StepTimer timer;
-    private final StepBuffer decodeInputs;
-    private final StepBuffer mixedInputs;
-    private final int gpuBlocks;
+    private final StepBuffers inputs;
+    /** Empty without attention threads. */
+    private final Optional<HostTokenTracker> hostTokens;
+
+    private final Clock clock;
 
     public CudaTimings(
             Device device,
             Stream stream,
             Kernels kernels,
             KvPools pools,
+            ModelShape shape,
             StepTimer timer,
-            StepBuffer decodeInputs,
-            StepBuffer mixedInputs,
-            int gpuBlocks) {
+            StepBuffers inputs,
+            Optional<HostTokenTracker> hostTokens,
+            Clock clock) {
         this.device = device;
         this.stream = stream;
         this.kernels = kernels;
         this.pools = pools;
+        this.shape = shape;
         this.timer = timer;
-        this.decodeInputs = decodeInputs;
-        this.mixedInputs = mixedInputs;
-        this.gpuBlocks = gpuBlocks;
+        this.inputs = inputs;
+        this.hostTokens = hostTokens;
+        this.clock = clock;
     }
 
     /**
@@ -50,38 +61,59 @@ public final class CudaTimings {
     public StepTimer.StepTime timeDecode(int rows, int context, int slots, int repeats) {
         device.makeCurrent();
         randomise();
-        return timer.decode(decodeInputs, rows, GraphCache.bucket(rows + slots), context, slots, gpuBlocks, repeats);
+        return timer.decode(
+                inputs.graph(), rows, GraphCache.bucket(rows + slots), context, slots, pools.gpuBlocks(), repeats);
     }
 
     /** Times decode steps with the last tokens of a prompt as piggybacked prefill. */
     public StepTimer.StepTime timePiggybacked(int rows, int piggybacked, int context, int slots, int repeats) {
-        if (piggybacked > context || rows + piggybacked + slots > decodeInputs.rowCapacity()) {
+        if (piggybacked > context || rows + piggybacked + slots > inputs.graph().rowCapacity()) {
             throw new ConfigurationException(piggybacked + " tokens of a prompt of " + context + " beside " + rows
                     + " rows and " + slots
-                    + " slots do not fit into a step of " + decodeInputs.rowCapacity()
+                    + " slots do not fit into a step of " + inputs.graph().rowCapacity()
                     + " rows; lower --piggybacked or --batch");
         }
         device.makeCurrent();
         randomise();
         return timer.piggybacked(
-                decodeInputs,
+                inputs.graph(),
                 rows,
                 piggybacked,
                 GraphCache.bucket(rows + piggybacked + slots),
                 context,
                 slots,
-                gpuBlocks,
+                pools.gpuBlocks(),
                 repeats);
     }
 
     /** Times a step that prefills one prompt of so many tokens. */
     public StepTimer.StepTime timePrefill(int tokens, int repeats) {
         device.makeCurrent();
-        return timer.prefill(mixedInputs, tokens, gpuBlocks, repeats);
+        return timer.prefill(inputs.first(), tokens, pools.gpuBlocks(), repeats);
+    }
+
+    /**
+     * Measures the profile that the strategies' cost model uses. Overwrites the KV of both pools.
+     *
+     * @param decodeRows max rows of decode steps
+     * @param promptTokens max rows of a step
+     * @throws CudaException without attention threads or host blocks
+     */
+    public Profile profile(String name, int decodeRows, int promptTokens) {
+        HostTokenTracker tokens = hostTokens.orElseThrow(() ->
+                new CudaException("profiling needs threads for the CPU's attention: use a strategy with a host tier"));
+        if (pools.hostBlocks() == 0) {
+            throw new CudaException("profiling needs host KV, and the host pool has no block; raise --host-kv");
+        }
+        device.makeCurrent();
+        randomise();
+        CudaProfiler profiler =
+                new CudaProfiler(timer, stream, pools, shape, inputs, tokens, clock, decodeRows, promptTokens);
+        return profiler.measure(name);
     }
 
     /** Writes random values into the GPU pool; zeros would make measurements too fast. */
-    public void randomise() {
+    private void randomise() {
         kernels.randomFill.launch(
                 stream,
                 4096,

@@ -12,6 +12,7 @@ import dev.tandem.cuda.forward.Extent.Part;
 import dev.tandem.cuda.gemm.LayerGemms;
 import dev.tandem.cuda.hostattention.HostToken;
 import dev.tandem.cuda.kernels.ModelShape;
+import dev.tandem.cuda.step.GraphCache;
 import dev.tandem.cuda.step.StepBuffer;
 import dev.tandem.cuda.step.StepLayout;
 import dev.tandem.engine.config.ConfigurationException;
@@ -63,6 +64,21 @@ public final class StepTimer implements AutoCloseable {
     /** A timer of another forward pass; it shares this timer's events, so only this one is closed. */
     public StepTimer of(CudaForward other) {
         return new StepTimer(stream, other, layout, shape, begin, end);
+    }
+
+    /**
+     * Runs a decode step of each size that is replayed from a graph, so that a faulty kernel fails at the start. All
+     * kernels are loaded before: the project's own with their modules, cublasLt's by {@link GemmAutotuner#algorithms}.
+     */
+    public void runBuckets(StepBuffer inputs, int maxRows) {
+        for (int bucket = 1; bucket <= maxRows; bucket = GraphCache.bucket(bucket + 1)) {
+            inputs.clear();
+            StepLayout.pad(inputs, 0, bucket);
+            layout.spread(inputs, 0);
+            inputs.upload(stream);
+            forward.run(stream, inputs, Extent.decode(bucket, bucket));
+            stream.synchronise();
+        }
     }
 
     /** Milliseconds of the GEMMs and activations of a step of so many rows, few of which are sampled. */

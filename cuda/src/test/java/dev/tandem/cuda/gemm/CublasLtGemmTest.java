@@ -6,10 +6,11 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.FakeDriver;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.ffi.CublasLt;
-import dev.tandem.cuda.gemm.CublasLtGemm.Result;
+import dev.tandem.cuda.gemm.Gemm.Result;
 import dev.tandem.cuda.tune.AutotuneCache;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
@@ -41,6 +42,7 @@ class CublasLtGemmTest {
     private long algorithm = 1;
 
     private Stream stream;
+    private DeviceBuffer memory;
 
     private CublasLtGemm gemms() {
         define("cublasLtCreate", this::handle, ADDRESS);
@@ -94,7 +96,12 @@ class CublasLtGemmTest {
         CublasLt library = new CublasLt(name -> Optional.ofNullable(functions.get(name)));
         Device device = new Device(new FakeDriver().driver(), 0, 0);
         stream = device.stream("test");
+        memory = device.allocate(256, "operands");
         return new CublasLtGemm(library, device, DataType.BFLOAT16, AutotuneCache.open(folder, "a fake"));
+    }
+
+    private Gemm gemm(Result result) {
+        return new Gemm(1, Optional.empty(), new Gemm.Shape(256, 128), memory, memory, result);
     }
 
     private void handle(Object[] arguments) {
@@ -144,10 +151,10 @@ class CublasLtGemmTest {
     @Test
     void aShapeThatIsLoadedIsNotChosenAgainWhenItServes() {
         try (CublasLtGemm gemms = gemms()) {
-            gemms.load(stream, 1, 256, 128, 2, 64, 3, Result.NARROW);
+            gemms.load(stream, gemm(Result.NARROW), 64);
             assertThat(count("cublasLtMatmulAlgoGetHeuristic")).isEqualTo(1);
             assertThat(count("cublasLtMatmul")).isEqualTo(1);
-            gemms.multiply(stream, 1, 256, 128, 2, 64, 3, Result.NARROW);
+            gemms.multiply(stream, gemm(Result.NARROW), 64);
             assertThat(count("cublasLtMatmulAlgoGetHeuristic")).isEqualTo(1);
             assertThat(count("cublasLtMatmul")).isEqualTo(2);
         }
@@ -156,15 +163,15 @@ class CublasLtGemmTest {
     @Test
     void eachAlgorithmIsRunOnceForEachKindOfResult() {
         try (CublasLtGemm gemms = gemms()) {
-            gemms.load(stream, 1, 256, 128, 2, 64, 3, Result.NARROW);
-            gemms.load(stream, 1, 256, 128, 2, 128, 3, Result.NARROW);
+            gemms.load(stream, gemm(Result.NARROW), 64);
+            gemms.load(stream, gemm(Result.NARROW), 128);
             assertThat(count("cublasLtMatmul"))
                     .as("the same algorithm for more rows")
                     .isEqualTo(1);
-            gemms.load(stream, 1, 256, 128, 2, 128, 3, Result.WIDE);
+            gemms.load(stream, gemm(Result.WIDE), 128);
             assertThat(count("cublasLtMatmul")).isEqualTo(2);
             algorithm = 2;
-            gemms.load(stream, 1, 256, 128, 2, 192, 3, Result.NARROW);
+            gemms.load(stream, gemm(Result.NARROW), 192);
             assertThat(count("cublasLtMatmul")).isEqualTo(3);
             assertThat(count("cublasLtMatmulAlgoGetHeuristic")).isEqualTo(4);
         }

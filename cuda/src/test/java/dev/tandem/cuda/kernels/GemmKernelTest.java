@@ -6,11 +6,13 @@ import dev.tandem.cpu.reference.ReferenceOps;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.TensorMap;
 import dev.tandem.cuda.gemm.CublasLtGemm;
-import dev.tandem.cuda.gemm.CublasLtGemm.Result;
+import dev.tandem.cuda.gemm.Gemm;
+import dev.tandem.cuda.gemm.Gemm.Result;
 import dev.tandem.cuda.tune.AutotuneCache;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.io.TempDir;
@@ -296,23 +298,15 @@ class GemmKernelTest {
             DeviceBuffer input = rig.putHalves(x);
             DeviceBuffer added = rig.put(before);
             DeviceBuffer scratch = rig.zeros(4L * rows * n);
-            gemms.measure(
-                    rig.stream,
-                    List.of(weights.address()),
-                    n,
-                    depth,
-                    input.address(),
-                    rows,
-                    scratch.address(),
-                    Result.WIDE_ADDED);
+            Gemm gemm = new Gemm(
+                    weights.address(), Optional.empty(), new Gemm.Shape(n, depth), input, scratch, Result.WIDE_ADDED);
+            gemms.measure(rig.stream, gemm, List.of(weights.address()), rows);
             double[] expected = ReferenceOps.matmul(x, matrix(w, n, depth), rows);
             DeviceBuffer narrow = rig.poisoned(2L * rows * n);
             DeviceBuffer wide = rig.poisoned(4L * rows * n);
-            gemms.multiply(
-                    rig.stream, weights.address(), n, depth, input.address(), rows, narrow.address(), Result.NARROW);
-            gemms.multiply(rig.stream, weights.address(), n, depth, input.address(), rows, wide.address(), Result.WIDE);
-            gemms.multiply(
-                    rig.stream, weights.address(), n, depth, input.address(), rows, added.address(), Result.WIDE_ADDED);
+            gemms.multiply(rig.stream, writing(gemm, narrow, Result.NARROW), rows);
+            gemms.multiply(rig.stream, writing(gemm, wide, Result.WIDE), rows);
+            gemms.multiply(rig.stream, writing(gemm, added, Result.WIDE_ADDED), rows);
             assertThat(GpuRig.error(rig.halves(narrow, rows * n), expected)).isLessThan(KernelTest.rounding(shape));
             assertThat(GpuRig.error(rig.floats(wide, rows * n), expected)).isLessThan(1e-5);
             for (int i = 0; i < expected.length; i++) {
@@ -320,5 +314,9 @@ class GemmKernelTest {
             }
             assertThat(GpuRig.error(rig.floats(added, rows * n), expected)).isLessThan(1e-5);
         }
+    }
+
+    private static Gemm writing(Gemm gemm, DeviceBuffer out, Result result) {
+        return new Gemm(gemm.weights(), gemm.map(), gemm.shape(), gemm.x(), out, result);
     }
 }

@@ -5,4 +5,7 @@
  * <p>Owned by: any thread; {@link dev.tandem.engine.clock.VirtualClock} by the thread that advances it. Next:
  * {@code request}.
  */
+@NullMarked
 package dev.tandem.engine.clock;
+
+import org.jspecify.annotations.NullMarked;

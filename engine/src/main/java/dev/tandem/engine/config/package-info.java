@@ -4,4 +4,7 @@
  *
  * <p>Owned by: any thread, immutable. Next: {@code loop}.
  */
+@NullMarked
 package dev.tandem.engine.config;
+
+import org.jspecify.annotations.NullMarked;

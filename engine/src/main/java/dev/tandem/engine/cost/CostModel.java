@@ -1,6 +1,5 @@
 package dev.tandem.engine.cost;
 
-import java.util.Arrays;
 import java.util.EnumMap;
 import java.util.Map;
 
@@ -20,10 +19,29 @@ public final class CostModel {
 
     private static final double MAX_RATIO = 10;
 
+    /** What the steps have taught about one component. */
+    private static final class Correction {
+        private double factor = 1;
+        private double error;
+        private boolean seen;
+
+        /** @param ratio measured over predicted time */
+        void observe(double ratio) {
+            double weight = seen ? LEARNING_RATE : 0.5;
+            error += weight * (Math.abs(ratio - 1) - error);
+            factor = Math.clamp(factor * (1 + weight * (ratio - 1)), MIN_RATIO, MAX_RATIO);
+            seen = true;
+        }
+    }
+
     private final Profile profile;
-    private final double[] factor = new double[Component.values().length];
-    private final double[] error = new double[Component.values().length];
-    private final boolean[] seen = new boolean[Component.values().length];
+    private final Correction linear = new Correction();
+    private final Correction prefillAttention = new Correction();
+    private final Correction gpuAttention = new Correction();
+    private final Correction cpuAttention = new Correction();
+    private final Correction transfer = new Correction();
+    private final Correction preLayer = new Correction();
+    private final Correction postLayer = new Correction();
     /** Numbers of tokens for which the profile has a curve of CPU attention, ascending. */
     private final int[] cpuRows;
 
@@ -40,7 +58,6 @@ public final class CostModel {
                 .mapToInt(Integer::intValue)
                 .toArray();
         this.cpuCurves = profile.cpuAttention().values().toArray(Curve[]::new);
-        Arrays.fill(factor, 1);
     }
 
     /** Number of layers of the profiled model. */
@@ -55,12 +72,12 @@ public final class CostModel {
 
     /** Seconds of one layer's GEMMs for {@code rows} tokens: T_l of NEO §3.2, T_glinear of APEX §3.2. */
     public double linear(int rows) {
-        return corrected(Component.LINEAR, profile.linear(), rows);
+        return corrected(linear, profile.linear(), rows);
     }
 
     /** Seconds of one layer's prefill attention; {@code pairs} counts pairs of query token and context token. */
     public double prefillAttention(long pairs) {
-        return corrected(Component.PREFILL_ATTENTION, profile.prefillAttention(), pairs);
+        return corrected(prefillAttention, profile.prefillAttention(), pairs);
     }
 
     /**
@@ -68,7 +85,7 @@ public final class CostModel {
      * APEX.
      */
     public double gpuAttention(long tokens) {
-        return corrected(Component.GPU_ATTENTION, profile.gpuAttention(), tokens);
+        return corrected(gpuAttention, profile.gpuAttention(), tokens);
     }
 
     /**
@@ -76,7 +93,7 @@ public final class CostModel {
      * with {@code tokens} of context in all. T_ca of NEO §3.2.
      */
     public double cpuAttention(int rows, long tokens) {
-        return inFlightAttention(rows, tokens) * factor[Component.CPU_ATTENTION.ordinal()];
+        return inFlightAttention(rows, tokens) * cpuAttention.factor;
     }
 
     /**
@@ -110,17 +127,17 @@ public final class CostModel {
 
     /** Seconds of moving {@code bytes} of KV, of all layers, from one tier to the other. */
     public double transfer(long bytes) {
-        return corrected(Component.TRANSFER, profile.transfer(), bytes);
+        return corrected(transfer, profile.transfer(), bytes);
     }
 
     /** Seconds of the embedding of {@code rows} tokens. */
     public double preLayer(int rows) {
-        return corrected(Component.PRE_LAYER, profile.preLayer(), rows);
+        return corrected(preLayer, profile.preLayer(), rows);
     }
 
     /** Seconds of logits and sampling for {@code outputs} tokens. */
     public double postLayer(int outputs) {
-        return corrected(Component.POST_LAYER, profile.postLayer(), outputs);
+        return corrected(postLayer, profile.postLayer(), outputs);
     }
 
     /** Constant seconds per step. */
@@ -143,11 +160,23 @@ public final class CostModel {
         return profile.tripOverhead();
     }
 
-    private double corrected(Component component, Curve curve, double size) {
+    private double corrected(Correction correction, Curve curve, double size) {
         if (!curve.covers(size)) {
             noteExtrapolation();
         }
-        return curve.at(size) * factor[component.ordinal()];
+        return curve.at(size) * correction.factor;
+    }
+
+    private Correction correction(Component component) {
+        return switch (component) {
+            case LINEAR -> linear;
+            case PREFILL_ATTENTION -> prefillAttention;
+            case GPU_ATTENTION -> gpuAttention;
+            case CPU_ATTENTION -> cpuAttention;
+            case TRANSFER -> transfer;
+            case PRE_LAYER -> preLayer;
+            case POST_LAYER -> postLayer;
+        };
     }
 
     private void noteExtrapolation() {
@@ -164,12 +193,7 @@ public final class CostModel {
         if (!(predicted > 0) || !(measured > 0)) {
             return;
         }
-        int c = component.ordinal();
-        double ratio = Math.clamp(measured / predicted, MIN_RATIO, MAX_RATIO);
-        double weight = seen[c] ? LEARNING_RATE : 0.5;
-        error[c] += weight * (Math.abs(ratio - 1) - error[c]);
-        factor[c] = Math.clamp(factor[c] * (1 + weight * (ratio - 1)), MIN_RATIO, MAX_RATIO);
-        seen[c] = true;
+        correction(component).observe(Math.clamp(measured / predicted, MIN_RATIO, MAX_RATIO));
     }
 
     /** Learns by how much the prediction of a whole step was wrong; both arguments are seconds. */
@@ -177,7 +201,8 @@ public final class CostModel {
         extrapolated = extrapolations;
         if (predicted > 0 && achieved > 0) {
             double deviation = Math.abs(Math.clamp(achieved / predicted, MIN_RATIO, MAX_RATIO) - 1);
-            stepError = stepError + (steps++ == 0 ? 1 : LEARNING_RATE) * (deviation - stepError);
+            double before = stepError;
+            stepError = before + (steps++ == 0 ? 1 : LEARNING_RATE) * (deviation - before);
         }
     }
 
@@ -190,8 +215,9 @@ public final class CostModel {
     public Map<Component, double[]> corrections() {
         Map<Component, double[]> all = new EnumMap<>(Component.class);
         for (Component component : Component.values()) {
-            if (seen[component.ordinal()]) {
-                all.put(component, new double[] {factor[component.ordinal()], error[component.ordinal()]});
+            Correction correction = correction(component);
+            if (correction.seen) {
+                all.put(component, new double[] {correction.factor, correction.error});
             }
         }
         return all;

@@ -1,10 +1,12 @@
 package dev.tandem.engine.cost;
 
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.OptionalDouble;
 import java.util.TreeMap;
 
 /**
@@ -42,8 +44,14 @@ public record Profile(
         double stageOverhead,
         double tripOverhead,
         double hostLoad) {
+    private static final String LINEAR = "linear";
+    private static final String PREFILL_ATTENTION = "prefill-attention";
+    private static final String GPU_ATTENTION = "gpu-attention";
+    private static final String TRANSFER = "transfer";
+    private static final String PRE_LAYER = "pre-layer";
+    private static final String POST_LAYER = "post-layer";
     private static final List<String> CURVES =
-            List.of("linear", "prefill-attention", "gpu-attention", "transfer", "pre-layer", "post-layer");
+            List.of(LINEAR, PREFILL_ATTENTION, GPU_ATTENTION, TRANSFER, PRE_LAYER, POST_LAYER);
 
     /** @throws ProfileException when a value is impossible */
     public Profile {
@@ -73,20 +81,136 @@ public record Profile(
 
     /** This profile with another stage overhead, in seconds, and a trip overhead of twice as much. */
     public Profile withStageOverhead(double seconds) {
-        return new Profile(
-                name,
-                layers,
-                linear,
-                prefillAttention,
-                gpuAttention,
-                cpuAttention,
-                transfer,
-                preLayer,
-                postLayer,
-                stepOverhead,
-                seconds,
-                2 * seconds,
-                hostLoad);
+        return builder(name, layers)
+                .linear(linear)
+                .prefillAttention(prefillAttention)
+                .gpuAttention(gpuAttention)
+                .cpuAttention(cpuAttention)
+                .transfer(transfer)
+                .preLayer(preLayer)
+                .postLayer(postLayer)
+                .stepOverhead(stepOverhead)
+                .stageOverhead(seconds)
+                .hostLoad(hostLoad)
+                .build();
+    }
+
+    /**
+     * Returns a builder of a profile without overheads.
+     *
+     * @param name of what was measured
+     * @param layers of the measured model
+     */
+    public static Builder builder(String name, int layers) {
+        return new Builder(name, layers);
+    }
+
+    /** Builds a {@link Profile}; all curves must be set. */
+    public static final class Builder {
+        private final String name;
+        private final int layers;
+        private final Map<String, Curve> curves = new HashMap<>();
+        private TreeMap<Integer, Curve> cpuAttention = new TreeMap<>();
+        private double stepOverhead;
+        private double stageOverhead;
+        private OptionalDouble tripOverhead = OptionalDouble.empty();
+        private double hostLoad = 1;
+
+        private Builder(String name, int layers) {
+            this.name = name;
+            this.layers = layers;
+        }
+
+        private Builder curve(String component, Curve value) {
+            curves.put(component, value);
+            return this;
+        }
+
+        private Curve curve(String component) {
+            Curve value = curves.get(component);
+            if (value == null) {
+                throw new ProfileException("the profile has no " + component + ". Measure again with tandem profile");
+            }
+            return value;
+        }
+
+        /** Sets the GEMMs of a layer, by tokens. */
+        public Builder linear(Curve value) {
+            return curve(LINEAR, value);
+        }
+
+        /** Sets prefill attention of a layer, by pairs of query token and context token. */
+        public Builder prefillAttention(Curve value) {
+            return curve(PREFILL_ATTENTION, value);
+        }
+
+        /** Sets decode attention of a layer on the GPU, by the sum of contexts. */
+        public Builder gpuAttention(Curve value) {
+            return curve(GPU_ATTENTION, value);
+        }
+
+        /** Sets decode attention of a layer on the CPU: by tokens, a curve over context tokens per token. */
+        public Builder cpuAttention(TreeMap<Integer, Curve> value) {
+            cpuAttention = value;
+            return this;
+        }
+
+        /** Sets the transfer of KV between the tiers, by bytes. */
+        public Builder transfer(Curve value) {
+            return curve(TRANSFER, value);
+        }
+
+        /** Sets the embedding, by tokens. */
+        public Builder preLayer(Curve value) {
+            return curve(PRE_LAYER, value);
+        }
+
+        /** Sets logits and sampling, by sampled tokens. */
+        public Builder postLayer(Curve value) {
+            return curve(POST_LAYER, value);
+        }
+
+        /** Sets the seconds between steps. */
+        public Builder stepOverhead(double seconds) {
+            stepOverhead = seconds;
+            return this;
+        }
+
+        /** Sets the seconds per stage of each layer when two sub-batches take turns. */
+        public Builder stageOverhead(double seconds) {
+            stageOverhead = seconds;
+            return this;
+        }
+
+        /** Sets the seconds per layer when a batch waits for the CPU; twice the stage overhead unless set. */
+        public Builder tripOverhead(double seconds) {
+            tripOverhead = OptionalDouble.of(seconds);
+            return this;
+        }
+
+        /** Sets the factor by which a GPU step takes longer while the CPU computes attention; 1 unless set. */
+        public Builder hostLoad(double factor) {
+            hostLoad = factor;
+            return this;
+        }
+
+        /** @throws ProfileException when a curve is missing or a value is impossible */
+        public Profile build() {
+            return new Profile(
+                    name,
+                    layers,
+                    curve(LINEAR),
+                    curve(PREFILL_ATTENTION),
+                    curve(GPU_ATTENTION),
+                    cpuAttention,
+                    curve(TRANSFER),
+                    curve(PRE_LAYER),
+                    curve(POST_LAYER),
+                    stepOverhead,
+                    stageOverhead,
+                    tripOverhead.orElse(2 * stageOverhead),
+                    hostLoad);
+        }
     }
 
     /** Formats the profile as text: one value per line, {@code #} begins a comment. */
@@ -148,24 +272,19 @@ public record Profile(
                 cpu.put((int) parseNumber(name.substring(14), origin), curve(origin + ": " + name, list));
             }
         });
-        Curve[] curves = CURVES.stream()
-                .map(name -> curve(origin + ": " + name, points.getOrDefault(name, List.of())))
-                .toArray(Curve[]::new);
-        double stage = parseNumber(values.getOrDefault("stage-overhead", "0"), origin);
-        return new Profile(
-                values.getOrDefault("name", ""),
-                (int) parseNumber(values.getOrDefault("layers", "0"), origin),
-                curves[0],
-                curves[1],
-                curves[2],
-                cpu,
-                curves[3],
-                curves[4],
-                curves[5],
-                parseNumber(values.getOrDefault("step-overhead", "0"), origin),
-                stage,
-                values.containsKey("trip-overhead") ? parseNumber(values.get("trip-overhead"), origin) : 2 * stage,
-                parseNumber(values.getOrDefault("host-load", "1"), origin));
+        Builder builder =
+                builder(values.getOrDefault("name", ""), (int) parseNumber(values.getOrDefault("layers", "0"), origin));
+        for (String name : CURVES) {
+            builder.curve(name, curve(origin + ": " + name, points.getOrDefault(name, List.of())));
+        }
+        if (values.containsKey("trip-overhead")) {
+            builder.tripOverhead(parseNumber(values.get("trip-overhead"), origin));
+        }
+        return builder.cpuAttention(cpu)
+                .stepOverhead(parseNumber(values.getOrDefault("step-overhead", "0"), origin))
+                .stageOverhead(parseNumber(values.getOrDefault("stage-overhead", "0"), origin))
+                .hostLoad(parseNumber(values.getOrDefault("host-load", "1"), origin))
+                .build();
     }
 
     private static Curve curve(String name, List<double[]> points) {

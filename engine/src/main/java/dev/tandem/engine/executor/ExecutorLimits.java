@@ -11,6 +11,7 @@ public final class ExecutorLimits {
     private final int blockTokens;
     private final int hostBlockTokens;
     private final int gpuBlocks;
+    private final int stagingBlocks;
     private final int hostBlocks;
     private final int maxBatchTokens;
     private final int layers;
@@ -31,6 +32,7 @@ public final class ExecutorLimits {
         blockTokens = builder.blockTokens;
         hostBlockTokens = builder.hostBlockTokens == 0 ? builder.blockTokens : builder.hostBlockTokens;
         gpuBlocks = builder.gpuBlocks;
+        stagingBlocks = builder.stagingBlocks;
         hostBlocks = builder.hostBlocks;
         maxBatchTokens = builder.maxBatchTokens;
         layers = builder.layers;
@@ -71,6 +73,16 @@ public final class ExecutorLimits {
     /** KV blocks of the GPU. */
     public int gpuBlocks() {
         return gpuBlocks;
+    }
+
+    /** GPU memory for prefill KV in transit to the host, in KV blocks beside {@link #gpuBlocks}. */
+    public int stagingBlocks() {
+        return stagingBlocks;
+    }
+
+    /** Bytes of GPU memory for KV: the pool and the staging. Strategies are compared at equal values. */
+    public long gpuKvBytes() {
+        return ((long) gpuBlocks + stagingBlocks) * blockTokens * kvBytesPerToken;
     }
 
     /** KV blocks of the host; 0 without a host tier. */
@@ -133,6 +145,7 @@ public final class ExecutorLimits {
         private int blockTokens;
         private int hostBlockTokens;
         private int gpuBlocks;
+        private int stagingBlocks;
         private int hostBlocks;
         private int maxBatchTokens;
         private int layers = 1;
@@ -172,6 +185,12 @@ public final class ExecutorLimits {
         /** Sets {@link ExecutorLimits#gpuBlocks}. */
         public Builder gpuBlocks(int value) {
             gpuBlocks = value;
+            return this;
+        }
+
+        /** Sets {@link ExecutorLimits#stagingBlocks}; 0 without it. */
+        public Builder stagingBlocks(int value) {
+            stagingBlocks = value;
             return this;
         }
 

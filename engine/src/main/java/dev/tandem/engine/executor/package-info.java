@@ -4,4 +4,7 @@
  *
  * <p>Owned by: engine thread. Next: module {@code cpu}, then {@code sampling}.
  */
+@NullMarked
 package dev.tandem.engine.executor;
+
+import org.jspecify.annotations.NullMarked;

@@ -1,6 +1,7 @@
 package dev.tandem.engine.kv;
 
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The KV blocks of one sequence, in token order. All of them are in one tier.
@@ -12,7 +13,7 @@ public final class BlockTable {
     private int[] blocks = new int[4];
     private int count;
     /** The last result of {@link #toArray}; null once the table has changed. */
-    private int[] snapshot;
+    private int @Nullable [] snapshot;
 
     /** Where the blocks are. */
     public KvTier tier() {

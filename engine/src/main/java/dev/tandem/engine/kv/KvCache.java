@@ -3,7 +3,7 @@ package dev.tandem.engine.kv;
 import dev.tandem.engine.request.Sequence;
 import java.util.Arrays;
 import java.util.Collection;
-import java.util.HashMap;
+import java.util.EnumMap;
 import java.util.Map;
 import java.util.Optional;
 
@@ -45,8 +45,16 @@ public final class KvCache implements KvCapacity {
     }
 
     @Override
+    public int blockTokens(KvTier tier) {
+        return switch (tier) {
+            case GPU -> gpuBlockTokens;
+            case HOST -> hostBlockTokens;
+        };
+    }
+
+    @Override
     public int blocksFor(KvTier tier, int tokens) {
-        int each = tier == KvTier.GPU ? gpuBlockTokens : hostBlockTokens;
+        int each = blockTokens(tier);
         return (tokens + each - 1) / each;
     }
 
@@ -126,7 +134,7 @@ public final class KvCache implements KvCapacity {
     public void checkIntegrity(Collection<Sequence> live) {
         gpu.checkIntegrity();
         host.checkIntegrity();
-        Map<KvTier, Integer> held = new HashMap<>(Map.of(KvTier.GPU, 0, KvTier.HOST, 0));
+        Map<KvTier, Integer> held = new EnumMap<>(KvTier.class);
         for (Sequence sequence : live) {
             BlockTable table = sequence.table();
             for (int i = 0; i < table.count(); i++) {
@@ -142,8 +150,9 @@ public final class KvCache implements KvCapacity {
             }
         }
         for (KvTier tier : KvTier.values()) {
-            if (held.get(tier) != pool(tier).used()) {
-                throw new IllegalStateException(tier + " pool: sequences hold " + held.get(tier) + " of "
+            int blocks = held.getOrDefault(tier, 0);
+            if (blocks != pool(tier).used()) {
+                throw new IllegalStateException(tier + " pool: sequences hold " + blocks + " of "
                         + pool(tier).used() + " used blocks");
             }
         }

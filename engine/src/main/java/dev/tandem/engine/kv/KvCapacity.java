@@ -7,6 +7,9 @@ public interface KvCapacity {
     /** The blocks of a tier. */
     BlockPool pool(KvTier tier);
 
+    /** Tokens of one block of the tier. */
+    int blockTokens(KvTier tier);
+
     /** Blocks that hold {@code tokens} tokens in the tier. */
     int blocksFor(KvTier tier, int tokens);
 

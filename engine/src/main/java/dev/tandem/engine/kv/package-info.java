@@ -4,4 +4,7 @@
  *
  * <p>Owned by: engine thread. Next: {@code schedule}.
  */
+@NullMarked
 package dev.tandem.engine.kv;
+
+import org.jspecify.annotations.NullMarked;

@@ -14,6 +14,7 @@ import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
@@ -122,7 +123,7 @@ public final class Engine implements AutoCloseable {
 
     /** Whether the engine serves requests now. */
     public Health health() {
-        Health now = health.get();
+        Health now = Objects.requireNonNull(health.get());
         if (!(now instanceof Health.Serving)) {
             return now;
         }

@@ -16,6 +16,7 @@ import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.step.StepResult;
+import java.util.Objects;
 
 /**
  * The engine thread's loop: drain commands, plan a step, execute it, commit its result, emit its tokens. Start reading
@@ -92,7 +93,7 @@ public final class EngineLoop {
     /** Takes the commands that are present now. Commands that a sink adds meanwhile wait for the next turn. */
     private void drain() {
         for (int left = arrivals.commands(); left > 0; left--) {
-            switch (arrivals.poll()) {
+            switch (Objects.requireNonNull(arrivals.poll())) { // no other thread polls
                 case EngineCommand.Submit submit -> requests.accept(submit);
                 case EngineCommand.Cancel cancel -> requests.cancel(cancel.requestId());
             }

@@ -127,7 +127,7 @@ final class LiveRequests implements OutputProcessor.RequestEnds {
     void start(StepPlan plan, long now) {
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
-                start(pipeline.get(chunk.sequence()), now);
+                start(pipeline.planned(chunk), now);
             }
         }
     }

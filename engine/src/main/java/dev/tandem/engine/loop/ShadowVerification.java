@@ -19,6 +19,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.SplittableRandom;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Verifies host attention while the engine serves: the GPU recomputes some tokens that were decoded from host KV.
@@ -161,7 +162,7 @@ final class ShadowVerification {
         }
     }
 
-    private void drop(String request, String reason) {
+    private void drop(String request, @Nullable String reason) {
         LOG.log(Level.DEBUG, "A token of {0} is not verified: {1}.", request, reason);
         listener.comparisonDropped();
     }

@@ -16,7 +16,9 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Submitted steps, and what their sequences may count on before the results are known (async scheduling).
@@ -92,8 +94,15 @@ final class StepPipeline {
     }
 
     /** The sequence, or null when its end is settled. */
+    @Nullable
     Sequence get(long key) {
         return live.get(key);
+    }
+
+    /** The sequence of a chunk that was just planned, which is live. */
+    Sequence planned(Chunk chunk) {
+        return Objects.requireNonNull(
+                live.get(chunk.sequence()), () -> "the plan computes the ended sequence " + chunk.sequence());
     }
 
     boolean isEmpty() {
@@ -156,7 +165,7 @@ final class StepPipeline {
                 if (chunk.sampler().isEmpty()) {
                     continue;
                 }
-                Sequence sequence = live.get(chunk.sequence());
+                Sequence sequence = planned(chunk);
                 sequence.addPlaceholder();
                 if (sequence.length() >= sequence.limit()) {
                     leave(sequence, FinishReason.LENGTH);

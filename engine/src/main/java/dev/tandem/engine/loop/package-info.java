@@ -4,4 +4,7 @@
  *
  * <p>Owned by: engine thread; any thread may call {@link dev.tandem.engine.loop.Engine}. Next: {@code observe}.
  */
+@NullMarked
 package dev.tandem.engine.loop;
+
+import org.jspecify.annotations.NullMarked;

@@ -80,14 +80,15 @@ public final class Timeline {
             if (kinds.length == 0) {
                 return;
             }
-            int at = (int) (count & mask);
+            long before = count;
+            int at = (int) (before & mask);
             VarHandle.storeStoreFence(); // a reader that sees a field of this event also sees the last increment of
             // count
             kinds[at] = kind;
             numbers[3 * at] = begin;
             numbers[3 * at + 1] = end;
             numbers[3 * at + 2] = detail;
-            count = count + 1;
+            count = before + 1;
         }
     }
 

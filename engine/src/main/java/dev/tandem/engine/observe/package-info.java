@@ -4,4 +4,7 @@
  *
  * <p>Owned by: records are immutable; listeners are called on the engine thread. Next: module {@code server}.
  */
+@NullMarked
 package dev.tandem.engine.observe;
+
+import org.jspecify.annotations.NullMarked;

@@ -4,4 +4,7 @@
  *
  * <p>Owned by: engine thread. Next: {@code loop}.
  */
+@NullMarked
 package dev.tandem.engine.output;
+
+import org.jspecify.annotations.NullMarked;

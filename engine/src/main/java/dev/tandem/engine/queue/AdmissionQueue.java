@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The entry for requests and cancellations from any thread.
@@ -105,7 +106,7 @@ public final class AdmissionQueue {
     }
 
     /** The next message, or null when there is none. Engine thread only. */
-    public EngineCommand poll() {
+    public @Nullable EngineCommand poll() {
         return commands.poll();
     }
 

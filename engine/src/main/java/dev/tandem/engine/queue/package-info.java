@@ -4,4 +4,7 @@
  *
  * <p>Owned by: any thread for the admission queue, the engine thread for the waiting queue. Next: {@code kv}.
  */
+@NullMarked
 package dev.tandem.engine.queue;
+
+import org.jspecify.annotations.NullMarked;

@@ -4,4 +4,7 @@
  *
  * <p>Owned by: requests and events are immutable; sequences belong to the engine thread. Next: {@code queue}.
  */
+@NullMarked
 package dev.tandem.engine.request;
+
+import org.jspecify.annotations.NullMarked;

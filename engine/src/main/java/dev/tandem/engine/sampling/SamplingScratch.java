@@ -1,6 +1,7 @@
 package dev.tandem.engine.sampling;
 
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Reused buffers for sampling, one token at a time.
@@ -9,7 +10,7 @@ import java.util.Arrays;
  */
 public final class SamplingScratch {
     /** Weights are added up in units of 2^-32. */
-    private static final float UNITS = 4294967296f;
+    private static final float UNITS = 0x1p32f;
 
     private static final int[] SHIFTS = {21, 10, 0};
 
@@ -66,7 +67,7 @@ public final class SamplingScratch {
      *
      * @param weights counted in units of 2^-32; null counts each value as 1
      */
-    private int threshold(float[] values, int offset, int size, float[] weights, double wanted) {
+    private int threshold(float[] values, int offset, int size, float @Nullable [] weights, double wanted) {
         int prefix = 0;
         double need = wanted;
         for (int shift : SHIFTS) {

@@ -199,7 +199,7 @@ public final class TokenSampler {
         boolean broken = false;
         for (int i = 0; i < vocabulary; i++) {
             float value = logits[offset + i];
-            broken |= value != value;
+            broken |= Float.isNaN(value);
             if (value >= max && Float.compare(value, max) > 0) { // -0 comes before +0, as in the kernel
                 max = value;
                 best = i;

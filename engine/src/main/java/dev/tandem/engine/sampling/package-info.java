@@ -4,4 +4,7 @@
  *
  * <p>Owned by: the executor's thread while a step runs, else the engine thread. Next: {@code output}.
  */
+@NullMarked
 package dev.tandem.engine.sampling;
+
+import org.jspecify.annotations.NullMarked;

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The KV blocks of one draft: how many are free once the draft is carried out, and which sequences it moves or drops.
@@ -28,9 +29,9 @@ final class BlockLedger {
     private final List<Sequence> gpuStarts = new ArrayList<>();
     private final List<Sequence> hostStarts = new ArrayList<>();
     /** Null until {@link #roomToGrow} asks, and again after a move that changes it. */
-    private KvDemandForecast gpuForecast;
+    private @Nullable KvDemandForecast gpuForecast;
 
-    private KvDemandForecast hostForecast;
+    private @Nullable KvDemandForecast hostForecast;
 
     BlockLedger(SchedulerState state) {
         this.state = state;

@@ -13,6 +13,7 @@ import dev.tandem.engine.step.SubBatch;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Applies drafts and the outcome of steps to the scheduler's state: the only class that changes {@link SchedulerState}
@@ -170,7 +171,7 @@ public final class PlanCommitter {
      *
      * @return the sequence, or null when it had been cancelled
      */
-    public Sequence endInFlight(long key) {
+    public @Nullable Sequence endInFlight(long key) {
         Sequence sequence = state.leaveInFlight(key);
         if (sequence.state() instanceof RequestState.Finished) {
             kv.release(sequence);

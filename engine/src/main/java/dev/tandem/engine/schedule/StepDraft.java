@@ -1,6 +1,7 @@
 package dev.tandem.engine.schedule;
 
 import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.ArrayList;
@@ -30,6 +31,7 @@ public final class StepDraft {
 
     private final SchedulerState state;
     private final Budget budget;
+    private final boolean forecasts;
     private final BlockLedger blocks;
     private final List<Sequence> bypassed = new ArrayList<>();
     private final List<List<Row>> batches = List.of(new ArrayList<>(), new ArrayList<>());
@@ -37,14 +39,26 @@ public final class StepDraft {
     private final List<Sequence> admissions = new ArrayList<>();
     private final List<Sequence> resumed = new ArrayList<>();
     private long admittedTokens;
+    private int stagedBlocks;
     private int slots;
     private Shape shape = Shape.GPU_ONLY;
+    private boolean cohort;
     private boolean notesRotation;
 
     /** Creates an empty draft. */
     public StepDraft(SchedulerState state, Budget budget) {
+        this(state, budget, true);
+    }
+
+    /**
+     * Creates an empty draft.
+     *
+     * @param forecasts whether {@link #roomToGrow} asks the forecast; otherwise there always is room
+     */
+    public StepDraft(SchedulerState state, Budget budget, boolean forecasts) {
         this.state = state;
         this.budget = budget;
+        this.forecasts = forecasts;
         this.blocks = new BlockLedger(state);
     }
 
@@ -87,7 +101,7 @@ public final class StepDraft {
      * tier has: it holds any sequence that was accepted.
      */
     public boolean roomToGrow(KvTier tier, Sequence candidate) {
-        return blocks.roomToGrow(tier, candidate);
+        return !forecasts || blocks.roomToGrow(tier, candidate);
     }
 
     /** Whether the host pool is large enough for the sequence's max length. */
@@ -196,6 +210,7 @@ public final class StepDraft {
     private Row removeRow(int index) {
         Row row = batches.get(0).remove(index);
         loads.get(0).add(row, -1);
+        stagedBlocks -= staged(row);
         return row;
     }
 
@@ -255,9 +270,20 @@ public final class StepDraft {
         resumed.add(sequence);
     }
 
-    /** Prompt tokens that this step may still offload to the host. */
+    /** Max tokens of a prompt that can be offloaded to the host, in however many chunks. */
+    public int maxPrefillOffloadTokens() {
+        return StagingSize.maxTokens(budget.maxBatchTokens(), state.kv().blockTokens(KvTier.GPU));
+    }
+
+    /** Tokens of one more prompt, earlier chunks included, that this step may still offload to the host. */
     public int prefillOffloadRoom() {
-        return (int) (budget.maxBatchTokens() - loads.get(0).prefillOffloadTokens());
+        return maxPrefillOffloadTokens() - stagedBlocks * state.kv().blockTokens(KvTier.GPU);
+    }
+
+    private int staged(Row row) {
+        return row.site() == AttentionSite.GPU_PREFILL_OFFLOAD
+                ? state.kv().blocksFor(KvTier.GPU, row.sequence().computed() + row.rows())
+                : 0;
     }
 
     /** Sets how many in-flight tokens may continue at each layer. */
@@ -270,9 +296,31 @@ public final class StepDraft {
         return slots;
     }
 
+    /** Says that all in-flight tokens stand at one layer, so that only that layer computes them (APEX §3.3). */
+    public void cohort() {
+        cohort = true;
+    }
+
+    /** True when all in-flight tokens stand at one layer. */
+    public boolean isCohort() {
+        return cohort;
+    }
+
     private void append(int batch, Row row) {
         batches.get(batch).add(row);
         loads.get(batch).add(row, 1);
+        stagedBlocks += staged(row);
+    }
+
+    /** Removes the decode that was added last to a sub-batch, if the CPU computes its attention. */
+    public void removeLastCpuRow(int batch) {
+        Row last = batches.get(batch).getLast();
+        if (last.site() != AttentionSite.CPU_FROM_HOST) {
+            throw new IllegalStateException("the last row of sub-batch " + batch + " is not the CPU's: " + last);
+        }
+        batches.get(batch).removeLast();
+        loads.get(batch).add(last, -1);
+        blocks.give(last.sequence(), KvTier.HOST);
     }
 
     /** Removes every decode whose attention the CPU computes (NEO §3.2, step 6). */

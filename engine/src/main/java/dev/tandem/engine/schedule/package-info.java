@@ -7,4 +7,7 @@
  *
  * <p>Owned by: engine thread. Next: {@code strategy}.
  */
+@NullMarked
 package dev.tandem.engine.schedule;
+
+import org.jspecify.annotations.NullMarked;

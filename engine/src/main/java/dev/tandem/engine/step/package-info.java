@@ -4,4 +4,7 @@
  *
  * <p>Owned by: any thread, all types are immutable. Next: {@code executor}.
  */
+@NullMarked
 package dev.tandem.engine.step;
+
+import org.jspecify.annotations.NullMarked;

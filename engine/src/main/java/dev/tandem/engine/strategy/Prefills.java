@@ -196,13 +196,13 @@ record Prefills(boolean chunked, boolean gpu, Predicate<Sequence> host, int pigg
         if (!host.test(sequence) || !HostTier.hasRoom(draft, sequence)) {
             return Optional.empty();
         }
-        // a layer's staging holds as many tokens as a step, and the whole prompt must be in it while the last chunk is
-        // computed
-        if (sequence.length() <= draft.budget().maxBatchTokens() && rows <= draft.prefillOffloadRoom()) {
+        // the whole prompt must be in a layer's staging while its last chunk is computed
+        boolean fitsStaging = sequence.length() <= draft.maxPrefillOffloadTokens();
+        if (fitsStaging && rows <= draft.prefillOffloadRoom()) {
             return Optional.of(AttentionSite.GPU_PREFILL_OFFLOAD);
         }
         // a longer prompt stays in GPU blocks until its last chunk has run
-        return rows < sequence.length() && GpuTier.hasRoom(draft, sequence)
+        return (!fitsStaging || rows < sequence.length()) && GpuTier.hasRoom(draft, sequence)
                 ? Optional.of(AttentionSite.GPU_FROM_GPU)
                 : Optional.empty();
     }

@@ -9,6 +9,7 @@ import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.step.AttentionSite;
 import java.util.Collection;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Decides which sequences may be on the host, and for how long. Latency targets keep requests off a host that is too
@@ -126,7 +127,10 @@ public final class TierRules {
         draft.noteRotation();
         SchedulerState state = draft.state();
         Sequence due = longestDue(state);
-        Sequence leaving = due == null ? null : longestOnGpu(draft);
+        if (due == null) {
+            return;
+        }
+        Sequence leaving = longestOnGpu(draft);
         if (leaving == null || !fits(draft, due, leaving)) {
             return;
         }
@@ -176,7 +180,7 @@ public final class TierRules {
     }
 
     /** The host sequence that is due for rotation and has been on the host longest; null if none is due. */
-    private Sequence longestDue(SchedulerState state) {
+    private @Nullable Sequence longestDue(SchedulerState state) {
         Sequence found = null;
         double longest = 0;
         double gpuPerToken = maxSlowdown > 0 ? mean(List.of(state.gpu()), state.now()) : 0;
@@ -197,7 +201,7 @@ public final class TierRules {
     }
 
     /** The GPU sequence with most tokens there that may go to the host; null if there is none. */
-    private Sequence longestOnGpu(StepDraft draft) {
+    private @Nullable Sequence longestOnGpu(StepDraft draft) {
         Sequence found = null;
         for (Sequence sequence : draft.state().gpu()) {
             boolean candidate = sequence.remaining() == 1 && sequence.tiers().tokensSinceEntry() >= MIN_TOKENS;

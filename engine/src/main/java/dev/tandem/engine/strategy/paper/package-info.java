@@ -4,4 +4,7 @@
  * {@link dev.tandem.engine.strategy.paper.Apex}. They draft their steps with {@link dev.tandem.engine.strategy}. Next:
  * {@link dev.tandem.engine.strategy.select}.
  */
+@NullMarked
 package dev.tandem.engine.strategy.paper;
+
+import org.jspecify.annotations.NullMarked;

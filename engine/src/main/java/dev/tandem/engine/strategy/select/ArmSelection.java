@@ -292,7 +292,7 @@ final class ArmSelection {
         if (share < 1 - MAX_LOSS) {
             pause = Math.min((long) MAX_PAUSE * limits.pause(), PAUSE_GROWTH * pause);
         }
-        losses++;
+        losses = losses() + 1;
         stop();
         LOG.log(
                 Level.WARNING,

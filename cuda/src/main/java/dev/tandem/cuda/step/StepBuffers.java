@@ -1,0 +1,72 @@
+package dev.tandem.cuda.step;
+
+import dev.tandem.cuda.device.Device;
+import dev.tandem.cuda.device.Resources;
+import dev.tandem.cuda.kernels.ModelShape;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+
+/**
+ * Step buffers, by how their step is launched.
+ *
+ * @param graph of steps that are replayed
+ * @param graphRows max rows of such a step, without slots; 0 without graphs
+ * @param first sub-batch of all other steps
+ * @param second sub-batch; empty without attention threads
+ */
+public record StepBuffers(StepBuffer graph, int graphRows, StepBuffer first, Optional<StepBuffer> second)
+        implements AutoCloseable {
+    /** Max logit adjustments of a step; they take a MiB. */
+    private static final int MAX_ADJUSTMENTS = 1 << 16;
+
+    /**
+     * Max sizes of steps.
+     *
+     * @param graphRows rows of steps that are replayed, without slots
+     * @param rows of a step, without slots
+     * @param sequences of a step
+     * @param slots for in-flight tokens; 0 without attention threads
+     * @param tables block numbers of all sequences of a step
+     */
+    public record Sizes(int graphRows, int rows, int sequences, int slots, int tables) {
+        /** Max rows that a step samples; also the max rows of a second sub-batch. */
+        int sampled() {
+            return sequences + slots;
+        }
+
+        /** Max tiles of prefill attention of a step. */
+        int tiles(ModelShape shape) {
+            return rows / shape.tileTokens() + sequences + 1;
+        }
+    }
+
+    /** @param graphs whether steps are replayed from graphs */
+    public static StepBuffers of(Device device, ModelShape shape, Sizes sizes, boolean graphs) {
+        int graphRows = sizes.graphRows() + sizes.slots();
+        int graphTiles = GraphCache.maxTiles(graphRows, sizes.sequences(), shape);
+        int tiles = sizes.tiles(shape);
+        int sampled = sizes.sampled();
+        StepBuffer graph = new StepBuffer(
+                device,
+                graphRows,
+                graphRows,
+                graphTiles,
+                sizes.tables(),
+                MAX_ADJUSTMENTS,
+                "steps replayed from graphs");
+        StepBuffer first = new StepBuffer(
+                device, sizes.rows() + sizes.slots(), sampled, tiles, sizes.tables(), MAX_ADJUSTMENTS, "mixed steps");
+        Optional<StepBuffer> second = sizes.slots() == 0
+                ? Optional.empty()
+                : Optional.of(new StepBuffer(device, sampled, sampled, tiles, sizes.tables(), 0, "second sub-batches"));
+        return new StepBuffers(graph, graphs ? sizes.graphRows() : 0, first, second);
+    }
+
+    @Override
+    public void close() {
+        List<AutoCloseable> all = new ArrayList<>(List.of(graph, first));
+        second.ifPresent(all::add);
+        Resources.closeAll(all);
+    }
+}
