@@ -56,8 +56,8 @@ class IdealCommandTest {
             "ideal", "--hardware", "a10g-g5.16xlarge", "--model", "Llama-3.1-8B", "--max-tpot", "60", "--json"
         };
 
-        assertThat(run(bound).json().path("ideal_ratio").doubleValue())
-                .isLessThan(run(free).json().path("ideal_ratio").doubleValue());
+        assertThat(run(bound).json().path("ideal_output_tokens_per_second").doubleValue())
+                .isLessThan(run(free).json().path("ideal_output_tokens_per_second").doubleValue());
     }
 
     @Test

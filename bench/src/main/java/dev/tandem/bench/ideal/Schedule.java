@@ -6,7 +6,7 @@ import java.util.List;
  * The mix of steps with the most output tokens per second.
  *
  * @param tokensPerSecond output tokens per second
- * @param gpuSequences that decode on the GPU in each step
+ * @param gpuSequences that the GPU's KV pool holds
  * @param use of the host
  * @param mix the steps that take most of the time, longest first
  * @param limits what keeps it from more, in words

@@ -15,6 +15,8 @@ final class StepShapes {
     /** Prompt tokens whose KV is staged at a time; a longer prompt's earlier chunks come back over the link. */
     private static final int STAGED_PROMPT_TOKENS = 4096;
 
+    private static final List<Double> FEWER_SEQUENCES = List.of(1.0, 0.8, 0.6, 0.4, 0.2);
+
     private static final double[] PREFILL_ONLY = {512, 1024, 2048};
     private static final double ROUNDING = 1 + 1e-7;
 
@@ -22,7 +24,10 @@ final class StepShapes {
     private final boolean offloads;
     private final Grid grid;
     private final double kvBytes;
-    private final double gpuTokens;
+    private final double gpuSequences;
+    /** Sequences that the GPU decodes in the steps that are being enumerated. */
+    private double gpuTokens;
+
     /** KV bytes of each host sequence that the GPU pool holds, where no whole sequence fits it. */
     private final double heldBytes;
 
@@ -38,7 +43,7 @@ final class StepShapes {
         double requests = of.lengths()
                 .requestsOf()
                 .applyAsDouble(Math.max(0, pool) / of.memory().bytesPerToken());
-        this.gpuTokens = requests < 1 ? 0 : Math.min(of.bounds().maxSequences(), requests);
+        this.gpuSequences = requests < 1 ? 0 : Math.min(of.bounds().maxSequences(), requests);
         this.heldBytes = requests < 1 ? Math.max(0, pool) : 0;
         this.hostSequences = of.memory().hostBytes() / kvBytes;
     }
@@ -46,15 +51,19 @@ final class StepShapes {
     /** All shapes; none where the GPU pool holds no sequence and there is no host tier. */
     static List<StepShape> of(IdealCase of, boolean offloads, Grid grid) {
         StepShapes shapes = new StepShapes(of, offloads, grid);
-        if (of.memory().pool(offloads) >= 0 && (offloads || shapes.gpuTokens > 0)) {
-            shapes.enumerate();
+        if (of.memory().pool(offloads) >= 0 && (offloads || shapes.gpuSequences > 0)) {
+            for (double level : shapes.levels()) {
+                shapes.gpuTokens = level * shapes.gpuSequences;
+                shapes.enumerate();
+            }
+            shapes.prefillsOnly();
         }
         return shapes.shapes;
     }
 
     /** Sequences that decode on the GPU in each step. */
     static double gpuSequences(IdealCase of, boolean offloads) {
-        return new StepShapes(of, offloads, Grid.FINE).gpuTokens;
+        return new StepShapes(of, offloads, Grid.FINE).gpuSequences;
     }
 
     private void enumerate() {
@@ -74,6 +83,14 @@ final class StepShapes {
                 addAll(hostTokens -> twoSubBatches(prompt, hostTokens));
             }
         }
+    }
+
+    /** Fractions of the GPU's sequences that a step decodes: all, and fewer where a token has a max time. */
+    private List<Double> levels() {
+        return grid.bounds() && of.bounds().maxTokenSeconds() < MAX_STEP_SECONDS ? FEWER_SEQUENCES : List.of(1.0);
+    }
+
+    private void prefillsOnly() {
         int limit = of.bounds().maxBatchTokens();
         prefillOnly(limit);
         prefillOnly(limit / 2.0);

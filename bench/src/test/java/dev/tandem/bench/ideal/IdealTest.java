@@ -259,6 +259,16 @@ class IdealTest {
         assertThat(Ideal.of(of.withMemory(large)).best().limits()).contains("CPU attention, 135 GB/s");
     }
 
+    /** 219 sequences take 66 ms per step on this GPU; fewer of them meet 60 ms. */
+    @Test
+    void fewerSequencesRunWhereATokenHasAMaxTime() {
+        IdealCase any = on("a10g-g5.16xlarge", LLAMA_8B, Lengths.divisible(128, 128, 0));
+        double free = Ideal.of(any).gpuOnly().orElseThrow().tokensPerSecond();
+        IdealCase quick = any.withBounds(Bounds.WIDE.withMaxTokenSeconds(0.06));
+
+        assertThat(Ideal.of(quick).gpuOnly().orElseThrow().tokensPerSecond()).isBetween(free * 0.5, free);
+    }
+
     /** The grid of step shapes hardly matters once the largest shapes are tried, and it did before. */
     @Test
     void theLargestStepShapesAreTried() {
