@@ -53,7 +53,7 @@ class ArchitectureTest {
                 "dev.tandem.model..",
                 "dev.tandem.fetch..",
                 "dev.tandem.cpu..");
-        mayKnow("bench", "java..", "dev.tandem.engine..");
+        mayKnow("bench", "java..", "tools.jackson..", "org.HdrHistogram..", "dev.tandem.engine..");
         mayKnow(
                 "server",
                 "java..",

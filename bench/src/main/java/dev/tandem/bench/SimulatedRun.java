@@ -1,17 +1,24 @@
 package dev.tandem.bench;
 
 import dev.tandem.bench.Workload.Lengths;
+import dev.tandem.bench.load.Load;
+import dev.tandem.bench.load.LoadResult;
+import dev.tandem.bench.load.RequestTimes;
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.loop.EngineLoop;
 import dev.tandem.engine.queue.AdmissionQueue;
 import dev.tandem.engine.request.Request;
+import dev.tandem.engine.request.RequestException;
 import dev.tandem.engine.request.SamplingParams;
 import dev.tandem.engine.request.TextDecoder;
 import dev.tandem.engine.request.TokenEvent;
+import dev.tandem.engine.request.TokenSink;
 import dev.tandem.engine.schedule.Scheduler;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.PrimitiveIterator;
 import java.util.SplittableRandom;
 
 /**
@@ -20,6 +27,26 @@ import java.util.SplittableRandom;
  * <p>Owned by: the thread that simulates.
  */
 public final class SimulatedRun {
+    /** How long the engine thread waits before it plans again after an empty plan. */
+    private static final long IDLE_NANOS = 1_000_000;
+
+    /**
+     * What an open loop measured.
+     *
+     * @param load what clients experienced
+     * @param hostTokenShare share of the window's decoded tokens that were attended on the host
+     * @param hostBusyShare share of the window in which the CPU attended
+     */
+    public record OpenLoop(LoadResult load, double hostTokenShare, double hostBusyShare) {
+        /** The fields of the result, the load's under vLLM's keys. */
+        public Map<String, Object> toMap() {
+            Map<String, Object> result = load.toMap();
+            result.put("host_token_share", Statistics.rounded(hostTokenShare));
+            result.put("host_busy_share", Statistics.rounded(hostBusyShare));
+            return result;
+        }
+    }
+
     private final EngineConfig config;
     private final Workload workload;
     private final SimulatedExecutor executor;
@@ -91,6 +118,116 @@ public final class SimulatedRun {
         return result;
     }
 
+    /**
+     * Runs an open loop: requests arrive when the load says, however many the engine has. Ends when all measured
+     * requests have ended, or when the load's time for that is over.
+     */
+    public OpenLoop open(Load load) {
+        OpenLoopRequests requests = new OpenLoopRequests(load);
+        Recorder.Counts counted = recorder.snapshot();
+        double busy = 0;
+        boolean opened = false;
+        boolean closed = false;
+        while (!requests.isOver()) {
+            requests.submitDue();
+            long now = clock.nanos();
+            if (!opened && load.window().measures(now)) {
+                opened = true;
+                recorder.open();
+                busy = executor.cpuBusySeconds();
+            } else if (opened && !closed && !load.window().measures(now)) {
+                closed = true;
+                counted = recorder.snapshot();
+                busy = executor.cpuBusySeconds() - busy;
+            }
+            if (!loop.step()) {
+                clock.advance(requests.untilNext(loop.isIdle() ? Long.MAX_VALUE : IDLE_NANOS));
+            }
+        }
+        if (!closed) {
+            counted = recorder.snapshot();
+            busy = executor.cpuBusySeconds() - busy;
+        }
+        LoadResult result = LoadResult.of(load, requests.all);
+        return new OpenLoop(
+                result, (double) counted.hostTokens() / Math.max(1, counted.decodeTokens()), busy / result.seconds());
+    }
+
+    /** The requests of an open loop, and what they experience. */
+    private final class OpenLoopRequests {
+        private final Load load;
+        private final PrimitiveIterator.OfLong times;
+        private final List<RequestTimes> all = new ArrayList<>();
+        /** When the next request arrives; {@code Long.MAX_VALUE} after the last. */
+        private long next;
+
+        private long lastArrival;
+        /** Measured requests that have not ended. */
+        private int open;
+
+        OpenLoopRequests(Load load) {
+            this.load = load;
+            this.times = load.arrivals().times(load.seed());
+            this.next = following();
+        }
+
+        private long following() {
+            if (!times.hasNext()) {
+                return Long.MAX_VALUE;
+            }
+            long time = times.nextLong();
+            return load.window().admits(time, all.size()) ? time : Long.MAX_VALUE;
+        }
+
+        void submitDue() {
+            while (next <= clock.nanos()) {
+                Lengths lengths = workload.request(issued++);
+                RequestTimes request = new RequestTimes(next, lengths.prompt());
+                all.add(request);
+                lastArrival = next;
+                open += isMeasured(request) ? 1 : 0;
+                try {
+                    submit(lengths, event -> record(request, event));
+                } catch (RequestException e) {
+                    fail(request, "refused", String.valueOf(e.getMessage()));
+                }
+                next = following();
+            }
+        }
+
+        private void record(RequestTimes request, TokenEvent event) {
+            switch (event) {
+                case TokenEvent.Token token -> request.receive(clock.nanos(), 1);
+                case TokenEvent.Finished finished -> {
+                    request.end(clock.nanos());
+                    open -= isMeasured(request) ? 1 : 0;
+                }
+                case TokenEvent.Failed failed -> fail(request, "failed", failed.message());
+            }
+        }
+
+        private void fail(RequestTimes request, String kind, String message) {
+            request.fail(clock.nanos(), kind, message);
+            open -= isMeasured(request) ? 1 : 0;
+        }
+
+        private boolean isMeasured(RequestTimes request) {
+            return load.window().measures(request.arrival());
+        }
+
+        /** Time to the next arrival, or {@code max} if that is less; at least 1 ns, so that the clock moves. */
+        long untilNext(long max) {
+            return next == Long.MAX_VALUE && max == Long.MAX_VALUE
+                    ? IDLE_NANOS
+                    : Math.max(1, Math.min(max, next - clock.nanos()));
+        }
+
+        boolean isOver() {
+            return next == Long.MAX_VALUE
+                    && (open == 0 || clock.nanos() > lastArrival + load.window().drainNanos());
+        }
+    }
+
     private void runUntil(double seconds) {
         while (clock.nanos() < seconds * 1e9) {
             if (!loop.step() && loop.isIdle()) {
@@ -100,6 +237,19 @@ public final class SimulatedRun {
     }
 
     private void submit(Lengths lengths) {
+        submit(lengths, event -> {
+            switch (event) {
+                case TokenEvent.Token token -> {}
+                case TokenEvent.Finished finished -> replace();
+                case TokenEvent.Failed reason -> {
+                    failed++;
+                    replace();
+                }
+            }
+        });
+    }
+
+    private void submit(Lengths lengths, TokenSink sink) {
         int context = config.contextTokens();
         int prompt = Math.min(lengths.prompt(), context - 1);
         SamplingParams sampling = SamplingParams.builder()
@@ -107,17 +257,8 @@ public final class SimulatedRun {
                 .maxTokens(Math.max(1, Math.min(lengths.output(), context - prompt)))
                 .ignoreEos(true)
                 .build();
-        queue.offer(List.of(new Request(
-                "sim-" + issued + "-" + random.nextLong(), new int[prompt], sampling, 0, TextDecoder.none(), event -> {
-                    switch (event) {
-                        case TokenEvent.Token token -> {}
-                        case TokenEvent.Finished finished -> replace();
-                        case TokenEvent.Failed reason -> {
-                            failed++;
-                            replace();
-                        }
-                    }
-                })));
+        String id = "sim-" + issued + "-" + random.nextLong();
+        queue.offer(List.of(new Request(id, new int[prompt], sampling, 0, TextDecoder.none(), sink)));
     }
 
     private void replace() {

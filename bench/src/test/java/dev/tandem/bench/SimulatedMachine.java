@@ -9,18 +9,11 @@ import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
-import dev.tandem.engine.schedule.DecisionLog;
-import dev.tandem.engine.schedule.Policy;
-import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.schedule.Scheduler;
-import dev.tandem.engine.strategy.Calibrator;
-import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.PiggybackedPrefill;
-import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.TierRules;
-import dev.tandem.engine.strategy.UntilHostLost;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -194,12 +187,7 @@ enum SimulatedMachine {
                 .inFlight(InFlightLimits.of(limits))
                 .piggybackedTokens(piggybacked)
                 .build();
-        StepPredictor predictor = new StepPredictor(cost, true, tokenBytes);
-        Policy policy = guarded ? strategy.guarded(options, predictor) : strategy.policy(options, cost);
-        GpuOnly gpuOnly = new GpuOnly(budget, Preemption.RECOMPUTE, 8, piggybacked);
-        Policy untilLost = new UntilHostLost(policy, gpuOnly);
-        PolicyScheduler scheduler =
-                new PolicyScheduler(untilLost, predictor::of, new Calibrator(cost, tokenBytes), new DecisionLog(1));
+        Scheduler scheduler = SimulatedEngine.scheduler(strategy, guarded, options, profile, limits);
         VirtualClock clock = new VirtualClock();
         CostModel machine = new CostModel(slower == 1 ? profile : withHostLoad(slower * profile.hostLoad()));
         SimulatedExecutor executor = new SimulatedExecutor(limits, machine, clock);
