@@ -4,6 +4,8 @@ import dev.tandem.bench.SimulatedExecutor;
 import dev.tandem.bench.SimulatedRun;
 import dev.tandem.bench.Statistics;
 import dev.tandem.bench.Workload;
+import dev.tandem.bench.load.Load;
+import dev.tandem.bench.load.LoadWindow;
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
@@ -13,9 +15,11 @@ import dev.tandem.model.Checkpoint;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.function.Function;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
@@ -30,7 +34,8 @@ import picocli.CommandLine.Mixin;
         footerHeading = "%nExamples:%n",
         footer = {
             "  tandem bench simulate --profile my-profile.txt --preset h200-8sm-2req --workload osc --strategy neo",
-            "  tandem bench simulate --profile my-profile.txt --preset h200-26k --requests 100 --json"
+            "  tandem bench simulate --profile my-profile.txt --preset h200-26k --requests 100 --json",
+            "  tandem bench simulate --profile my-profile.txt --preset h200-26k --request-rate 5,10,15 --duration 300"
         })
 final class BenchSimulateCommand implements Callable<Integer> {
     @Mixin
@@ -43,6 +48,9 @@ final class BenchSimulateCommand implements Callable<Integer> {
     SimulationOptions simulation = new SimulationOptions();
 
     @Mixin
+    LoadOptions load = new LoadOptions();
+
+    @Mixin
     BenchReport report = new BenchReport();
 
     @CommandLine.Spec
@@ -51,43 +59,83 @@ final class BenchSimulateCommand implements Callable<Integer> {
     @Override
     public Integer call() throws IOException {
         simulation.check();
+        load.check();
         report.check();
         options.check();
         Path file = simulation.profile(options);
         Profile profile = Profile.parse(Files.readString(file), file.toString());
         options.gpu.device = "cuda";
         try (Checkpoint checkpoint = EngineAssembly.open(options)) {
-            Workload work = workload.workload(options.seed);
             ExecutorLimits limits = SimulationOptions.limits(options, checkpoint.config(), profile);
-            int context = (int) Math.min(
-                    options.contextTokens(checkpoint.config()), (long) limits.gpuBlocks() * limits.blockTokens());
-            EngineConfig config =
-                    new EngineConfig(options.budget(), Set.of(), context, Integer.MAX_VALUE, options.seed);
-            options.strategy.chosen().check(limits, context);
+            Workload work = workload.workload(options.seed);
+            Simulator simulator = new Simulator(profile, limits, config(checkpoint, limits), work, checkpoint.name());
+            if (load.isOpen()) {
+                LoadWindow window = load.window(simulation.requests, simulation.warmUp);
+                List<Map<String, Object>> results = load.run(
+                        window, options.seed, System.err, one -> simulator.run(run -> describe(one, run.open(one))));
+                for (Map<String, Object> result : results) {
+                    report.write(result);
+                }
+            } else {
+                int concurrency = BenchThroughputCommand.concurrency(options, limits, work);
+                report.write(simulator.run(run -> simulation.requests.isPresent()
+                        ? run.whole(simulation.requests.get())
+                        : run.steady(concurrency, simulation.warmUp, simulation.steady)));
+            }
+        }
+        return 0;
+    }
+
+    private EngineConfig config(Checkpoint checkpoint, ExecutorLimits limits) {
+        int context = (int)
+                Math.min(options.contextTokens(checkpoint.config()), (long) limits.gpuBlocks() * limits.blockTokens());
+        options.strategy.chosen().check(limits, context);
+        return new EngineConfig(options.budget(), Set.of(), context, Integer.MAX_VALUE, options.seed);
+    }
+
+    private Map<String, Object> describe(Load one, SimulatedRun.OpenLoop open) {
+        Map<String, Object> result = load.describe(one, open.load());
+        result.putAll(open.hostShares());
+        return result;
+    }
+
+    /** Simulates runs one after another, each from the engine's start. */
+    private final class Simulator {
+        private final Profile profile;
+        private final ExecutorLimits limits;
+        private final EngineConfig config;
+        private final Workload work;
+        private final String model;
+        private boolean summarised;
+
+        Simulator(Profile profile, ExecutorLimits limits, EngineConfig config, Workload work, String model) {
+            this.profile = profile;
+            this.limits = limits;
+            this.config = config;
+            this.work = work;
+            this.model = model;
+        }
+
+        Map<String, Object> run(Function<SimulatedRun, Map<String, Object>> measure) {
             StartLog log = new StartLog(System.err, true);
             boolean guarded = options.strategy.guard.orElse(false);
             Scheduling scheduling = Scheduling.of(options, config.budget(), guarded, limits, () -> profile, log);
-            log.printSummary();
+            if (!summarised) {
+                summarised = true;
+                log.printSummary();
+            }
             VirtualClock clock = new VirtualClock();
             SimulatedExecutor executor = new SimulatedExecutor(limits, new CostModel(profile), clock);
             simulation.loseHostAt.ifPresent(executor::loseHostAt);
             Map<String, Object> result = BenchReport.circumstances(
-                    options,
-                    checkpoint.name(),
-                    spec.commandLine().getParseResult().originalArgs());
+                    options, model, spec.commandLine().getParseResult().originalArgs());
             result.put("machine", "simulated: " + profile.name());
-            result.put("workload", workload.name);
+            result.put("workload", work.name());
             result.put("strategy", options.strategy.chosen().flag());
-            SimulatedRun run = new SimulatedRun(config, scheduling.scheduler(), executor, clock, work);
-            int concurrency = BenchThroughputCommand.concurrency(options, limits, work);
-            result.putAll(
-                    simulation.requests.isPresent()
-                            ? run.whole(simulation.requests.get())
-                            : run.steady(concurrency, simulation.warmUp, simulation.steady));
+            result.putAll(measure.apply(new SimulatedRun(config, scheduling.scheduler(), executor, clock, work)));
             scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(scheduling.decisions(), System.err);
-            report.write(result);
+            return result;
         }
-        return 0;
     }
 }

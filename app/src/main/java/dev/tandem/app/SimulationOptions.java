@@ -21,14 +21,15 @@ final class SimulationOptions {
             names = "--steady",
             paramLabel = "SECONDS",
             defaultValue = "60",
-            description = "Simulated seconds of the measured window. Default: ${DEFAULT-VALUE}.")
+            description = "Simulated seconds of the measured window in which requests that end are replaced."
+                    + " Default: ${DEFAULT-VALUE}.")
     int steady;
 
     @Option(
             names = "--requests",
             paramLabel = "NUMBER",
-            description = "Run this many requests from start to end, all at time 0, in place of a window."
-                    + " Default: a window.")
+            description = "Run this many requests from start to end, all at time 0 or as --request-rate says, in place"
+                    + " of a window. Default: a window.")
     Optional<Integer> requests = Optional.empty();
 
     @Option(

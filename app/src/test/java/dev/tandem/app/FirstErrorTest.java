@@ -172,6 +172,9 @@ class FirstErrorTest {
                 new Case("bench steps --device cpu", "--device is cpu", "tandem doctor"),
                 new Case("bench simulate", "--profile FILE", "tandem profile"),
                 new Case("bench simulate --profile DIR/nowhere", "DIR/nowhere"),
+                new Case("bench simulate --goodput ttft", "--goodput ttft", "ttft:200"),
+                new Case("bench simulate --find-rate goodput", "--find-rate 'goodput'", "goodput>=SHARE"),
+                new Case("bench simulate --percentile-metrics tps", "tps", "ttft, tpot"),
                 new Case(
                         "profile DIR/dummy --load-format dummy --device cpu --output DIR",
                         "--output",

@@ -38,12 +38,11 @@ public final class SimulatedRun {
      * @param hostBusyShare share of the window in which the CPU attended
      */
     public record OpenLoop(LoadResult load, double hostTokenShare, double hostBusyShare) {
-        /** The fields of the result, the load's under vLLM's keys. */
-        public Map<String, Object> toMap() {
-            Map<String, Object> result = load.toMap();
-            result.put("host_token_share", Statistics.rounded(hostTokenShare));
-            result.put("host_busy_share", Statistics.rounded(hostBusyShare));
-            return result;
+        /** The shares as fields of a result. */
+        public Map<String, Object> hostShares() {
+            return Map.of(
+                    "host_token_share", Statistics.rounded(hostTokenShare),
+                    "host_busy_share", Statistics.rounded(hostBusyShare));
         }
     }
 

@@ -55,9 +55,9 @@ class SimulatedOpenLoopTest {
     @Test
     void equalSeedsGiveEqualResults() {
         Arrivals arrivals = new Arrivals.Gamma(1, 0.5);
-        assertThat(run(arrivals, WINDOW, 3).toMap())
-                .isEqualTo(run(arrivals, WINDOW, 3).toMap())
-                .isNotEqualTo(run(arrivals, WINDOW, 4).toMap());
+        assertThat(run(arrivals, WINDOW, 3).load().toMap())
+                .isEqualTo(run(arrivals, WINDOW, 3).load().toMap())
+                .isNotEqualTo(run(arrivals, WINDOW, 4).load().toMap());
     }
 
     @Test
