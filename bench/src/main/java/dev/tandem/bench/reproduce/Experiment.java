@@ -9,10 +9,10 @@ public enum Experiment {
     LOAD_LATENCY("load-latency", "request rate (1/s)", "mean per-token latency (s)", false),
     /** One rate; percentiles of the per-token latency (NEO Figure 7). */
     LATENCY_PERCENTILES("latency-percentiles", "percentile", "per-token latency (s)", false),
-    /** All requests at time 0; requests per second between 30 % and 70 % of the ends, by mean output tokens. */
-    THROUGHPUT("throughput", "mean output tokens", "throughput (requests/s)", true),
+    /** All requests at time 0; requests per second until the last end, by mean output tokens (NEO Figure 9). */
+    THROUGHPUT("throughput", "mean output tokens", "throughput, relative to the first system", true),
     /** All requests at time 0; input and output tokens per second until the last end (NEO Figure 10b). */
-    TOTAL_TOKENS("total-tokens", "mean output tokens", "throughput (tokens/s)", true),
+    TOTAL_TOKENS("total-tokens", "mean output tokens", "throughput, relative to the first system", true),
     /** GEMMs of one layer, by tokens (APEX Figure 2). */
     LINEAR_SECONDS("linear-seconds", "tokens", "time of one layer's GEMMs (s)", false),
     /** Decode attention of one layer, by batch size, on the GPU and on the CPU (APEX Figure 3). */
@@ -50,6 +50,11 @@ public enum Experiment {
     /** Whether a larger value is better. */
     public boolean moreIsBetter() {
         return moreIsBetter;
+    }
+
+    /** Whether diagrams show values divided by those of the panel's first system. */
+    public boolean isRelative() {
+        return this == THROUGHPUT || this == TOTAL_TOKENS;
     }
 
     /** Whether cells run requests through the scheduler; otherwise values follow from the profile alone. */
