@@ -95,7 +95,8 @@ final class BenchSimulateCommand implements Callable<Integer> {
 
     private Map<String, Object> describe(Load one, SimulatedRun.OpenLoop open) {
         Map<String, Object> result = load.describe(one, open.load());
-        result.putAll(open.hostShares());
+        result.put("host_token_share", Statistics.rounded(open.hostTokenShare()));
+        result.put("host_busy_share", Statistics.rounded(open.hostBusyShare()));
         return result;
     }
 

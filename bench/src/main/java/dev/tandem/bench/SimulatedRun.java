@@ -39,14 +39,7 @@ public final class SimulatedRun {
      * @param hostBusyShare share of the window in which the CPU attended
      */
     public record OpenLoop(
-            LoadResult load, List<RequestTimes> requests, double hostTokenShare, double hostBusyShare) {
-        /** The shares as fields of a result. */
-        public Map<String, Object> hostShares() {
-            return Map.of(
-                    "host_token_share", Statistics.rounded(hostTokenShare),
-                    "host_busy_share", Statistics.rounded(hostBusyShare));
-        }
-    }
+            LoadResult load, List<RequestTimes> requests, double hostTokenShare, double hostBusyShare) {}
 
     private final EngineConfig config;
     private final Workload workload;

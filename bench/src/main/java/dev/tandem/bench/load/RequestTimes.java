@@ -30,11 +30,13 @@ public final class RequestTimes {
     private static final int FIRST_CAPACITY = 16;
 
     private final long arrival;
-    private final int promptTokens;
+    private int promptTokens;
+    private long ready;
     private long sent;
     private long[] pieces = new long[FIRST_CAPACITY];
     private int count;
     private int outputTokens;
+    private boolean reported;
     private long ended;
     private Outcome outcome = new Outcome.Unfinished();
 
@@ -45,11 +47,17 @@ public final class RequestTimes {
      */
     public RequestTimes(long arrival, int promptTokens) {
         this.arrival = arrival;
+        this.ready = arrival;
         this.sent = arrival;
         this.promptTokens = promptTokens;
     }
 
-    /** Records when the request was sent. */
+    /** Records when the load generator came to this request; later than its arrival when the generator is too slow. */
+    public void ready(long now) {
+        ready = now;
+    }
+
+    /** Records when the request was sent; later than {@link #ready} when a limit of concurrent requests held it. */
     public void sent(long now) {
         sent = now;
     }
@@ -63,9 +71,11 @@ public final class RequestTimes {
         outputTokens += tokens;
     }
 
-    /** Replaces the number of output tokens by what the server reports. */
-    public void reportedTokens(int tokens) {
-        outputTokens = tokens;
+    /** Replaces the numbers of tokens by those that the server reports. */
+    public void report(int prompt, int output) {
+        promptTokens = prompt;
+        outputTokens = output;
+        reported = true;
     }
 
     /** Records the end of a complete answer. */
@@ -84,9 +94,14 @@ public final class RequestTimes {
         return arrival;
     }
 
-    /** Time by which the request was sent later than it arrived. */
+    /** Time by which the load generator came to this request later than it arrived. */
     public long sendDelay() {
-        return sent - arrival;
+        return ready - arrival;
+    }
+
+    /** Whether the numbers of tokens are the server's; otherwise each piece counts as one token. */
+    public boolean isReported() {
+        return reported;
     }
 
     public long sentAt() {
@@ -111,7 +126,7 @@ public final class RequestTimes {
     }
 
     /** Times of the pieces of the answer. */
-    long[] pieces() {
+    public long[] pieces() {
         return Arrays.copyOf(pieces, count);
     }
 

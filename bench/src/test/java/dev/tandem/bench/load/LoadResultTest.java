@@ -17,7 +17,7 @@ class LoadResultTest {
     private static RequestTimes ended(double arrival) {
         long at = (long) (arrival * SECOND);
         RequestTimes request = new RequestTimes(at, 100);
-        request.sent(at + 1_000_000);
+        request.ready(at + 1_000_000);
         request.receive(at + SECOND / 2, 1);
         request.receive(at + 3 * SECOND / 4, 1);
         request.receive(at + SECOND, 1);

@@ -1,0 +1,220 @@
+package dev.tandem.bench.load.http;
+
+import dev.tandem.bench.load.Arrivals;
+import dev.tandem.bench.load.Latencies;
+import dev.tandem.bench.load.Load;
+import dev.tandem.bench.load.LoadResult;
+import dev.tandem.bench.load.Metric;
+import dev.tandem.bench.load.RequestTimes;
+import dev.tandem.engine.clock.Clock;
+import java.io.IOException;
+import java.net.ConnectException;
+import java.net.http.HttpResponse;
+import java.net.http.HttpTimeoutException;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Optional;
+import java.util.PrimitiveIterator;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.IntFunction;
+
+/**
+ * Runs a load against a server over HTTP. One thread starts each request at its arrival, on a virtual thread of its
+ * own, whatever the server does with the requests before it.
+ *
+ * <p>Owned by: the thread that calls {@link #run}.
+ */
+public final class HttpLoad {
+    /** p99 send delays that are harmless whatever the server's latency: a millisecond, in ns. */
+    private static final double HARMLESS_MILLIS = 1;
+
+    /** Share of the median time to first token that the p99 send delay may reach before the client distorts it. */
+    private static final double MAX_DELAY_SHARE = 0.1;
+
+    /** Receives progress: a number of requests that have arrived, and how many of them run. */
+    public interface Progress {
+        /** Called on the thread that runs the load, before each request. */
+        void at(int arrived, int running);
+    }
+
+    /**
+     * A run's result.
+     *
+     * @param requests all requests in order of arrival, measured or not
+     * @param counted completed requests whose tokens the server did not report, so that pieces were counted
+     * @param invalid why the figures are not the server's; empty when they are
+     */
+    public record Run(LoadResult result, List<RequestTimes> requests, int counted, Optional<String> invalid) {}
+
+    private final OpenAiServer server;
+    private final Clock clock;
+    private final boolean usage;
+    private final int maxConcurrency;
+
+    /**
+     * A load generator.
+     *
+     * @param usage whether requests ask the server for numbers of tokens
+     * @param maxConcurrency max requests that run at a time; further ones wait for their turn, which counts as latency
+     */
+    public HttpLoad(OpenAiServer server, Clock clock, boolean usage, int maxConcurrency) {
+        this.server = server;
+        this.clock = clock;
+        this.usage = usage;
+        this.maxConcurrency = maxConcurrency;
+    }
+
+    /** Runs a load to its end: until all measured requests have ended, or their time is over. */
+    public Run run(Load load, IntFunction<Prompt> prompts, Progress progress) throws InterruptedException {
+        return new Loop(load, prompts).run(progress);
+    }
+
+    /** One run. */
+    private final class Loop {
+        private final Load load;
+        private final IntFunction<Prompt> prompts;
+        private final long origin = clock.nanos();
+        private final Semaphore turns = new Semaphore(maxConcurrency, true);
+        private final List<Sent> sent = new ArrayList<>();
+
+        Loop(Load load, IntFunction<Prompt> prompts) {
+            this.load = load;
+            this.prompts = prompts;
+        }
+
+        private long now() {
+            return clock.nanos() - origin;
+        }
+
+        Run run(Progress progress) throws InterruptedException {
+            PrimitiveIterator.OfLong times = load.arrivals().times(load.seed());
+            long last = 0;
+            while (times.hasNext()) {
+                long arrival = times.nextLong();
+                if (!load.window().admits(arrival, sent.size())) {
+                    break;
+                }
+                last = arrival;
+                // the prompt is made before its time, so that making it delays nobody
+                Prompt prompt = prompts.apply(sent.size());
+                start(prompt, arrival);
+                progress.at(sent.size(), maxConcurrency - turns.availablePermits());
+            }
+            await(last + load.window().drainNanos());
+            return result();
+        }
+
+        /** Starts a request at its arrival. Without a rate, its arrival is when a turn is free. */
+        private void start(Prompt prompt, long arrival) throws InterruptedException {
+            boolean closed = load.arrivals() instanceof Arrivals.AtOnce && maxConcurrency < Integer.MAX_VALUE;
+            if (closed) {
+                turns.acquire();
+            } else {
+                for (long wait = arrival - now(); wait > 0; wait = arrival - now()) {
+                    LockSupport.parkNanos(wait);
+                    if (Thread.interrupted()) {
+                        throw new InterruptedException();
+                    }
+                }
+            }
+            RequestTimes request = new RequestTimes(closed ? now() : arrival, prompt.promptTokens());
+            StreamReader reader = new StreamReader(request, clock, origin);
+            Thread thread = Thread.ofVirtual().unstarted(() -> send(prompt, request, reader, closed));
+            sent.add(new Sent(request, reader, thread));
+            thread.start();
+        }
+
+        private void send(Prompt prompt, RequestTimes request, StreamReader reader, boolean hasTurn) {
+            try {
+                request.ready(now());
+                if (!hasTurn) {
+                    turns.acquire();
+                }
+                try {
+                    request.sent(now());
+                    exchange(prompt, reader);
+                } finally {
+                    turns.release();
+                }
+            } catch (InterruptedException e) {
+                reader.abandon(); // the run is over
+            }
+        }
+
+        private void exchange(Prompt prompt, StreamReader reader) throws InterruptedException {
+            try {
+                HttpResponse<String> response = server.client().send(server.request(prompt, usage), head -> {
+                    boolean stream = head.statusCode() == 200
+                            && head.headers()
+                                    .firstValue("Content-Type")
+                                    .orElse("")
+                                    .startsWith("text/event-stream");
+                    return stream
+                            ? HttpResponse.BodySubscribers.mapping(reader, nothing -> "")
+                            : HttpResponse.BodySubscribers.ofString(StandardCharsets.UTF_8);
+                });
+                // an answer that was streamed has ended by now, so that this records nothing
+                if (response.statusCode() == 200) {
+                    reader.fail("no event stream", OpenAiServer.quote(response.body()));
+                } else {
+                    reader.fail("HTTP " + response.statusCode(), OpenAiServer.quote(response.body()));
+                }
+            } catch (ConnectException e) {
+                reader.fail("no connection", StreamReader.reason(e));
+            } catch (HttpTimeoutException e) {
+                reader.fail("timeout", StreamReader.reason(e));
+            } catch (IOException e) {
+                reader.fail("connection lost", StreamReader.reason(e));
+            }
+        }
+
+        /** Waits for the measured requests, ends all others, and leaves no thread behind. */
+        private void await(long deadline) throws InterruptedException {
+            for (Sent one : sent) {
+                if (load.window().measures(one.request.arrival())) {
+                    long wait = deadline - now();
+                    if (wait > 0) {
+                        one.thread.join(Duration.ofNanos(wait));
+                    }
+                }
+            }
+            for (Sent one : sent) {
+                one.reader.abandon();
+                one.thread.interrupt();
+            }
+            for (Sent one : sent) {
+                one.thread.join();
+            }
+        }
+
+        private Run result() {
+            List<RequestTimes> requests = sent.stream().map(one -> one.request).toList();
+            LoadResult result = LoadResult.of(load, requests);
+            int counted = (int) requests.stream()
+                    .filter(request -> request.outcome() instanceof RequestTimes.Outcome.Ended && !request.isReported())
+                    .count();
+            return new Run(result, requests, counted, invalid(result));
+        }
+    }
+
+    private record Sent(RequestTimes request, StreamReader reader, Thread thread) {}
+
+    /** Why the client, and not the server, decided the latencies; empty when it did not. */
+    private static Optional<String> invalid(LoadResult result) {
+        double delay = result.sendDelay().percentile(99);
+        Latencies first = result.latency(Metric.TTFT);
+        double allowed = Math.max(HARMLESS_MILLIS, MAX_DELAY_SHARE * first.percentile(50));
+        return delay <= allowed
+                ? Optional.empty()
+                : Optional.of(String.format(
+                        Locale.ROOT,
+                        "the client was the bottleneck: p99 of its send delay is %.1f ms and may be %.1f; lower the"
+                                + " rate, or run the client on a machine of its own",
+                        delay,
+                        allowed));
+    }
+}

@@ -1,0 +1,19 @@
+package dev.tandem.bench.load.http;
+
+/**
+ * One request's prompt and how much is to be generated.
+ *
+ * @param content what is sent
+ * @param promptTokens its length as far as the client knows; a server's own count replaces it
+ * @param outputTokens max tokens to generate
+ */
+public record Prompt(Content content, int promptTokens, int outputTokens) {
+    /** What is sent as prompt. */
+    public sealed interface Content {
+        /** Text, which the server tokenizes. */
+        record Text(String text) implements Content {}
+
+        /** Token ids, which only {@code /v1/completions} takes. */
+        record Tokens(int[] ids) implements Content {}
+    }
+}
