@@ -2,6 +2,7 @@ package dev.tandem.bench.reproduce;
 
 import dev.tandem.bench.SimulatedEngine;
 import dev.tandem.bench.SimulatedRun.OpenLoop;
+import dev.tandem.bench.Statistics;
 import dev.tandem.bench.Workload;
 import dev.tandem.bench.hardware.Hardware;
 import dev.tandem.bench.hardware.ModelShape;
@@ -83,7 +84,8 @@ final class CellSimulation {
 
     private Point point(double x, double value, OpenLoop run) {
         Map<String, Object> details = new LinkedHashMap<>(run.load().toMap());
-        details.putAll(run.hostShares());
+        details.put("host_token_share", Statistics.rounded(run.hostTokenShare()));
+        details.put("host_busy_share", Statistics.rounded(run.hostBusyShare()));
         details.put("artifact_request_throughput", artifactThroughput(run));
         return new Point(cell, x, value, details);
     }
@@ -146,7 +148,7 @@ final class CellSimulation {
     }
 
     private SimulatedEngine engine(ComparedSystem of) {
-        return new PanelEngine(panel, of, cell.fidelity(), profile(of), model).engine(cell.seed());
+        return PanelEngine.of(panel, of, cell.fidelity(), profile(of), model).engine(cell.seed());
     }
 
     private Profile profile(ComparedSystem of) {
@@ -155,19 +157,23 @@ final class CellSimulation {
                 .profile(model);
     }
 
+    private boolean isHybrid() {
+        return PanelEngine.strategy(system, cell.fidelity()).offloads();
+    }
+
     private CostModel cost() {
         return new CostModel(profile(system));
     }
 
     private double attentionSeconds(int batch) {
         long tokens = (long) batch * ATTENTION_CONTEXT;
-        return PanelEngine.isHybrid(system)
+        return isHybrid()
                 ? cost().cpuAttention(batch, tokens)
                 : cost().gpuAttention(tokens);
     }
 
     private Point speedup() {
-        if (!PanelEngine.isHybrid(system)) {
+        if (!isHybrid()) {
             return point(cell.x(), SpeedupFormula.of(cost(), panel, workload()).product());
         }
         ComparedSystem baseline = new ComparedSystem("gpu-only", "gpu-only", 1, system.x());

@@ -1,6 +1,8 @@
 package dev.tandem.bench.reproduce;
 
 import dev.tandem.bench.hardware.Hardware;
+import dev.tandem.bench.report.HtmlPage;
+import dev.tandem.bench.report.Plot;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.strategy.Fidelity;
 import java.io.IOException;
@@ -10,7 +12,6 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.stream.Collectors;
 import tools.jackson.databind.ObjectMapper;
 
 /**
@@ -21,21 +22,6 @@ import tools.jackson.databind.ObjectMapper;
  */
 public record ReproductionReport(List<Reproduction> reproductions) {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final String HEAD = """
-            <!DOCTYPE html>
-            <html lang="en"><head><meta charset="utf-8"><title>Figures of NEO and APEX, simulated by Tandem</title>
-            <style>
-            :root { color-scheme: light dark; }
-            body { font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
-            table { border-collapse: collapse; } td, th { border: 1px solid #8888; padding: 0.3em 0.6em; text-align: left; }
-            img { max-width: 100%; } .reproduced { color: #228833; } .direction { color: #bb7700; } .not { color: #cc3344; }
-            </style></head><body>
-            <h1>Figures of NEO and APEX, simulated by Tandem</h1>
-            <p>The real scheduler runs over an executor that only counts time.
-            Curves are means over the seeds, and bands are their range.
-            Dashed grey lines and crosses are numbers that the papers print.</p>
-            """;
-
     /**
      * Writes all files; files of the same name are replaced.
      *
@@ -48,17 +34,23 @@ public record ReproductionReport(List<Reproduction> reproductions) {
             Files.createDirectories(folder);
             List<String> points = new ArrayList<>();
             List<String> verdicts = new ArrayList<>();
-            StringBuilder html = new StringBuilder(HEAD);
-            summary(html);
+            HtmlPage page = new HtmlPage("Figures of NEO and APEX, simulated by Tandem");
+            page.paragraph("The real scheduler runs over an executor that only counts time. Curves are means over the"
+                    + " seeds, and bands are their range. Marks, and lines without dots of a system, are numbers that"
+                    + " the papers print.");
+            summary(page);
             for (Reproduction reproduction : reproductions) {
+                section(page, reproduction, command);
                 for (Panel panel : reproduction.figure().panels()) {
-                    Files.writeString(folder.resolve(file(reproduction, panel)), Diagram.svg(reproduction, panel));
+                    Plot plot = new FigurePlots(reproduction).plot(panel);
+                    Files.writeString(folder.resolve(file(reproduction, panel)), plot.svg());
+                    page.plot(plot).paragraph(machine(panel));
                 }
+                verdicts(page, reproduction);
                 reproduction.points().forEach(point -> points.add(json(line(point))));
                 reproduction.verdicts().forEach(verdict -> verdicts.add(json(line(reproduction.figure(), verdict))));
-                section(html, reproduction, command);
             }
-            Files.writeString(folder.resolve("index.html"), html.append("</body></html>\n"));
+            Files.writeString(folder.resolve("index.html"), page.html());
             Files.write(folder.resolve("points.jsonl"), points);
             Files.write(folder.resolve("verdicts.jsonl"), verdicts);
         } catch (IOException e) {
@@ -71,55 +63,45 @@ public record ReproductionReport(List<Reproduction> reproductions) {
         return reproduction.figure().id().file() + "-" + panel.name().replace(' ', '-') + ".svg";
     }
 
-    private void summary(StringBuilder html) {
-        html.append("<table><tr><th>figure</th><th>fidelity</th>");
+    private void summary(HtmlPage page) {
+        List<String> head = new ArrayList<>(List.of("figure", "fidelity"));
         for (Verdict.Outcome outcome : Verdict.Outcome.values()) {
-            html.append("<th>").append(outcome.words()).append("</th>");
+            head.add(outcome.words());
         }
-        html.append("</tr>\n");
+        List<List<String>> rows = new ArrayList<>();
         for (Reproduction reproduction : reproductions) {
             for (Fidelity fidelity : reproduction.fidelities()) {
-                Map<Verdict.Outcome, Long> counts = reproduction.verdicts().stream()
-                        .filter(verdict -> verdict.fidelity() == fidelity)
-                        .collect(Collectors.groupingBy(Verdict::outcome, Collectors.counting()));
-                html.append("<tr><td><a href=\"#")
-                        .append(reproduction.figure().id().file())
-                        .append("\">")
-                        .append(reproduction.figure().id())
-                        .append("</a></td><td>")
-                        .append(fidelity.flag())
-                        .append("</td>");
+                List<String> row = new ArrayList<>(
+                        List.of(reproduction.figure().id().toString(), fidelity.flag()));
                 for (Verdict.Outcome outcome : Verdict.Outcome.values()) {
-                    html.append("<td>").append(counts.getOrDefault(outcome, 0L)).append("</td>");
+                    row.add(String.valueOf(reproduction.verdicts().stream()
+                            .filter(verdict -> verdict.fidelity() == fidelity && verdict.outcome() == outcome)
+                            .count()));
                 }
-                html.append("</tr>\n");
+                rows.add(row);
             }
         }
-        html.append("</table>\n");
+        page.table(head, rows);
     }
 
-    private static void section(StringBuilder html, Reproduction reproduction, String command) {
+    private static void section(HtmlPage page, Reproduction reproduction, String command) {
         Figure figure = reproduction.figure();
-        html.append("<h2 id=\"").append(figure.id().file()).append("\">").append(figure.id()).append("</h2>\n<p>");
-        html.append(Html.escaped(figure.title())).append("</p>\n<pre>");
-        html.append(Html.escaped(command.replace("FIGURE", figure.id().toString()))).append("</pre>\n");
-        for (Panel panel : figure.panels()) {
-            html.append("<figure><img src=\"").append(file(reproduction, panel)).append("\" alt=\"");
-            html.append(Html.escaped(panel.name())).append("\"><figcaption>");
-            html.append(Html.escaped(machine(panel))).append("</figcaption></figure>\n");
-        }
-        html.append("<table><tr><th>claim</th><th>section</th><th>fidelity</th><th>verdict</th></tr>\n");
-        for (Verdict verdict : reproduction.verdicts()) {
-            html.append("<tr><td>").append(Html.escaped(verdict.claim().words()));
-            html.append("</td><td>").append(Html.escaped(verdict.claim().section()));
-            html.append("</td><td>").append(verdict.fidelity().flag());
-            html.append("</td><td class=\"").append(verdict.outcome().words().split(" ")[0]).append("\">");
-            html.append(Html.escaped(verdict.because())).append("</td></tr>\n");
-        }
-        html.append("</table>\n<p>Known differences:</p>\n<ul>\n");
-        figure.differences().forEach(
-                difference -> html.append("<li>").append(Html.escaped(difference)).append("</li>\n"));
-        html.append("</ul>\n");
+        page.heading(figure.id().toString())
+                .paragraph(figure.title())
+                .command(command.replace("FIGURE", figure.id().toString()));
+    }
+
+    private static void verdicts(HtmlPage page, Reproduction reproduction) {
+        page.table(
+                List.of("claim", "section", "fidelity", "verdict"),
+                reproduction.verdicts().stream()
+                        .map(verdict -> List.of(
+                                verdict.claim().words(),
+                                verdict.claim().section(),
+                                verdict.fidelity().flag(),
+                                verdict.because()))
+                        .toList());
+        page.paragraph("Known differences: " + String.join(" ", reproduction.figure().differences()));
     }
 
     private static String machine(Panel panel) {
@@ -134,8 +116,10 @@ public record ReproductionReport(List<Reproduction> reproductions) {
         line.put("paper", cell.figure().id().paper());
         line.put("figure", cell.figure().id().figure());
         line.put("panel", cell.panel());
-        line.put("system", cell.system());
-        line.put("strategy", panel.system(cell.system()).strategy());
+        line.put("system", PanelEngine.name(panel.system(cell.system()), cell.fidelity()));
+        line.put(
+                "strategy",
+                PanelEngine.strategy(panel.system(cell.system()), cell.fidelity()).flag());
         line.put("fidelity", cell.fidelity().flag());
         line.put("machine", "simulated: " + machine(panel));
         line.put("model", panel.setting().model());
