@@ -119,7 +119,7 @@ for what in "$@"; do
         app/src/main/resources/dev/tandem/app/presets/Llama-3.1-8B.json "$work/Llama-3.1-8B"
       "$tandem" serve "$work/Llama-3.1-8B" --load-format dummy --port 8123 --num-gpu-blocks-override 1650 \
         --host-kv 24GiB --max-num-seqs 512 --shadow-verification-rate 0.02 --kv-checksums \
-        ${SOAK_OPTIONS:---strategy apex --no-guard} >>"$result/log" 2>&1 &
+        ${SOAK_OPTIONS:---strategy adaptive --no-guard} >>"$result/log" 2>&1 &
       server=$!
       for _ in $(seq 240); do
         curl -s http://127.0.0.1:8123/health >/dev/null && break

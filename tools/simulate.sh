@@ -30,18 +30,19 @@ cell() { # number, profile, preset, workload, steady seconds
   local strategy
   run "$@" gpu-only
   if [ "$part" != hosts ]; then
-    for strategy in simple-offload symmetric fastdecode-plus asymmetric async-overlap neo apex; do
+    for strategy in swiftllm simple-offload symmetric fastdecode-plus neo apex asymmetric async-overlap \
+      adaptive-pipelining adaptive; do
       run "$@" "$strategy"
     done
-    for strategy in async-overlap neo apex; do run "$@" "$strategy" --guard; done
+    for strategy in async-overlap adaptive-pipelining adaptive; do run "$@" "$strategy" --guard; done
   fi
   if [ "$part" != strategies ]; then
     local pool=16MiB # two blocks of 64 tokens
     case $3 in h200-8sm-2req | h200-2req) pool=64MiB ;; esac
-    run "$@" apex --guard --host-kv "$pool"
-    run "$@" apex --guard --tpot-target 60
-    run "$@" apex --guard --tpot-target 20
-    run "$@" apex --guard --lose-host-at 0
+    run "$@" adaptive --guard --host-kv "$pool"
+    run "$@" adaptive --guard --tpot-target 60
+    run "$@" adaptive --guard --tpot-target 20
+    run "$@" adaptive --guard --lose-host-at 0
   fi
 }
 

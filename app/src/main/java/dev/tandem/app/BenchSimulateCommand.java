@@ -11,6 +11,7 @@ import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
+import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.model.Checkpoint;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -128,11 +129,14 @@ final class BenchSimulateCommand implements Callable<Integer> {
             VirtualClock clock = new VirtualClock();
             SimulatedExecutor executor = new SimulatedExecutor(limits, new CostModel(profile), clock);
             simulation.loseHostAt.ifPresent(executor::loseHostAt);
+            if (!options.strategy.deviations().has(Deviation.SPREAD_HOST_TOKENS)) {
+                executor.computeOccupiedLayersOnly();
+            }
             Map<String, Object> result = BenchReport.circumstances(
                     options, model, spec.commandLine().getParseResult().originalArgs());
             result.put("machine", "simulated: " + profile.name());
             result.put("workload", work.name());
-            result.put("strategy", options.strategy.chosen().flag());
+            options.strategy.describe(result);
             result.putAll(measure.apply(new SimulatedRun(config, scheduling.scheduler(), executor, clock, work)));
             scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(scheduling.decisions(), System.err);

@@ -24,7 +24,7 @@ import picocli.CommandLine.Mixin;
         footerHeading = "%nExamples:%n",
         footer = {
             "  tandem bench throughput --workload synthetic:128/128 --requests 32 --json",
-            "  tandem bench throughput my-model/ --workload osc --steady 30 --strategy apex"
+            "  tandem bench throughput my-model/ --workload osc --steady 30 --strategy adaptive"
         })
 final class BenchThroughputCommand implements Callable<Integer> {
     @Mixin
@@ -58,7 +58,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
                     assembly.checkpoint().name(),
                     spec.commandLine().getParseResult().originalArgs());
             result.put("workload", workload.name);
-            result.put("strategy", options.strategy.chosen().flag());
+            options.strategy.describe(result);
             MachineUse before = MachineUse.measure(options, assembly);
             int concurrency = concurrency(options, assembly.engine().limits(), work);
             Map<String, Object> measured = window.steady.isPresent()
@@ -82,9 +82,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
     /** Number of requests that keeps the pools full: as many as they hold, plus two; at most --max-num-seqs. */
     static int concurrency(ModelOptions options, ExecutorLimits limits, Workload work) {
         long gpu = (long) limits.gpuBlocks() * limits.blockTokens();
-        long host = options.strategy.chosen() == Strategy.GPU_ONLY
-                ? 0
-                : (long) limits.hostBlocks() * limits.hostBlockTokens();
+        long host = !options.strategy.chosen().offloads() ? 0 : (long) limits.hostBlocks() * limits.hostBlockTokens();
         double held = (gpu + host) / work.meanTokensHeld();
         return (int) Math.min(options.maxNumSeqs(), Math.ceil(held) + 2);
     }

@@ -13,7 +13,6 @@ import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.observe.Timeline;
-import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.fetch.IndexLocation;
 import dev.tandem.fetch.WheelSource;
 import dev.tandem.model.Checkpoint;
@@ -35,7 +34,7 @@ final class CudaBackend {
     /** Starts the executor, which closes the checkpoint; when this throws, the caller closes it. */
     static Backend start(ModelOptions options, Checkpoint checkpoint, Timeline timeline, StartLog log) {
         ModelConfig config = checkpoint.config();
-        if (options.strategy.chosen() != Strategy.GPU_ONLY) {
+        if (options.strategy.chosen().offloads()) {
             hostObstacle(options, config).ifPresent(why -> {
                 throw new ConfigurationException(why + "; use --strategy gpu-only");
             });
@@ -174,7 +173,7 @@ final class CudaBackend {
 
     /** All cores except two, which the engine and the server use; 0 when the host only stores preempted KV. */
     private static int attentionThreads(ModelOptions options) {
-        return options.strategy.chosen() == Strategy.GPU_ONLY
+        return !options.strategy.chosen().offloads()
                 ? 0
                 : options.strategy.attentionThreads.orElse(defaultAttentionThreads());
     }

@@ -133,8 +133,8 @@ final class EngineAssembly implements AutoCloseable {
     static Profile profile(ModelOptions options, StartLog log) {
         options.check();
         if (options.gpu.chosen() && options.strategy.chosen() == Strategy.GPU_ONLY) {
-            options.strategy.strategy = Strategy.APEX.flag();
-            log.notice("The profile is measured for --strategy apex: gpu-only needs none.");
+            options.strategy.strategy = Strategy.ADAPTIVE.flag();
+            log.notice("The profile is measured for --strategy adaptive: gpu-only needs none.");
         }
         Backend backend = backend(options, log);
         try {

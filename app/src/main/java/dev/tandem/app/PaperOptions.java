@@ -1,6 +1,8 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Optional;
 import picocli.CommandLine.Option;
 
@@ -8,33 +10,18 @@ import picocli.CommandLine.Option;
 @Section(Section.Heading.ADVANCED)
 final class PaperOptions {
     @Option(
-            names = "--neo-hides-all",
-            description = "neo, asymmetric and apex give the CPU only tokens whose attention hides behind the GPU's"
-                    + " work, as in the paper. Default: off; they also give it more where that raises throughput"
-                    + " although the GPU waits.")
-    boolean neoHidesAll;
+            names = "--fidelity",
+            paramLabel = "NAME",
+            description = "How close the strategy stays to its paper: printed, artifact (as NEO's public artifact) or"
+                    + " tandem. Default: printed for the papers' strategies, tandem for the others.")
+    Optional<String> fidelity = Optional.empty();
 
     @Option(
-            names = "--apex-min-cpu-ratio",
-            paramLabel = "RATIO",
-            defaultValue = "0",
-            description = "apex does not use the CPU with fewer CPU requests than this per GPU request; the paper's"
-                    + " implementation has 8. Default: ${DEFAULT-VALUE}.")
-    double apexMinCpuRatio;
-
-    @Option(
-            names = "--apex-cohort",
-            description = "apex moves all its host tokens through the layers together, as in the paper."
-                    + " Default: off; some move at each layer.")
-    boolean apexCohort;
-
-    @Option(
-            names = "--stage-overhead",
-            paramLabel = "MS",
-            description = "Milliseconds that predictions add for each stage of a layer in asymmetric pipelining; the"
-                    + " way to the CPU and back counts as two stages. NEO's artifact has 0.8."
-                    + " Default: what the profile measured.")
-    Optional<Double> stageOverhead = Optional.empty();
+            names = "--deviation",
+            paramLabel = "NAME=VALUE",
+            description = "Change one rule of the fidelity, for example room-to-grow=false; may be repeated. The"
+                    + " documents list the rules on the page Deviations. Default: none.")
+    List<String> deviations = new ArrayList<>();
 
     @Option(
             names = "--shadow-verification-rate",
@@ -47,20 +34,9 @@ final class PaperOptions {
 
     /** @throws ConfigurationException that names the option, its value and the remedy */
     void check() {
-        stageOverheadSeconds();
         if (!(shadowVerificationRate >= 0 && shadowVerificationRate <= 1)) {
             throw new ConfigurationException("--shadow-verification-rate " + shadowVerificationRate
                     + " is a share of requests; it must lie in [0, 1]");
         }
-    }
-
-    Optional<Double> stageOverheadSeconds() {
-        return stageOverhead.map(millis -> {
-            if (!(millis >= 0) || millis == Double.POSITIVE_INFINITY) {
-                throw new ConfigurationException(
-                        "--stage-overhead " + millis + " must be a number of milliseconds, 0 or more");
-            }
-            return millis / 1e3;
-        });
     }
 }

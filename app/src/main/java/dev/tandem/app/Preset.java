@@ -1,7 +1,6 @@
 package dev.tandem.app;
 
 import dev.tandem.engine.config.ConfigurationException;
-import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.fetch.CacheFile;
 import dev.tandem.model.Checkpoint.LoadFormat;
 import java.io.IOException;
@@ -76,7 +75,7 @@ enum Preset {
         memory.gpuBlocks = memory.gpuBlocks.or(() -> gpuBlocks);
         SchedulingOptions scheduling = options.scheduling;
         scheduling.maxNumBatchedTokens = scheduling.maxNumBatchedTokens.or(() -> Optional.of(batchTokens));
-        boolean host = options.strategy.chosen() != Strategy.GPU_ONLY;
+        boolean host = options.strategy.chosen().offloads();
         scheduling.maxNumSeqs =
                 scheduling.maxNumSeqs.or(() -> Optional.of(host ? sequences + hostSequences : sequences));
         memory.hostKv = memory.hostKv.or(() -> host ? Optional.of(hostKv) : Optional.empty());

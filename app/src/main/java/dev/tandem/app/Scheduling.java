@@ -9,6 +9,9 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.Calibrator;
+import dev.tandem.engine.strategy.Deviation;
+import dev.tandem.engine.strategy.Deviations;
+import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.OffloadAdvice;
@@ -42,8 +45,9 @@ record Scheduling(
         DecisionLog decisions = new DecisionLog(LOGGED);
         Strategy.Options decided = options.strategy.decide(
                 budget, options.scheduling, InFlightLimits.of(limits), limits.piggybackedTokens());
-        if (strategy == Strategy.GPU_ONLY) {
-            log.row("strategy", "gpu-only");
+        Deviations deviations = decided.deviations();
+        if (!strategy.offloads()) {
+            log.row("strategy", strategy.flag());
             Policy policy = strategy.policy(decided, null);
             return new Scheduling(
                     new PolicyScheduler(policy, draft -> 0, (draft, result, predicted, seconds) -> {}, decisions),
@@ -56,9 +60,18 @@ record Scheduling(
         log.row(
                 "strategy",
                 strategy.flag()
+                        + (strategy.fidelity() == Fidelity.PRINTED
+                                ? ", rules of --fidelity "
+                                        + deviations.fidelity().flag()
+                                : "")
                         + (guarded
                                 ? ", offloads only while that gains throughput (--guard)"
                                 : ", offloads whether or not that gains throughput (--no-guard)"));
+        boolean some = deviations.value(Deviation.PARTIAL_PROGRESS).equals("some");
+        if (strategy == Strategy.APEX && some && !limits.completesWithinStep()) {
+            log.notice("apex runs without its rule 4: this executor cannot finish in-flight tokens within a step."
+                    + " bench simulate and the CPU executor can.");
+        }
         if (limits.overlaps()) {
             int context = Math.min(ADVICE_CONTEXT, limits.gpuBlocks() * limits.blockTokens() / 2);
             log.row("advice", OffloadAdvice.of(cost, limits, context).toString().replaceFirst("^advice: ", ""));

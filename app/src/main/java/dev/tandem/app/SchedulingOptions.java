@@ -53,15 +53,6 @@ final class SchedulingOptions {
     Preemption preemption = Preemption.SWAP;
 
     @Option(
-            names = "--chunked-prefill",
-            negatable = true,
-            defaultValue = "true",
-            fallbackValue = "true",
-            description = "Cut prompts into chunks that fill steps. --no-chunked-prefill runs whole prompts, as in the"
-                    + " papers; gpu-only and simple-offload always cut. Default: ${DEFAULT-VALUE}.")
-    boolean chunkedPrefill = true;
-
-    @Option(
             names = "--max-queue-bypass",
             paramLabel = "REQUESTS",
             defaultValue = "8",

@@ -7,8 +7,9 @@ import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.strategy.Deviation;
+import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.PiggybackedPrefill;
-import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.config.ModelConfig;
 import java.nio.file.Path;
 import java.util.Optional;
@@ -76,7 +77,10 @@ final class SimulationOptions {
         int gpuBlocks = options.memory.gpuBlocks.orElseThrow(() -> new ConfigurationException(
                 "bench simulate needs the size of the GPU's pool: --num-gpu-blocks-override, or a --preset that has"
                         + " it"));
-        boolean hybrid = options.strategy.chosen() != Strategy.GPU_ONLY;
+        boolean hybrid = options.strategy.chosen().offloads();
+        Deviations deviations = options.strategy.deviations();
+        boolean cohort = !deviations.has(Deviation.SPREAD_HOST_TOKENS);
+        boolean partialProgress = deviations.value(Deviation.PARTIAL_PROGRESS).equals("some");
         long hostBytes = hybrid ? options.memory.hostKv.map(ByteSize::bytes).orElse(0L) : 0;
         int hostBlocks = (int) (hostBytes / (shape.kvBytesPerToken() * BlockFormat.TOKENS));
         CostModel cost = new CostModel(profile);
@@ -92,7 +96,10 @@ final class SimulationOptions {
                 .layers(profile.layers())
                 .kvBytesPerToken(shape.kvBytesPerToken())
                 .overlaps(hybrid)
-                .inFlight(hybrid ? CudaExecutor.maxSlots() : 0, hybrid ? CudaExecutor.maxHostTokens() : 0, false)
+                .inFlight(
+                        hybrid ? cohort ? hostBlocks : CudaExecutor.maxSlots() : 0,
+                        hybrid ? cohort ? hostBlocks : CudaExecutor.maxHostTokens() : 0,
+                        hybrid && partialProgress)
                 .piggybackedTokens(piggybacked)
                 .build();
     }

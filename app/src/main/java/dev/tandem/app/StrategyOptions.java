@@ -4,12 +4,17 @@ import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.strategy.Deviation;
+import dev.tandem.engine.strategy.Deviations;
+import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.TierRules;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 
@@ -19,6 +24,8 @@ final class StrategyOptions {
     private static final String AUTO = "auto";
     /** With fewer cores, the engine and the server leave too few for host attention to be faster. */
     private static final int MIN_CORES = 4;
+    /** Not chosen by an experiment: one exchange per 256 tokens costs two copies of a sequence's KV. */
+    private static final int ROTATE_AFTER = 256;
     /** One day in seconds; a longer limit would protect nothing. */
     private static final int MAX_WATCHDOG = 86_400;
 
@@ -26,9 +33,10 @@ final class StrategyOptions {
             names = "--strategy",
             paramLabel = "NAME",
             defaultValue = AUTO,
-            description = "How the CPU shares the work: auto, gpu-only, simple-offload, symmetric, fastdecode-plus,"
-                    + " asymmetric, async-overlap, neo or apex. auto is apex with its guard where a server has a GPU"
-                    + " and at least " + MIN_CORES + " cores, else gpu-only. Default: ${DEFAULT-VALUE}.")
+            description = "How the CPU shares the work: auto, gpu-only, asymmetric, async-overlap,"
+                    + " adaptive-pipelining or adaptive, and the papers' swiftllm, simple-offload, symmetric,"
+                    + " fastdecode-plus, neo and apex. auto is adaptive with its guard where a server has a GPU and at"
+                    + " least " + MIN_CORES + " cores, else gpu-only. Default: ${DEFAULT-VALUE}.")
     String strategy = AUTO;
 
     /** The strategy that {@link #AUTO} resolves to. */
@@ -67,10 +75,9 @@ final class StrategyOptions {
     @Option(
             names = "--rotate-after",
             paramLabel = "TOKENS",
-            defaultValue = "256",
             description = "Output tokens after which a request on the host may change places with one on the GPU; 0"
-                    + " for never. Default: ${DEFAULT-VALUE}.")
-    int rotateAfter = 256;
+                    + " for never. Default: " + ROTATE_AFTER + ", or 0 where the fidelity has no rotation.")
+    Optional<Integer> rotateAfter = Optional.empty();
 
     @Option(
             names = "--max-host-slowdown",
@@ -101,8 +108,9 @@ final class StrategyOptions {
 
     /** The rate of the option; 0, with a notice, when no token is decoded from host KV. */
     double shadowVerificationRate(Strategy strategy, StartLog log) {
-        if (paper.shadowVerificationRate > 0 && strategy == Strategy.GPU_ONLY) {
-            log.notice("Shadow verification is off: with --strategy gpu-only no token is decoded from host KV."
+        if (paper.shadowVerificationRate > 0 && !strategy.offloads()) {
+            log.notice("Shadow verification is off: with --strategy " + strategy.flag()
+                    + " no token is decoded from host KV."
                     + " Leave --shadow-verification-rate out, or use another strategy.");
             return 0;
         }
@@ -154,35 +162,53 @@ final class StrategyOptions {
         } else if (!guard.orElse(true)) {
             reason = Optional.of("--no-guard is set, and auto offloads only with the guard");
         }
-        settled = reason.isEmpty() ? Strategy.APEX : Strategy.GPU_ONLY;
+        settled = reason.isEmpty() ? Strategy.ADAPTIVE : Strategy.GPU_ONLY;
         reason.ifPresent(why -> log.notice(
                 "The GPU works alone: " + why + ". Name a --strategy to offload all the same, or gpu-only to say so."));
     }
 
+    /** @throws ConfigurationException that names the option, its value and the remedy */
+    Deviations deviations() {
+        Strategy chosen = chosen();
+        Deviations deviations =
+                chosen.deviations(paper.fidelity.map(Fidelity::of).orElse(chosen.fidelity()));
+        for (String assignment : paper.deviations) {
+            deviations = chosen.with(deviations, assignment);
+        }
+        return deviations;
+    }
+
+    /** Adds the strategy, its fidelity and the rules that were changed by hand to a result. */
+    void describe(Map<String, Object> result) {
+        Deviations deviations = deviations();
+        result.put("strategy", chosen().flag());
+        result.put("fidelity", deviations.fidelity().flag());
+        if (!deviations.changed().isEmpty()) {
+            result.put("deviations", deviations.changed());
+        }
+    }
+
     Strategy.Options decide(
             Budget budget, SchedulingOptions scheduling, InFlightLimits inFlight, int piggybackedTokens) {
+        Deviations deviations = deviations();
         return Strategy.Options.builder(budget)
                 .preemption(scheduling.preemption)
                 .rules(new TierRules(
                         new LatencyTargets(
                                 nanos("--ttft-target", firstTokenTarget), nanos("--tpot-target", perTokenTarget)),
-                        rotateAfter,
+                        rotateAfter.orElse(deviations.has(Deviation.ROTATION) ? ROTATE_AFTER : 0),
                         maxHostSlowdown))
-                .chunkedPrefill(scheduling.chunkedPrefill)
-                .hidesAll(paper.neoHidesAll)
-                .apexMinCpuRatio(paper.apexMinCpuRatio)
-                .apexCohort(paper.apexCohort)
+                .deviations(deviations)
                 .queueBypasses(scheduling.maxQueueBypass)
                 .inFlight(inFlight)
                 .piggybackedTokens(piggybackedTokens)
                 .build();
     }
 
-    /**
-     * The profile from which the strategy predicts: the measured one, with the stage overhead of the options if set.
-     */
+    /** The profile from which the strategy predicts: the measured one, with the stage overhead of the deviations. */
     Profile decidedBy(Profile measured) {
-        return paper.stageOverheadSeconds().map(measured::withStageOverhead).orElse(measured);
+        OptionalDouble millis = deviations().number(Deviation.STAGE_OVERHEAD);
+        return millis.isPresent() ? measured.withStageOverhead(millis.getAsDouble() / 1e3) : measured;
     }
 
     private static long nanos(String flag, double millis) {

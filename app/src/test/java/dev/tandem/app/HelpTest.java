@@ -44,7 +44,7 @@ class HelpTest {
                         "Examples:");
         String first = help.substring(help.indexOf("Most used:"), help.indexOf("Model:"));
         assertThat(first.lines().filter(line -> line.strip().startsWith("--"))).hasSize(10);
-        assertThat(help.indexOf("--neo-hides-all")).isGreaterThan(help.indexOf("Advanced:"));
+        assertThat(help.indexOf("--fidelity")).isGreaterThan(help.indexOf("Advanced:"));
         assertThat(help.indexOf("--log-requests")).isBetween(help.indexOf("Server:"), help.indexOf("Advanced:"));
     }
 

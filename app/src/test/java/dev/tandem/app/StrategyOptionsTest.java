@@ -29,8 +29,8 @@ class StrategyOptionsTest {
     }
 
     @Test
-    void autoIsApexWithEnoughCores() {
-        assertThat(settled(4, UNSAID, Optional.empty())).isEqualTo(Strategy.APEX);
+    void autoIsAdaptiveWithEnoughCores() {
+        assertThat(settled(4, UNSAID, Optional.empty())).isEqualTo(Strategy.ADAPTIVE);
         assertThat(said.toString(StandardCharsets.UTF_8)).isEmpty();
     }
 
@@ -56,7 +56,7 @@ class StrategyOptionsTest {
         options.strategy = "neoo";
         assertThatThrownBy(options::chosen)
                 .hasMessageContaining("--strategy neoo is not known; known are gpu-only")
-                .hasMessageEndingWith("apex and auto");
+                .hasMessageEndingWith("adaptive and auto");
     }
 
     @Test

@@ -127,7 +127,16 @@ class StrategyServeTest {
 
     @ParameterizedTest
     @ValueSource(
-            strings = {"simple-offload", "symmetric", "fastdecode-plus", "asymmetric", "async-overlap", "neo", "apex"})
+            strings = {
+                "simple-offload",
+                "symmetric",
+                "fastdecode-plus",
+                "asymmetric",
+                "async-overlap",
+                "neo",
+                "apex",
+                "adaptive"
+            })
     void everyStrategyGivesTheSameAnswersAndSaysWhy(String strategy) throws Exception {
         try (TestServer server = server(strategy, "--no-guard")) {
             assertThat(answers(server)).isEqualTo(expected);
@@ -183,7 +192,7 @@ class StrategyServeTest {
                 "--shadow-verification-rate 1.5 --strategy neo | --shadow-verification-rate 1.5 is a share of "
                         + "requests; it must lie in [0, 1]",
                 "--rotate-after -2 --strategy neo | --rotate-after -2",
-                "--apex-min-cpu-ratio -1 --strategy apex | --apex-min-cpu-ratio -1",
+                "--deviation min-cpu-ratio=-1 --strategy apex | min-cpu-ratio=-1",
                 "--strategy neo --profile no-such-file | no-such-file cannot be read",
             })
     void badInputIsRefusedBeforeAnythingRuns(String flags, String message) {

@@ -20,6 +20,7 @@ import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Queue;
 
@@ -54,6 +55,8 @@ public final class SimulatedExecutor implements Executor {
     private double cpuBusy;
     private double busyBefore;
     private double hostLostAt = Double.POSITIVE_INFINITY;
+    /** Whether each layer computes only the in-flight tokens that rejoin there, rather than all of its slots. */
+    private boolean occupiedLayersOnly;
 
     private static final class HostToken {
         final Admission admission;
@@ -86,6 +89,11 @@ public final class SimulatedExecutor implements Executor {
         hostLostAt = seconds;
     }
 
+    /** Has each layer compute only the in-flight tokens that rejoin there, as a cohort needs (APEX §3.3). */
+    public void computeOccupiedLayersOnly() {
+        occupiedLayersOnly = true;
+    }
+
     /** Seconds of CPU attention so far. */
     public double cpuBusySeconds() {
         return cpuBusy;
@@ -106,18 +114,38 @@ public final class SimulatedExecutor implements Executor {
             }
         }
         int slots = plan.slotsPerLayer() == 0 && plan.admissions().isEmpty() ? 0 : slots(plan);
-        StepSeconds stepSeconds = stepSeconds(plan, slots);
-        double seconds = stepSeconds.ends() + limits.layers() * stepSeconds.layer();
-        double layer = seconds / limits.layers();
+        double load = hostTokens.isEmpty() ? 1 : machine.hostLoad();
         for (Admission admission : plan.admissions()) {
             HostToken hostToken = new HostToken(admission);
             hostTokens.put(admission.sequence(), hostToken);
             requestAttention(hostToken, start);
         }
         List<StepResult.Lost> lost = start >= hostLostAt ? lost(plan) : List.of();
+        List<HostToken> resumed = plan.resume().stream()
+                .map(hostTokens::remove)
+                .filter(Objects::nonNull)
+                .toList();
         List<StepResult.Sampled> sampled = new ArrayList<>();
-        for (int at = 0; at < limits.layers() && !hostTokens.isEmpty(); at++) {
-            rejoin(at, start + at * layer, layer, slots, sampled);
+        resumed.forEach(token -> sampled.add(sampled(token)));
+        int fixed = occupiedLayersOnly ? 0 : slots;
+        double ends = ends(plan, fixed, resumed.size()) / limits.layers();
+        double seconds = 0;
+        LayerTime layer = null;
+        for (int at = 0; at < limits.layers(); at++) {
+            List<HostToken> rejoining = rejoining(at, start + seconds, slots);
+            Resumed more = Resumed.at(resumed, at);
+            int rows = occupiedLayersOnly ? rejoining.size() : slots;
+            if (layer == null || layer.slots() != rows || !layer.resumed().equals(more)) {
+                layer = layer(plan, rows, more);
+            }
+            if (layer.cpuSeconds() > 0) { // in-flight tokens wait for the sub-batches, which the GPU waits for
+                cpuFree = Math.max(cpuFree, start + seconds) + layer.cpuSeconds();
+            }
+            seconds += ends + layer.seconds() * load;
+            cpuBusy += layer.cpuSeconds();
+            for (HostToken token : rejoining) {
+                advance(token, start + seconds, sampled);
+            }
         }
         for (SubBatch batch : plan.subBatches()) {
             for (Chunk chunk : batch.chunks()) {
@@ -160,24 +188,56 @@ public final class SimulatedExecutor implements Executor {
         return Math.max(8, Integer.highestOneBit(2 * wanted - 1));
     }
 
-    /** Lets tokens whose attention of the layer is back rejoin, in the order of completion, up to the slots. */
-    private void rejoin(int at, double now, double layerSeconds, int slots, List<StepResult.Sampled> sampled) {
-        List<HostToken> rejoining = hostTokens.values().stream()
-                .filter(hostToken -> hostToken.layer == at && hostToken.ready <= now)
-                .sorted(Comparator.comparingDouble(hostToken -> hostToken.ready))
-                .limit(slots)
-                .toList();
-        for (HostToken hostToken : rejoining) {
-            if (at + 1 == limits.layers()) {
-                hostTokens.remove(hostToken.admission.sequence());
-                sampled.add(new StepResult.Sampled(
-                        hostToken.admission.sequence(),
-                        hostToken.admission.sampler().chosen(SAMPLED_TOKEN, Optional.empty()),
-                        AttentionSite.CPU_FROM_HOST));
-            } else {
-                hostToken.layer++;
-                requestAttention(hostToken, now + layerSeconds);
+    /** Tokens whose attention of the layer is back, in the order of completion, up to the slots. */
+    private List<HostToken> rejoining(int at, double now, int slots) {
+        return hostTokens.isEmpty()
+                ? List.of()
+                : hostTokens.values().stream()
+                        .filter(hostToken -> hostToken.layer == at && hostToken.ready <= now)
+                        .sorted(Comparator.comparingDouble(hostToken -> hostToken.ready))
+                        .limit(slots)
+                        .toList();
+    }
+
+    /** Takes a token that has rejoined to the next layer, or ends it after the last. */
+    private void advance(HostToken hostToken, double now, List<StepResult.Sampled> sampled) {
+        if (hostToken.layer + 1 == limits.layers()) {
+            hostTokens.remove(hostToken.admission.sequence());
+            sampled.add(sampled(hostToken));
+        } else {
+            hostToken.layer++;
+            requestAttention(hostToken, now);
+        }
+    }
+
+    private static StepResult.Sampled sampled(HostToken hostToken) {
+        return new StepResult.Sampled(
+                hostToken.admission.sequence(),
+                hostToken.admission.sampler().chosen(SAMPLED_TOKEN, Optional.empty()),
+                AttentionSite.CPU_FROM_HOST);
+    }
+
+    /**
+     * Tokens that finish within the step, at one layer (APEX §3.4, rule 4). A token that has passed i layers adds work
+     * from layer i on only; its attention of layer i is requested already.
+     *
+     * @param rows of the GEMMs
+     * @param attended tokens whose attention the CPU still computes
+     * @param tokens of context of these
+     */
+    private record Resumed(int rows, int attended, long tokens) {
+        static Resumed at(List<HostToken> resumed, int layer) {
+            int rows = 0;
+            int attended = 0;
+            long tokens = 0;
+            for (HostToken token : resumed) {
+                rows += token.layer <= layer ? 1 : 0;
+                if (token.layer < layer) {
+                    attended++;
+                    tokens += token.admission.position() + 1;
+                }
             }
+            return new Resumed(rows, attended, tokens);
         }
     }
 
@@ -192,34 +252,46 @@ public final class SimulatedExecutor implements Executor {
                 cpuFree + machine.cpuAttention(FULL_BANDWIDTH_TOKENS, (long) FULL_BANDWIDTH_TOKENS * context) - share;
     }
 
-    /**
-     * A step's time in seconds.
-     *
-     * @param ends what is spent once per step
-     * @param layer what is spent per layer
-     */
-    private record StepSeconds(double ends, double layer) {}
+    /** Seconds of a step outside its layers. */
+    private double ends(StepPlan plan, int slots, int resumed) {
+        int outputs = slots + resumed;
+        for (SubBatch batch : plan.subBatches()) {
+            for (Chunk chunk : batch.chunks()) {
+                outputs += chunk.sampler().isPresent() ? 1 : 0;
+            }
+        }
+        return machine.preLayer(plan.rows() + 2 * slots)
+                + (outputs > 0 ? machine.postLayer(outputs) : 0)
+                + machine.stepOverhead()
+                + exposed(plan);
+    }
 
-    private StepSeconds stepSeconds(StepPlan plan, int slots) {
-        int batches = Math.max(1, plan.subBatches().size());
+    /** A layer's times in seconds, and the tokens that they are of beside those of the plan. */
+    private record LayerTime(int slots, Resumed resumed, double seconds, double cpuSeconds) {}
+
+    /**
+     * The times of one layer of a step.
+     *
+     * @param slots rows of in-flight tokens, in the last sub-batch
+     * @param resumed tokens that finish within the step, in the second sub-batch
+     */
+    private LayerTime layer(StepPlan plan, int slots, Resumed resumed) {
+        int batches = plan.resume().isEmpty() ? Math.max(1, plan.subBatches().size()) : 2;
         double[] linear = new double[batches];
         double[] gpu = new double[batches];
         double[] cpu = new double[batches];
-        int outputs = slots;
-        int allRows = slots;
         boolean waits = false;
         for (int b = 0; b < batches; b++) {
-            List<Chunk> chunks = plan.subBatches().isEmpty()
-                    ? List.of()
-                    : plan.subBatches().get(b).chunks();
-            int rows = b == batches - 1 ? slots : 0;
+            boolean last = b == batches - 1;
+            List<Chunk> chunks =
+                    b < plan.subBatches().size() ? plan.subBatches().get(b).chunks() : List.of();
+            int rows = last ? slots + resumed.rows() : 0;
             long gpuTokens = 0;
-            long cpuTokens = 0;
-            int cpuRows = 0;
+            long cpuTokens = last ? resumed.tokens() : 0;
+            int cpuRows = last ? resumed.attended() : 0;
             long pairs = 0;
             for (Chunk chunk : chunks) {
                 rows += chunk.rows();
-                outputs += chunk.sampler().isPresent() ? 1 : 0;
                 if (chunk.site() == AttentionSite.CPU_FROM_HOST) {
                     cpuRows++;
                     cpuTokens += chunk.start() + 1;
@@ -229,12 +301,10 @@ public final class SimulatedExecutor implements Executor {
                     pairs += (long) chunk.rows() * chunk.start() + (long) chunk.rows() * (chunk.rows() + 1) / 2;
                 }
             }
-            allRows += rows;
-            linear[b] = machine.linear(padded(rows));
+            linear[b] = rows == 0 && !last ? 0 : machine.linear(padded(rows));
             gpu[b] = (gpuTokens > 0 ? machine.gpuAttention(gpuTokens) : 0)
                     + (pairs > 0 ? machine.prefillAttention(pairs) : 0);
             cpu[b] = machine.cpuAttention(cpuRows, cpuTokens);
-            cpuBusy += limits.layers() * cpu[b];
             waits |= cpuRows > 0;
         }
         double layer = batches == 1
@@ -245,12 +315,7 @@ public final class SimulatedExecutor implements Executor {
                                 waits ? machine.stageOverhead() : 0,
                                 machine.tripOverhead())
                         .layer(cpu[0], cpu[1]);
-        double load = hostTokens.isEmpty() ? 1 : machine.hostLoad();
-        double ends = machine.preLayer(allRows)
-                + (outputs > 0 ? machine.postLayer(outputs) : 0)
-                + machine.stepOverhead()
-                + exposed(plan);
-        return new StepSeconds(ends, layer * load);
+        return new LayerTime(slots, resumed, layer, batches == 1 ? cpu[0] : cpu[0] + cpu[1]);
     }
 
     /** The exposed time of swaps: they overlap with the step, but the first two layers wait for theirs. */

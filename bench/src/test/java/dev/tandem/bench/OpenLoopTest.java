@@ -67,7 +67,7 @@ class OpenLoopTest {
     @ParameterizedTest(name = "seed {0}")
     @ValueSource(longs = {1, 2})
     void noBacklogBuildsWhileGpuOnlyIsMeasured(long seed) {
-        Outcome guarded = run(Strategy.APEX, true, 3, seed);
+        Outcome guarded = run(Strategy.ADAPTIVE, true, 3, seed);
         assertThat(guarded.waitingBefore()).as("seed %d: %s", seed, guarded).isLessThanOrEqualTo(8);
         assertThat(guarded.onTime()).as("seed %d: %s", seed, guarded).isGreaterThan(guarded.arrived() * 99 / 100);
     }
@@ -83,7 +83,7 @@ class OpenLoopTest {
     @ParameterizedTest(name = "seed {0}")
     @ValueSource(longs = {1, 2})
     void whereGpuOnlyAnswersAllRequestsInTimeTheGuardedDefaultDoesToo(long seed) {
-        Outcome guarded = run(Strategy.APEX, true, 1, seed);
+        Outcome guarded = run(Strategy.ADAPTIVE, true, 1, seed);
         assertThat(guarded.onTime()).as("seed %d: %s", seed, guarded).isGreaterThan(guarded.arrived() * 99 / 100);
     }
 }

@@ -38,7 +38,7 @@ public class PlanningBenchmark {
     private static final int CONTEXT = 400;
     private static final long STEP_NANOS = 10_000_000;
 
-    @Param({"gpu-only", "neo", "apex", "async-overlap", "symmetric"})
+    @Param({"gpu-only", "adaptive-pipelining", "adaptive", "async-overlap", "symmetric"})
     String strategy;
 
     @Param({"1000"})

@@ -25,26 +25,26 @@ class StrategiesPayTest {
     @ParameterizedTest
     @CsvSource({
         "H200_8SM_2REQ, osc, ASYNC_OVERLAP, false, 3.0",
-        "H200_8SM_2REQ, osc, NEO, false, 3.2",
-        "H200_8SM_2REQ, osc, APEX, false, 3.0",
+        "H200_8SM_2REQ, osc, ADAPTIVE_PIPELINING, false, 3.2",
+        "H200_8SM_2REQ, osc, ADAPTIVE, false, 3.0",
         "H200_16SM_26K, synthetic:1000/400, ASYNC_OVERLAP, false, 1.2",
-        "H200_16SM_26K, synthetic:1000/400, NEO, false, 1.05",
-        "H200_16SM_26K, synthetic:1000/400, APEX, false, 1.15",
+        "H200_16SM_26K, synthetic:1000/400, ADAPTIVE_PIPELINING, false, 1.05",
+        "H200_16SM_26K, synthetic:1000/400, ADAPTIVE, false, 1.15",
         "H200_26K, synthetic:1000/200, ASYNC_OVERLAP, false, 1.05",
         "H200_26K, synthetic:1000/400, ASYNC_OVERLAP, false, 1.1",
-        "H200_26K, synthetic:1000/200, NEO, false, 0.85",
-        "H200_TIGHT_LIBRARY, synthetic:1000/200, NEO, false, 0.9",
+        "H200_26K, synthetic:1000/200, ADAPTIVE_PIPELINING, false, 0.85",
+        "H200_TIGHT_LIBRARY, synthetic:1000/200, ADAPTIVE_PIPELINING, false, 0.9",
         "H200_8SM_2REQ, osc, ASYNC_OVERLAP, true, 3.0",
         "H200_2REQ, osc, ASYNC_OVERLAP, true, 2.0",
-        "H200_2REQ, osc, APEX, true, 2.0",
-        "H200_2REQ, osc, NEO, true, 1.5",
-        "T4_TIGHT_FASTER_HOST, osc, NEO, true, 1.6",
-        "H200_16SM_26K, synthetic:1000/400, APEX, true, 1.1",
+        "H200_2REQ, osc, ADAPTIVE, true, 2.0",
+        "H200_2REQ, osc, ADAPTIVE_PIPELINING, true, 1.5",
+        "T4_TIGHT_FASTER_HOST, osc, ADAPTIVE_PIPELINING, true, 1.6",
+        "H200_16SM_26K, synthetic:1000/400, ADAPTIVE, true, 1.1",
         "H200_16SM_26K, synthetic:1000/200, ASYNC_OVERLAP, true, 0.99",
-        "H200_16SM_26K, synthetic:1000/200, NEO, true, 1.08",
+        "H200_16SM_26K, synthetic:1000/200, ADAPTIVE_PIPELINING, true, 1.08",
         "H200_16SM_26K, osc, ASYNC_OVERLAP, true, 0.97",
         "H200_26K, synthetic:1000/200, ASYNC_OVERLAP, true, 1.08",
-        "H200_26K, synthetic:1000/200, NEO, true, 0.99",
+        "H200_26K, synthetic:1000/200, ADAPTIVE_PIPELINING, true, 0.99",
         "H200_26K, osc, ASYNC_OVERLAP, true, 0.97",
     })
     void offloadingPaysWhereItShould(String machine, String workload, Strategy strategy, boolean guarded, double min) {
@@ -73,7 +73,7 @@ class StrategiesPayTest {
 
     /** A burst, with the time in which the last requests are the host's alone. */
     @ParameterizedTest
-    @CsvSource({"ASYNC_OVERLAP, 1.4", "NEO, 2.5", "APEX, 2.1"})
+    @CsvSource({"ASYNC_OVERLAP, 1.4", "ADAPTIVE_PIPELINING, 2.5", "ADAPTIVE, 2.1"})
     void offloadingPaysForABurst(Strategy strategy, double min) {
         double alone = SimulatedMachine.H200_8SM_2REQ.wholeRate(Strategy.GPU_ONLY, "osc", 100);
         assertThat(SimulatedMachine.H200_8SM_2REQ.wholeRate(strategy, "osc", 100) / alone)

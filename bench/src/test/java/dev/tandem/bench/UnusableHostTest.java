@@ -30,7 +30,7 @@ class UnusableHostTest {
     void theGuardedDefaultDoesWhatGpuOnlyDoes(String name, String workload, Host host, int seconds) {
         SimulatedMachine machine = SimulatedMachine.valueOf(name);
         double alone = machine.rate(Strategy.GPU_ONLY, workload, false, 1, seconds);
-        double both = machine.guardedRate(Strategy.APEX, workload, host, seconds);
+        double both = machine.guardedRate(Strategy.ADAPTIVE, workload, host, seconds);
         assertThat(both / alone)
                 .as("%s, %s, host %s: %.1f tokens/s, gpu-only %.1f", machine, workload, host, both, alone)
                 .isGreaterThanOrEqualTo(0.99);

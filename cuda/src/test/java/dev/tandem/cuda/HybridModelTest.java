@@ -338,9 +338,6 @@ class HybridModelTest {
     static Strategy.Options options(Budget budget, TierRules rules) {
         return Strategy.Options.builder(budget)
                 .rules(rules)
-                .chunkedPrefill(true)
-                .hidesAll(false)
-                .apexCohort(false)
                 .inFlight(new InFlightLimits(64, 1024, false))
                 .piggybackedTokens(64)
                 .build();

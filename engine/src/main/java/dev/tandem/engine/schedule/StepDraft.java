@@ -30,6 +30,7 @@ public final class StepDraft {
 
     private final SchedulerState state;
     private final Budget budget;
+    private final boolean forecasts;
     private final BlockLedger blocks;
     private final List<Sequence> bypassed = new ArrayList<>();
     private final List<List<Row>> batches = List.of(new ArrayList<>(), new ArrayList<>());
@@ -39,12 +40,23 @@ public final class StepDraft {
     private long admittedTokens;
     private int slots;
     private Shape shape = Shape.GPU_ONLY;
+    private boolean cohort;
     private boolean notesRotation;
 
     /** Creates an empty draft. */
     public StepDraft(SchedulerState state, Budget budget) {
+        this(state, budget, true);
+    }
+
+    /**
+     * Creates an empty draft.
+     *
+     * @param forecasts whether {@link #roomToGrow} asks the forecast; otherwise there always is room
+     */
+    public StepDraft(SchedulerState state, Budget budget, boolean forecasts) {
         this.state = state;
         this.budget = budget;
+        this.forecasts = forecasts;
         this.blocks = new BlockLedger(state);
     }
 
@@ -87,7 +99,7 @@ public final class StepDraft {
      * tier has: it holds any sequence that was accepted.
      */
     public boolean roomToGrow(KvTier tier, Sequence candidate) {
-        return blocks.roomToGrow(tier, candidate);
+        return !forecasts || blocks.roomToGrow(tier, candidate);
     }
 
     /** Whether the host pool is large enough for the sequence's max length. */
@@ -270,9 +282,30 @@ public final class StepDraft {
         return slots;
     }
 
+    /** Says that all in-flight tokens stand at one layer, so that only that layer computes them (APEX §3.3). */
+    public void cohort() {
+        cohort = true;
+    }
+
+    /** True when all in-flight tokens stand at one layer. */
+    public boolean isCohort() {
+        return cohort;
+    }
+
     private void append(int batch, Row row) {
         batches.get(batch).add(row);
         loads.get(batch).add(row, 1);
+    }
+
+    /** Removes the decode that was added last to a sub-batch, if the CPU computes its attention. */
+    public void removeLastCpuRow(int batch) {
+        Row last = batches.get(batch).getLast();
+        if (last.site() != AttentionSite.CPU_FROM_HOST) {
+            throw new IllegalStateException("the last row of sub-batch " + batch + " is not the CPU's: " + last);
+        }
+        batches.get(batch).removeLast();
+        loads.get(batch).add(last, -1);
+        blocks.give(last.sequence(), KvTier.HOST);
     }
 
     /** Removes every decode whose attention the CPU computes (NEO §3.2, step 6). */

@@ -13,8 +13,8 @@ public final class AllHost {
     private AllHost() {}
 
     /** Drafts sub-batch 0 with all prefills; prompts that are complete in GPU blocks move to the host. */
-    public static StepDraft prefills(SchedulerState state, Budget budget, boolean chunked) {
-        StepDraft draft = new StepDraft(state, budget);
+    public static StepDraft prefills(SchedulerState state, Budget budget, Deviations deviations) {
+        StepDraft draft = new StepDraft(state, budget, deviations.has(Deviation.ROOM_TO_GROW));
         List<Sequence> unfinished = new ArrayList<>();
         for (Sequence sequence : state.gpu()) {
             if (sequence.remaining() > 1) {
@@ -24,7 +24,7 @@ public final class AllHost {
             }
         }
         unfinished.addAll(HostTier.unfinished(state));
-        Prefills prefills = new Prefills(chunked, false, sequence -> true);
+        Prefills prefills = new Prefills(deviations.has(Deviation.CHUNKED_PREFILL), false, sequence -> true);
         prefills.resume(draft, unfinished);
         prefills.start(
                 draft,

@@ -48,7 +48,7 @@ public final class AsyncOverlap implements Policy {
     private final Budget budget;
     private final StepPredictor predictor;
     private final TierRules rules;
-    private final boolean chunked;
+    private final Deviations deviations;
     private final boolean cohort;
     private final InFlightLimits limits;
     private final int piggybackedTokens;
@@ -61,9 +61,9 @@ public final class AsyncOverlap implements Policy {
      * @param budget of a step
      * @param predictor of the times of steps
      * @param rules which sequences may be on the host
-     * @param chunked whether a prompt may be computed in several chunks
-     * @param cohort whether all host tokens enter layer 0 together and the next enter once these have passed all
-     *     layers, as in the paper; otherwise some enter in each step, so that the tokens are spread over the layers
+     * @param deviations from the paper. There all host tokens enter layer 0 together, and the next enter once these
+     *     have passed all layers: a cohort. With {@link Deviation#SPREAD_HOST_TOKENS} some enter in each step, so that
+     *     the tokens are spread over the layers
      * @param limits of the executor
      * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 to compute prompts at once
      */
@@ -71,15 +71,14 @@ public final class AsyncOverlap implements Policy {
             Budget budget,
             StepPredictor predictor,
             TierRules rules,
-            boolean chunked,
-            boolean cohort,
+            Deviations deviations,
             InFlightLimits limits,
             int piggybackedTokens) {
         this.budget = budget;
         this.predictor = predictor;
         this.rules = rules;
-        this.chunked = chunked;
-        this.cohort = cohort;
+        this.deviations = deviations;
+        this.cohort = !deviations.has(Deviation.SPREAD_HOST_TOKENS);
         this.limits = limits;
         this.piggybackedTokens = piggybackedTokens;
     }
@@ -107,7 +106,11 @@ public final class AsyncOverlap implements Policy {
                 "apex: %d in-flight tokens return before the strategy changes, so none is admitted",
                 state.inFlight().size());
         StepDraft draft = gpuSide(state);
-        draft.slots(bucket(slotsFor(state.inFlight().size())));
+        if (cohort) {
+            together(draft, state.inFlight().size());
+        } else {
+            draft.slots(bucket(slotsFor(state.inFlight().size())));
+        }
         draft.shape(Shape.ASYNC);
         return draft;
     }
@@ -119,21 +122,25 @@ public final class AsyncOverlap implements Policy {
     }
 
     private StepDraft gpuSide(SchedulerState state) {
-        StepDraft draft = new StepDraft(state, budget);
+        StepDraft draft = new StepDraft(state, budget, deviations.has(Deviation.ROOM_TO_GROW));
         GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s));
         int hostTokens = state.host().size() + state.inFlight().size();
         long hostContext = hostContext(state);
+        boolean limited = deviations.has(Deviation.LIMITED_HOST_PROMPTS);
         if (!kept.evicted()) {
             rules.rotate(draft);
-            if (state.waiting().isEmpty() || rules.missesTargets() || !cpuKeepsUp(draft, hostTokens, hostContext)) {
+            if (!limited
+                    || state.waiting().isEmpty()
+                    || rules.missesTargets()
+                    || !cpuKeepsUp(draft, hostTokens, hostContext)) {
                 GpuTier.swapIn(draft);
             }
         }
         Prefills prefills = new Prefills(
-                chunked,
+                deviations.has(Deviation.CHUNKED_PREFILL),
                 true,
                 sequence -> rules.mayLiveOnHost(draft, sequence)
-                        && cpuKeepsUp(draft, hostTokens + 1, hostContext + sequence.length()),
+                        && (!limited || cpuKeepsUp(draft, hostTokens + 1, hostContext + sequence.length())),
                 piggybackedTokens);
         // each in-flight token gives the CPU one layer's work per step, so the CPU would be idle in long steps
         int maxRows = prefills.maxRows(
@@ -143,9 +150,17 @@ public final class AsyncOverlap implements Policy {
         return draft;
     }
 
+    /** Marks the draft's in-flight tokens as a cohort, which needs a slot for each at the layer where it stands. */
+    private static void together(StepDraft draft, int tokens) {
+        draft.slots(tokens);
+        draft.cohort();
+    }
+
     /** Slots per layer for the tokens that are in flight now. */
     int slots(SchedulerState state) {
-        return state.inFlight().isEmpty() ? 0 : bucket(slotsFor(state.inFlight().size()));
+        return cohort || state.inFlight().isEmpty()
+                ? 0
+                : bucket(slotsFor(state.inFlight().size()));
     }
 
     /**
@@ -205,15 +220,17 @@ public final class AsyncOverlap implements Policy {
         return predictor.cost().layers() * predictor.cost().linear(1);
     }
 
-    /** Admits host tokens to layer 0: first those that are overdue, then in order of arrival. */
+    /** Admits host tokens to layer 0 in order of arrival, or overdue ones first. */
     void admit(StepDraft draft) {
         SchedulerState state = draft.state();
         int inFlight = state.inFlight().size();
         if (cohort && inFlight > 0) {
-            draft.slots(inFlight);
+            together(draft, inFlight);
             return;
         }
-        List<Sequence> queue = overdueFirst(HostTier.decodable(draft), state.now());
+        List<Sequence> decodable = HostTier.decodable(draft);
+        List<Sequence> queue =
+                deviations.has(Deviation.LONGEST_WAITING_FIRST) ? overdueFirst(decodable, state.now()) : decodable;
         int wanted = cohort ? queue.size() : admissionsPerStep(queue.size() + inFlight);
         int max = Math.min(Math.min(wanted, limits.slotsPerLayer()), limits.max() - inFlight);
         long tokens = 0;
@@ -232,7 +249,11 @@ public final class AsyncOverlap implements Policy {
             }
         }
         int admitted = draft.admissions().size();
-        draft.slots(cohort ? admitted : Math.max(bucket(admitted), bucket(slotsFor(inFlight + admitted))));
+        if (cohort) {
+            together(draft, admitted);
+        } else {
+            draft.slots(Math.max(bucket(admitted), bucket(slotsFor(inFlight + admitted))));
+        }
     }
 
     /**

@@ -19,13 +19,19 @@ import dev.tandem.engine.schedule.StepDraft;
  * @param queueBypasses max number of later requests that start before one that does not fit; 0 keeps the order of
  *     arrival
  * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 where every row costs the same
+ * @param forecasts whether a sequence starts only with room for the forecast growth of all sequences
  */
-public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, int piggybackedTokens)
+public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, int piggybackedTokens, boolean forecasts)
         implements Policy {
     public GpuOnly {
         if (queueBypasses < 0) {
             throw new ConfigurationException("--max-queue-bypass " + queueBypasses + " must be 0 or more");
         }
+    }
+
+    /** Starts a sequence only with room for the forecast growth of all sequences. */
+    public GpuOnly(Budget budget, Preemption preemption, int queueBypasses, int piggybackedTokens) {
+        this(budget, preemption, queueBypasses, piggybackedTokens, true);
     }
 
     /** Starts requests in the order of arrival and piggybacks no prompts. */
@@ -35,7 +41,7 @@ public record GpuOnly(Budget budget, Preemption preemption, int queueBypasses, i
 
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
-        StepDraft draft = new StepDraft(state, budget);
+        StepDraft draft = new StepDraft(state, budget, forecasts);
         GpuTier.Kept kept = GpuTier.decodes(draft, sequence -> preemption == Preemption.SWAP);
         if (!kept.evicted()) {
             GpuTier.swapIn(draft);

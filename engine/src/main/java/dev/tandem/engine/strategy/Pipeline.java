@@ -16,18 +16,15 @@ import java.util.List;
  * Drafts two sub-batches that take turns, by steps 1 to 5 of NEO §3.2. Sub-batch 0 has prefills, GPU decodes and a few
  * CPU decodes; sub-batch 1 has most CPU decodes. Every CPU decode that is added keeps {@code T_ca1 <= T_l0} and
  * {@code T_ca0 <= T_l1 + T_ga0}, corrected by the overheads ({@link StepPredictor#hides}). Tokens that the GPU may wait
- * for are the exception.
+ * for are the exception, and FastDecode+: without KV on the GPU nothing else can make progress (NEO §5.3).
  *
  * @param budget of a step
  * @param predictor of the times of steps
  * @param rules which sequences may be on the host
- * @param chunked whether a prompt may be computed in several chunks; the paper computes prompts whole
- * @param hidesAll whether the CPU's attention of every token hides behind the GPU's work, as in the paper; otherwise
- *     the GPU waits for more tokens where that raises the requests per second
+ * @param deviations from the paper
  * @param gpuKv whether KV may stay on the GPU; false makes FastDecode+ (NEO §5.1)
  */
-public record Pipeline(
-        Budget budget, StepPredictor predictor, TierRules rules, boolean chunked, boolean hidesAll, boolean gpuKv) {
+public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, Deviations deviations, boolean gpuKv) {
     /** Min share of a linear stage during which the CPU works; below it, the CPU counts as idle. */
     private static final double MIN_BUSY = 0.5;
     /**
@@ -35,6 +32,8 @@ public record Pipeline(
      * full of prompts than behind any other.
      */
     private static final int HOST_SHARE = 8;
+    /** Min tokens of sub-batch 0 after step 5 of NEO's artifact, and of the gpu-only schedule of its step 6. */
+    private static final int ARTIFACT_MIN_ROWS = 128;
 
     /** Drafts a step. */
     public StepDraft draft(SchedulerState state) {
@@ -55,15 +54,16 @@ public record Pipeline(
     private StepDraft draft(SchedulerState state, Collection<Sequence> returned) {
         StepDraft draft = gpuKv
                 ? gpuSide(state, state.host().size() + returned.size())
-                : AllHost.prefills(state, budget, chunked);
+                : AllHost.prefills(state, budget, deviations);
         List<Sequence> queue = HostTier.decodable(draft);
         queue.addAll(returned);
-        if (gpuKv) { // FastDecode+ keeps the order of arrival
+        if (gpuKv && deviations.has(Deviation.LONGEST_WAITING_FIRST)) {
             queue.sort(HostTier.WAITED_LONGEST);
         }
-        List<Sequence> left = cpuDecodes(draft, queue);
+        boolean alternates = !gpuKv || deviations.has(Deviation.ALTERNATING_STEP_4);
+        List<Sequence> left = alternates ? alternatingDecodes(draft, queue) : cpuDecodes(draft, queue);
         reducePrefills(draft);
-        if (!hidesAll) {
+        if (gpuKv && deviations.has(Deviation.WAITS_FOR_HOST_TOKENS)) {
             addWaitedFor(draft, left);
         }
         boolean cpu = draft.load(0).cpuRows() + draft.load(1).cpuRows() > 0;
@@ -77,7 +77,8 @@ public record Pipeline(
      * @param hostTokens whose attention the CPU might compute
      */
     private StepDraft gpuSide(SchedulerState state, int hostTokens) {
-        StepDraft draft = new StepDraft(state, budget);
+        StepDraft draft = new StepDraft(state, budget, deviations.has(Deviation.ROOM_TO_GROW));
+        boolean chunked = deviations.has(Deviation.CHUNKED_PREFILL);
         GpuTier.Kept kept = GpuTier.decodes(draft, s -> draft.fitsHost(s) && rules.mayLiveOnHost(draft, s));
         if (!kept.evicted()) {
             rules.rotate(draft);
@@ -85,7 +86,8 @@ public record Pipeline(
         }
         Prefills prefills = new Prefills(chunked, true, sequence -> rules.mayLiveOnHost(draft, sequence));
         int maxBatchTokens = budget.maxBatchTokens();
-        int maxRows = chunked ? maxBatchTokens - Math.min(hostTokens, maxBatchTokens / HOST_SHARE) : maxBatchTokens;
+        boolean reserves = chunked && deviations.has(Deviation.RESERVED_HOST_TOKENS);
+        int maxRows = reserves ? maxBatchTokens - Math.min(hostTokens, maxBatchTokens / HOST_SHARE) : maxBatchTokens;
         prefills.resume(draft, kept.unfinished(), maxRows);
         prefills.start(
                 draft,
@@ -125,6 +127,39 @@ public record Pipeline(
     }
 
     /**
+     * Step 4 of NEO's artifact. Each token goes to the sub-batch whose slack condition has more room. A token that does
+     * not hide there waits, and so do all later ones with as much context. Without KV on the GPU every token is taken.
+     *
+     * @return the sequences that wait
+     */
+    private List<Sequence> alternatingDecodes(StepDraft draft, List<Sequence> queue) {
+        Load zero = draft.load(0);
+        Load one = draft.load(1);
+        List<Sequence> left = new ArrayList<>();
+        int misfit = Integer.MAX_VALUE;
+        int batch = 1;
+        for (Sequence sequence : queue) {
+            if (!HostTier.canGrow(draft, sequence)) {
+                continue;
+            }
+            int length = sequence.length();
+            boolean hides = length < misfit
+                    && (batch == 1
+                            ? predictor.hidesInOne(zero, one, length)
+                            : predictor.hidesInZero(zero, one, length));
+            if (gpuKv && !hides && zero.rows() > 0) {
+                misfit = Math.min(misfit, length);
+                left.add(sequence);
+                continue;
+            }
+            // a step without other work begins with one token in sub-batch 0
+            draft.add(gpuKv && !hides ? 0 : batch, sequence, 1, AttentionSite.CPU_FROM_HOST);
+            batch = predictor.slackInOne(zero, one) > predictor.slackInZero(zero, one) ? 1 : 0;
+        }
+        return left;
+    }
+
+    /**
      * Adds tokens that do not hide, to either sub-batch, while each raises the requests per second; the paper does not.
      * Where few tokens hide, waiting for one more costs the GPU less than half a step.
      */
@@ -151,8 +186,8 @@ public record Pipeline(
     }
 
     /**
-     * NEO's step 5 postpones prefill offloads while the inequalities hold without them. It keeps them where the CPU
-     * would be idle: with an empty host the inequalities always hold, and prompts would never start there.
+     * NEO's step 5 postpones prefill offloads, the last first, while the inequalities hold without them. With an empty
+     * host they always hold, so that only swaps bring sequences there; {@link Deviation#STEP_5_KEEPS} has other rules.
      */
     private void reducePrefills(StepDraft draft) {
         for (int index : HostTier.startingPrefillOffloads(draft)) {
@@ -164,12 +199,53 @@ public record Pipeline(
             Load zero = draft.load(0);
             zero.add(row, -1);
             boolean hidden = predictor.hides(zero, draft.load(1));
-            boolean busy = predictor.cpuAttention(draft.load(1)) >= MIN_BUSY * predictor.linear(zero);
+            boolean keeps = switch (deviations.value(Deviation.STEP_5_KEEPS)) {
+                case "128-tokens" -> zero.rows() < ARTIFACT_MIN_ROWS;
+                case "idle-cpu" -> predictor.cpuAttention(draft.load(1)) < MIN_BUSY * predictor.linear(zero);
+                default -> false;
+            };
             zero.add(row, 1);
-            if (!hidden || !busy) {
+            if (!hidden || keeps) {
                 return;
             }
             draft.removePrefillOffload(index);
         }
+    }
+
+    /**
+     * The gpu-only schedule of NEO's step 6: sub-batch 0 without its CPU decodes, and in the artifact without the
+     * prompts for the host that begin beyond the first tokens.
+     *
+     * @return the work of the schedule
+     */
+    public Load gpuOnlySchedule(StepDraft draft) {
+        Load gpu = StepPredictor.withoutCpuRows(draft, 0);
+        strippedPrompts(draft, gpu);
+        return gpu;
+    }
+
+    /** Makes a draft the gpu-only schedule of step 6. */
+    public void makeGpuOnly(StepDraft draft) {
+        Load gpu = StepPredictor.withoutCpuRows(draft, 0);
+        strippedPrompts(draft, gpu).forEach(draft::removePrefillOffload); // the last index first
+        draft.removeCpuRows();
+        draft.shape(Shape.GPU_ONLY);
+    }
+
+    /** Removes the stripped prompts from a load, and returns their indices in sub-batch 0, the last first. */
+    private List<Integer> strippedPrompts(StepDraft draft, Load gpu) {
+        List<Integer> stripped = new ArrayList<>();
+        if (!deviations.has(Deviation.STEP_6_STRIPS_PROMPTS)) {
+            return stripped;
+        }
+        for (int index : HostTier.startingPrefillOffloads(draft)) {
+            Row row = draft.rows(0).get(index);
+            if (gpu.rows() - row.rows() < ARTIFACT_MIN_ROWS) {
+                return stripped;
+            }
+            gpu.add(row, -1);
+            stripped.add(index);
+        }
+        return stripped;
     }
 }

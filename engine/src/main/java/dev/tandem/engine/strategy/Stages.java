@@ -46,7 +46,21 @@ public record Stages(double first, double second, double overhead, double trip) 
     }
 
     private boolean hides(double cpuAttention, double behind) {
-        return cpuAttention == 0 || cpuAttention <= behind + 2 * overhead - trip;
+        return cpuAttention == 0 || slack(cpuAttention, behind) >= 0;
+    }
+
+    /** Seconds by which the CPU's attention for sub-batch 0 may grow and still hides. */
+    double slackZero(double cpu0) {
+        return slack(cpu0, second);
+    }
+
+    /** Seconds by which the CPU's attention for sub-batch 1 may grow and still hides. */
+    double slackOne(double cpu1) {
+        return slack(cpu1, first);
+    }
+
+    private double slack(double cpuAttention, double behind) {
+        return behind + 2 * overhead - trip - cpuAttention;
     }
 
     /** Whether the CPU computes both sub-batches within the layer's time. */

@@ -20,6 +20,8 @@ public final class StepPredictor {
     private final CostModel cost;
     private final boolean overlaps;
     private final long kvBytesPerToken;
+    /** Whether predictions include the work before and after the layers. */
+    private final boolean ends;
 
     /**
      * Creates a predictor.
@@ -30,9 +32,19 @@ public final class StepPredictor {
      * @param kvBytesPerToken of all layers; 0 leaves swaps out, as the papers do
      */
     public StepPredictor(CostModel cost, boolean overlaps, long kvBytesPerToken) {
+        this(cost, overlaps, kvBytesPerToken, true);
+    }
+
+    private StepPredictor(CostModel cost, boolean overlaps, long kvBytesPerToken, boolean ends) {
         this.cost = cost;
         this.overlaps = overlaps;
         this.kvBytesPerToken = kvBytesPerToken;
+        this.ends = ends;
+    }
+
+    /** A predictor of the layers alone: T is estimated by T_tr (NEO §3.2). */
+    public StepPredictor ofLayers() {
+        return new StepPredictor(cost, overlaps, kvBytesPerToken, false);
     }
 
     /** The cost model behind the predictions. */
@@ -123,6 +135,16 @@ public final class StepPredictor {
         return stages.hideOne(cpu1) && stages.cpuKeepsUp(cpuAttention(zero), cpu1);
     }
 
+    /** What {@code T_ca0 <= T_l1 + T_ga0} leaves free, in seconds. */
+    double slackInZero(Load zero, Load one) {
+        return stages(zero, one).slackZero(cpuAttention(zero));
+    }
+
+    /** What {@code T_ca1 <= T_l0} leaves free, in seconds. */
+    double slackInOne(Load zero, Load one) {
+        return stages(zero, one).slackOne(cpuAttention(one));
+    }
+
     private double cpuAttentionWith(Load load, int context) {
         return cost.cpuAttention(load.cpuRows() + 1, load.cpuTokens() + context);
     }
@@ -135,8 +157,17 @@ public final class StepPredictor {
      * @param inFlightContextTokens sum of their contexts
      * @param slots per layer
      */
-    double async(Load load, int inFlight, long inFlightContextTokens, int slots) {
+    private double async(Load load, int inFlight, long inFlightContextTokens, int slots) {
         return async(load.rows(), load.outputs(), gpuAttention(load), inFlight, inFlightContextTokens, slots);
+    }
+
+    /**
+     * Seconds of a step with in-flight tokens that all stand at one layer: the GPU computes them at that layer alone,
+     * and the CPU has the whole step for their attention (APEX §3.3).
+     */
+    private double cohort(Load load, int inFlight, long inFlightContextTokens) {
+        double gpu = gpuOnly(load) + cost.linear(load.rows() + inFlight) - linear(load);
+        return overlaps ? gpu * cost.hostLoad() : gpu + cost.cpuAttention(inFlight, inFlightContextTokens);
     }
 
     /** Seconds of such a step with {@code rows} GPU decodes over {@code tokens} of context in all, and no prompts. */
@@ -213,7 +244,7 @@ public final class StepPredictor {
     }
 
     private double outsideLayers(int rows, int outputs) {
-        return cost.preLayer(rows) + cost.postLayer(outputs) + cost.stepOverhead();
+        return !ends ? 0 : cost.preLayer(rows) + cost.postLayer(outputs) + cost.stepOverhead();
     }
 
     /** Seconds of a draft, by its shape and with its swaps. */
@@ -229,7 +260,9 @@ public final class StepPredictor {
                 for (Sequence sequence : draft.state().inFlight()) {
                     tokens += sequence.length();
                 }
-                yield async(draft.load(0), inFlight, tokens, inFlight == 0 ? 0 : draft.slots());
+                yield draft.isCohort()
+                        ? cohort(draft.load(0), inFlight, tokens)
+                        : async(draft.load(0), inFlight, tokens, inFlight == 0 ? 0 : draft.slots());
             }
         };
         return seconds + swaps(draft);

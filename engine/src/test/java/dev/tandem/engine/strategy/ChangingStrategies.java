@@ -20,9 +20,6 @@ public final class ChangingStrategies implements Policy {
     public ChangingStrategies(Budget budget, long seed) {
         random = new SplittableRandom(seed);
         var options = Strategy.Options.builder(budget)
-                .chunkedPrefill(true)
-                .hidesAll(false)
-                .apexCohort(false)
                 .inFlight(new InFlightLimits(64, 1024, false))
                 .piggybackedTokens(64)
                 .build();

@@ -46,9 +46,6 @@ class FairnessTest {
         var options = Strategy.Options.builder(BUDGET)
                 .preemption(Preemption.RECOMPUTE)
                 .rules(rules)
-                .chunkedPrefill(true)
-                .hidesAll(false)
-                .apexCohort(false)
                 .queueBypasses(8)
                 .piggybackedTokens(16)
                 .build();
@@ -109,9 +106,7 @@ class FairnessTest {
                     CONTEXT,
                     Readiness.random(seed));
             Strategy.Options options = Strategy.Options.builder(budget)
-                    .chunkedPrefill(random.nextBoolean())
-                    .hidesAll(random.nextBoolean())
-                    .apexCohort(random.nextBoolean())
+                    .deviations(Deviations.of(Fidelity.values()[random.nextInt(3)]))
                     .build();
             Policy policy = strategy.policy(options, TestProfile.withCpu(Math.pow(10, random.nextInt(-1, 3))));
             try (EngineHarness engine = new EngineHarness(small, PolicyScheduler.of(policy), budget)) {

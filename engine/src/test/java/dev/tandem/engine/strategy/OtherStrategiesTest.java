@@ -143,8 +143,6 @@ class OtherStrategiesTest {
     @Test
     void promptsThatFitTheGpuAreComputedAtOnce() {
         Strategy.Options options = Strategy.Options.builder(BUDGET)
-                .chunkedPrefill(true)
-                .apexCohort(false)
                 .inFlight(new InFlightLimits(8, 64, false))
                 .piggybackedTokens(16)
                 .build();
@@ -224,8 +222,8 @@ class OtherStrategiesTest {
     @Test
     void prefillsAreOffloadedInChunks() {
         Budget small = new Budget(400, 20, 10);
-        Policy policy = Strategy.ASYNC_OVERLAP.policy(
-                Strategy.Options.builder(small).chunkedPrefill(true).build(), TestProfile.model());
+        Policy policy =
+                Strategy.ASYNC_OVERLAP.policy(Strategy.Options.builder(small).build(), TestProfile.model());
         Scene scene = new Scene(3, 200, small).limit(100);
         scene.gpu(9);
         scene.host(20);
@@ -279,8 +277,7 @@ class OtherStrategiesTest {
                 BUDGET,
                 new StepPredictor(TestProfile.model(), true, 0),
                 TierRules.neutral(),
-                false,
-                true,
+                Deviations.of(Fidelity.PRINTED),
                 InFlightLimits.UNLIMITED,
                 0);
         assertThat(scene.draft(cohort)).isEqualTo("[r0]");
@@ -348,8 +345,8 @@ class OtherStrategiesTest {
     void invalidOptionsAreRejected() {
         assertThatThrownBy(() -> Strategy.of("neoo"))
                 .hasMessage(
-                        "--strategy neoo is not known; known are gpu-only, simple-offload, symmetric, fastdecode-plus,"
-                                + " asymmetric, async-overlap, neo, apex");
+                        "--strategy neoo is not known; known are gpu-only, swiftllm, simple-offload, symmetric, fastdecode-plus,"
+                                + " asymmetric, async-overlap, neo, apex, adaptive-pipelining, adaptive");
         ExecutorLimits limits = ExecutorLimits.builder()
                 .vocabulary(10)
                 .contextTokens(1000)
@@ -379,9 +376,8 @@ class OtherStrategiesTest {
                 .build();
         assertThatThrownBy(() -> Strategy.NEO.check(none, 100)).hasMessageContaining("raise --host-kv");
         assertThatThrownBy(() -> new TierRules(LatencyTargets.NONE, -1, 0)).hasMessageContaining("--rotate-after -1");
-        assertThatThrownBy(() -> Strategy.Options.builder(BUDGET)
-                        .apexMinCpuRatio(Double.NaN)
-                        .build())
-                .hasMessageContaining("--apex-min-cpu-ratio NaN");
+        Deviations tandem = Deviations.of(Fidelity.TANDEM);
+        assertThatThrownBy(() -> tandem.with("min-cpu-ratio=NaN"))
+                .hasMessage("--deviation min-cpu-ratio=NaN: the value is not known; use a number of 0 or more");
     }
 }

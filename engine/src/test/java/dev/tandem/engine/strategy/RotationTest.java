@@ -33,9 +33,6 @@ class RotationTest {
         var options = Strategy.Options.builder(BUDGET)
                 .preemption(Preemption.RECOMPUTE)
                 .rules(rules)
-                .chunkedPrefill(true)
-                .hidesAll(false)
-                .apexCohort(false)
                 .build();
         PolicyScheduler scheduler = PolicyScheduler.of(strategy.policy(options, TestProfile.withCpu(cpu)));
         try (EngineHarness engine = new EngineHarness(executor, scheduler, BUDGET)) {

@@ -11,9 +11,13 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.AsyncOverlap;
+import dev.tandem.engine.strategy.Deviation;
+import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.Pipeline;
 import dev.tandem.engine.strategy.StepPredictor;
+import java.util.ArrayList;
+import java.util.List;
 
 /**
  * {@code apex}: APEX's scheduler (§3.4). Without CPU requests, Algorithm 1 chooses gpu-only. Otherwise it chooses
@@ -25,7 +29,7 @@ import dev.tandem.engine.strategy.StepPredictor;
  * @param pipeline drafts steps of asymmetric pipelining
  * @param async drafts steps of async overlap
  * @param gpuOnly drafts steps without the CPU
- * @param minCpuRatio min CPU requests per GPU request for which the CPU is used: 0, or 8 as in §4.2
+ * @param deviations from the paper
  * @param completesWithinStep whether the executor takes in-flight tokens through their remaining layers in one step
  *     (partial progress)
  */
@@ -35,7 +39,7 @@ public record Apex(
         Pipeline pipeline,
         AsyncOverlap async,
         GpuOnly gpuOnly,
-        double minCpuRatio,
+        Deviations deviations,
         boolean completesWithinStep)
         implements Policy {
     /**
@@ -53,6 +57,7 @@ public record Apex(
     /** Algorithm 1. */
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
+        double minCpuRatio = deviations.number(Deviation.MIN_CPU_RATIO).orElseThrow();
         int cpuRequests = state.host().size() + state.inFlight().size();
         StepDraft pipelined = pipeline.draft(state);
         if (cpuRequests + pipelined.outs().size() == 0) {
@@ -73,7 +78,7 @@ public record Apex(
                 + pipelined.resumed().size();
         if (scheduled == 0) {
             StepDraft overlapped = async.draft(state, new Decision());
-            if (!state.inFlight().isEmpty()) {
+            if (!state.inFlight().isEmpty() && deviations.has(Deviation.COMPARES_WITH_ASYNC)) {
                 return besideInFlightTokens(state, overlapped, "no CPU request fits the pipeline", why);
             }
             why.because("apex: no CPU request fits the pipeline, so async-overlap");
@@ -83,28 +88,41 @@ public record Apex(
     }
 
     /**
-     * Rule 4, partial progress: in-flight tokens complete their remaining layers in the decode-only sub-batch, before
-     * tokens that begin at layer 0. Either all of them do or none, so that no token waits without need.
+     * Rule 4, partial progress: beside prompts, in-flight tokens complete their remaining layers in the decode-only
+     * sub-batch, before tokens that begin at layer 0. As many do as hide there, those admitted first before the others:
+     * they have fewest layers left. With {@code all-or-none} one that does not hide keeps all others from it.
      */
     private void resumePartial(StepDraft draft) {
         if (!completesWithinStep || draft.load(0).prefillPairs() == 0) {
             return;
         }
-        int rows = 0;
-        long tokens = 0;
-        for (Sequence sequence : draft.state().inFlight()) {
-            rows++;
-            tokens += sequence.length();
-        }
+        boolean some = deviations.value(Deviation.PARTIAL_PROGRESS).equals("some");
         Load one = draft.load(1);
-        double attention = predictor.cost().cpuAttention(one.cpuRows() + rows, one.cpuTokens() + tokens);
-        if (rows > 0 && attention <= predictor.linear(draft.load(0))) {
-            draft.state().inFlight().stream()
-                    .filter(sequence -> sequence.state() == RequestState.IN_FLIGHT)
-                    .forEach(draft::resume);
-            if (!draft.resumed().isEmpty()) {
-                draft.shape(Shape.PIPELINE);
+        List<Sequence> hidden = new ArrayList<>();
+        int rows = some ? 0 : one.cpuRows();
+        long tokens = some ? 0 : one.cpuTokens();
+        for (Sequence sequence : draft.state().inFlight()) {
+            if (sequence.state() != RequestState.IN_FLIGHT) {
+                continue; // it has been cancelled
             }
+            double attention = predictor.cost().cpuAttention(rows + 1, tokens + sequence.length());
+            if (attention <= predictor.linear(draft.load(0))) {
+                hidden.add(sequence);
+                rows++;
+                tokens += sequence.length();
+            } else if (!some) {
+                return;
+            }
+        }
+        if (!hidden.isEmpty()) {
+            while (predictor.cost().cpuAttention(rows + one.cpuRows(), tokens + one.cpuTokens())
+                            > predictor.linear(draft.load(0))
+                    && some
+                    && one.cpuRows() > 0) {
+                draft.removeLastCpuRow(1);
+            }
+            hidden.forEach(draft::resume);
+            draft.shape(Shape.PIPELINE);
         }
     }
 
@@ -120,7 +138,9 @@ public record Apex(
         why.consider(new Candidate(
                 Shape.PIPELINE, pipelined.totalRows(), pipelined.load(1).cpuRows(), overlap, 0));
         String inequality = mixed ? "(8)" : "(6)";
-        boolean waiting = !state.inFlight().isEmpty() && pipelined.resumed().isEmpty();
+        boolean waiting = deviations.has(Deviation.COMPARES_WITH_ASYNC)
+                && !state.inFlight().isEmpty()
+                && pipelined.resumed().isEmpty();
         if (pipe > gpu && !waiting) {
             why.because("apex: inequality %s holds, %.0f > %.0f tokens/s, so asymmetric", inequality, pipe, gpu);
             return pipelined;

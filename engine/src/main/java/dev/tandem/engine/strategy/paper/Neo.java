@@ -23,12 +23,13 @@ public record Neo(Pipeline pipeline, StepPredictor predictor) implements Policy 
     public StepDraft draft(SchedulerState state, Decision why) {
         StepDraft draft = pipeline.draft(state);
         if (draft.shape() == Shape.GPU_ONLY) {
+            pipeline.makeGpuOnly(draft);
             why.because("neo: no CPU attention hides behind the GPU's work, so gpu-only");
             return draft;
         }
         Load zero = draft.load(0);
         Load one = draft.load(1);
-        Load gpu = StepPredictor.withoutCpuRows(draft, 0);
+        Load gpu = pipeline.gpuOnlySchedule(draft);
         Candidate pipelined = new Candidate(
                 Shape.PIPELINE,
                 zero.rows() + one.rows(),
@@ -39,8 +40,7 @@ public record Neo(Pipeline pipeline, StepPredictor predictor) implements Policy 
         why.consider(gpuOnly);
         why.consider(pipelined);
         if (gpu.rows() > 0 && gpuOnly.rate() >= pipelined.rate()) {
-            draft.removeCpuRows();
-            draft.shape(Shape.GPU_ONLY);
+            pipeline.makeGpuOnly(draft);
             why.because(
                     "neo: gpu-only is predicted to do %.1f requests/s and asymmetric %.1f, so gpu-only",
                     gpuOnly.rate(), pipelined.rate());

@@ -8,6 +8,8 @@ import dev.tandem.engine.schedule.SchedulerState;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.AllHost;
+import dev.tandem.engine.strategy.Deviation;
+import dev.tandem.engine.strategy.Deviations;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -15,10 +17,15 @@ import java.util.List;
  * {@code symmetric} (NEO §3.1, strawman 2; FastDecode): all decode attention on the CPU, with the decodes split evenly
  * into two sub-batches that overlap. Prefills have steps of their own, and their KV moves to the host.
  */
-public record Symmetric(Budget budget) implements Policy {
+public record Symmetric(Budget budget, Deviations deviations) implements Policy {
+    /** Prompts are whole: they have steps of their own. */
+    public Symmetric {
+        deviations = deviations.with(Deviation.CHUNKED_PREFILL, false);
+    }
+
     @Override
     public StepDraft draft(SchedulerState state, Decision why) {
-        StepDraft draft = AllHost.prefills(state, budget, false);
+        StepDraft draft = AllHost.prefills(state, budget, deviations);
         if (!draft.rows(0).isEmpty()) {
             why.because(
                     "symmetric: %d rows of prefill in a step of their own",

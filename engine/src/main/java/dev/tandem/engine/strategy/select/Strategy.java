@@ -8,6 +8,9 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.Preemption;
 import dev.tandem.engine.strategy.Asymmetric;
 import dev.tandem.engine.strategy.AsyncOverlap;
+import dev.tandem.engine.strategy.Deviation;
+import dev.tandem.engine.strategy.Deviations;
+import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.HostDrain;
 import dev.tandem.engine.strategy.InFlightLimits;
@@ -18,40 +21,230 @@ import dev.tandem.engine.strategy.TierRules;
 import dev.tandem.engine.strategy.paper.Apex;
 import dev.tandem.engine.strategy.paper.Neo;
 import dev.tandem.engine.strategy.paper.SimpleOffload;
+import dev.tandem.engine.strategy.paper.SwiftLlm;
 import dev.tandem.engine.strategy.paper.Symmetric;
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Collectors;
 
-/** The strategies of {@code --strategy}. */
+/**
+ * The strategies of {@code --strategy}. Those of the papers follow the papers or NEO's artifact; the others are
+ * Tandem's, two of which improve one of a paper (ADR 38).
+ */
 public enum Strategy {
     /** The GPU holds all KV of running sequences and computes all attention: {@link GpuOnly}. */
-    GPU_ONLY("gpu-only", false, Set.of()),
+    GPU_ONLY("gpu-only", Origin.TANDEM, false, Set.of(), Group.ADMISSION, Group.GPU_PROMPTS),
+    /** NEO's baseline, without offloading: {@link SwiftLlm}. */
+    SWIFTLLM("swiftllm", Origin.PAPER, false, Set.of()),
     /** The CPU computes all decode attention while the GPU waits: {@link SimpleOffload}. */
-    SIMPLE_OFFLOAD("simple-offload", true, Set.of(Kind.TWO_SUB_BATCHES)),
+    SIMPLE_OFFLOAD("simple-offload", Origin.PAPER, true, Set.of(Kind.TWO_SUB_BATCHES), Group.ADMISSION, Group.CHUNKS),
     /** The CPU computes all decode attention, in two even sub-batches: {@link Symmetric}. */
-    SYMMETRIC("symmetric", true, Set.of(Kind.TWO_SUB_BATCHES)),
+    SYMMETRIC("symmetric", Origin.PAPER, true, Set.of(Kind.TWO_SUB_BATCHES), Group.ADMISSION),
     /** Two sub-batches by the rules of NEO, with all KV on the host: {@link Asymmetric}. */
-    FASTDECODE_PLUS("fastdecode-plus", true, Set.of(Kind.TWO_SUB_BATCHES)),
+    FASTDECODE_PLUS(
+            "fastdecode-plus",
+            Origin.PAPER,
+            true,
+            Set.of(Kind.TWO_SUB_BATCHES),
+            Group.ADMISSION,
+            Group.CHUNKS,
+            Group.STEP_5),
     /** Two sub-batches in every step, with KV on both tiers: {@link Asymmetric}. */
-    ASYMMETRIC("asymmetric", false, Set.of(Kind.TWO_SUB_BATCHES_WITH_PROMPTS)),
+    ASYMMETRIC(
+            "asymmetric",
+            Origin.TANDEM,
+            false,
+            Set.of(Kind.TWO_SUB_BATCHES_WITH_PROMPTS),
+            Group.ADMISSION,
+            Group.CHUNKS,
+            Group.STEP_5,
+            Group.PIPELINE),
     /** One batch with in-flight tokens, for which the GPU never waits: {@link AsyncOverlap}. */
-    ASYNC_OVERLAP("async-overlap", false, Set.of(Kind.IN_FLIGHT)),
+    ASYNC_OVERLAP(
+            "async-overlap",
+            Origin.TANDEM,
+            false,
+            Set.of(Kind.IN_FLIGHT),
+            Group.ADMISSION,
+            Group.CHUNKS,
+            Group.GPU_PROMPTS,
+            Group.ASYNC),
     /** Two sub-batches or gpu-only, whichever is predicted to be faster: {@link Neo}. */
-    NEO("neo", false, Set.of(Kind.TWO_SUB_BATCHES_WITH_PROMPTS)),
+    NEO(
+            "neo",
+            Origin.PAPER,
+            false,
+            Set.of(Kind.TWO_SUB_BATCHES_WITH_PROMPTS),
+            Group.ADMISSION,
+            Group.CHUNKS,
+            Group.STEP_5,
+            Group.PIPELINE,
+            Group.STEP_6),
     /** Two sub-batches, async overlap or gpu-only, by the rules of APEX: {@link Apex}. */
-    APEX("apex", false, Set.of(Kind.IN_FLIGHT, Kind.TWO_SUB_BATCHES_WITH_PROMPTS));
+    APEX(
+            "apex",
+            Origin.PAPER,
+            false,
+            Set.of(Kind.IN_FLIGHT, Kind.TWO_SUB_BATCHES_WITH_PROMPTS),
+            Group.ADMISSION,
+            Group.CHUNKS,
+            Group.GPU_PROMPTS,
+            Group.STEP_5,
+            Group.PIPELINE,
+            Group.ASYNC,
+            Group.APEX),
+    /** {@link #NEO} with Tandem's deviations. */
+    ADAPTIVE_PIPELINING(
+            "adaptive-pipelining",
+            Origin.TANDEM,
+            false,
+            Set.of(Kind.TWO_SUB_BATCHES_WITH_PROMPTS),
+            Group.ADMISSION,
+            Group.CHUNKS,
+            Group.STEP_5,
+            Group.PIPELINE,
+            Group.STEP_6),
+    /** {@link #APEX} with Tandem's deviations: its rules and async overlap alone are measured against each other. */
+    ADAPTIVE(
+            "adaptive",
+            Origin.TANDEM,
+            false,
+            Set.of(Kind.IN_FLIGHT, Kind.TWO_SUB_BATCHES_WITH_PROMPTS),
+            Group.ADMISSION,
+            Group.CHUNKS,
+            Group.GPU_PROMPTS,
+            Group.STEP_5,
+            Group.PIPELINE,
+            Group.ASYNC,
+            Group.APEX);
+
+    /** Whose rules a strategy has. */
+    private enum Origin {
+        PAPER,
+        TANDEM
+    }
+
+    /** Deviations that are read together. */
+    private enum Group {
+        ADMISSION(Deviation.ROOM_TO_GROW),
+        CHUNKS(Deviation.CHUNKED_PREFILL),
+        GPU_PROMPTS(Deviation.PIGGYBACKED_PREFILL, Deviation.QUEUE_BYPASS),
+        STEP_5(Deviation.STEP_5_KEEPS, Deviation.STAGE_OVERHEAD),
+        PIPELINE(
+                Deviation.RESERVED_HOST_TOKENS,
+                Deviation.LONGEST_WAITING_FIRST,
+                Deviation.ALTERNATING_STEP_4,
+                Deviation.WAITS_FOR_HOST_TOKENS,
+                Deviation.ROTATION,
+                Deviation.STEP_ENDS),
+        STEP_6(Deviation.STEP_6_STRIPS_PROMPTS),
+        ASYNC(
+                Deviation.LONGEST_WAITING_FIRST,
+                Deviation.ROTATION,
+                Deviation.SPREAD_HOST_TOKENS,
+                Deviation.LIMITED_HOST_PROMPTS),
+        APEX(
+                Deviation.MIN_CPU_RATIO,
+                Deviation.COMPARES_WITH_ASYNC,
+                Deviation.PARTIAL_PROGRESS,
+                Deviation.MEASURED_ARMS);
+
+        private final Set<Deviation> deviations;
+
+        Group(Deviation... deviations) {
+            this.deviations = Set.of(deviations);
+        }
+    }
 
     private final String flag;
+    private final Origin origin;
     private final boolean allHost;
     private final Set<Kind> kinds;
+    private final Set<Deviation> deviations;
 
-    Strategy(String flag, boolean allHost, Set<Kind> kinds) {
+    Strategy(String flag, Origin origin, boolean allHost, Set<Kind> kinds, Group... groups) {
         this.flag = flag;
+        this.origin = origin;
         this.allHost = allHost;
         this.kinds = kinds;
+        this.deviations = Arrays.stream(groups)
+                .flatMap(group -> group.deviations.stream())
+                .collect(Collectors.toCollection(() -> EnumSet.noneOf(Deviation.class)));
+    }
+
+    /** Whether decodes of the strategy may have their KV on the host. */
+    public boolean offloads() {
+        return this != GPU_ONLY && this != SWIFTLLM;
+    }
+
+    /** The fidelity of a strategy when none is named: the papers' strategies are as printed. */
+    public Fidelity fidelity() {
+        return origin == Origin.PAPER ? Fidelity.PRINTED : Fidelity.TANDEM;
+    }
+
+    /** Tandem's improved form of a paper's strategy, for comparisons by fidelity; the strategy itself where none is. */
+    public Strategy improved() {
+        return switch (this) {
+            case SWIFTLLM -> GPU_ONLY;
+            case NEO -> ADAPTIVE_PIPELINING;
+            case APEX -> ADAPTIVE;
+            case GPU_ONLY,
+                    SIMPLE_OFFLOAD,
+                    SYMMETRIC,
+                    FASTDECODE_PLUS,
+                    ASYMMETRIC,
+                    ASYNC_OVERLAP,
+                    ADAPTIVE_PIPELINING,
+                    ADAPTIVE -> this;
+        };
+    }
+
+    /** The deviations that the strategy reads. */
+    public Set<Deviation> deviations() {
+        return Collections.unmodifiableSet(deviations);
+    }
+
+    /**
+     * The deviations of a fidelity. An improved strategy never has a paper's name, and a paper's rules never have a
+     * name of Tandem's.
+     *
+     * @throws ConfigurationException when the strategy is not of this fidelity
+     */
+    public Deviations deviations(Fidelity fidelity) {
+        if ((fidelity == Fidelity.TANDEM) == (origin == Origin.PAPER)) {
+            throw new ConfigurationException("--strategy " + flag + " is "
+                    + (origin == Origin.PAPER ? "a paper's" : "Tandem's own")
+                    + " and has no --fidelity " + fidelity.flag() + "; "
+                    + (origin == Origin.TANDEM
+                            ? "use swiftllm, neo or apex, or change single rules by --deviation"
+                            : improved() == this
+                                    ? "use printed or artifact"
+                                    : "use --strategy " + improved().flag + ", or --fidelity printed or artifact"));
+        }
+        return Deviations.of(fidelity);
+    }
+
+    /**
+     * Changes one deviation, as {@code --deviation} says.
+     *
+     * @param assignment NAME=VALUE
+     * @throws ConfigurationException that names what is not known, or what the strategy does not read
+     */
+    public Deviations with(Deviations base, String assignment) {
+        Deviations changed = base.with(assignment);
+        String name = assignment.substring(0, assignment.indexOf('='));
+        if (!deviations.contains(Deviation.of(name))) {
+            throw new ConfigurationException("--deviation " + name + " changes nothing in --strategy " + flag
+                    + "; it has "
+                    + (deviations.isEmpty()
+                            ? "no deviations"
+                            : deviations.stream().map(Deviation::flag).collect(Collectors.joining(", "))));
+        }
+        return changed;
     }
 
     /** The strategy's name on the command line, in logs and in results. */
@@ -78,17 +271,12 @@ public enum Strategy {
     }
 
     /**
-     * The options of a strategy. The values that {@link #builder} begins with are those of the papers.
+     * The options of a strategy. {@link #builder} begins with Tandem's deviations and the limits of the papers.
      *
      * @param budget of a step
      * @param preemption what happens to the KV of a preempted sequence
      * @param rules which sequences may be on the host, and for how long
-     * @param chunkedPrefill whether {@code neo}, {@code apex} and {@code async-overlap} compute prompts in chunks; the
-     *     papers do not
-     * @param hidesAll whether the CPU's attention of every token in two sub-batches hides behind the GPU's work, as in
-     *     NEO
-     * @param apexMinCpuRatio min CPU requests per GPU request for which {@code apex} uses the CPU (§4.2: 8)
-     * @param apexCohort whether {@code apex} moves its host tokens through the layers together, as in the paper
+     * @param deviations from the papers
      * @param queueBypasses max number of later requests that start before one that does not fit
      * @param inFlight limits of the executor for in-flight tokens
      * @param piggybackedTokens rows of a step up to which prompt tokens cost little; 0 to compute prompts at once
@@ -97,39 +285,26 @@ public enum Strategy {
             Budget budget,
             Preemption preemption,
             TierRules rules,
-            boolean chunkedPrefill,
-            boolean hidesAll,
-            double apexMinCpuRatio,
-            boolean apexCohort,
+            Deviations deviations,
             int queueBypasses,
             InFlightLimits inFlight,
             int piggybackedTokens) {
-        /** The options of the papers. */
+        /** Options of which only the budget is set. */
         public static Options of(Budget budget) {
             return builder(budget).build();
         }
 
-        /** Returns a builder that begins with the options of the papers. */
+        /** Returns a builder of which only the budget is set. */
         public static Builder builder(Budget budget) {
             return new Builder(budget);
         }
 
-        public Options {
-            if (!(apexMinCpuRatio >= 0)) {
-                throw new ConfigurationException(
-                        "--apex-min-cpu-ratio " + apexMinCpuRatio + " is not a number of 0 or more");
-            }
-        }
-
-        /** Builds {@link Options}; an option that is not set is that of the papers. */
+        /** Builds {@link Options}. */
         public static final class Builder {
             private final Budget budget;
             private Preemption preemption = Preemption.SWAP;
             private TierRules rules = TierRules.neutral();
-            private boolean chunkedPrefill;
-            private boolean hidesAll = true;
-            private double apexMinCpuRatio;
-            private boolean apexCohort = true;
+            private Deviations deviations = Deviations.of(Fidelity.TANDEM);
             private int queueBypasses;
             private InFlightLimits inFlight = InFlightLimits.UNLIMITED;
             private int piggybackedTokens;
@@ -150,27 +325,9 @@ public enum Strategy {
                 return this;
             }
 
-            /** Sets whether prompts may be computed in chunks. */
-            public Builder chunkedPrefill(boolean value) {
-                chunkedPrefill = value;
-                return this;
-            }
-
-            /** Sets whether the CPU's attention of every token in two sub-batches hides behind the GPU's work. */
-            public Builder hidesAll(boolean value) {
-                hidesAll = value;
-                return this;
-            }
-
-            /** Sets the min CPU requests per GPU request for which {@code apex} uses the CPU. */
-            public Builder apexMinCpuRatio(double value) {
-                apexMinCpuRatio = value;
-                return this;
-            }
-
-            /** Sets whether {@code apex} moves its host tokens through the layers together. */
-            public Builder apexCohort(boolean value) {
-                apexCohort = value;
+            /** Sets the deviations from the papers. */
+            public Builder deviations(Deviations value) {
+                deviations = value;
                 return this;
             }
 
@@ -192,23 +349,9 @@ public enum Strategy {
                 return this;
             }
 
-            /**
-             * Builds the options.
-             *
-             * @throws ConfigurationException that names the option and its limit
-             */
+            /** Builds the options. */
             public Options build() {
-                return new Options(
-                        budget,
-                        preemption,
-                        rules,
-                        chunkedPrefill,
-                        hidesAll,
-                        apexMinCpuRatio,
-                        apexCohort,
-                        queueBypasses,
-                        inFlight,
-                        piggybackedTokens);
+                return new Options(budget, preemption, rules, deviations, queueBypasses, inFlight, piggybackedTokens);
             }
         }
     }
@@ -226,7 +369,7 @@ public enum Strategy {
                     + " tokens needs " + needed + " blocks there and the host pool has " + limits.hostBlocks()
                     + "; raise --host-kv or lower --max-model-len");
         }
-        if (this != GPU_ONLY && limits.hostBlocks() == 0) {
+        if (offloads() && limits.hostBlocks() == 0) {
             throw new ConfigurationException("--strategy " + flag + " needs host KV and the host pool has no block;"
                     + " raise --host-kv or use --strategy gpu-only");
         }
@@ -244,18 +387,20 @@ public enum Strategy {
 
     Policy policy(Options options, CostModel cost, SelectorLimits limits) {
         Budget budget = options.budget();
+        Deviations rules = options.deviations();
         return switch (this) {
             case GPU_ONLY -> gpuOnly(options);
-            case SIMPLE_OFFLOAD -> new SimpleOffload(budget);
-            case SYMMETRIC -> new Symmetric(budget);
+            case SWIFTLLM -> new SwiftLlm(budget, options.preemption());
+            case SIMPLE_OFFLOAD -> new SimpleOffload(budget, rules);
+            case SYMMETRIC -> new Symmetric(budget, rules);
             case FASTDECODE_PLUS -> new Asymmetric(flag, pipeline(options, cost, false));
             case ASYMMETRIC -> new Asymmetric(flag, pipeline(options, cost, true));
-            case ASYNC_OVERLAP -> asyncOverlap(options, cost, false);
-            case NEO -> neo(options, cost);
-            case APEX ->
-                options.apexCohort()
-                        ? apex(options, cost, asyncOverlap(options, cost, true))
-                        : selector(options, paper(cost), arms(options, cost), Optional.empty(), limits);
+            case ASYNC_OVERLAP -> asyncOverlap(options, cost, rules);
+            case NEO, ADAPTIVE_PIPELINING -> neo(options, cost);
+            case APEX, ADAPTIVE ->
+                rules.has(Deviation.MEASURED_ARMS)
+                        ? selector(options, paper(cost), arms(options, cost), Optional.empty(), limits)
+                        : apex(options, cost, asyncOverlap(options, cost, rules));
         };
     }
 
@@ -287,14 +432,14 @@ public enum Strategy {
     }
 
     /**
-     * The strategy's arms. {@code apex} has one arm where its host tokens move through the layers together; otherwise
-     * it has two, its rules and async overlap.
+     * The strategy's arms. APEX's rules that are measured against async overlap have two; every other strategy has one.
      */
     private List<Arm> arms(Options options, CostModel cost) {
-        if (this != APEX || options.apexCohort()) {
+        boolean apex = this == APEX || this == ADAPTIVE;
+        if (!apex || !options.deviations().has(Deviation.MEASURED_ARMS)) {
             return List.of(new Arm(flag, policy(options, cost), kinds));
         }
-        AsyncOverlap overlap = asyncOverlap(options, cost, false);
+        AsyncOverlap overlap = asyncOverlap(options, cost, options.deviations());
         // both arms share this policy; the rules' policy passes completed steps on to it, so it counts each step once
         Arm rules = new Arm(
                 "apex's rules",
@@ -312,8 +457,17 @@ public enum Strategy {
     }
 
     private static GpuOnly gpuOnly(Options options) {
+        Deviations rules = options.deviations();
         return new GpuOnly(
-                options.budget(), options.preemption(), options.queueBypasses(), options.piggybackedTokens());
+                options.budget(),
+                options.preemption(),
+                rules.has(Deviation.QUEUE_BYPASS) ? options.queueBypasses() : 0,
+                piggybackedTokens(options),
+                rules.has(Deviation.ROOM_TO_GROW));
+    }
+
+    private static int piggybackedTokens(Options options) {
+        return options.deviations().has(Deviation.PIGGYBACKED_PREFILL) ? options.piggybackedTokens() : 0;
     }
 
     private static HostDrain drain(Options options, CostModel cost) {
@@ -321,26 +475,26 @@ public enum Strategy {
                 options.budget(),
                 paper(cost),
                 TierRules.neutral(),
-                true,
-                false,
+                Deviations.of(Fidelity.TANDEM),
                 options.inFlight(),
                 options.piggybackedTokens());
         return new HostDrain(options.budget(), overlap, options.queueBypasses(), options.piggybackedTokens());
     }
 
     private static Apex apex(Options options, CostModel cost, AsyncOverlap overlap) {
+        boolean forecasts = options.deviations().has(Deviation.ROOM_TO_GROW);
         return new Apex(
                 options.budget(),
                 paper(cost),
                 pipeline(options, cost, true),
                 overlap,
-                new GpuOnly(options.budget(), options.preemption()),
-                options.apexMinCpuRatio(),
+                new GpuOnly(options.budget(), options.preemption(), 0, 0, forecasts),
+                options.deviations(),
                 options.inFlight().completesWithinStep());
     }
 
     private static Neo neo(Options options, CostModel cost) {
-        return new Neo(pipeline(options, cost, true), paper(cost));
+        return new Neo(pipeline(options, cost, true), pipelinePredictor(options, cost));
     }
 
     /** The predictor of the papers: tiers overlap and swaps take no time. */
@@ -348,24 +502,24 @@ public enum Strategy {
         return new StepPredictor(cost, true, 0);
     }
 
-    private static Pipeline pipeline(Options options, CostModel cost, boolean gpuKv) {
-        return new Pipeline(
-                options.budget(),
-                paper(cost),
-                options.rules(),
-                options.chunkedPrefill(),
-                options.hidesAll() || !gpuKv,
-                gpuKv);
+    private static StepPredictor pipelinePredictor(Options options, CostModel cost) {
+        return options.deviations().has(Deviation.STEP_ENDS)
+                ? paper(cost)
+                : paper(cost).ofLayers();
     }
 
-    private static AsyncOverlap asyncOverlap(Options options, CostModel cost, boolean cohort) {
+    private static Pipeline pipeline(Options options, CostModel cost, boolean gpuKv) {
+        return new Pipeline(
+                options.budget(), pipelinePredictor(options, cost), options.rules(), options.deviations(), gpuKv);
+    }
+
+    private static AsyncOverlap asyncOverlap(Options options, CostModel cost, Deviations deviations) {
         return new AsyncOverlap(
                 options.budget(),
                 paper(cost),
                 options.rules(),
-                options.chunkedPrefill(),
-                cohort,
+                deviations,
                 options.inFlight(),
-                cohort ? 0 : options.piggybackedTokens());
+                piggybackedTokens(options));
     }
 }

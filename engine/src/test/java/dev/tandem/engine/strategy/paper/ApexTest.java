@@ -1,13 +1,18 @@
 package dev.tandem.engine.strategy.paper;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.Shape;
 import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.strategy.Deviation;
+import dev.tandem.engine.strategy.Deviations;
+import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.InFlightLimits;
+import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.select.Strategy;
 import org.junit.jupiter.api.Test;
@@ -26,8 +31,13 @@ class ApexTest {
     }
 
     private static Apex apex(double minCpuRatio, InFlightLimits inFlight) {
+        return apex(
+                Deviations.of(Fidelity.PRINTED).with(Deviation.MIN_CPU_RATIO, String.valueOf(minCpuRatio)), inFlight);
+    }
+
+    private static Apex apex(Deviations deviations, InFlightLimits inFlight) {
         var options = Strategy.Options.builder(BUDGET)
-                .apexMinCpuRatio(minCpuRatio)
+                .deviations(deviations)
                 .inFlight(inFlight)
                 .build();
         return (Apex) Strategy.APEX.policy(options, TestProfile.model());
@@ -158,7 +168,11 @@ class ApexTest {
         scene.inFlight(20);
         scene.waiting(334);
         Decision why = new Decision();
-        StepDraft draft = apex(0, new InFlightLimits(100, 100, false)).draft(scene.state, why);
+        Deviations compares = Deviations.of(Fidelity.PRINTED)
+                .with(Deviation.COMPARES_WITH_ASYNC, true)
+                .with(Deviation.STEP_5_KEEPS, "idle-cpu")
+                .with(Deviation.LIMITED_HOST_PROMPTS, true);
+        StepDraft draft = apex(compares, new InFlightLimits(100, 100, false)).draft(scene.state, why);
         assertThat(draft.shape()).as(why.reason()).isEqualTo(Shape.ASYNC);
         assertThat(why.reason()).contains(returned).contains(now).endsWith(outcome);
         assertThat(draft.admissions())
@@ -172,9 +186,40 @@ class ApexTest {
         scene.inFlight(80);
         scene.inFlight(80);
         scene.waiting(50);
-        StepDraft draft = draft(scene, 0, new Decision());
+        Deviations all = Deviations.of(Fidelity.PRINTED).with(Deviation.PARTIAL_PROGRESS, "all-or-none");
+        StepDraft draft = apex(all, InFlightLimits.UNLIMITED).draft(scene.state, new Decision());
         assertThat(draft.shape()).as("0.1 * 160 > T_l0 = 10").isEqualTo(Shape.ASYNC);
         assertThat(draft.resumed()).isEmpty();
+        assertThat(Scene.text(draft(scene, 0, new Decision())))
+                .as("as printed, the one that hides finishes: 0.1 * 80 <= 10")
+                .isEqualTo("[r2+50] resume r0");
+    }
+
+    @Test
+    void rule4ComesBeforeTokensThatBeginAtLayer0() {
+        // T_l0 = 10 hides the 5 of the in-flight token or the 6 of the other, which the GPU cannot hold, and not both
+        Scene scene = new Scene(12, 400, BUDGET).limit(48);
+        scene.limit(1000).inFlight(50);
+        scene.limit(48).waiting(40);
+        scene.limit(1000).host(60);
+        assertThat(Scene.text(draft(scene, 0, new Decision()))).isEqualTo("[r1+40] resume r0");
+    }
+
+    @Test
+    void aCohortIsBilledAtTheLayerWhereItStands() {
+        // 90 rows and 60 in flight: T_l = 10 at one layer, 10 + 0.1 * 50 at the other; spread, each has 30 more
+        Scene scene = new Scene(400, 1000, new Budget(600, 200, 600)).limit(1000);
+        for (int i = 0; i < 90; i++) {
+            scene.gpu(9);
+        }
+        for (int i = 0; i < 60; i++) {
+            scene.inFlight(9);
+        }
+        StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
+        StepDraft draft = apex(0).async().draft(scene.state, new Decision());
+        assertThat(draft.isCohort()).isTrue();
+        assertThat(draft.slots()).isEqualTo(60);
+        assertThat(predictor.of(draft)).isCloseTo(2 * (10 + 8.1) + 5, within(1e-6));
     }
 
     @Test

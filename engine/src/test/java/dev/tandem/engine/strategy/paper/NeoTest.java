@@ -1,21 +1,30 @@
 package dev.tandem.engine.strategy.paper;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.engine.request.LatencyTargets;
 import dev.tandem.engine.request.Sequence;
 import dev.tandem.engine.schedule.Budget;
 import dev.tandem.engine.schedule.Decision;
+import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.Scene;
 import dev.tandem.engine.schedule.StepDraft;
 import dev.tandem.engine.strategy.Asymmetric;
+import dev.tandem.engine.strategy.Deviation;
+import dev.tandem.engine.strategy.Deviations;
+import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.Pipeline;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.TestProfile;
 import dev.tandem.engine.strategy.TierRules;
+import dev.tandem.engine.strategy.select.Strategy;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /**
  * NEO §3.2, step by step. {@link TestProfile}: T_l = 10 up to 100 rows and 0.1 per row beyond, T_ga = 0.01 per token,
@@ -24,13 +33,25 @@ import org.junit.jupiter.api.Test;
 class NeoTest {
     private static final Budget BUDGET = new Budget(400, 20, 400);
 
+    /** Tandem's rules with whole prompts and tokens that all hide. */
+    private static final Deviations RULES = Deviations.of(Fidelity.TANDEM)
+            .with(Deviation.CHUNKED_PREFILL, false)
+            .with(Deviation.WAITS_FOR_HOST_TOKENS, false);
+
     private static Pipeline pipeline(Budget budget, TierRules rules) {
-        return new Pipeline(budget, new StepPredictor(TestProfile.model(), true, 0), rules, false, true, true);
+        return new Pipeline(budget, new StepPredictor(TestProfile.model(), true, 0), rules, RULES, true);
     }
 
     private static Asymmetric waitingForTokens() {
         StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
-        return new Asymmetric("asymmetric", new Pipeline(BUDGET, predictor, TierRules.neutral(), false, false, true));
+        return new Asymmetric(
+                "asymmetric",
+                new Pipeline(
+                        BUDGET,
+                        predictor,
+                        TierRules.neutral(),
+                        RULES.with(Deviation.WAITS_FOR_HOST_TOKENS, true),
+                        true));
     }
 
     private static Asymmetric steps1To5(Scene scene) {
@@ -129,7 +150,11 @@ class NeoTest {
         scene.host(60);
         scene.waiting(399);
         Pipeline chunked = new Pipeline(
-                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), true, true, true);
+                BUDGET,
+                new StepPredictor(TestProfile.model(), true, 0),
+                TierRules.neutral(),
+                RULES.with(Deviation.CHUNKED_PREFILL, true),
+                true);
         assertThat(Scene.text(chunked.draft(scene.state))).isEqualTo("[r0 r3+397host] [r1cpu r2cpu]");
     }
 
@@ -155,12 +180,12 @@ class NeoTest {
             scene.host(39);
         }
         StepPredictor near = new StepPredictor(TestProfile.withStages(3, 4), true, 0);
-        StepDraft draft = new Pipeline(BUDGET, near, TierRules.neutral(), false, true, true).draft(scene.state);
+        StepDraft draft = new Pipeline(BUDGET, near, TierRules.neutral(), RULES, true).draft(scene.state);
         assertThat(Scene.text(draft)).isEqualTo("[r0] [r1cpu r2cpu r3cpu]");
         assertThat(near.of(draft)).isCloseTo(52.18, within(1e-6));
         StepPredictor far = new StepPredictor(TestProfile.withStages(3, 7), true, 0);
         assertThat(far.of(draft)).as("T_ca1 = 11.7 behind 9").isCloseTo(52.18 + 2 * 2.7, within(1e-6));
-        assertThat(Scene.text(new Pipeline(BUDGET, far, TierRules.neutral(), false, true, true).draft(scene.state)))
+        assertThat(Scene.text(new Pipeline(BUDGET, far, TierRules.neutral(), RULES, true).draft(scene.state)))
                 .isEqualTo("[r0 r3cpu] [r1cpu r2cpu]");
         StepPredictor beyond = new StepPredictor(TestProfile.withStages(3, 20), true, 0);
         assertThat(beyond.of(draft))
@@ -178,7 +203,7 @@ class NeoTest {
             scene.host(52);
         }
         StepPredictor stages = new StepPredictor(TestProfile.withStages(3, 0), true, 0);
-        StepDraft draft = new Pipeline(BUDGET, stages, TierRules.neutral(), false, true, true).draft(scene.state);
+        StepDraft draft = new Pipeline(BUDGET, stages, TierRules.neutral(), RULES, true).draft(scene.state);
         assertThat(Scene.text(draft)).isEqualTo("[r0 r4cpu r5cpu] [r1cpu r2cpu r3cpu]");
         assertThat(stages.of(draft)).isCloseTo(52.18, within(1e-6));
         StepPredictor shorter = new StepPredictor(TestProfile.withStages(2, 0), true, 0);
@@ -292,27 +317,156 @@ class NeoTest {
     void fastDecodePlusKeepsNoKvOnTheGpu() {
         Scene scene = new Scene(50, 200, BUDGET).limit(100);
         Pipeline pipeline = new Pipeline(
-                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, false);
+                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), RULES, false);
         scene.gpu(9);
         scene.host(30);
         scene.waiting(120);
-        // r0 is complete in GPU blocks, so it leaves. With the prompt T_l0 = 12 hides 3 + 0.9; without it T_l0 = 0
+        // r0 is complete in GPU blocks, so it leaves. Batch 1 has 12 - 3 free, batch 0 10 + 7.3: r0 goes to batch 0
         assertThat(scene.draft(new Asymmetric("fastdecode-plus", pipeline)))
-                .isEqualTo("r0>host [r2+120host] [r1cpu r0cpu]");
+                .isEqualTo("r0>host [r2+120host r0cpu] [r1cpu]");
     }
 
     @Test
-    void fastDecodePlusHidesTokensBehindOneThatDoesNotHide() {
-        // without a prompt r0 is added anyway: T_l0 + T_ca0 = 10 + 30. Batch 1 then hides T_l0 = 10, and the CPU has 40
-        // in all
+    void fastDecodePlusTakesEveryTokenWhetherOrNotItHides() {
+        // §5.3: without KV on the GPU there is no choice. T_ca1 = 30 behind nothing; then batch 0 has 10 free
         Scene scene = new Scene(50, 200, BUDGET).limit(400);
         Pipeline pipeline = new Pipeline(
-                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), false, true, false);
+                BUDGET, new StepPredictor(TestProfile.model(), true, 0), TierRules.neutral(), RULES, false);
         scene.host(300);
         scene.host(90);
         scene.host(30);
-        StepDraft draft = pipeline.draft(scene.state);
-        assertThat(Scene.text(draft)).isEqualTo("[r0cpu] [r1cpu]");
-        assertThat(new StepPredictor(TestProfile.model(), true, 0).of(draft)).isCloseTo(80, within(1e-6));
+        assertThat(Scene.text(pipeline.draft(scene.state))).isEqualTo("[r1cpu r2cpu] [r0cpu]");
+    }
+
+    private static Policy policy(Strategy strategy, Budget budget, Fidelity fidelity) {
+        return strategy.policy(
+                Strategy.Options.builder(budget)
+                        .deviations(strategy.deviations(fidelity))
+                        .build(),
+                TestProfile.model());
+    }
+
+    @Test
+    void asPrintedStep4TakesHostRequestsInOrderOfArrival() {
+        Scene scene = new Scene(10, 100, BUDGET).limit(200);
+        scene.gpu(10);
+        List<Sequence> host = List.of(scene.host(60), scene.host(60), scene.host(60));
+        for (Sequence sequence : host.subList(0, 2)) {
+            sequence.advance(1);
+            sequence.append(0, 5);
+        }
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r1cpu] [r3cpu]");
+        Deviations printed = Deviations.of(Fidelity.PRINTED);
+        StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
+        Pipeline pipeline = new Pipeline(BUDGET, predictor, TierRules.neutral(), printed, true);
+        assertThat(Scene.text(pipeline.draft(scene.state))).isEqualTo("[r0 r2cpu] [r1cpu]");
+    }
+
+    /** Step 5 with three prompts for the host and T_ca1 = 4: T_l0 = 10 hides it without any of them. */
+    @ParameterizedTest
+    @CsvSource({
+        "none, [r0] [r1cpu]",
+        "128-tokens, [r0 r2+100host r3+100host] [r1cpu]",
+        "idle-cpu, [r0 r2+100host r3+100host r4+100host] [r1cpu]"
+    })
+    void step5KeepsPromptsByItsRule(String rule, String expected) {
+        Scene scene = new Scene(4, 200, BUDGET).limit(300);
+        scene.gpu(13);
+        scene.host(40);
+        for (int i = 0; i < 3; i++) {
+            scene.waiting(100);
+        }
+        Pipeline pipeline = new Pipeline(
+                BUDGET,
+                new StepPredictor(TestProfile.model(), true, 0),
+                TierRules.neutral(),
+                RULES.with(Deviation.STEP_5_KEEPS, rule),
+                true);
+        assertThat(Scene.text(pipeline.draft(scene.state))).isEqualTo(expected);
+    }
+
+    @Test
+    void theArtifactsStep4AlternatesBySlackAndSkipsWhatIsNoShorterThanAMisfit() {
+        // r1 in batch 1 leaves it 6, and batch 0 has 10.09: r2 in batch 0 leaves 6.09. r3 with 9 fits neither, r4 with
+        // 9.1 is not tried, r5 goes to batch 0
+        Scene scene = new Scene(3, 400, BUDGET).limit(200);
+        scene.gpu(9);
+        for (int length : new int[] {40, 40, 90, 91, 20}) {
+            scene.host(length);
+        }
+        Pipeline pipeline = new Pipeline(
+                BUDGET,
+                new StepPredictor(TestProfile.model(), true, 0),
+                TierRules.neutral(),
+                Deviations.of(Fidelity.ARTIFACT),
+                true);
+        assertThat(Scene.text(pipeline.draft(scene.state))).isEqualTo("[r0 r2cpu r5cpu] [r1cpu]");
+    }
+
+    @Test
+    void theArtifactsStep6LeavesOutPromptsForTheHost() {
+        Scene scene = new Scene(4, 200, BUDGET).limit(300);
+        scene.gpu(13);
+        for (int i = 0; i < 3; i++) {
+            scene.waiting(100);
+        }
+        assertThat(scene.draft(policy(Strategy.NEO, BUDGET, Fidelity.ARTIFACT)))
+                .as("201 rows are at least 128, and 101 are not")
+                .isEqualTo("[r0 r1+100host r2+100host]");
+    }
+
+    @Test
+    void asPrintedNoForecastKeepsARequestOut() {
+        Scene scene = new Scene(20, 200, BUDGET).limit(76);
+        for (int i = 0; i < 16; i++) {
+            Sequence ended = scene.gpu(4);
+            for (int token = 0; token < 60; token++) {
+                ended.append(0, 0);
+            }
+            scene.committer.remove(ended);
+        }
+        scene.gpu(9);
+        scene.waiting(30);
+        assertThat(scene.draft(policy(Strategy.NEO, BUDGET, Fidelity.PRINTED))).isEqualTo("[r16 r17+30]");
+        assertThat(scene.draft(steps1To5(scene)))
+                .as("61 more tokens for each do not fit 20 blocks of 4")
+                .isNotEqualTo("[r16 r17+30]");
+    }
+
+    @Test
+    void swiftLlmGivesWholePromptsStepsOfTheirOwn() {
+        Scene scene = new Scene(49, 0, BUDGET).limit(180);
+        scene.gpu(9);
+        scene.waiting(100);
+        scene.waiting(90);
+        assertThat(scene.draft(policy(Strategy.SWIFTLLM, BUDGET, Fidelity.PRINTED)))
+                .as("25 blocks of 47 for the first; the second needs 23")
+                .isEqualTo("[r1+100]");
+        Scene full = new Scene(28, 0, BUDGET).limit(400);
+        full.gpu(9);
+        full.gpu(9);
+        full.waiting(100);
+        full.waiting(4);
+        assertThat(full.draft(policy(Strategy.SWIFTLLM, BUDGET, Fidelity.PRINTED)))
+                .as("the first prompt does not fit, and no later one starts before it")
+                .isEqualTo("[r0 r1]");
+    }
+
+    @Test
+    void aPapersNameIsOnlyForItsRules() {
+        assertThat(Strategy.NEO.fidelity()).isEqualTo(Fidelity.PRINTED);
+        assertThat(Strategy.ADAPTIVE.fidelity()).isEqualTo(Fidelity.TANDEM);
+        assertThatThrownBy(() -> Strategy.NEO.deviations(Fidelity.TANDEM))
+                .hasMessage("--strategy neo is a paper's and has no --fidelity tandem; use --strategy"
+                        + " adaptive-pipelining, or --fidelity printed or artifact");
+        assertThatThrownBy(() -> Strategy.ADAPTIVE.deviations(Fidelity.PRINTED))
+                .hasMessageContaining("--strategy adaptive is Tandem's own and has no --fidelity printed");
+        Deviations printed = Strategy.NEO.deviations(Fidelity.PRINTED);
+        assertThat(Strategy.NEO.with(printed, "step-5-keeps=idle-cpu").changed())
+                .containsExactly(Map.entry("step-5-keeps", "idle-cpu"));
+        assertThatThrownBy(() -> Strategy.NEO.with(printed, "measured-arms=true"))
+                .hasMessageContaining("--deviation measured-arms changes nothing in --strategy neo");
+        assertThatThrownBy(() -> Strategy.NEO.with(printed, "step-5-keeps"))
+                .hasMessageContaining("has no value; use NAME=VALUE");
     }
 }

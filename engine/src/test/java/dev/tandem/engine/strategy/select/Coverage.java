@@ -145,16 +145,19 @@ final class Coverage {
         for (String reason : reasons(strategy)) {
             assertThat(reasons.keySet()).as("reasons of %s", strategy.flag()).anyMatch(met -> met.contains(reason));
         }
-        if (strategy != Strategy.GPU_ONLY) {
+        if (strategy.offloads()) {
             assertThat(phases).as("phases of %s", strategy.flag()).containsExactlyInAnyOrder(Phase.values());
         }
         assertThat(shapes).as("shapes of %s", strategy.flag()).containsExactlyInAnyOrderElementsOf(shapes(strategy));
     }
 
     private static Set<Seen> expected(Strategy strategy) {
+        if (strategy == Strategy.SWIFTLLM) { // it keeps the order of arrival
+            return EnumSet.of(Seen.PREEMPTED, Seen.PLACEHOLDER, Seen.ABORTED, Seen.STOPPED, Seen.TO_HOST, Seen.TO_GPU);
+        }
         Set<Seen> expected = EnumSet.of(
                 Seen.PREEMPTED, Seen.BYPASSED, Seen.PLACEHOLDER, Seen.ABORTED, Seen.STOPPED, Seen.TO_HOST, Seen.TO_GPU);
-        if (strategy == Strategy.GPU_ONLY) {
+        if (!strategy.offloads()) {
             return expected;
         }
         // strategies without in-flight tokens of their own have some while the guard drains the host
@@ -162,14 +165,14 @@ final class Coverage {
                 EnumSet.of(Seen.IN_FLIGHT, Seen.OVER_SEVERAL_STEPS, Seen.OFFLOADED, Seen.OFFLOADING, Seen.GUARD_LOSS));
         expected.addAll(
                 switch (strategy) {
-                    case GPU_ONLY -> EnumSet.noneOf(Seen.class);
+                    case GPU_ONLY, SWIFTLLM -> EnumSet.noneOf(Seen.class);
                     case SIMPLE_OFFLOAD -> EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS);
                     case SYMMETRIC -> EnumSet.of(Seen.CPU_ROWS, Seen.TWO_SUB_BATCHES);
                     case FASTDECODE_PLUS -> EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES);
-                    case ASYMMETRIC, NEO ->
+                    case ASYMMETRIC, NEO, ADAPTIVE_PIPELINING ->
                         EnumSet.of(Seen.CPU_ROWS, Seen.OFFLOADED_IN_CHUNKS, Seen.TWO_SUB_BATCHES, Seen.ROTATED);
                     case ASYNC_OVERLAP -> EnumSet.of(Seen.OFFLOADED_IN_CHUNKS, Seen.ROTATED, Seen.PAUSED, Seen.LOST);
-                    case APEX ->
+                    case APEX, ADAPTIVE ->
                         EnumSet.of(
                                 Seen.CPU_ROWS,
                                 Seen.OFFLOADED_IN_CHUNKS,
@@ -186,10 +189,11 @@ final class Coverage {
 
     private static Set<Shape> shapes(Strategy strategy) {
         return switch (strategy) {
-            case GPU_ONLY -> EnumSet.of(Shape.GPU_ONLY);
+            case GPU_ONLY, SWIFTLLM -> EnumSet.of(Shape.GPU_ONLY);
             case SIMPLE_OFFLOAD -> EnumSet.of(Shape.GPU_ONLY, Shape.OFFLOAD, Shape.ASYNC);
             case SYMMETRIC -> EnumSet.allOf(Shape.class);
-            case FASTDECODE_PLUS, ASYMMETRIC, NEO, APEX -> EnumSet.of(Shape.GPU_ONLY, Shape.PIPELINE, Shape.ASYNC);
+            case FASTDECODE_PLUS, ASYMMETRIC, NEO, APEX, ADAPTIVE_PIPELINING, ADAPTIVE ->
+                EnumSet.of(Shape.GPU_ONLY, Shape.PIPELINE, Shape.ASYNC);
             case ASYNC_OVERLAP -> EnumSet.of(Shape.GPU_ONLY, Shape.ASYNC);
         };
     }
@@ -204,14 +208,15 @@ final class Coverage {
                 "guard: offloading has ended and the host drains: # in-flight tokens");
         List<String> own = switch (strategy) {
             case GPU_ONLY -> List.of("gpu-only: # rows");
+            case SWIFTLLM -> List.of("swiftllm: # tokens of whole prompts", "swiftllm: # decodes");
             case SIMPLE_OFFLOAD -> List.of("the GPU waits for it at each layer");
             case SYMMETRIC ->
                 List.of("rows of prefill in a step of their own", "symmetric: the CPU computes attention for");
             case FASTDECODE_PLUS, ASYMMETRIC -> List.of("the CPU computes attention for # and # of them");
             case ASYNC_OVERLAP -> List.of("# in-flight tokens, # of them admitted now");
-            case NEO ->
+            case NEO, ADAPTIVE_PIPELINING ->
                 List.of("neo: asymmetric is predicted", "neo: gpu-only is predicted", "neo: no CPU attention hides");
-            case APEX ->
+            case APEX, ADAPTIVE ->
                 List.of(
                         "apex: no CPU requests, so gpu-only",
                         "apex: # CPU requests are fewer than",
@@ -222,7 +227,7 @@ final class Coverage {
                         "async-overlap does #, so they return");
         };
         List<String> all = new ArrayList<>(own);
-        all.addAll(strategy == Strategy.GPU_ONLY ? List.of() : guards);
+        all.addAll(strategy.offloads() ? guards : List.of());
         return all;
     }
 }

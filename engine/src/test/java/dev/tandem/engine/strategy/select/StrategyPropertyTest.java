@@ -25,6 +25,9 @@ import dev.tandem.engine.step.AttentionSite;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.engine.step.StepPlan;
 import dev.tandem.engine.strategy.Calibrator;
+import dev.tandem.engine.strategy.Deviation;
+import dev.tandem.engine.strategy.Deviations;
+import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.InFlightLimits;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.TestProfile;
@@ -32,6 +35,7 @@ import dev.tandem.engine.strategy.TierRules;
 import dev.tandem.engine.strategy.select.Coverage.Seen;
 import java.util.ArrayList;
 import java.util.EnumMap;
+import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -53,6 +57,10 @@ import org.junit.jupiter.params.provider.MethodSource;
  */
 class StrategyPropertyTest {
     private static final int SCHEDULES = Integer.getInteger("tandem.schedules", 60);
+    /** The improved strategies are those of the papers under other deviations, which are drawn for each schedule. */
+    private static final Set<Strategy> STRATEGIES =
+            EnumSet.complementOf(EnumSet.of(Strategy.ADAPTIVE_PIPELINING, Strategy.ADAPTIVE));
+
     private static final Map<Strategy, Coverage> COVERAGE = new EnumMap<>(Strategy.class);
 
     static Stream<Arguments> cases() {
@@ -68,7 +76,7 @@ class StrategyPropertyTest {
     }
 
     private static Stream<Arguments> cases(int seeds) {
-        return Stream.of(Strategy.values())
+        return STRATEGIES.stream()
                 .flatMap(strategy -> LongStream.range(0, seeds).mapToObj(seed -> Arguments.of(strategy, seed)));
     }
 
@@ -86,7 +94,7 @@ class StrategyPropertyTest {
     @AfterAll
     static void theSampleCoversAllCases() {
         int runs = COVERAGE.values().stream().mapToInt(Coverage::runs).sum();
-        if (SCHEDULES >= 60 && runs >= SCHEDULES * Strategy.values().length) {
+        if (SCHEDULES >= 60 && runs >= SCHEDULES * STRATEGIES.size()) {
             COVERAGE.forEach((strategy, coverage) -> coverage.check(strategy));
         }
     }
@@ -177,7 +185,8 @@ class StrategyPropertyTest {
                     state.waiting().view().stream()
                             .anyMatch(waiting -> waiting.timings().bypassed() > 0));
             StepDraft draft = policy.draft(state, why);
-            if (draft.shape() == Shape.PIPELINE && strategy != Strategy.SYMMETRIC) {
+            boolean hiding = strategy != Strategy.SYMMETRIC && strategy != Strategy.FASTDECODE_PLUS;
+            if (draft.shape() == Shape.PIPELINE && hiding) {
                 double window1 = cost.linear(rows(draft, 0));
                 double window0 = cost.linear(rows(draft, 1)) + gpuAttention(draft);
                 boolean alone = rows(draft, 0) == 1 && draft.rows(0).getFirst().site() == AttentionSite.CPU_FROM_HOST;
@@ -347,13 +356,11 @@ class StrategyPropertyTest {
                     : new InFlightLimits(1 + random.nextInt(4), 1 + random.nextInt(8), random.nextBoolean());
             resumes = inFlightTokens.completesWithinStep();
             boolean hidesAll = new SplittableRandom(seed + 13).nextInt(3) > 0;
+            Deviations deviations = deviations(seed).with(Deviation.WAITS_FOR_HOST_TOKENS, !hidesAll);
             var options = Strategy.Options.builder(budget)
                     .preemption(Preemption.values()[random.nextInt(2)])
                     .rules(rules)
-                    .chunkedPrefill(random.nextBoolean())
-                    .hidesAll(hidesAll)
-                    .apexMinCpuRatio(random.nextInt(3))
-                    .apexCohort(random.nextBoolean())
+                    .deviations(deviations)
                     .queueBypasses(random.nextInt(4))
                     .inFlight(inFlightTokens)
                     .piggybackedTokens(random.nextInt(40))
@@ -364,10 +371,20 @@ class StrategyPropertyTest {
                     ? Optional.of(strategy.guarded(options, predictor, limits))
                     : Optional.empty();
             chosen = guard.isPresent() ? guard.get() : strategy.policy(options, cost, limits);
-            Policy policy = new PipelineChecks(
-                    strategy, chosen, cost, hidesAll || strategy == Strategy.FASTDECODE_PLUS, coverage);
+            Policy policy = new PipelineChecks(strategy, chosen, cost, hidesAll, coverage);
             Policy drafted = drafts > 1 ? new Redrafting(policy, drafts) : policy;
             return new PolicyScheduler(drafted, predictor::of, new Calibrator(cost, 8), log);
+        }
+
+        /** A seeded value for every deviation. */
+        private static Deviations deviations(long seed) {
+            SplittableRandom values = new SplittableRandom(seed + 34);
+            Deviations deviations = Deviations.of(Fidelity.values()[values.nextInt(3)]);
+            for (Deviation deviation : Deviation.values()) {
+                Fidelity other = values.nextInt(4) > 0 ? Fidelity.TANDEM : Fidelity.values()[values.nextInt(2)];
+                deviations = deviations.with(deviation, deviation.value(other));
+            }
+            return deviations.with(Deviation.MIN_CPU_RATIO, String.valueOf(values.nextInt(3)));
         }
 
         void drive() {
@@ -439,11 +456,11 @@ class StrategyPropertyTest {
         /** Checks that plans are of the strategy's kinds; under the guard also of gpu-only and of the drain. */
         void checkPlans() {
             boolean pipelines = switch (strategy) {
-                case GPU_ONLY, SIMPLE_OFFLOAD, ASYNC_OVERLAP -> false;
-                case SYMMETRIC, FASTDECODE_PLUS, ASYMMETRIC, NEO, APEX -> true;
+                case GPU_ONLY, SWIFTLLM, SIMPLE_OFFLOAD, ASYNC_OVERLAP -> false;
+                case SYMMETRIC, FASTDECODE_PLUS, ASYMMETRIC, NEO, APEX, ADAPTIVE_PIPELINING, ADAPTIVE -> true;
             };
             boolean overlaps = strategy == Strategy.ASYNC_OVERLAP || strategy == Strategy.APEX;
-            boolean cpuRows = strategy != Strategy.GPU_ONLY && strategy != Strategy.ASYNC_OVERLAP;
+            boolean cpuRows = strategy.offloads() && strategy != Strategy.ASYNC_OVERLAP;
             for (StepPlan plan : executor.plans) {
                 assertThat(plan.subBatches().size()).as("%s", plan).isLessThanOrEqualTo(pipelines ? 2 : 1);
                 assertThat(plan.admissions().isEmpty() || overlaps || guard.isPresent())

@@ -1,0 +1,56 @@
+package dev.tandem.engine.strategy;
+
+import dev.tandem.engine.kv.KvTier;
+import dev.tandem.engine.request.Sequence;
+import dev.tandem.engine.schedule.Budget;
+import dev.tandem.engine.schedule.Preemption;
+import dev.tandem.engine.schedule.SchedulerState;
+import dev.tandem.engine.schedule.StepDraft;
+import dev.tandem.engine.step.AttentionSite;
+
+/** Steps of strategies in which the GPU works alone and prompts have steps of their own. */
+public final class GpuSteps {
+    private GpuSteps() {}
+
+    /**
+     * Drafts a step of whole prompts, in order of arrival until one does not fit. It is empty while a sequence is
+     * swapped out. A prompt that is longer than a step is cut, and is alone in its steps.
+     */
+    public static StepDraft wholePrompts(SchedulerState state, Budget budget) {
+        StepDraft draft = new StepDraft(state, budget, false);
+        for (Sequence sequence : state.gpu()) {
+            if (sequence.remaining() > 1) {
+                int rows = Math.min(sequence.remaining(), budget.maxBatchTokens());
+                draft.add(0, sequence, rows, AttentionSite.GPU_FROM_GPU);
+                return draft;
+            }
+        }
+        if (!state.host().isEmpty() || !state.inFlight().isEmpty()) {
+            return draft;
+        }
+        for (Sequence sequence : state.waiting().view()) {
+            int left = budget.maxBatchTokens() - draft.totalRows();
+            boolean cut = draft.totalRows() == 0 && sequence.length() > left;
+            if (sequence.length() > left && !cut
+                    || draft.gpuSequences() >= budget.maxSequences()
+                    || state.kv().blocksFor(KvTier.GPU, sequence.length()) > draft.freeGpu()) {
+                return draft;
+            }
+            draft.start(sequence, Math.min(left, sequence.length()), AttentionSite.GPU_FROM_GPU);
+            if (cut) {
+                return draft;
+            }
+        }
+        return draft;
+    }
+
+    /** Drafts a step of all decodes. The last sequences are preempted until the GPU can hold the new KV. */
+    public static StepDraft decodes(SchedulerState state, Budget budget, Preemption preemption) {
+        StepDraft draft = new StepDraft(state, budget, false);
+        GpuTier.Kept kept = GpuTier.decodes(draft, sequence -> preemption == Preemption.SWAP);
+        if (!kept.evicted()) {
+            GpuTier.swapIn(draft);
+        }
+        return draft;
+    }
+}
