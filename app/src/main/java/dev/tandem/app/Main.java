@@ -17,6 +17,7 @@ import picocli.CommandLine.Command;
             GenerateCommand.class,
             BenchCommand.class,
             ProfileCommand.class,
+            ReproduceCommand.class,
             DoctorCommand.class,
             CommandLine.HelpCommand.class
         },

@@ -22,11 +22,11 @@ public record Reproduction(Figure figure, List<Point> points, List<Verdict> verd
      * Simulates figures, with a number of cells at a time. Equal figures give equal points.
      *
      * @param threads cells that run at a time
-     * @param progress receives each cell that is done, on the calling thread
+     * @param progress receives each figure that is done, on the calling thread
      * @throws InterruptedException if the calling thread is interrupted; cells that run then end first
      */
     public static List<Reproduction> simulate(
-            List<Figure> figures, List<Fidelity> fidelities, int threads, Consumer<Cell> progress)
+            List<Figure> figures, List<Fidelity> fidelities, int threads, Consumer<Reproduction> progress)
             throws InterruptedException {
         try (ExecutorService pool = Executors.newFixedThreadPool(threads)) {
             List<List<Future<List<Point>>>> running = figures.stream()
@@ -39,11 +39,11 @@ public record Reproduction(Figure figure, List<Point> points, List<Verdict> verd
                 for (int i = 0; i < figures.size(); i++) {
                     List<Point> points = new ArrayList<>();
                     for (Future<List<Point>> cell : running.get(i)) {
-                        List<Point> done = cell.get();
-                        points.addAll(done);
-                        progress.accept(done.getFirst().cell());
+                        points.addAll(cell.get());
                     }
-                    reproductions.add(of(figures.get(i), fidelities, points));
+                    Reproduction done = of(figures.get(i), fidelities, points);
+                    reproductions.add(done);
+                    progress.accept(done);
                 }
             } catch (ExecutionException e) {
                 throw new IllegalStateException("a simulated cell has failed", e.getCause());
