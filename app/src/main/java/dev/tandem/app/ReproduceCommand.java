@@ -28,8 +28,8 @@ import picocli.CommandLine.Parameters;
         })
 @Section(Section.Heading.COMMAND)
 final class ReproduceCommand implements Callable<Integer> {
-    /** Where the figures are made. */
-    enum Place {
+    /** How the figures are made. */
+    enum Mode {
         SIMULATE,
         GPU
     }
@@ -42,11 +42,11 @@ final class ReproduceCommand implements Callable<Integer> {
 
     @Option(
             names = "--on",
-            paramLabel = "PLACE",
+            paramLabel = "MODE",
             defaultValue = "simulate",
             description = "simulate predicts from the machine's data sheets. gpu is refused: it says which GPU the"
                     + " figure needs and what measures it there. Default: ${DEFAULT-VALUE}.")
-    Place place = Place.SIMULATE;
+    Mode mode = Mode.SIMULATE;
 
     @Option(
             names = "--fidelity",
@@ -72,9 +72,8 @@ final class ReproduceCommand implements Callable<Integer> {
             return 0;
         }
         List<Figure> figures = figures();
-        List<Fidelity> chosen =
-                fidelities.stream().map(Fidelity::of).distinct().toList();
-        if (place == Place.GPU) {
+        List<Fidelity> chosen = fidelities.stream().map(Fidelity::of).distinct().toList();
+        if (mode == Mode.GPU) {
             throw refusal(figures);
         }
         List<Reproduction> reproductions = Reproduction.simulate(
@@ -83,9 +82,11 @@ final class ReproduceCommand implements Callable<Integer> {
                 Runtime.getRuntime().availableProcessors(),
                 reproduction -> reproduction
                         .verdicts()
-                        .forEach(verdict -> System.out.println(reproduction.figure().id() + ", "
-                                + verdict.fidelity().flag() + ": " + verdict.claim().words() + ": "
-                                + verdict.because())));
+                        .forEach(verdict ->
+                                System.out.println(reproduction.figure().id() + ", "
+                                        + verdict.fidelity().flag() + ": "
+                                        + verdict.claim().words() + ": "
+                                        + verdict.because())));
         new ReproductionReport(reproductions)
                 .write(output, "./tandem reproduce FIGURE --fidelity " + String.join(",", fidelities));
         System.out.println("Written: " + output.resolve("index.html"));
@@ -108,8 +109,7 @@ final class ReproduceCommand implements Callable<Integer> {
     private static ConfigurationException refusal(List<Figure> figures) {
         String gpus = figures.stream()
                 .flatMap(figure -> figure.panels().stream())
-                .map(panel ->
-                        Hardware.named(panel.setting().hardware()).gpu().name())
+                .map(panel -> Hardware.named(panel.setting().hardware()).gpu().name())
                 .distinct()
                 .collect(Collectors.joining(", "));
         return new ConfigurationException("--on gpu cannot run yet; the figures were measured on " + gpus

@@ -38,8 +38,7 @@ public final class SimulatedRun {
      * @param hostTokenShare share of the window's decoded tokens that were attended on the host
      * @param hostBusyShare share of the window in which the CPU attended
      */
-    public record OpenLoop(
-            LoadResult load, List<RequestTimes> requests, double hostTokenShare, double hostBusyShare) {}
+    public record OpenLoop(LoadResult load, List<RequestTimes> requests, double hostTokenShare, double hostBusyShare) {}
 
     private final EngineConfig config;
     private final Workload workload;

@@ -167,9 +167,7 @@ final class CellSimulation {
 
     private double attentionSeconds(int batch) {
         long tokens = (long) batch * ATTENTION_CONTEXT;
-        return isHybrid()
-                ? cost().cpuAttention(batch, tokens)
-                : cost().gpuAttention(tokens);
+        return isHybrid() ? cost().cpuAttention(batch, tokens) : cost().gpuAttention(tokens);
     }
 
     private Point speedup() {

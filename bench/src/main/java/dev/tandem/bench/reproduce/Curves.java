@@ -19,7 +19,8 @@ record Curves(boolean moreIsBetter, Map<CurveName, NavigableMap<Double, Double>>
     static Curves of(Experiment experiment, List<Point> points) {
         Map<CurveName, NavigableMap<Double, Double>> values = new LinkedHashMap<>();
         for (Point point : points) {
-            values.computeIfAbsent(new CurveName(point.cell().panel(), point.cell().system()), _ -> new TreeMap<>())
+            values.computeIfAbsent(
+                            new CurveName(point.cell().panel(), point.cell().system()), _ -> new TreeMap<>())
                     .put(point.x(), point.value());
         }
         return new Curves(experiment.moreIsBetter(), values);
@@ -52,10 +53,11 @@ record Curves(boolean moreIsBetter, Map<CurveName, NavigableMap<Double, Double>>
             case Quantity.LoadGain gain -> load(gain.of(), gain.latency()) / load(gain.to(), gain.latency());
             case Quantity.PeakOrder order -> {
                 List<Double> peaks = order.panels().stream()
-                        .map(panel -> max(gains(new CurveName(panel, order.of()), new CurveName(panel, order.to()))
-                                .values()
-                                .stream()
-                                .toList()))
+                        .map(panel -> max(
+                                gains(new CurveName(panel, order.of()), new CurveName(panel, order.to()))
+                                        .values()
+                                        .stream()
+                                        .toList()))
                         .toList();
                 List<Double> steps = new ArrayList<>();
                 for (int i = 1; i < peaks.size(); i++) {

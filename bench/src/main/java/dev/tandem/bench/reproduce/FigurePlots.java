@@ -29,8 +29,10 @@ record FigurePlots(Reproduction reproduction) {
         for (Fidelity fidelity : reproduction.fidelities()) {
             panel.systems().forEach(system -> curves.add(curve(panel, system, fidelity)));
         }
-        double lastX = last(curves.stream().flatMap(curve -> curve.points().stream().map(Series.Point::x)));
-        double lastY = last(curves.stream().flatMap(curve -> curve.points().stream().map(Series.Point::y)));
+        double lastX =
+                last(curves.stream().flatMap(curve -> curve.points().stream().map(Series.Point::x)));
+        double lastY =
+                last(curves.stream().flatMap(curve -> curve.points().stream().map(Series.Point::y)));
         Axis vertical = Axis.linear(experiment.vertical());
         boolean latency = experiment == Experiment.LOAD_LATENCY;
         panel.marks().stream()
@@ -85,9 +87,13 @@ record FigurePlots(Reproduction reproduction) {
     private double base(Point of) {
         Panel panel = reproduction.figure().panel(of.cell().panel());
         return reproduction
-                .points(panel.name(), panel.systems().getFirst().name(), of.cell().fidelity())
+                .points(
+                        panel.name(),
+                        panel.systems().getFirst().name(),
+                        of.cell().fidelity())
                 .stream()
-                .filter(point -> point.x() == of.x() && point.cell().seed() == of.cell().seed())
+                .filter(point ->
+                        point.x() == of.x() && point.cell().seed() == of.cell().seed())
                 .mapToDouble(Point::value)
                 .findFirst()
                 .orElseThrow();

@@ -134,8 +134,7 @@ final class FigureReader {
             case "gain-spread" -> new Quantity.GainSpread(curve(node, "of"), curve(node, "to"), range(node));
             case "spread" -> new Quantity.Spread(curve(node, "of"), range(node));
             case "load" -> new Quantity.Load(curve(node, "of"), positive(node, "latency"));
-            case "load-gain" ->
-                new Quantity.LoadGain(curve(node, "of"), curve(node, "to"), positive(node, "latency"));
+            case "load-gain" -> new Quantity.LoadGain(curve(node, "of"), curve(node, "to"), positive(node, "latency"));
             case "peak-order" -> {
                 List<String> names = list(node, "panels", panel -> string(panel, "panels"));
                 String of = text(node, "of");
@@ -242,7 +241,7 @@ final class FigureReader {
     }
 
     private ConfigurationException error(String field, String value, String wanted) {
-        return new ConfigurationException(origin + ": " + field + " is " + (value.isEmpty() ? "missing" : value)
-                + "; it must be " + wanted);
+        return new ConfigurationException(
+                origin + ": " + field + " is " + (value.isEmpty() ? "missing" : value) + "; it must be " + wanted);
     }
 }

@@ -42,7 +42,8 @@ record PanelEngine(Panel panel, ComparedSystem system, Fidelity fidelity, Profil
      * artifact launches kernels from Python, which cannot overlap with the CPU's attention (NEO section 4).
      */
     static PanelEngine of(Panel panel, ComparedSystem system, Fidelity fidelity, Profile profile, ModelShape model) {
-        double launches = deviations(system, fidelity).number(Deviation.STAGE_OVERHEAD).orElse(0) / 1e3;
+        double launches =
+                deviations(system, fidelity).number(Deviation.STAGE_OVERHEAD).orElse(0) / 1e3;
         return new PanelEngine(
                 panel, system, fidelity, launches > 0 ? profile.withStageOverhead(launches) : profile, model);
     }

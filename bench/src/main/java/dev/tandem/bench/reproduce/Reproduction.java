@@ -57,10 +57,16 @@ public record Reproduction(Figure figure, List<Point> points, List<Verdict> verd
     /** The cells of a figure. Percentiles are all of one run. */
     private static Stream<Cell> cells(Figure figure, List<Fidelity> fidelities) {
         return fidelities.stream()
-                .flatMap(fidelity -> figure.panels().stream().flatMap(panel -> panel.systems().stream()
-                        .flatMap(system -> figure.seeds().stream().flatMap(seed -> system.x().stream()
-                                .limit(figure.experiment() == Experiment.LATENCY_PERCENTILES ? 1 : Long.MAX_VALUE)
-                                .map(x -> new Cell(figure, panel.name(), system.name(), fidelity, x, seed))))));
+                .flatMap(fidelity -> figure.panels().stream()
+                        .flatMap(panel -> panel.systems().stream()
+                                .flatMap(system -> figure.seeds().stream()
+                                        .flatMap(seed -> system.x().stream()
+                                                .limit(
+                                                        figure.experiment() == Experiment.LATENCY_PERCENTILES
+                                                                ? 1
+                                                                : Long.MAX_VALUE)
+                                                .map(x -> new Cell(
+                                                        figure, panel.name(), system.name(), fidelity, x, seed))))));
     }
 
     static Reproduction of(Figure figure, List<Fidelity> fidelities, List<Point> points) {

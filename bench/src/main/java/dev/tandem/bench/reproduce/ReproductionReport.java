@@ -71,8 +71,8 @@ public record ReproductionReport(List<Reproduction> reproductions) {
         List<List<String>> rows = new ArrayList<>();
         for (Reproduction reproduction : reproductions) {
             for (Fidelity fidelity : reproduction.fidelities()) {
-                List<String> row = new ArrayList<>(
-                        List.of(reproduction.figure().id().toString(), fidelity.flag()));
+                List<String> row =
+                        new ArrayList<>(List.of(reproduction.figure().id().toString(), fidelity.flag()));
                 for (Verdict.Outcome outcome : Verdict.Outcome.values()) {
                     row.add(String.valueOf(reproduction.verdicts().stream()
                             .filter(verdict -> verdict.fidelity() == fidelity && verdict.outcome() == outcome)
@@ -101,7 +101,8 @@ public record ReproductionReport(List<Reproduction> reproductions) {
                                 verdict.fidelity().flag(),
                                 verdict.because()))
                         .toList());
-        page.paragraph("Known differences: " + String.join(" ", reproduction.figure().differences()));
+        page.paragraph(
+                "Known differences: " + String.join(" ", reproduction.figure().differences()));
     }
 
     private static String machine(Panel panel) {
@@ -119,7 +120,8 @@ public record ReproductionReport(List<Reproduction> reproductions) {
         line.put("system", PanelEngine.name(panel.system(cell.system()), cell.fidelity()));
         line.put(
                 "strategy",
-                PanelEngine.strategy(panel.system(cell.system()), cell.fidelity()).flag());
+                PanelEngine.strategy(panel.system(cell.system()), cell.fidelity())
+                        .flag());
         line.put("fidelity", cell.fidelity().flag());
         line.put("machine", "simulated: " + machine(panel));
         line.put("model", panel.setting().model());
@@ -138,7 +140,9 @@ public record ReproductionReport(List<Reproduction> reproductions) {
         line.put("claim", verdict.claim().words());
         line.put("section", verdict.claim().section());
         line.put("fidelity", verdict.fidelity().flag());
-        line.put("printed", Double.isNaN(verdict.claim().printed()) ? null : verdict.claim().printed());
+        line.put(
+                "printed",
+                Double.isNaN(verdict.claim().printed()) ? null : verdict.claim().printed());
         line.put("mean", verdict.mean());
         line.put("min", verdict.low());
         line.put("max", verdict.high());

@@ -20,8 +20,8 @@ record SpeedupFormula(double computeRatio, double decodeShare) {
         int batch = Math.max(1, (int) (panel.setting().gpuBlocks() * BLOCK_TOKENS / context));
         long tokens = Math.round(batch * context);
         double decode = output / batch * (cost.linear(batch) + cost.gpuAttention(tokens));
-        double prefill = cost.linear((int) Math.round(prompt))
-                + cost.prefillAttention(Math.round(prompt * (prompt + 1) / 2));
+        double prefill =
+                cost.linear((int) Math.round(prompt)) + cost.prefillAttention(Math.round(prompt * (prompt + 1) / 2));
         double ratio = cost.gpuAttention(tokens) / cost.cpuAttention(batch, tokens);
         return new SpeedupFormula(ratio, decode / (decode + prefill));
     }

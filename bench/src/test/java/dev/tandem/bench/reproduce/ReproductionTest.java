@@ -31,7 +31,8 @@ class ReproductionTest {
     void gainsAreRatiosOfThroughput() {
         assertThat(throughput().value(new Quantity.Gain(OURS, BASE, 2))).isEqualTo(3);
         assertThat(throughput().value(new Quantity.MaxGain(OURS, BASE, ALL))).isEqualTo(3);
-        assertThat(throughput().value(new Quantity.MinGain(OURS, BASE, new Band(2, 3)))).isEqualTo(2);
+        assertThat(throughput().value(new Quantity.MinGain(OURS, BASE, new Band(2, 3))))
+                .isEqualTo(2);
         assertThat(throughput().value(new Quantity.Rise(OURS, BASE))).isEqualTo(3);
         assertThat(throughput().value(new Quantity.Fall(OURS, BASE))).isEqualTo(1.5);
         assertThat(throughput().value(new Quantity.Gain(OURS, BASE, 9))).isNaN();
@@ -40,8 +41,7 @@ class ReproductionTest {
     @Test
     void loadIsWhereTheLatencyCrossesTheLimit() {
         Curves latency = new Curves(
-                false,
-                Map.of(OURS, new TreeMap<>(Map.of(1.0, 0.5, 2.0, 1.5)), BASE, new TreeMap<>(Map.of(0.5, 2.0))));
+                false, Map.of(OURS, new TreeMap<>(Map.of(1.0, 0.5, 2.0, 1.5)), BASE, new TreeMap<>(Map.of(0.5, 2.0))));
 
         assertThat(latency.value(new Quantity.Load(OURS, 1))).isEqualTo(1.5);
         assertThat(latency.value(new Quantity.Load(OURS, 9))).isEqualTo(2);
@@ -50,8 +50,7 @@ class ReproductionTest {
 
     @Test
     void theMeanOfTheSeedsDecides() {
-        Claim claim = new Claim(
-                "twice", "5", 2, new Quantity.Gain(OURS, BASE, 2), new Band(2.5, 3.5), new Band(1, 9));
+        Claim claim = new Claim("twice", "5", 2, new Quantity.Gain(OURS, BASE, 2), new Band(2.5, 3.5), new Band(1, 9));
 
         assertThat(Verdict.of(claim, Fidelity.PRINTED, List.of(throughput())).outcome())
                 .isEqualTo(Verdict.Outcome.REPRODUCED);
@@ -77,7 +76,9 @@ class ReproductionTest {
                                                 system.name(),
                                                 system.strategy(),
                                                 system.hostAttention(),
-                                                system.x().stream().filter(x::contains).toList()))
+                                                system.x().stream()
+                                                        .filter(x::contains)
+                                                        .toList()))
                                         .toList(),
                                 panel.marks()))
                         .toList(),
@@ -114,8 +115,7 @@ class ReproductionTest {
                         .getFirst()
                         .points());
 
-        assertThat(curves.value(new Quantity.PeakOrder(
-                        List.of("g5.2xlarge", "g5.8xlarge"), "neo", "swiftllm")))
+        assertThat(curves.value(new Quantity.PeakOrder(List.of("g5.2xlarge", "g5.8xlarge"), "neo", "swiftllm")))
                 .isGreaterThan(1);
     }
 
