@@ -232,7 +232,6 @@ class OtherStrategiesTest {
     @Test
     void promptsLeaveRowsToTheSlotsOfInFlightTokens() {
         Strategy.Options options = Strategy.Options.builder(BUDGET)
-                .chunkedPrefill(true)
                 .inFlight(new InFlightLimits(8, 64, false))
                 .piggybackedTokens(16)
                 .build();
