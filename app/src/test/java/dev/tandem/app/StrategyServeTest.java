@@ -13,6 +13,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -29,6 +30,10 @@ class StrategyServeTest {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String PROFILE =
             Path.of("src/test/resources/profile.txt").toAbsolutePath().toString();
+    private static final String TEN_TOKENS =
+            "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": true";
+
+    private static TestServer gpuOnly;
     private static List<String> expected;
 
     private static TestServer server(String strategy, String... more) throws IOException {
@@ -49,18 +54,25 @@ class StrategyServeTest {
 
     @BeforeAll
     static void answersOfTheGpuAlone() throws Exception {
-        try (TestServer server = server("gpu-only")) {
-            expected = answers(server);
-            JsonNode steps = JSON.readTree(server.get("/debug/steps").body()).get("steps");
-            assertThat(steps.get(0).get("chosen").asString()).isEqualTo("gpu-only");
+        gpuOnly = server("gpu-only");
+        expected = answers(gpuOnly);
+        JsonNode steps = JSON.readTree(gpuOnly.get("/debug/steps").body()).get("steps");
+        assertThat(steps.get(0).get("chosen").asString()).isEqualTo("gpu-only");
+    }
+
+    @AfterAll
+    static void end() {
+        if (gpuOnly != null) { // the server may not have started
+            gpuOnly.close();
         }
     }
 
+    /** Six requests of up to three blocks each at once, for which the eight blocks of the GPU are too few. */
     private static List<String> answers(TestServer server) {
         List<CompletableFuture<String>> answers = new ArrayList<>();
         for (int i = 0; i < 6; i++) {
             String body = "{\"prompt\": \"Here are " + (i + 2) + " facts about the number " + i
-                    + ":\", \"temperature\": 0, \"max_tokens\": 40, \"ignore_eos\": true}";
+                    + ":\", \"temperature\": 0, \"max_tokens\": 24, \"ignore_eos\": true}";
             answers.add(CompletableFuture.supplyAsync(() -> {
                 try {
                     HttpResponse<String> response = server.post("/v1/completions", body);
@@ -75,54 +87,35 @@ class StrategyServeTest {
     }
 
     @Test
-    void usageSaysHowManyTokensTheHostDecodedWhenAsked() throws Exception {
-        String body =
-                "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": true";
-        try (TestServer server = server("simple-offload", "--no-guard")) {
-            JsonNode plain =
-                    JSON.readTree(server.post("/v1/completions", body + "}").body());
+    void theGpuAloneDecodesNoTokenOnTheHost() throws Exception {
+        JsonNode asked = JSON.readTree(gpuOnly.post("/v1/completions", TEN_TOKENS + ", \"host_usage\": true}")
+                .body());
+        assertThat(asked.at("/usage/completion_tokens_details/host_tokens").asInt(-1))
+                .isZero();
+    }
+
+    @Test
+    void hostTokensAreInTheUsageWhenAskedAndAreVerifiedOnTheGpu() throws Exception {
+        try (TestServer server = server("simple-offload", "--no-guard", "--shadow-verification-rate", "1")) {
+            JsonNode plain = JSON.readTree(
+                    server.post("/v1/completions", TEN_TOKENS + "}").body());
             assertThat(plain.at("/usage/completion_tokens_details").isMissingNode())
                     .isTrue();
-            JsonNode asked = JSON.readTree(server.post("/v1/completions", body + ", \"host_usage\": true}")
+            assertThat(plain.at("/choices/0/logprobs").isNull()).isTrue();
+            JsonNode asked = JSON.readTree(server.post("/v1/completions", TEN_TOKENS + ", \"host_usage\": true}")
                     .body());
             // the first token comes from the prompt, which the GPU computes
             assertThat(asked.at("/usage/completion_tokens_details/host_tokens").asInt())
                     .isEqualTo(9);
-        }
-        try (TestServer server = server("gpu-only")) {
-            JsonNode asked = JSON.readTree(server.post("/v1/completions", body + ", \"host_usage\": true}")
-                    .body());
-            assertThat(asked.at("/usage/completion_tokens_details/host_tokens").asInt(-1))
-                    .isZero();
-        }
-    }
-
-    @Test
-    @Timeout(60)
-    void shadowVerificationsCompareTheHostWithTheGpuAndCountForNobody() throws Exception {
-        try (TestServer server = server("simple-offload", "--no-guard", "--shadow-verification-rate", "1")) {
-            String body =
-                    "{\"prompt\": \"Here are three facts\", \"temperature\": 0, \"max_tokens\": 10, \"ignore_eos\": "
-                            + "true}";
-            JsonNode choice =
-                    JSON.readTree(server.post("/v1/completions", body).body()).at("/choices/0");
-            assertThat(choice.get("logprobs").isNull()).isTrue();
-            String metrics = server.get("/metrics").body();
-            while (value(metrics, "tandem:shadow_verification_logprob_difference_count") == 0) {
-                metrics = server.get("/metrics").body();
+            while (server.metric("tandem:shadow_verification_logprob_difference_count") == 0) {
+                Thread.onSpinWait();
             }
-            assertThat(value(metrics, "tandem:shadow_verification_logprob_difference_sum"))
+            assertThat(server.metric("tandem:shadow_verification_logprob_difference_sum"))
                     .isLessThan(1e-3);
-            assertThat(value(metrics, "vllm:e2e_request_latency_seconds_count")).isEqualTo(1);
+            assertThat(server.metric("vllm:e2e_request_latency_seconds_count"))
+                    .as("requests without those of verification")
+                    .isEqualTo(2);
         }
-    }
-
-    private static double value(String metrics, String name) {
-        return metrics.lines()
-                .filter(line -> line.startsWith(name + "{"))
-                .mapToDouble(line -> Double.parseDouble(line.substring(line.lastIndexOf(' ') + 1)))
-                .findFirst()
-                .orElseThrow();
     }
 
     @ParameterizedTest
@@ -163,18 +156,16 @@ class StrategyServeTest {
             assertThat(server.get("/metrics").body())
                     .containsPattern("tandem:offloading\\{[^}]*} 0.0")
                     .containsPattern("tandem:guard_losses_total\\{[^}]*} 0.0");
+            assertThatLatencyTargetsAreChecked(server);
         }
     }
 
-    @Test
-    void latencyTargetsOfRequestsAreChecked() throws Exception {
-        try (TestServer server = server("neo")) {
-            HttpResponse<String> bad = server.post("/v1/completions", "{\"prompt\": \"a\", \"ttft_target\": -1}");
-            assertThat(bad.statusCode()).isEqualTo(400);
-            assertThat(bad.body()).contains("ttft_target is -1.0");
-            String wanted = "{\"prompt\": \"a\", \"max_tokens\": 3, \"ttft_target\": 500, \"tpot_target\": 50.5}";
-            assertThat(server.post("/v1/completions", wanted).statusCode()).isEqualTo(200);
-        }
+    private static void assertThatLatencyTargetsAreChecked(TestServer server) throws Exception {
+        HttpResponse<String> bad = server.post("/v1/completions", "{\"prompt\": \"a\", \"ttft_target\": -1}");
+        assertThat(bad.statusCode()).isEqualTo(400);
+        assertThat(bad.body()).contains("ttft_target is -1.0");
+        String wanted = "{\"prompt\": \"a\", \"max_tokens\": 3, \"ttft_target\": 500, \"tpot_target\": 50.5}";
+        assertThat(server.post("/v1/completions", wanted).statusCode()).isEqualTo(200);
     }
 
     @ParameterizedTest

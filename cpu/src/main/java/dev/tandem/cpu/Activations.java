@@ -37,6 +37,12 @@ final class Activations {
         }
     }
 
+    /** Where the tiles of one {@link AttentionKind} are in {@link #tiles}; {@code end} is after the last. */
+    static final class TileRange {
+        int begin;
+        int end;
+    }
+
     /** The sub-batch's chunks, then one for each in-flight token that has rejoined the batch. */
     final List<Chunk> chunks = new ArrayList<>();
 
@@ -63,8 +69,10 @@ final class Activations {
     float[] sin = new float[0];
     /** Attention tiles as triples (chunk, first row, tokens). Each tile is computed once per KV head. */
     int[] tiles = new int[0];
-    /** [kinds]: where the tiles of each {@link AttentionKind} end; they begin where those of the kind before end. */
-    final int[] tilesEnd = new int[AttentionKind.values().length];
+
+    private final TileRange prefillTiles = new TileRange();
+    private final TileRange gpuTiles = new TileRange();
+    private final TileRange cpuTiles = new TileRange();
 
     Activations(ModelConfig config) {
         this.hiddenWidth = Lanes.stride(config.hidden());
@@ -96,9 +104,20 @@ final class Activations {
         }
         int count = 0;
         for (AttentionKind kind : AttentionKind.values()) {
+            TileRange range = tiles(kind);
+            range.begin = count;
             count = tiles(kind, count, tileTokens);
-            tilesEnd[kind.ordinal()] = count;
+            range.end = count;
         }
+    }
+
+    /** The tiles of a kind. */
+    TileRange tiles(AttentionKind kind) {
+        return switch (kind) {
+            case PREFILL -> prefillTiles;
+            case GPU -> gpuTiles;
+            case CPU -> cpuTiles;
+        };
     }
 
     private int tiles(AttentionKind kind, int first, int tileTokens) {

@@ -1,6 +1,7 @@
 package dev.tandem.cpu;
 
 import dev.tandem.cpu.attention.KvStore;
+import dev.tandem.cpu.attention.KvStores;
 import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.clock.Clock;
@@ -26,9 +27,10 @@ import java.lang.foreign.Arena;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.EnumMap;
 import java.util.List;
+import java.util.Objects;
 import java.util.Queue;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Runs step plans on the host's cores. Two KV pools in host memory stand for the GPU tier and the host tier.
@@ -48,14 +50,14 @@ public final class CpuExecutor implements Executor {
     private final WorkerPool workers;
     private final LlamaForward forward;
     private final long weightBytes;
-    private final EnumMap<KvTier, KvStore> stores = new EnumMap<>(KvTier.class);
+    private final KvStores stores;
     private final Activations[] activations = new Activations[2];
     private final SamplingScratch[] samplingScratch;
     private final Queue<StepResult> results = new ArrayDeque<>();
     private final InFlightTokens inFlightTokens;
     private final StepClock clock = new StepClock(Clock.system());
     private float[] logits = new float[0];
-    private Thread pinnedCaller;
+    private @Nullable Thread pinnedCaller;
 
     /** An executor in which the attention of in-flight tokens is always back at once. */
     public CpuExecutor(Checkpoint checkpoint, CpuOptions options) {
@@ -83,8 +85,9 @@ public final class CpuExecutor implements Executor {
                     .kvBytesPerToken(config.kvBytesPerToken(options.kvType()))
                     .inFlight(MAX_SLOTS, Integer.MAX_VALUE, true)
                     .build();
-            stores.put(KvTier.GPU, store(KvTier.GPU, options.gpuBlocks(), config, options.kvType()));
-            stores.put(KvTier.HOST, store(KvTier.HOST, options.hostBlocks(), config, options.kvType()));
+            this.stores = new KvStores(
+                    store(KvTier.GPU, options.gpuBlocks(), config, options.kvType()),
+                    store(KvTier.HOST, options.hostBlocks(), config, options.kvType()));
             LlamaWeights weights = loadWeights(config, options.weightType());
             this.weightBytes = weights.bytes();
             this.forward = new LlamaForward(config, weights, stores, workers, options.attentionThreads(), arena);
@@ -121,7 +124,8 @@ public final class CpuExecutor implements Executor {
 
     /** Fills both KV pools with NaN, for tests; no sequence may be in them. */
     void poisonPools() {
-        stores.values().forEach(KvStore::poison);
+        stores.gpu().poison();
+        stores.host().poison();
     }
 
     /** Bytes of weights that one decode step reads. */
@@ -131,7 +135,7 @@ public final class CpuExecutor implements Executor {
 
     /** The KV pool of a tier, for tests that damage it. */
     KvStore store(KvTier tier) {
-        return stores.get(tier);
+        return stores.of(tier);
     }
 
     @Override
@@ -167,7 +171,7 @@ public final class CpuExecutor implements Executor {
     }
 
     private void swap(Swap swap) {
-        stores.get(swap.from()).copyTo(stores.get(swap.to()), swap.fromBlocks(), swap.toBlocks());
+        stores.of(swap.from()).copyTo(stores.of(swap.to()), swap.fromBlocks(), swap.toBlocks());
     }
 
     /**
@@ -264,7 +268,9 @@ public final class CpuExecutor implements Executor {
 
     /** The cause for the client: the message of an executor's exception; of any other exception its type as well. */
     private static String reason(Throwable failure) {
-        return failure instanceof SamplingException ? failure.getMessage() : failure.toString();
+        return failure instanceof SamplingException
+                ? Objects.requireNonNull(failure.getMessage()) // its constructor requires one
+                : failure.toString();
     }
 
     @Override

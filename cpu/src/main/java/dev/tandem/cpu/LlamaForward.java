@@ -2,6 +2,7 @@ package dev.tandem.cpu;
 
 import dev.tandem.cpu.attention.AttentionScratch;
 import dev.tandem.cpu.attention.KvStore;
+import dev.tandem.cpu.attention.KvStores;
 import dev.tandem.cpu.attention.PagedAttention;
 import dev.tandem.cpu.simd.GroupKernel;
 import dev.tandem.cpu.simd.Lanes;
@@ -9,14 +10,12 @@ import dev.tandem.cpu.simd.PackedMatrix;
 import dev.tandem.cpu.simd.PanelGemm;
 import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.cpu.topology.WorkerPool;
-import dev.tandem.engine.kv.KvTier;
 import dev.tandem.engine.step.Chunk;
 import dev.tandem.model.config.ModelConfig;
 import dev.tandem.model.config.RopeFrequencies;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
-import java.util.EnumMap;
 import java.util.List;
 
 /**
@@ -42,7 +41,7 @@ final class LlamaForward {
 
     private final ModelConfig config;
     private final LlamaWeights weights;
-    private final EnumMap<KvTier, KvStore> stores;
+    private final KvStores stores;
     private final WorkerPool workers;
     private final int attentionThreads;
     private final float[] frequencies;
@@ -59,7 +58,7 @@ final class LlamaForward {
     LlamaForward(
             ModelConfig config,
             LlamaWeights weights,
-            EnumMap<KvTier, KvStore> stores,
+            KvStores stores,
             WorkerPool workers,
             int attentionThreads,
             Arena arena) {
@@ -135,7 +134,7 @@ final class LlamaForward {
             RowOps.rotate(a.qkv, at, a.cos, a.sin, row * a.half, a.half);
         }
         Chunk chunk = a.chunks.get(a.chunkOfRow[row]);
-        KvStore store = stores.get(chunk.site().tier());
+        KvStore store = stores.of(chunk.site().tier());
         int block = chunk.blocks()[a.positions[row] / KvStore.BLOCK_TOKENS];
         int slot = a.positions[row] % KvStore.BLOCK_TOKENS;
         for (int head = 0; head < config.kvHeads(); head++) {
@@ -147,8 +146,8 @@ final class LlamaForward {
     void attention(Activations a, int layer, Activations.AttentionKind kind) {
         int kvHeads = config.kvHeads();
         int groupWidth = config.group() * config.headDim();
-        int end = a.tilesEnd[kind.ordinal()];
-        int begin = kind.ordinal() == 0 ? 0 : a.tilesEnd[kind.ordinal() - 1];
+        int begin = a.tiles(kind).begin;
+        int end = a.tiles(kind).end;
         int threads = kind == Activations.AttentionKind.CPU ? attentionThreads : workers.size();
         // start with the last tiles of a prompt: they have the longest context
         workers.run((end - begin) * kvHeads, threads, (index, worker) -> {
@@ -157,7 +156,7 @@ final class LlamaForward {
             int row = a.tiles[tile + 1];
             Chunk chunk = a.chunks.get(a.tiles[tile]);
             PagedAttention.tile(
-                    stores.get(chunk.site().tier()),
+                    stores.of(chunk.site().tier()),
                     layer,
                     kvHead,
                     chunk.blocks(),
@@ -182,7 +181,7 @@ final class LlamaForward {
             InFlightToken token = inFlight.get(index / kvHeads);
             int kvHead = index % kvHeads;
             PagedAttention.tile(
-                    stores.get(token.chunk.site().tier()),
+                    stores.of(token.chunk.site().tier()),
                     token.layer,
                     kvHead,
                     token.chunk.blocks(),

@@ -3,7 +3,8 @@ package dev.tandem.cpu;
 import dev.tandem.engine.clock.Clock;
 import dev.tandem.engine.cost.Component;
 import dev.tandem.engine.step.StepTimes;
-import java.util.Arrays;
+import java.util.EnumMap;
+import java.util.Map;
 
 /**
  * Adds up the time that a step spends in each cost component.
@@ -12,7 +13,7 @@ import java.util.Arrays;
  */
 final class StepClock {
     private final Clock clock;
-    private final long[] nanos = new long[Component.values().length];
+    private final Map<Component, Long> nanos = new EnumMap<>(Component.class);
 
     StepClock(Clock clock) {
         this.clock = clock;
@@ -22,20 +23,24 @@ final class StepClock {
     void measure(Component component, Runnable work) {
         long begin = clock.nanos();
         work.run();
-        nanos[component.ordinal()] += clock.nanos() - begin;
+        nanos.merge(component, clock.nanos() - begin, Long::sum);
     }
 
     /** Returns the sums and sets them to zero. */
     StepTimes take() {
         StepTimes times = new StepTimes(
-                nanos[Component.LINEAR.ordinal()],
-                nanos[Component.PREFILL_ATTENTION.ordinal()],
-                nanos[Component.GPU_ATTENTION.ordinal()],
-                nanos[Component.CPU_ATTENTION.ordinal()],
-                nanos[Component.TRANSFER.ordinal()],
-                nanos[Component.PRE_LAYER.ordinal()],
-                nanos[Component.POST_LAYER.ordinal()]);
-        Arrays.fill(nanos, 0);
+                nanos(Component.LINEAR),
+                nanos(Component.PREFILL_ATTENTION),
+                nanos(Component.GPU_ATTENTION),
+                nanos(Component.CPU_ATTENTION),
+                nanos(Component.TRANSFER),
+                nanos(Component.PRE_LAYER),
+                nanos(Component.POST_LAYER));
+        nanos.clear();
         return times;
+    }
+
+    private long nanos(Component component) {
+        return nanos.getOrDefault(component, 0L);
     }
 }

@@ -5,4 +5,7 @@
  * <p>Owned by: engine thread; workers run only inside a step. Next: {@code attention}, {@code simd}, then package
  * {@code dev.tandem.engine.sampling}.
  */
+@NullMarked
 package dev.tandem.cpu;
+
+import org.jspecify.annotations.NullMarked;

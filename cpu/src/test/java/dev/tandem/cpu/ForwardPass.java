@@ -1,6 +1,7 @@
 package dev.tandem.cpu;
 
 import dev.tandem.cpu.attention.KvStore;
+import dev.tandem.cpu.attention.KvStores;
 import dev.tandem.cpu.simd.MatrixPacker;
 import dev.tandem.cpu.topology.WorkerPool;
 import dev.tandem.engine.kv.KvTier;
@@ -9,7 +10,6 @@ import dev.tandem.model.Checkpoint;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
 import java.lang.foreign.Arena;
-import java.util.EnumMap;
 import java.util.stream.IntStream;
 
 /**
@@ -31,16 +31,16 @@ final class ForwardPass implements AutoCloseable {
         this.checkpoint = checkpoint;
         this.config = checkpoint.config();
         this.workers = new WorkerPool(threads, false);
-        EnumMap<KvTier, KvStore> stores = new EnumMap<>(KvTier.class);
-        for (KvTier tier : KvTier.values()) {
-            stores.put(
-                    tier, new KvStore(tier, blocks, config.layers(), config.kvHeads(), config.headDim(), type, arena));
-        }
+        KvStores stores = new KvStores(store(KvTier.GPU, blocks, type), store(KvTier.HOST, blocks, type));
         MatrixPacker packer = new MatrixPacker(
                 arena, (count, body) -> IntStream.range(0, count).forEach(body));
         LlamaWeights weights = LlamaWeights.load(config, checkpoint.weights(), type, packer);
         this.forward = new LlamaForward(config, weights, stores, workers, threads, arena);
         this.activations = new Activations(config);
+    }
+
+    private KvStore store(KvTier tier, int blocks, DataType type) {
+        return new KvStore(tier, blocks, config.layers(), config.kvHeads(), config.headDim(), type, arena);
     }
 
     /** Computes the logits of all rows of a sub-batch: [rows, vocabulary]. */

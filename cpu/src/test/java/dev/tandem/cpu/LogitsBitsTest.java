@@ -54,23 +54,28 @@ class LogitsBitsTest {
     @ParameterizedTest
     @MethodSource("someFamiliesAndTypes")
     void interpretedAndCompiledCodeGiveTheSameBits(String family, DataType type) throws Exception {
-        String interpreted = digest(Lanes.bits(), "1", family, type, "-Xint");
-        String firstTier = digest(Lanes.bits(), "3", family, type, "-XX:TieredStopAtLevel=1", "-Xbatch");
-        String compiled = digest(Lanes.bits(), "" + Logits.COMPILING_ROUNDS, family, type, "-Xbatch");
-        assertThat(compiled).isEqualTo(interpreted);
-        assertThat(firstTier).isEqualTo(interpreted);
+        Process interpreting = start(Lanes.bits(), "1", family, type, "-Xint");
+        Process compiling = start(Lanes.bits(), "" + Logits.COMPILING_ROUNDS, family, type, "-Xbatch");
+        Process inFirstTier = start(Lanes.bits(), "3", family, type, "-XX:TieredStopAtLevel=1", "-Xbatch");
+        String interpreted = digest(interpreting);
+        assertThat(digest(compiling)).isEqualTo(interpreted);
+        assertThat(digest(inFirstTier)).isEqualTo(interpreted);
     }
 
     @ParameterizedTest
     @MethodSource("someFamiliesAndTypes")
     void everyVectorWidthGivesTheSameBits(String family, DataType type) throws Exception {
-        String narrow = digest(128, "1", family, type);
-        assertThat(digest(256, "1", family, type)).isEqualTo(narrow);
-        assertThat(digest(512, "1", family, type)).isEqualTo(narrow);
+        Process narrow = start(128, "1", family, type);
+        Process wide = start(256, "1", family, type);
+        Process widest = start(512, "1", family, type);
+        String expected = digest(narrow);
+        assertThat(digest(wide)).isEqualTo(expected);
+        assertThat(digest(widest)).isEqualTo(expected);
     }
 
-    private static String digest(int bits, String rounds, String family, DataType type, String... options)
-            throws IOException, InterruptedException {
+    /** Starts {@link Logits#main}. The processes of a test run side by side, as each uses hardly more than one core. */
+    private static Process start(int bits, String rounds, String family, DataType type, String... options)
+            throws IOException {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         command.addAll(List.of("--add-modules", "jdk.incubator.vector", "--enable-native-access=ALL-UNNAMED"));
@@ -78,11 +83,14 @@ class LogitsBitsTest {
         command.addAll(List.of(options));
         command.addAll(List.of("-cp", System.getProperty("java.class.path"), Logits.class.getName()));
         command.addAll(List.of(family, type.name(), rounds));
-        Process process = new ProcessBuilder(command)
+        return new ProcessBuilder(command)
                 .redirectError(ProcessBuilder.Redirect.DISCARD)
                 .start();
+    }
+
+    private static String digest(Process process) throws IOException, InterruptedException {
         String printed = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8).strip();
-        assertThat(process.waitFor()).as("%s printed %s", command, printed).isZero();
+        assertThat(process.waitFor()).as("%s printed %s", process, printed).isZero();
         return printed;
     }
 }

@@ -69,11 +69,11 @@ public final class KvStore {
 
     /** Bytes of one block in one layer. */
     private long blockBytes() {
-        return 2 * kvHeads * tileBytes();
+        return 2L * kvHeads * tileBytes();
     }
 
     private long keyOffset(int layer, int block, int head) {
-        return ((long) layer * blocks + block) * blockBytes() + 2 * head * tileBytes();
+        return ((long) layer * blocks + block) * blockBytes() + 2L * head * tileBytes();
     }
 
     /** Address of a K tile {@code [headDim][16 tokens]}. */

@@ -4,4 +4,7 @@
  *
  * <p>Owned by: the executor. Next: {@code topology}.
  */
+@NullMarked
 package dev.tandem.cpu.attention;
+
+import org.jspecify.annotations.NullMarked;

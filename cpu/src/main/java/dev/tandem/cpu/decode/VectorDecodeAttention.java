@@ -9,6 +9,7 @@ import dev.tandem.cpu.simd.RowOps;
 import dev.tandem.model.config.DataType;
 import java.lang.foreign.Arena;
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /**
  * {@link PagedDecodeAttention} with the Vector API. It computes all heads of a block before the next block, so that it
@@ -169,7 +170,7 @@ public final class VectorDecodeAttention implements PagedDecodeAttention {
      * @param nextTokens how many tokens that block holds
      * @param appended the task whose new token is appended to this block; null if none
      */
-    private void block(long block, int tokens, long next, int nextTokens, DecodeTask appended, Working w) {
+    private void block(long block, int tokens, long next, int nextTokens, @Nullable DecodeTask appended, Working w) {
         int headDim = format.headDim();
         int keyRows = headDim / format.pack();
         int pieces = pieces(keyRows, tokens);

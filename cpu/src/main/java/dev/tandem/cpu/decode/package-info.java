@@ -4,4 +4,7 @@
  *
  * <p>Owned by: the worker threads, one task at a time. Next: {@code topology}.
  */
+@NullMarked
 package dev.tandem.cpu.decode;
+
+import org.jspecify.annotations.NullMarked;

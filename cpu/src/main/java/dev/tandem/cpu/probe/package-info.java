@@ -4,4 +4,7 @@
  *
  * <p>Owned by: the thread that measures.
  */
+@NullMarked
 package dev.tandem.cpu.probe;
+
+import org.jspecify.annotations.NullMarked;

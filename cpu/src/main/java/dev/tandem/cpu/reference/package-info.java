@@ -4,4 +4,7 @@
  *
  * <p>Owned by: nothing; all methods are stateless.
  */
+@NullMarked
 package dev.tandem.cpu.reference;
+
+import org.jspecify.annotations.NullMarked;

@@ -2,8 +2,6 @@ package dev.tandem.cpu.simd;
 
 import dev.tandem.model.config.DataType;
 import java.util.Arrays;
-import java.util.EnumMap;
-import java.util.Map;
 
 /** The inner loops of decode attention over one KV head of one block, for one data type. */
 public final class DecodeKernel {
@@ -16,13 +14,9 @@ public final class DecodeKernel {
     /** Bytes of a K tile's row, which has 64 lanes. */
     private static final int ROW = 4 * BLOCK;
 
-    private static final Map<DataType, DecodeKernel> BY_TYPE = new EnumMap<>(DataType.class);
-
-    static {
-        for (DataType type : DataType.values()) {
-            BY_TYPE.put(type, new DecodeKernel(type));
-        }
-    }
+    private static final DecodeKernel FLOAT32 = new DecodeKernel(DataType.FLOAT32);
+    private static final DecodeKernel BFLOAT16 = new DecodeKernel(DataType.BFLOAT16);
+    private static final DecodeKernel FLOAT16 = new DecodeKernel(DataType.FLOAT16);
 
     /** Values that share a 32-bit lane. */
     private final int pack;
@@ -41,7 +35,11 @@ public final class DecodeKernel {
      * multiplied by 2^-{@value #HALF_EXPONENT}. The caller's scales compensate for that.
      */
     public static DecodeKernel of(DataType type) {
-        return BY_TYPE.get(type);
+        return switch (type) {
+            case FLOAT32 -> FLOAT32;
+            case BFLOAT16 -> BFLOAT16;
+            case FLOAT16 -> FLOAT16;
+        };
     }
 
     private int valueRows(int tokens) {

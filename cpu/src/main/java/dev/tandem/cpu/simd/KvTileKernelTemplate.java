@@ -36,7 +36,7 @@ final class KvTileKernelTemplate implements KvTileKernel {
     private static final int HALF = 0x8FFFE000;
 
     /** Bytes per vector. */
-    private static final int VECTOR = 4 * Lanes.COUNT;
+    private static final long VECTOR = 4L * Lanes.COUNT;
 
     private static final boolean KEYS = KIND.tile() == Tile.K;
     /** Distance between the factors of two heads. */
@@ -82,12 +82,12 @@ final class KvTileKernelTemplate implements KvTileKernel {
                 int strip = KvTileKernel.strip(heads, lanes - lane);
                 if (KEYS || strip <= lanes - lane) { // K: scores after the last token are undefined
                     ahead.prefetchPiece();
-                    strip(heads, strip, from + 4 * lane, chunkRows, width, factors, fi, sums, so + lane, stride);
+                    strip(heads, strip, from + 4L * lane, chunkRows, width, factors, fi, sums, so + lane, stride);
                     lane += strip;
                 } else {
                     for (int head = 0; head < heads; head++) {
                         narrow(
-                                from + 4 * lane,
+                                from + 4L * lane,
                                 chunkRows,
                                 width,
                                 factors,

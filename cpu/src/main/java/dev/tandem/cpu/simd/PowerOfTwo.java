@@ -25,10 +25,10 @@ public final class PowerOfTwo {
     /** Computes 2^f for f in [-0.5, 0.5] by a polynomial of degree 5; relative error below 3e-7. */
     static FloatVector ofFraction(FloatVector f) {
         FloatVector p = FloatVector.broadcast(Lanes.F, 1.3333558e-3f);
-        p = p.fma(f, FloatVector.broadcast(Lanes.F, 9.6181291e-3f));
-        p = p.fma(f, FloatVector.broadcast(Lanes.F, 5.5504109e-2f));
-        p = p.fma(f, FloatVector.broadcast(Lanes.F, 2.4022651e-1f));
-        p = p.fma(f, FloatVector.broadcast(Lanes.F, 6.9314718e-1f));
+        p = p.fma(f, FloatVector.broadcast(Lanes.F, 9.618129e-3f));
+        p = p.fma(f, FloatVector.broadcast(Lanes.F, 5.550411e-2f));
+        p = p.fma(f, FloatVector.broadcast(Lanes.F, 2.402265e-1f));
+        p = p.fma(f, FloatVector.broadcast(Lanes.F, 6.931472e-1f));
         return p.fma(f, FloatVector.broadcast(Lanes.F, 1));
     }
 

@@ -7,6 +7,8 @@ import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
 import java.util.Arrays;
 import java.util.Optional;
 
@@ -65,10 +67,14 @@ public final class Prefetch {
         (byte) 0xc3
     };
 
-    /** The two functions, or the reason why there are none. */
+    /** The two functions; where the machine has none they do nothing, and {@code reason} says why. */
     private record Code(MethodHandle one, MethodHandle four, String reason) {
         static Code missing(String reason) {
-            return new Code(null, null, reason);
+            return new Code(
+                    MethodHandles.empty(MethodType.methodType(void.class, long.class, long.class)),
+                    MethodHandles.empty(
+                            MethodType.methodType(void.class, long.class, long.class, long.class, long.class)),
+                    reason);
         }
     }
 
@@ -137,9 +143,6 @@ public final class Prefetch {
      * nothing on a machine that cannot prefetch.
      */
     static void lines(long from, long to, long distance) {
-        if (PREFETCH_ONE == null) {
-            return;
-        }
         try {
             if (distance == 0) {
                 PREFETCH_ONE.invokeExact(from, to);

@@ -90,7 +90,7 @@ final class QuantisedKernel {
                 high = ((FloatVector) word.and(NIBBLE_5).convert(I2F, 0))
                         .fma(high1, highMinimum)
                         .fma(v1, high);
-                at += (k & 2) * (VECTOR / 2);
+                at += (k & 2) * (VECTOR / 2L);
             }
         }
         low.intoArray(out, oo);

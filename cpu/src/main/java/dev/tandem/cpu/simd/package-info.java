@@ -4,4 +4,7 @@
  *
  * <p>Owned by: nothing; kernels are stateless. Next: {@code reference}.
  */
+@NullMarked
 package dev.tandem.cpu.simd;
+
+import org.jspecify.annotations.NullMarked;

@@ -5,6 +5,7 @@ import dev.tandem.engine.executor.ExecutorException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A pool of threads that share the iterations of a loop. The caller of {@link #run} is worker 0. The other workers spin
@@ -40,6 +41,9 @@ public final class WorkerPool implements AutoCloseable {
     /** Some tens of microseconds: longer than workers differ at a loop's end, and shorter than a time slice. */
     private static final int SPINS = 1000;
 
+    /** The body between two loops; no worker runs it. */
+    private static final Body NOTHING = (index, worker) -> {};
+
     private final Thread[] threads;
     private final boolean pinned;
     private final boolean limited;
@@ -48,13 +52,13 @@ public final class WorkerPool implements AutoCloseable {
     private final AtomicLong tickets = new AtomicLong();
 
     private final AtomicInteger finished = new AtomicInteger();
-    private Body body;
+    private Body body = NOTHING;
     private int count;
-    private volatile Throwable failure;
+    private volatile @Nullable Throwable failure;
     private volatile boolean stepping;
     private volatile boolean closed;
     /** The caller of {@link #run} while it is parked; null otherwise. */
-    private volatile Thread caller;
+    private volatile @Nullable Thread caller;
 
     /**
      * Starts {@code size - 1} threads.
@@ -144,7 +148,7 @@ public final class WorkerPool implements AutoCloseable {
             take(0);
             awaitOthers();
         }
-        this.body = null;
+        this.body = NOTHING;
         Throwable problem = failure;
         if (problem != null) {
             failure = null;
@@ -209,6 +213,7 @@ public final class WorkerPool implements AutoCloseable {
     /**
      * Spins once; after {@link #SPINS} spins yields the core to other threads, such as the JIT compiler's at start-up.
      */
+    @SuppressWarnings("ThreadPriorityCheck") // the yield is for speed only
     private static void pause(int spins) {
         if (spins < SPINS) {
             Thread.onSpinWait();

@@ -3,4 +3,7 @@
  *
  * <p>Owned by: the executor, whose thread is worker 0 of its pool. Next: {@code simd}.
  */
+@NullMarked
 package dev.tandem.cpu.topology;
+
+import org.jspecify.annotations.NullMarked;
