@@ -3,11 +3,11 @@ package dev.tandem.app;
 import dev.tandem.bench.SimulatedExecutor;
 import dev.tandem.bench.SimulatedRun;
 import dev.tandem.bench.Statistics;
+import dev.tandem.bench.TimingErrors;
 import dev.tandem.bench.Workload;
 import dev.tandem.bench.load.Load;
 import dev.tandem.bench.load.LoadWindow;
 import dev.tandem.engine.clock.VirtualClock;
-import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
@@ -148,7 +148,8 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
                 log.printSummary();
             }
             VirtualClock clock = new VirtualClock();
-            SimulatedExecutor executor = new SimulatedExecutor(limits, new CostModel(profile), clock);
+            SimulatedExecutor executor =
+                    SimulatedExecutor.withErrors(limits, profile, clock, TimingErrors.parse(simulation.error));
             simulation.loseHostAt.ifPresent(executor::loseHostAt);
             if (!options.strategy.deviations().has(Deviation.SPREAD_HOST_TOKENS)) {
                 executor.computeOccupiedLayersOnly();

@@ -57,7 +57,8 @@ class IdealCommandTest {
         };
 
         assertThat(run(bound).json().path("ideal_output_tokens_per_second").doubleValue())
-                .isLessThan(run(free).json().path("ideal_output_tokens_per_second").doubleValue());
+                .isLessThan(
+                        run(free).json().path("ideal_output_tokens_per_second").doubleValue());
     }
 
     @Test
