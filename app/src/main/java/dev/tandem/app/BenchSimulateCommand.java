@@ -7,6 +7,9 @@ import dev.tandem.bench.TimingErrors;
 import dev.tandem.bench.Workload;
 import dev.tandem.bench.load.Load;
 import dev.tandem.bench.load.LoadWindow;
+import dev.tandem.bench.ideal.Ideal;
+import dev.tandem.bench.ideal.IdealFields;
+import dev.tandem.bench.ideal.Lengths;
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
@@ -161,9 +164,17 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
             options.strategy.describe(result);
             result.put("gpu_kv_bytes", limits.gpuKvBytes());
             result.putAll(measure.apply(new SimulatedRun(config, scheduling.scheduler(), executor, clock, work)));
+            if (result.containsKey("output_tokens_per_second")) { // an open loop below saturation has no ideal rate
+                IdealFields.complete(result, ideal());
+            }
             scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(scheduling.decisions(), System.err);
             return result;
+        }
+
+        /** At the GPU bytes of every strategy of a comparison, with the host tier that the options or preset name. */
+        private Ideal ideal() {
+            return ProfileIdeal.of(profile, limits, config.budget(), Lengths.of(work));
         }
     }
 }

@@ -59,10 +59,10 @@ final class CudaBackend {
                 + (options.gpu.eager ? "launched kernel by kernel (--enforce-eager)" : "replayed from CUDA graphs"));
         log.detail(
                 executor.gemms() + "; piggybacked prefill in steps of up to " + limits.piggybackedTokens() + " tokens");
-        log.detail(executor.ledger());
         reportLosses(shape, quantised, executor.device(), log);
         int context =
                 (int) Math.min(options.contextTokens(config), (long) limits.gpuBlocks() * ModelShape.BLOCK_TOKENS);
+        StartSummary.gpuMemory(executor.ledger().parts(), log);
         StartSummary.memory(limits, log);
         StartSummary.tiers(options.strategy.chosen(), attentionThreads(options), executor.hostAttention(), limits, log);
         NumaInterleaving.system().report().ifPresent(log::detail);

@@ -18,6 +18,7 @@ import picocli.CommandLine.Command;
             BenchCommand.class,
             ProfileCommand.class,
             IdealCommand.class,
+            ReproduceCommand.class,
             DoctorCommand.class,
             CommandLine.HelpCommand.class
         },

@@ -4,6 +4,7 @@ import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.strategy.select.Strategy;
 import dev.tandem.model.config.DataType;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Optional;
 
 /** Adds the rows of the start summary that both executors share. */
@@ -13,6 +14,12 @@ final class StartSummary {
     /** @param dtype value of the option */
     static void weights(DataType type, long bytes, String dtype, StartLog log) {
         log.row("weights", new ByteSize(bytes) + ", computed in " + type.flag() + " (--dtype " + dtype + ")");
+    }
+
+    /** Adds one row per part of the GPU's memory, with the sizes aligned. */
+    static void gpuMemory(Map<String, Long> parts, StartLog log) {
+        parts.forEach(
+                (part, bytes) -> log.row("GPU: " + part, String.format(Locale.ROOT, "%8.2f GiB", bytes / 0x1p30)));
     }
 
     static void memory(ExecutorLimits limits, StartLog log) {

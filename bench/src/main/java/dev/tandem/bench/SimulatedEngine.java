@@ -11,6 +11,7 @@ import dev.tandem.engine.schedule.Policy;
 import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.Calibrator;
+import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.UntilHostLost;
@@ -26,10 +27,11 @@ import java.util.function.Supplier;
  * @param config of the engine
  * @param limits of the executor
  * @param machine how long the machine takes; the scheduler may predict from another profile
+ * @param cohort whether in-flight tokens stand at one layer together, so that each layer computes only those there
  * @param scheduler makes a scheduler that has not planned yet
  */
 public record SimulatedEngine(
-        EngineConfig config, ExecutorLimits limits, Profile machine, Supplier<Scheduler> scheduler) {
+        EngineConfig config, ExecutorLimits limits, Profile machine, boolean cohort, Supplier<Scheduler> scheduler) {
     /**
      * An engine whose scheduler predicts from the machine's own profile.
      *
@@ -42,8 +44,9 @@ public record SimulatedEngine(
             Strategy strategy,
             boolean guarded,
             Strategy.Options options) {
+        boolean cohort = !options.deviations().has(Deviation.SPREAD_HOST_TOKENS);
         return new SimulatedEngine(
-                config, limits, machine, () -> scheduler(strategy, guarded, options, machine, limits));
+                config, limits, machine, cohort, () -> scheduler(strategy, guarded, options, machine, limits));
     }
 
     static Scheduler scheduler(
@@ -64,6 +67,9 @@ public record SimulatedEngine(
     public SimulatedRun run(Workload workload) {
         VirtualClock clock = new VirtualClock();
         SimulatedExecutor executor = new SimulatedExecutor(limits, new CostModel(machine), clock);
+        if (cohort) {
+            executor.computeOccupiedLayersOnly();
+        }
         return new SimulatedRun(config, scheduler.get(), executor, clock, workload);
     }
 

@@ -34,10 +34,11 @@ public final class SimulatedRun {
      * What an open loop measured.
      *
      * @param load what clients experienced
+     * @param requests every request that arrived, measured or not, by arrival
      * @param hostTokenShare share of the window's decoded tokens that were attended on the host
      * @param hostBusyShare share of the window in which the CPU attended
      */
-    public record OpenLoop(LoadResult load, double hostTokenShare, double hostBusyShare) {}
+    public record OpenLoop(LoadResult load, List<RequestTimes> requests, double hostTokenShare, double hostBusyShare) {}
 
     private final EngineConfig config;
     private final Workload workload;
@@ -141,8 +142,8 @@ public final class SimulatedRun {
             busy = executor.cpuBusySeconds() - busy;
         }
         LoadResult result = LoadResult.of(load, requests.all);
-        return new OpenLoop(
-                result, (double) counted.hostTokens() / Math.max(1, counted.decodeTokens()), busy / result.seconds());
+        double hostTokenShare = (double) counted.hostTokens() / Math.max(1, counted.decodeTokens());
+        return new OpenLoop(result, List.copyOf(requests.all), hostTokenShare, busy / result.seconds());
     }
 
     /** The requests of an open loop, and what they experience. */

@@ -71,6 +71,11 @@ public record Workload(String name, List<Lengths> lengths) {
                 .orElseThrow();
     }
 
+    /** Mean tokens of a prompt. */
+    public double meanPrompt() {
+        return lengths.stream().mapToInt(Lengths::prompt).average().orElseThrow();
+    }
+
     /** Prompt tokens per output token, on average. */
     public double promptShare() {
         long prompt = lengths.stream().mapToLong(Lengths::prompt).sum();

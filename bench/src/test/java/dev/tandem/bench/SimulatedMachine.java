@@ -43,7 +43,9 @@ enum SimulatedMachine {
         /** A target of 20 ms per token on every request, less than any host tier reaches. */
         STRICT_TARGET,
         /** Every token whose attention the CPU computes is lost. */
-        LOST
+        LOST,
+        /** For gpu-only: it uses no host, and its pool lacks the staging that other strategies have. */
+        UNUSED_WITH_STAGING
     }
 
     private static final long GIB = 1L << 30;
@@ -125,6 +127,13 @@ enum SimulatedMachine {
         return rate(run.steady(concurrency(strategy, work, Host.USABLE), WARM_UP_SECONDS, seconds));
     }
 
+    /** Output tokens per second of gpu-only in the pool that strategies with offload have. */
+    double gpuOnlyRateBesideStaging(String workload, int seconds) {
+        Workload work = Workload.parse(workload, 0);
+        SimulatedRun run = run(Strategy.GPU_ONLY, work, false, 1, Host.UNUSED_WITH_STAGING);
+        return rate(run.steady(concurrency(Strategy.GPU_ONLY, work, Host.USABLE), WARM_UP_SECONDS, seconds));
+    }
+
     /** Output tokens a second until the last of some requests has ended. */
     double wholeRate(Strategy strategy, String workload, int requests) {
         Map<String, Object> result = run(strategy, Workload.parse(workload, 0), false, 1, Host.USABLE)
@@ -173,7 +182,8 @@ enum SimulatedMachine {
         CostModel cost = new CostModel(profile);
         int piggybacked = PiggybackedPrefill.of(cost::linear, Integer.MAX_VALUE);
         StagingSize.Layout layout = new StagingSize.Layout(16, 64, profile.layers(), tokenBytes);
-        StagingSize staging = hybrid ? StagingSize.of(batchTokens, layout) : StagingSize.NONE;
+        StagingSize staging =
+                hybrid || host == Host.UNUSED_WITH_STAGING ? StagingSize.of(batchTokens, layout) : StagingSize.NONE;
         int pool = staging.poolBlocks(gpuBlocks, layout);
         ExecutorLimits limits = ExecutorLimits.builder()
                 .vocabulary(32_000)

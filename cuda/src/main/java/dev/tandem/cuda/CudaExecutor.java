@@ -4,7 +4,7 @@ import dev.tandem.cpu.decode.PagedDecodeAttention;
 import dev.tandem.cpu.topology.CpuTopology;
 import dev.tandem.cuda.device.CudaLibraries;
 import dev.tandem.cuda.device.Device;
-import dev.tandem.cuda.device.MemoryLedger;
+import dev.tandem.cuda.device.GpuMemoryLedger;
 import dev.tandem.cuda.device.Stream;
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.cuda.forward.AttentionLauncher;
@@ -82,7 +82,7 @@ public final class CudaExecutor implements Executor {
     /** Empty without attention threads. */
     private final Optional<HostTokenTracker> hostTokens;
 
-    private final MemoryLedger ledger;
+    private final GpuMemoryLedger ledger;
     private Thread user;
 
     /**
@@ -207,16 +207,14 @@ public final class CudaExecutor implements Executor {
             if (options.graphs()) {
                 graphs.capture(plan.decodeRows());
             }
-            ledger = new MemoryLedger(
+            ledger = new GpuMemoryLedger(
                     weights.bytes(),
-                    buffers.bytes()
-                            + layerGemms.bytes()
+                    buffers.bytes() + inputs.graph().bytes() + inputs.first().bytes(),
+                    layerGemms.bytes()
                             + hardware.library().workspaceBytes()
-                            + inputs.graph().bytes()
-                            + inputs.first().bytes(),
-                    Math.max(0, beforeGraphs - device.memory().free()),
-                    pools.gpu().bytes(),
-                    pools.hostBytes(),
+                            + Math.max(0, beforeGraphs - device.memory().free()),
+                    gpuBlocks * shape.kvLayout().blockBytes(),
+                    staging.bytes(),
                     device.memory().free(),
                     device.memory().total());
             hostTokens = linkMemory
@@ -305,7 +303,7 @@ public final class CudaExecutor implements Executor {
     }
 
     /** How the GPU and host memory is used. */
-    public MemoryLedger ledger() {
+    public GpuMemoryLedger ledger() {
         return ledger;
     }
 

@@ -32,6 +32,7 @@ public record Hardware(
             "2xh100-hgx",
             "apex-t4",
             "apex-a10",
+            "v100-epyc7251",
             "rtx4090-threadripper-pro",
             "h100-16vcpu",
             "h100-sapphire-rapids",
@@ -91,6 +92,25 @@ public record Hardware(
     /** This machine with another host. */
     public Hardware withHost(Host other) {
         return new Hardware(name, provenance, gpu, tensorParallel, other, efficiency);
+    }
+
+    /** This machine with a host attention kernel that is a number of times as fast. */
+    public Hardware withHostAttention(double factor) {
+        Host faster = new Host(
+                host.name(),
+                host.memoryBandwidth(),
+                host.kvBytes(),
+                host.cores(),
+                host.coreLoadRate() * factor,
+                host.coreFlops() * factor);
+        Efficiency kernel = new Efficiency(
+                efficiency.gpuBandwidth(),
+                efficiency.gpuAttention(),
+                efficiency.gpuFlops(),
+                efficiency.prefillAttention(),
+                efficiency.hostBandwidth(),
+                efficiency.hostAttention() * factor);
+        return new Hardware(name, provenance, gpu, tensorParallel, faster, kernel);
     }
 
     /** This machine with another GPU. */

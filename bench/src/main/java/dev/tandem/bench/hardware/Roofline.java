@@ -115,21 +115,22 @@ public record Roofline(Hardware hardware, ModelShape model) {
         for (int rows : new int[] {1, 64, 1024}) {
             cpu.put(rows, curve("cpu-attention", 1, MAX_TOKENS, context -> cpuAttentionPerLayer(rows * context)));
         }
-        return new Profile(
-                hardware.name() + "; " + hardware.describeProvenance() + "; " + model.layers() + " layers of "
-                        + model.hidden(),
-                model.layers(),
-                curve("linear", 1, MAX_TOKENS, this::linearPerLayer),
-                curve("prefill-attention", 1, (double) MAX_TOKENS * MAX_TOKENS, this::prefillAttentionPerLayer),
-                curve("gpu-attention", 1, 1 << 24, this::gpuAttentionPerLayer),
-                cpu,
-                curve("transfer", 1 << 10, 1L << 36, this::transfer),
-                curve("pre-layer", 1, 1, tokens -> model.hidden() * 4.0 / gpuBandwidth()),
-                curve("post-layer", 1, MAX_TOKENS, this::head),
-                PASS_SECONDS,
-                TRIP_SECONDS / 2,
-                TRIP_SECONDS,
-                HOST_LOAD);
+        String name = hardware.name() + "; " + hardware.describeProvenance() + "; " + model.layers() + " layers of "
+                + model.hidden();
+        return Profile.builder(name, model.layers())
+                .linear(curve("linear", 1, MAX_TOKENS, this::linearPerLayer))
+                .prefillAttention(
+                        curve("prefill-attention", 1, (double) MAX_TOKENS * MAX_TOKENS, this::prefillAttentionPerLayer))
+                .gpuAttention(curve("gpu-attention", 1, 1 << 24, this::gpuAttentionPerLayer))
+                .cpuAttention(cpu)
+                .transfer(curve("transfer", 1 << 10, 1L << 36, this::transfer))
+                .preLayer(curve("pre-layer", 1, 1, tokens -> model.hidden() * 4.0 / gpuBandwidth()))
+                .postLayer(curve("post-layer", 1, MAX_TOKENS, this::head))
+                .stepOverhead(PASS_SECONDS)
+                .stageOverhead(TRIP_SECONDS / 2)
+                .tripOverhead(TRIP_SECONDS)
+                .hostLoad(HOST_LOAD)
+                .build();
     }
 
     /** A curve through points that lie half a doubling apart, so that interpolation is within 1 % of the formula. */

@@ -1,6 +1,7 @@
 package dev.tandem.cuda.forward;
 
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.kv.KvPools;
@@ -56,9 +57,9 @@ public final class AttentionLauncher {
             int layer,
             boolean carries,
             boolean together) {
-        int flags = (carries ? Kernels.DECODE_CARRIES : 0)
-                | (layer == lastLayer ? Kernels.DECODE_LAST_LAYER : 0)
-                | (together ? Kernels.DECODE_BESIDE : 0);
+        int flags = (carries ? KernelConstants.DECODE_CARRIES : 0)
+                | (layer == lastLayer ? KernelConstants.DECODE_LAST_LAYER : 0)
+                | (together ? KernelConstants.DECODE_BESIDE : 0);
         kernels.decodeAttention.launch(
                 stream,
                 partition.attentionBlocks() + (carries ? 1 : 0),

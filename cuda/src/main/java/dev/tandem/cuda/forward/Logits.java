@@ -4,6 +4,7 @@ import dev.tandem.cuda.device.Device;
 import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.Kernels;
 import dev.tandem.cuda.kernels.ModelShape;
 import java.util.ArrayList;
@@ -26,7 +27,7 @@ public final class Logits implements AutoCloseable {
     Logits(Device device, Stream stream, Kernels kernels, ModelShape shape, int sampled) {
         this.kernels = kernels;
         values = buffer(device, 4L * sampled * shape.vocabulary(), "logits");
-        partials = buffer(device, 8L * sampled * Kernels.ARGMAX_PARTS, "argmax partial results");
+        partials = buffer(device, 8L * sampled * KernelConstants.ARGMAX_PARTS, "argmax partial results");
         finished = buffer(device, 4L * sampled, "argmax counters");
         chosen = buffer(device, 4L * sampled, "sampled tokens");
         buffers.forEach(buffer -> stream.fill(buffer, 0));
@@ -57,7 +58,7 @@ public final class Logits implements AutoCloseable {
         kernels.argmax.launch(
                 stream,
                 sampled,
-                Kernels.ARGMAX_PARTS,
+                KernelConstants.ARGMAX_PARTS,
                 values.address(),
                 partials.address(),
                 finished.address(),

@@ -1,5 +1,6 @@
 package dev.tandem.cuda.forward;
 
+import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.ModelShape;
 
 /**
@@ -17,8 +18,6 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
     public static final int MAX_PARTIALS = 512;
     /** Max thread blocks of prefill attention that share a tile. */
     private static final int MAX_SPLITS = 8;
-    /** Tokens of a stage of prefill attention; tiles.cu. */
-    private static final int STAGE_TOKENS = 64;
     /** Microseconds of a stage of a tile's context; like the next constants measured on an H200. */
     private static final double STAGE_MICROS = 1.3;
 
@@ -69,7 +68,7 @@ public record SmPartition(ModelShape shape, int multiprocessors, int decodeBlock
 
     /** Stages of the context of a tile whose last token is at {@code end - 1}. */
     public static int stages(int end) {
-        return (end + STAGE_TOKENS - 1) / STAGE_TOKENS;
+        return (end + KernelConstants.STAGE_TOKENS - 1) / KernelConstants.STAGE_TOKENS;
     }
 
     /**

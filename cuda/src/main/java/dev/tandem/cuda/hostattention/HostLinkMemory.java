@@ -7,6 +7,7 @@ import dev.tandem.cuda.device.DeviceBuffer;
 import dev.tandem.cuda.device.PinnedBuffer;
 import dev.tandem.cuda.device.Resources;
 import dev.tandem.cuda.device.Stream;
+import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.model.config.ModelConfig;
 import java.lang.foreign.MemorySegment;
@@ -32,8 +33,8 @@ import java.util.List;
  * <p>Owned by: the executor.
  */
 public final class HostLinkMemory implements AutoCloseable {
-    /** Max slots of a step, {@code MAX_SLOTS} of prelude.cu. */
-    public static final int MAX_SLOTS = 64;
+    /** Max slots of a step. */
+    public static final int MAX_SLOTS = KernelConstants.MAX_SLOTS;
 
     private static final int MAX = HostAttentionQueues.MAX;
     /** Size of {@code struct Draw}, which prelude.cu asserts. */

@@ -196,8 +196,8 @@ public final class KernelCatalogue {
                 waiting("close_up", Kernels.CLOSE_UP_THREADS, 0),
                 waiting("rope_store", Kernels.ROPE_THREADS, 0),
                 waiting("swiglu", 256, 0),
-                free("move_out", Kernels.MOVE_THREADS),
-                free("move_in", Kernels.MOVE_THREADS),
+                free("move_out", KernelConstants.MOVE_THREADS),
+                free("move_in", KernelConstants.MOVE_THREADS),
                 free("sum_moved", 256),
                 free("random_fill", 256));
     }

@@ -24,18 +24,9 @@ public final class Kernels implements AutoCloseable {
     public static final int GEMV_MAX_ROWS = 8 * TILES.getLast();
     /** Row counts that {@code gemm_wgmma.cu} is compiled for. */
     public static final List<Integer> WGMMA_ROWS = List.of(32, 64, 96, 128, 160, 192);
-    /** Flag of {@code decode_attention}: its first thread block transfers in-flight tokens. */
-    public static final int DECODE_CARRIES = 1;
-    /** Flag of {@code decode_attention}: this is the model's last layer. */
-    public static final int DECODE_LAST_LAYER = 2;
-    /** Flag of {@code decode_attention}: it runs beside prefill attention, which is the kernel before. */
-    public static final int DECODE_BESIDE = 4;
-    /** Partial results of a row's argmax; sample.cu. */
-    public static final int ARGMAX_PARTS = 16;
     /** Block sizes of rows.cu. */
-    static final int MOVE_THREADS = 512;
-
     static final int CLOSE_UP_THREADS = 128;
+
     static final int ROPE_THREADS = 128;
     /**
      * Multiprocessors per row up to which {@code add_norm_few} is used, which takes a whole one per row. Measured on an

@@ -1,10 +1,13 @@
 package dev.tandem.cuda.kernels;
 
+import static dev.tandem.cuda.kernels.KernelConstants.define;
+
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.ffi.CudaException;
 import dev.tandem.engine.kv.StagingSize;
 import dev.tandem.model.config.DataType;
 import dev.tandem.model.config.ModelConfig;
+import java.util.ArrayList;
 import java.util.List;
 
 /**
@@ -16,9 +19,7 @@ import java.util.List;
 public record ModelShape(ModelConfig config, DataType type) {
     private static final int STEP = 32;
     /** Tokens of a GPU KV block. */
-    public static final int BLOCK_TOKENS = 16;
-    /** Tokens of K and V that prefill attention stages at a time; tiles.cu. */
-    private static final int STAGE_TOKENS = 64;
+    public static final int BLOCK_TOKENS = KernelConstants.BLOCK_TOKENS;
 
     private static final int MAX_GROUP = 16;
     /** Dimensions of V that {@code move_out} and {@code move_in} move at a time. */
@@ -89,10 +90,10 @@ public record ModelShape(ModelConfig config, DataType type) {
 
     /** Bytes of shared memory that a stage of K and V of prefill attention takes. */
     public int stageBytes() {
-        return 2 * STAGE_TOKENS * headWidth() * type.bytes();
+        return 2 * KernelConstants.STAGE_TOKENS * headWidth() * type.bytes();
     }
 
-    /** Warps per thread block of decode attention; decode.cu. */
+    /** Warps per thread block of decode attention: the sums of more would exceed its static shared memory. */
     public int decodeWarps() {
         return config.group() * headWidth() > 2560 ? 2 : 4;
     }
@@ -124,7 +125,8 @@ public record ModelShape(ModelConfig config, DataType type) {
 
     /** Compiler options that specialise the kernels. */
     public List<String> defines() {
-        return List.of(
+        List<String> defines = new ArrayList<>(KernelConstants.defines());
+        defines.addAll(List.of(
                 define("BF16", type == DataType.BFLOAT16 ? 1 : 0),
                 define("HIDDEN", hidden()),
                 define("HIDDEN_REAL", config.hidden()),
@@ -137,10 +139,8 @@ public record ModelShape(ModelConfig config, DataType type) {
                 define("HEAD_LANES", headLanes()),
                 define("INTERMEDIATE", intermediate()),
                 define("VOCABULARY", vocabulary()),
-                define("VOCABULARY_REAL", config.vocabulary()));
-    }
-
-    private static String define(String name, int value) {
-        return "-D" + name + "=" + value;
+                define("VOCABULARY_REAL", config.vocabulary()),
+                define("DECODE_WARPS", decodeWarps())));
+        return List.copyOf(defines);
     }
 }

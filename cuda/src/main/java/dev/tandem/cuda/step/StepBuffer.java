@@ -13,6 +13,7 @@ import dev.tandem.cuda.forward.SmPartition;
 import dev.tandem.cuda.forward.StepInputs;
 import dev.tandem.cuda.hostattention.HostLinkMemory;
 import dev.tandem.cuda.hostattention.HostToken;
+import dev.tandem.cuda.kernels.KernelConstants;
 import dev.tandem.cuda.kernels.ModelShape;
 import dev.tandem.cuda.sampling.SamplingInputs;
 import dev.tandem.engine.sampling.Adjustments;
@@ -34,10 +35,6 @@ import java.lang.foreign.MemorySegment;
 public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseable {
     private static final int ALIGNMENT = 256;
     private static final int HEADER = 16;
-    /** {@code PROMPT_BLOCKS} and {@code PROMPT_SPLITS} of prelude.cu. */
-    private static final int PROMPT_BLOCKS_AT = 4;
-
-    private static final int PROMPT_SPLITS_AT = 5;
     /** {@code struct BatchHostTokens} of prelude.cu, which asserts its size of 24 bytes. */
     private static final int HOST_TOKENS_AT = 8;
 
@@ -222,8 +219,8 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
 
     /** Writes how prompts' attention is partitioned where decode attention runs beside it. */
     public void prompts(int blocks, int splits) {
-        set(PROMPT_BLOCKS_AT, blocks);
-        set(PROMPT_SPLITS_AT, splits);
+        set(KernelConstants.PROMPT_BLOCKS, blocks);
+        set(KernelConstants.PROMPT_SPLITS, splits);
     }
 
     /** Adds a tile of prefill attention: {@code count} rows from {@code row} on, the first at {@code position}. */

@@ -17,7 +17,7 @@
 //   in-flight tokens       exchange appends to sendQueue for the transfer kernel (table in prelude.cu)
 
 #define GROUPS32 (HEAD_WIDTH / 32)
-#define WARPS (GROUP * HEAD_WIDTH > 2560 ? 2 : 4)
+#define WARPS DECODE_WARPS
 
 struct Sequence { int firstUnit, length, table, blocks; };
 
@@ -129,10 +129,6 @@ __device__ __forceinline__ void mergePartials(float4 *parts, float2 *norms, size
     }
 }
 
-#define CARRIES 1
-#define LAST_LAYER 2
-#define BESIDE 4
-
 // Slots of in-flight tokens: rows that leave, whose q, k and v rotation has left for the transfer kernel, ask for their
 // attention of this layer; tokens that return take their attention's result. Thread blocks share this work.
 __device__ __noinline__ void exchange(HostTokens *hostTokens, int layer, int slots, int place, int thread, int threads,
@@ -149,7 +145,7 @@ __device__ __noinline__ void exchange(HostTokens *hostTokens, int layer, int slo
     if (thread >= slots) return;
     if (thread == 0) {
         hostTokens->stamps[layer] = nanos();
-        if (place & LAST_LAYER) *(volatile wide *)(hostTokens->sendCounters + 3) = 1;
+        if (place & DECODE_LAST_LAYER) *(volatile wide *)(hostTokens->sendCounters + 3) = 1;
     }
     int leaving = slotted(hostTokens, layer, thread);
     if (leaving < 0) return;
@@ -170,9 +166,9 @@ __device__ __noinline__ void carry(HostTokens *hostTokens) {
 }
 
 // The step's own rows, and slots for in-flight tokens from row firstSlot on. Where no transfer kernel carries these
-// (place & CARRIES), the first thread block does. Beside prompts' attention (place & BESIDE), the kernel before this
-// one, all that is read here is there, and the last thread blocks have the partitions: others, which find no room yet,
-// must not be waited for. It is waited for at the end.
+// (place & DECODE_CARRIES), the first thread block does. Beside prompts' attention (place & DECODE_BESIDE), the kernel
+// before this one, all that is read here is there, and the last thread blocks have the partitions: others, which find
+// no room yet, must not be waited for. It is waited for at the end.
 // queries, out [rows][HEADS][HEAD_WIDTH]; blocks: this layer's; header: rows, units, thread blocks that share them,
 // units of start-up cost parts [thread blocks][QUADS] of the pair that began in an earlier partition, with partNorms
 // (maximum,
@@ -187,15 +183,15 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, (HEAD_WIDTH > 128 ? 8 :
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     int rows = header[0], units = header[1], sharing = header[2];
     dependentsLaunch();
-    bool beside = place & BESIDE;
+    bool beside = place & DECODE_BESIDE;
     if (beside) __threadfence(); // nothing older is in the first-level cache
-    if (blockIdx.x < (place & CARRIES)) {
+    if (blockIdx.x < (place & DECODE_CARRIES)) {
         if (!beside) dependencyWait();
         carry(hostTokens);
         if (beside) dependencyWait();
         return;
     }
-    int partition = beside ? (int)blockIdx.x - ((int)gridDim.x - sharing) : (int)blockIdx.x - (place & CARRIES);
+    int partition = beside ? (int)blockIdx.x - ((int)gridDim.x - sharing) : (int)blockIdx.x - (place & DECODE_CARRIES);
     if (partition < 0 || partition >= sharing) return;
     int unit = (int)((long)units * partition / sharing), endUnit = (int)((long)units * (partition + 1) / sharing);
     int thread = partition * WARPS * 32 + threadIdx.x;

@@ -106,8 +106,7 @@ __device__ __forceinline__ void activate(const float (*sums)[4], char *panels) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float *gate = sums[2 * (j + i / 2)] + i % 2 * 2, *up = sums[2 * (j + i / 2) + 1] + i % 2 * 2;
-            r[i] = pack(__fdividef(gate[0], 1 + __expf(-gate[0])) * up[0],
-                    __fdividef(gate[1], 1 + __expf(-gate[1])) * up[1]);
+            r[i] = pack(swigluOf(gate[0], up[0]), swigluOf(gate[1], up[1]));
         }
         storeMatrices4(address(panels) + j / 8 * PANEL_BYTES + swizzled(row, j % 8 + next), r);
     }

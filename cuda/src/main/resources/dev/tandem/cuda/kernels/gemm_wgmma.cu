@@ -98,9 +98,8 @@ __device__ __forceinline__ void storeActivation(char *ring, const float (*sums)[
     for (int t = 0; t < TOKENS / 8; t++)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            float gate = sums[t][i];
             tile[(t * 8 + q * 2 + i) * STRIDE + warp * 8 + g] =
-                    narrow(__fdividef(gate, 1 + __expf(-gate)) * sums[t][i + 2]);
+                    narrow(swigluOf(sums[t][i], sums[t][i + 2]));
         }
     multipliersSync<GROUPS>();
     for (int i = threadIdx.x; i < rows * (COLUMNS / 8); i += GROUPS * 128) {

@@ -89,9 +89,8 @@ template <bool FUSED> __device__ __forceinline__ void product(const half16 *weig
             int m = t * 8 + q * 2 + i % 2, row = g + i / 2 * 8;
             if (m < rows) {
                 if (FUSED) {
-                    float gate = sums[0][t][i];
                     ((half16 *)out)[(size_t)m * INTERMEDIATE + firstRow + row] =
-                            narrow(gate / (1 + __expf(-gate)) * sums[1][t][i]);
+                            narrow(swigluOf(sums[0][t][i], sums[1][t][i]));
                 } else {
                     float *to = (float *)out + ((size_t)blockIdx.y * rows + m) * n + row;
                     to[firstRow] = sums[0][t][i];

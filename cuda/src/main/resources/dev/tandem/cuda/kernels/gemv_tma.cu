@@ -122,10 +122,9 @@ __device__ __forceinline__ void product(const TensorMap *weights, const TensorMa
                 if (m >= rows) continue;
                 if (FUSED) {
                     int column = firstRow + warp * 16 + j * 8 + g;
-                    float gate = sums[j][t][i];
                     if (column < INTERMEDIATE)
                         ((half16 *)out)[(size_t)m * INTERMEDIATE + column] =
-                                narrow(gate / (1 + __expf(-gate)) * sums[j][t][i + 2]);
+                                narrow(swigluOf(sums[j][t][i], sums[j][t][i + 2]));
                 } else {
                     int column = firstRow + warp * 32 + j * 16 + g;
                     float *to = (float *)out + ((size_t)blockIdx.y * rows + m) * n;

@@ -4,12 +4,12 @@
 //   HEADS, KV_HEADS, GROUP = HEADS / KV_HEADS
 //   HEAD_DIM    the model's head size; HEAD_WIDTH: as stored, a multiple of 32, the rest is zero
 //   INTERMEDIATE, VOCABULARY (rows of the output head; VOCABULARY_REAL of them are tokens)
+// Constants that launches share with the kernels are defines too; KernelConstants.java explains each.
 // All matrices are row-major. A KV block holds BLOCK_TOKENS tokens of every KV head of one layer:
 //   [KV_HEADS] { K [tokens][HEAD_WIDTH], V [token pairs][HEAD_WIDTH][2] }
 // V of tokens that are not written yet is zero: attention multiplies it by a weight of zero, and 0 * NaN is NaN. Each
 // kernel that writes a block clears it: rope_store and move_in. K of such tokens may be anything: their scores are
 // replaced, not multiplied.
-#define BLOCK_TOKENS 16
 #define QKV_WIDTH ((HEADS + 2 * KV_HEADS) * HEAD_WIDTH)
 #define KV_TILE (BLOCK_TOKENS * HEAD_WIDTH)
 #define EIGHT_HEADS ((GROUP + 7) / 8)
@@ -126,10 +126,6 @@ __device__ __forceinline__ void dependentsLaunch() {
     stressDelay();
 }
 
-// of a step's header: thread blocks of prompts' attention where decode attention is next, and how many share a tile
-#define PROMPT_BLOCKS 4
-#define PROMPT_SPLITS 5
-
 // Zeroes what pads the heads of `rows` rows of attended [rows][HEADS][HEAD_WIDTH], for kernels that write HEAD_DIM
 // values of each head. A row of NaN that was there before leaves NaN in the padding, and the output projection
 // multiplies it by zero weights.
@@ -144,6 +140,11 @@ __device__ __forceinline__ float exp2Fast(float v) {
     float r;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
     return r;
+}
+
+// silu(gate) * up. The fast division errs by two units in the last place of fp32; results are rounded to 16 bits.
+__device__ __forceinline__ float swigluOf(float gate, float up) {
+    return __fdividef(gate, 1 + __expf(-gate)) * up;
 }
 
 __device__ __forceinline__ float warpSum(float v) {
@@ -169,9 +170,8 @@ __device__ __forceinline__ float blockSum(float v) {
     return v;
 }
 
-// Host KV blocks: 64 tokens of every KV head of one layer,
-//   [KV_HEADS] { K [KEY_ROWS pairs of dims][64 tokens][2], V [32 pairs of tokens][HEAD_DIM][2] }
-#define HOST_TOKENS 64
+// Host KV blocks: HOST_TOKENS tokens of every KV head of one layer,
+//   [KV_HEADS] { K [KEY_ROWS pairs of dims][tokens][2], V [pairs of tokens][HEAD_DIM][2] }
 #define KEY_ROWS ((HEAD_DIM / 2 + 15) / 16 * 16)
 #define HOST_KEY_WORDS (KEY_ROWS * HOST_TOKENS)
 #define HOST_HEAD_WORDS (HOST_KEY_WORDS + HOST_TOKENS / 2 * HEAD_DIM)
@@ -188,7 +188,6 @@ static_assert(sizeof(Draw) == 32 && sizeof(Adjustment) == 16, "StepBuffer.java w
 // A row keeps its residual and angles here. slotMaps[layer] says which host tokens hold the slots before layer's pre-
 // projection.
 // The step's own kernels touch GPU memory alone; `transfer` carries rows over the link beside them (host_transfer.cu).
-#define MAX_SLOTS 64
 struct HostTokens {
     float *residual;          // [host tokens][HIDDEN]
     float2 *angles;           // [host tokens][HEAD_DIM / 2]

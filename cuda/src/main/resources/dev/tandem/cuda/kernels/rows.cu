@@ -426,8 +426,7 @@ extern "C" __global__ void __launch_bounds__(256) swiglu(const half16 *gateUp, h
     word *o = (word *)&r;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        float a = low(g[i]), b = high(g[i]);
-        o[i] = pack(a / (1 + __expf(-a)) * low(u[i]), b / (1 + __expf(-b)) * high(u[i]));
+        o[i] = pack(swigluOf(low(g[i]), low(u[i])), swigluOf(high(g[i]), high(u[i])));
     }
     *(uint4 *)(out + at) = r;
 }
@@ -449,7 +448,6 @@ __device__ __forceinline__ void transpose(uint4 *v) {
 
 // A thread's part of one KV head of a moved block: K of four tokens by eight dimensions, and four times four dimensions
 // of V of two tokens. No shared memory: these run beside kernels that want all of it.
-#define MOVE_THREADS 512
 #define PARTS_PER_HEAD (2 * HEAD_WIDTH)
 struct MovePart {
     const Move *move;

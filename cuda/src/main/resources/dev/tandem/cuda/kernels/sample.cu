@@ -4,12 +4,10 @@
 // Shared memory: 32 candidates or sums for reductions of a thread block; sample has a histogram of BINS 64-bit totals.
 // No dynamic part.
 //
-// Waits and signals: dependencyWait at the start of each kernel; the PARTS thread blocks of a row of argmax count in
-// `finished`, and the last one merges.
+// Waits and signals: dependencyWait at the start of each kernel; the ARGMAX_PARTS thread blocks of a row of argmax count
+// in `finished`, and the last one merges.
 
-#define PARTS 16
 #define BINS 2048
-#define MAX_LOGPROBS 20
 
 // ascending keys are ascending values
 __device__ __forceinline__ word key(float v) {
@@ -33,7 +31,7 @@ __device__ __forceinline__ wide blockBest(wide v) {
     return v;
 }
 
-// tokens[row] = the lowest id among the largest logits, -1 when a logit is NaN or infinite; grid (rows, PARTS)
+// tokens[row] = the lowest id among the largest logits, -1 when a logit is NaN or infinite; grid (rows, ARGMAX_PARTS)
 extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wide *parts, int *finished, int *tokens) {
     dependencyWait();
     int row = blockIdx.x, part = blockIdx.y;
@@ -41,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wi
     wide best = 0;
     bool broken = false;
     const int QUADS = VOCABULARY / 4;
-    int from = (long)QUADS * part / PARTS, to = (long)QUADS * (part + 1) / PARTS;
+    int from = (long)QUADS * part / ARGMAX_PARTS, to = (long)QUADS * (part + 1) / ARGMAX_PARTS;
     for (int i = from + threadIdx.x; i < to; i += 256) {
         float4 v = mine[i];
         float x[4] = {v.x, v.y, v.z, v.w};
@@ -56,14 +54,15 @@ extern "C" __global__ void __launch_bounds__(256) argmax(const float *logits, wi
     best = blockBest(best);
     broken = __syncthreads_or(broken);
     if (threadIdx.x == 0) {
-        parts[(size_t)row * PARTS + part] = broken ? ~0ull : best;
+        parts[(size_t)row * ARGMAX_PARTS + part] = broken ? ~0ull : best;
         stressDelay();
         __threadfence();
-        if (atomicAdd(&finished[row], 1) == PARTS - 1) {
+        if (atomicAdd(&finished[row], 1) == ARGMAX_PARTS - 1) {
             finished[row] = 0;
             __threadfence();
-            for (int i = 0; i < PARTS; i++) best = better(best, __ldcg(&parts[(size_t)row * PARTS + i]));
-            for (int i = 0; i < PARTS; i++) if (__ldcg(&parts[(size_t)row * PARTS + i]) == ~0ull) best = ~0ull;
+            const wide *all = parts + (size_t)row * ARGMAX_PARTS;
+            for (int i = 0; i < ARGMAX_PARTS; i++) best = better(best, __ldcg(all + i));
+            for (int i = 0; i < ARGMAX_PARTS; i++) if (__ldcg(all + i) == ~0ull) best = ~0ull;
             tokens[row] = best == ~0ull ? -1 : (int)~(word)best;
         }
     }

@@ -2,7 +2,6 @@
 // group, 128 rows of (token, head): row 16 warp + lane / 4, and the one 8 further on, are a thread's; so are their
 // results.
 #define TILE_TOKENS (128 / GROUP)
-#define STAGE_TOKENS 64
 
 struct Tile { int row, rows, position, table; };
 

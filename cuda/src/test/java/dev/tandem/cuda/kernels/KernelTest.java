@@ -215,9 +215,9 @@ class KernelTest {
             rig.kernels.argmax.launch(
                     rig.stream,
                     rows,
-                    Kernels.ARGMAX_PARTS,
+                    KernelConstants.ARGMAX_PARTS,
                     values.address(),
-                    rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
+                    rig.poisoned(8L * rows * KernelConstants.ARGMAX_PARTS).address(),
                     counters.address(),
                     chosen.address());
             int[] best = rig.ints(chosen, rows);
@@ -297,9 +297,9 @@ class KernelTest {
                 rig.kernels.argmax.launch(
                         rig.stream,
                         rows,
-                        Kernels.ARGMAX_PARTS,
+                        KernelConstants.ARGMAX_PARTS,
                         values.address(),
-                        rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
+                        rig.poisoned(8L * rows * KernelConstants.ARGMAX_PARTS).address(),
                         rig.zeros(4L * rows).address(),
                         chosen.address());
                 step.clear();
@@ -405,9 +405,9 @@ class KernelTest {
         rig.kernels.argmax.launch(
                 rig.stream,
                 rows,
-                Kernels.ARGMAX_PARTS,
+                KernelConstants.ARGMAX_PARTS,
                 values.address(),
-                rig.poisoned(8L * rows * Kernels.ARGMAX_PARTS).address(),
+                rig.poisoned(8L * rows * KernelConstants.ARGMAX_PARTS).address(),
                 rig.zeros(4L * rows).address(),
                 chosen.address());
         step.clear();

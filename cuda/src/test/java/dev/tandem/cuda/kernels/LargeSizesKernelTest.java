@@ -178,9 +178,9 @@ class LargeSizesKernelTest {
             rig.kernels.argmax.launch(
                     rig.stream,
                     4,
-                    Kernels.ARGMAX_PARTS,
+                    KernelConstants.ARGMAX_PARTS,
                     values.address(),
-                    rig.poisoned(32L * Kernels.ARGMAX_PARTS).address(),
+                    rig.poisoned(32L * KernelConstants.ARGMAX_PARTS).address(),
                     rig.zeros(16).address(),
                     chosen.address());
             int[] best = rig.ints(chosen, 4);

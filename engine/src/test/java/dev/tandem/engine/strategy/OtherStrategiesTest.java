@@ -179,6 +179,76 @@ class OtherStrategiesTest {
         assertThat(scene.draft(policy)).isEqualTo("[r0] admit r1 admit r2 admit r3 admit r4 admit r5 admit r6");
     }
 
+    @Test
+    void theCpuMayNeedOneAndAHalfMeanSteps() {
+        Policy policy = policy(Strategy.ASYNC_OVERLAP);
+        Scene prompts = new Scene(50, 200, BUDGET).limit(101);
+        prompts.gpu(9);
+        prompts.waiting(99); // 2 * (10 + 0.09 + 4.95) = 30.08; one and a half times that is 45.12
+        policy.completed(policy.draft(prompts.state, new Decision()), 1);
+        Scene scene = new Scene(3, 200, BUDGET).limit(100);
+        scene.gpu(9);
+        for (int i = 0; i < 6; i++) {
+            scene.host(75);
+        }
+        scene.host(10);
+        assertThat(scene.draft(policy))
+                .as("the CPU needs 45 for six sequences of 75, and 46 for the last as well")
+                .isEqualTo("[r0] admit r1 admit r2 admit r3 admit r4 admit r5 admit r6");
+    }
+
+    /** Slots of a step with so many in-flight tokens over two layers. */
+    private static int slotsBeside(int inFlight) {
+        Scene scene = new Scene(3, 200, BUDGET).limit(100);
+        scene.gpu(9);
+        for (int i = 0; i < inFlight; i++) {
+            scene.inFlight(9);
+        }
+        return policy(Strategy.ASYNC_OVERLAP).draft(scene.state, new Decision()).slots();
+    }
+
+    @Test
+    void asyncOverlapHasAQuarterMoreSlotsThanTokensPerLayer() {
+        assertThat(slotsBeside(12)).as("1.25 * 6 = 7.5").isEqualTo(8);
+        assertThat(slotsBeside(13)).as("1.25 * 6.5 = 8.1: the next bucket").isEqualTo(16);
+    }
+
+    @Test
+    void asyncOverlapHasASlotForEachAdmittedToken() {
+        Scene scene = new Scene(3, 200, BUDGET).limit(100);
+        scene.gpu(9);
+        for (int i = 0; i < 18; i++) {
+            scene.host(9);
+        }
+        StepDraft draft = policy(Strategy.ASYNC_OVERLAP).draft(scene.state, new Decision());
+        assertThat(draft.admissions())
+                .as("half of them, as there are two layers")
+                .hasSize(9);
+        assertThat(draft.slots())
+                .as("nine enter layer 0; 1.25 * 4.5 per layer would fit 8")
+                .isEqualTo(16);
+    }
+
+    @Test
+    void promptsLeaveRowsToTheSlotsOfInFlightTokens() {
+        Strategy.Options options = Strategy.Options.builder(BUDGET)
+                .inFlight(new InFlightLimits(8, 64, false))
+                .piggybackedTokens(16)
+                .build();
+        Policy policy = Strategy.ASYNC_OVERLAP.policy(options, TestProfile.model());
+        Scene scene = new Scene(200, 200, BUDGET).limit(400);
+        for (int i = 0; i < 9; i++) {
+            scene.gpu(12);
+        }
+        scene.inFlight(9);
+        scene.waiting(200);
+        StepDraft draft = policy.draft(scene.state, new Decision());
+        assertThat(draft.slots()).isEqualTo(8);
+        assertThat(draft.load(0).rows())
+                .as("9 decodes, 8 slots and four times 16, rounded up to 128, of which 8 are the slots'")
+                .isEqualTo(120);
+    }
+
     /** A host sequence of 50 tokens, four of them since it came to the host at 0, the last at {@code last}. */
     private static void decoded(Scene scene, long last) {
         Sequence sequence = scene.host(46);

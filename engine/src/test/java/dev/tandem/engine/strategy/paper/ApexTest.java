@@ -91,6 +91,24 @@ class ApexTest {
     }
 
     /**
+     * N_C counts a CPU token of batch 0. The only one, of 120, does not hide behind T_l0 = 10, but behind T_ga0 = 67.
+     * At g = 6710, 20 / 67.1 + 3 + 6.71 = 10.008 > 10; at g = 6690, 20 / 66.9 + 3 + 6.69 = 9.989 < 10.
+     */
+    @ParameterizedTest
+    @CsvSource({"6710, PIPELINE, [r0 r1cpu]", "6690, ASYNC, [r0] admit r1"})
+    void algorithm2CountsCpuTokensOfBatch0(int gpuTokens, Shape expected, String text) {
+        Scene scene = new Scene((gpuTokens + 3) / 4, 400, BUDGET).limit(7000);
+        scene.gpu(gpuTokens);
+        scene.limit(1000);
+        scene.host(120);
+        Decision why = new Decision();
+        StepDraft draft = draft(scene, 0, why);
+        assertThat(draft.shape()).as(why.reason()).isEqualTo(expected);
+        assertThat(Scene.text(draft)).isEqualTo(text);
+        assertThat(why.reason()).contains("inequality (6)");
+    }
+
+    /**
      * (8) with g = 100 GPU tokens: (100 + 10 T) / 11 > 100 where T = T_lp + T_ap + 11, so T_lp + T_ap > 89. A prompt of
      * 334 rows: 33.4 + 334 * 335 / 2000 = 89.3; one of 333: 33.3 + 55.6 = 88.9.
      */
@@ -154,19 +172,26 @@ class ApexTest {
      * (8) holds, and the executor cannot complete the in-flight token, which an asymmetric step of 201 would move by
      * one layer of two. The work of a decoded token is 22, that of the prompt 179. Async overlap leaves the prompt for
      * later: 22 * (1 + 1 / 2) / 22 = 1.50. Once the in-flight token has returned, an asymmetric step would do (179 + 22
-     * * 3) / 201 = 1.22 with one host token, and (179 + 22 * 10) / 201 = 1.98 with eight.
+     * * 3) / 201 = 1.22 with one host token, and (179 + 22 * 10) / 201 = 1.98 with eight. Tokens return from 1.05 times
+     * 1.50 on. With five host tokens and a prompt of 364 it is (205.7 + 22 * 7) / 227.9 = 1.578, with one of 367 it is
+     * (208.5 + 22 * 7) / 230.7 = 1.571.
      */
     @ParameterizedTest
-    @CsvSource({"1, 120, 1.22, 1.50, async-overlap", "8, 15, 1.98, 1.50, they return"})
-    void inFlightTokensReturnWhereThePipelineWouldDoMoreWithThem(
-            int hostTokens, int context, String returned, String now, String outcome) {
+    @CsvSource({
+        "1, 120, 334, 1.22, 1.50, async-overlap",
+        "8, 15, 334, 1.98, 1.50, they return",
+        "5, 25, 364, 1.58, 1.50, they return",
+        "5, 25, 367, 1.57, 1.50, async-overlap"
+    })
+    void inFlightTokensReturnWhereThePipelineWouldClearlyDoMoreWithThem(
+            int hostTokens, int context, int prompt, String returned, String now, String outcome) {
         Scene scene = new Scene(25, 400, BUDGET).limit(1000);
         scene.gpu(100);
         for (int i = 0; i < hostTokens; i++) {
             scene.host(context);
         }
         scene.inFlight(20);
-        scene.waiting(334);
+        scene.waiting(prompt);
         Decision why = new Decision();
         Deviations compares = Deviations.of(Fidelity.PRINTED)
                 .with(Deviation.COMPARES_WITH_ASYNC, true)

@@ -42,6 +42,15 @@ class NeoTest {
         return new Pipeline(budget, new StepPredictor(TestProfile.model(), true, 0), rules, RULES, true);
     }
 
+    private static Pipeline chunked(Budget budget) {
+        return new Pipeline(
+                budget,
+                new StepPredictor(TestProfile.model(), true, 0),
+                TierRules.neutral(),
+                RULES.with(Deviation.CHUNKED_PREFILL, true),
+                true);
+    }
+
     private static Asymmetric waitingForTokens() {
         StepPredictor predictor = new StepPredictor(TestProfile.model(), true, 0);
         return new Asymmetric(
@@ -149,13 +158,23 @@ class NeoTest {
         scene.host(60);
         scene.host(60);
         scene.waiting(399);
-        Pipeline chunked = new Pipeline(
-                BUDGET,
-                new StepPredictor(TestProfile.model(), true, 0),
-                TierRules.neutral(),
-                RULES.with(Deviation.CHUNKED_PREFILL, true),
-                true);
-        assertThat(Scene.text(chunked.draft(scene.state))).isEqualTo("[r0 r3+397host] [r1cpu r2cpu]");
+        assertThat(Scene.text(chunked(BUDGET).draft(scene.state))).isEqualTo("[r0 r3+397host] [r1cpu r2cpu]");
+    }
+
+    @Test
+    void step3LeavesAtMostAnEighthOfTheRowsToTheHost() {
+        // of 16 rows two are left for three host tokens, which are too long for the GPU. T_l0 = 10 hides r1, and T_l1 +
+        // T_ga0 = 10.18 hides r2
+        Budget small = new Budget(16, 16, 16);
+        Scene scene = new Scene(20, 200, small).limit(60);
+        scene.gpu(9);
+        scene.limit(200);
+        for (int i = 0; i < 3; i++) {
+            scene.host(100);
+        }
+        scene.limit(60);
+        scene.waiting(40);
+        assertThat(Scene.text(chunked(small).draft(scene.state))).isEqualTo("[r0 r4+13 r2cpu] [r1cpu]");
     }
 
     @Test
@@ -168,6 +187,34 @@ class NeoTest {
             scene.host(41);
         }
         assertThat(scene.draft(steps1To5(scene))).isEqualTo("[r0 r3cpu r4cpu] [r1cpu r2cpu]");
+    }
+
+    /**
+     * r1 fills batch 1 so far that r2 does not hide there. With 200 tokens of the GPU, T_l1 + T_ga0 = 12: 119 tokens of
+     * the CPU take 11.9, and 121 take 12.1.
+     */
+    @ParameterizedTest
+    @CsvSource({"119, [r0 r2cpu] [r1cpu]", "121, [r0] [r1cpu]"})
+    void step4HidesBatch0BehindTheAttentionOfTheGpu(int context, String expected) {
+        Scene scene = new Scene(50, 200, BUDGET).limit(400);
+        scene.gpu(200);
+        scene.host(9);
+        scene.host(context);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo(expected);
+    }
+
+    /** As above; the prompt of 60 has 1830 pairs, so T_l1 + T_ga0 = 10 + 0.09 + 1.83 = 11.92. */
+    @ParameterizedTest
+    @CsvSource({"119, [r0 r3+60 r2cpu] [r1cpu]", "120, [r0 r3+60] [r1cpu]"})
+    void step4HidesBatch0BehindTheAttentionOfPrompts(int context, String expected) {
+        Scene scene = new Scene(20, 200, BUDGET).limit(80);
+        scene.gpu(9);
+        scene.limit(400);
+        scene.host(85);
+        scene.host(context);
+        scene.limit(80);
+        scene.waiting(60);
+        assertThat(scene.draft(steps1To5(scene))).isEqualTo(expected);
     }
 
     @Test
@@ -311,6 +358,24 @@ class NeoTest {
         assertThat(Scene.text(neo(scene).draft(scene.state, why))).isEqualTo("[r0 r1]");
         assertThat(why.candidates()).hasSize(2);
         assertThat(why.reason()).startsWith("neo: gpu-only is predicted to do 0.1 requests/s");
+    }
+
+    /**
+     * A step has 90 prompt tokens. They are a tenth of a prompt of 900. Then gpu-only does 1.1 requests in 2 * (10 +
+     * 0.09 + 4.095) = 28.37, 0.0388/s, and the pipeline 2.1 in 48.37, 0.0434/s. They are all of a prompt of 90. Then
+     * gpu-only does 2 requests, 0.0705/s, and the pipeline 3, 0.0620/s.
+     */
+    @ParameterizedTest
+    @CsvSource({"900, [r0 r2+90host] [r1cpu]", "90, [r0 r2+90host]"})
+    void step6CountsTheShareOfAPromptAsRequests(int prompt, String expected) {
+        Budget chunks = new Budget(1000, 20, 90);
+        Scene scene = new Scene(3, 400, chunks).limit(40);
+        scene.gpu(9);
+        scene.host(9);
+        scene.limit(1000);
+        scene.waiting(prompt);
+        Neo neo = new Neo(chunked(chunks), new StepPredictor(TestProfile.model(), true, 0));
+        assertThat(scene.draft(neo)).isEqualTo(expected);
     }
 
     @Test

@@ -1,0 +1,119 @@
+package dev.tandem.app;
+
+import dev.tandem.bench.hardware.Hardware;
+import dev.tandem.bench.reproduce.Figure;
+import dev.tandem.bench.reproduce.Reproduction;
+import dev.tandem.bench.reproduce.ReproductionReport;
+import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.strategy.Fidelity;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.stream.Collectors;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** Runs {@code reproduce}: the figures of NEO and APEX, with a verdict on each claim. */
+@Command(
+        name = "reproduce",
+        mixinStandardHelpOptions = true,
+        description = "Simulates figures of the NEO and APEX papers on the machines that they name, and holds each"
+                + " claim of the text against the result.",
+        footerHeading = "%nExamples:%n",
+        footer = {
+            "  tandem reproduce list",
+            "  tandem reproduce neo fig6c",
+            "  tandem reproduce all --fidelity printed,artifact,tandem --output figures"
+        })
+@Section(Section.Heading.COMMAND)
+final class ReproduceCommand implements Callable<Integer> {
+    /** How the figures are made. */
+    enum Mode {
+        SIMULATE,
+        GPU
+    }
+
+    @Parameters(
+            arity = "1..2",
+            paramLabel = "FIGURE",
+            description = "list, all, or a paper and a figure, as neo fig6c. Required.")
+    List<String> names = List.of();
+
+    @Option(
+            names = "--on",
+            paramLabel = "MODE",
+            defaultValue = "simulate",
+            description = "simulate predicts from the machine's data sheets. gpu is refused: it says which GPU the"
+                    + " figure needs and what measures it there. Default: ${DEFAULT-VALUE}.")
+    Mode mode = Mode.SIMULATE;
+
+    @Option(
+            names = "--fidelity",
+            paramLabel = "NAME",
+            split = ",",
+            defaultValue = "printed,artifact",
+            description = "How close the strategies stay to the papers: printed, artifact or tandem, or several with"
+                    + " commas. Default: ${DEFAULT-VALUE}.")
+    List<String> fidelities = List.of();
+
+    @Option(
+            names = {"-o", "--output"},
+            paramLabel = "FOLDER",
+            defaultValue = "reproduced",
+            description = "Folder for index.html, the SVG files and the JSON lines. Default: ${DEFAULT-VALUE}.")
+    Path output = Path.of("reproduced");
+
+    @Override
+    public Integer call() throws InterruptedException {
+        if (names.equals(List.of("list"))) {
+            Figure.ALL.forEach(id -> System.out.println(
+                    id + ": " + Figure.of(id.paper(), id.figure()).title()));
+            return 0;
+        }
+        List<Figure> figures = figures();
+        List<Fidelity> chosen = fidelities.stream().map(Fidelity::of).distinct().toList();
+        if (mode == Mode.GPU) {
+            throw refusal(figures);
+        }
+        List<Reproduction> reproductions = Reproduction.simulate(
+                figures,
+                chosen,
+                Runtime.getRuntime().availableProcessors(),
+                reproduction -> reproduction
+                        .verdicts()
+                        .forEach(verdict ->
+                                System.out.println(reproduction.figure().id() + ", "
+                                        + verdict.fidelity().flag() + ": "
+                                        + verdict.claim().words() + ": "
+                                        + verdict.because())));
+        new ReproductionReport(reproductions)
+                .write(output, "./tandem reproduce FIGURE --fidelity " + String.join(",", fidelities));
+        System.out.println("Written: " + output.resolve("index.html"));
+        return 0;
+    }
+
+    private List<Figure> figures() {
+        if (names.equals(List.of("all"))) {
+            return Figure.ALL.stream()
+                    .map(id -> Figure.of(id.paper(), id.figure()))
+                    .toList();
+        }
+        if (names.size() < 2) {
+            throw new ConfigurationException(
+                    "reproduce " + names.getFirst() + " names no figure; use list, all, or a paper and a figure");
+        }
+        return List.of(Figure.of(names.get(0), names.get(1)));
+    }
+
+    private static ConfigurationException refusal(List<Figure> figures) {
+        String gpus = figures.stream()
+                .flatMap(figure -> figure.panels().stream())
+                .map(panel -> Hardware.named(panel.setting().hardware()).gpu().name())
+                .distinct()
+                .collect(Collectors.joining(", "));
+        return new ConfigurationException("--on gpu cannot run yet; the figures were measured on " + gpus
+                + ". On such a machine use tandem serve and bench serve with the limits of the figure's spec, or"
+                + " --on simulate here");
+    }
+}

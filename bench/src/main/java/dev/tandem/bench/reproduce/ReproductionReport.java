@@ -1,0 +1,157 @@
+package dev.tandem.bench.reproduce;
+
+import dev.tandem.bench.hardware.Hardware;
+import dev.tandem.bench.report.HtmlPage;
+import dev.tandem.bench.report.Plot;
+import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.strategy.Fidelity;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import tools.jackson.databind.ObjectMapper;
+
+/**
+ * Writes reproductions into a folder: {@code index.html} with a verdict per claim, one SVG file per panel,
+ * {@code points.jsonl} and {@code verdicts.jsonl}.
+ *
+ * @param reproductions in the order of the report
+ */
+public record ReproductionReport(List<Reproduction> reproductions) {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    /**
+     * Writes all files; files of the same name are replaced.
+     *
+     * @param folder created if it is missing
+     * @param command that makes one figure again, without its name
+     * @throws ConfigurationException if the folder cannot be written
+     */
+    public void write(Path folder, String command) {
+        try {
+            Files.createDirectories(folder);
+            List<String> points = new ArrayList<>();
+            List<String> verdicts = new ArrayList<>();
+            HtmlPage page = new HtmlPage("Figures of NEO and APEX, simulated by Tandem");
+            page.paragraph("The real scheduler runs over an executor that only counts time. Curves are means over the"
+                    + " seeds, and bands are their range. Marks, and lines without dots of a system, are numbers that"
+                    + " the papers print.");
+            summary(page);
+            for (Reproduction reproduction : reproductions) {
+                section(page, reproduction, command);
+                for (Panel panel : reproduction.figure().panels()) {
+                    Plot plot = new FigurePlots(reproduction).plot(panel);
+                    Files.writeString(folder.resolve(file(reproduction, panel)), plot.svg());
+                    page.plot(plot).paragraph(machine(panel));
+                }
+                verdicts(page, reproduction);
+                reproduction.points().forEach(point -> points.add(json(line(point))));
+                reproduction.verdicts().forEach(verdict -> verdicts.add(json(line(reproduction.figure(), verdict))));
+            }
+            Files.writeString(folder.resolve("index.html"), page.html());
+            Files.write(folder.resolve("points.jsonl"), points);
+            Files.write(folder.resolve("verdicts.jsonl"), verdicts);
+        } catch (IOException e) {
+            throw new ConfigurationException(
+                    "--output " + folder + " cannot be written: " + e.getMessage() + "; name another folder");
+        }
+    }
+
+    private static String file(Reproduction reproduction, Panel panel) {
+        return reproduction.figure().id().file() + "-" + panel.name().replace(' ', '-') + ".svg";
+    }
+
+    private void summary(HtmlPage page) {
+        List<String> head = new ArrayList<>(List.of("figure", "fidelity"));
+        for (Verdict.Outcome outcome : Verdict.Outcome.values()) {
+            head.add(outcome.words());
+        }
+        List<List<String>> rows = new ArrayList<>();
+        for (Reproduction reproduction : reproductions) {
+            for (Fidelity fidelity : reproduction.fidelities()) {
+                List<String> row =
+                        new ArrayList<>(List.of(reproduction.figure().id().toString(), fidelity.flag()));
+                for (Verdict.Outcome outcome : Verdict.Outcome.values()) {
+                    row.add(String.valueOf(reproduction.verdicts().stream()
+                            .filter(verdict -> verdict.fidelity() == fidelity && verdict.outcome() == outcome)
+                            .count()));
+                }
+                rows.add(row);
+            }
+        }
+        page.table(head, rows);
+    }
+
+    private static void section(HtmlPage page, Reproduction reproduction, String command) {
+        Figure figure = reproduction.figure();
+        page.heading(figure.id().toString())
+                .paragraph(figure.title())
+                .command(command.replace("FIGURE", figure.id().toString()));
+    }
+
+    private static void verdicts(HtmlPage page, Reproduction reproduction) {
+        page.table(
+                List.of("claim", "section", "fidelity", "verdict"),
+                reproduction.verdicts().stream()
+                        .map(verdict -> List.of(
+                                verdict.claim().words(),
+                                verdict.claim().section(),
+                                verdict.fidelity().flag(),
+                                verdict.because()))
+                        .toList());
+        page.paragraph(
+                "Known differences: " + String.join(" ", reproduction.figure().differences()));
+    }
+
+    private static String machine(Panel panel) {
+        return panel.name() + ": " + panel.setting().hardware() + ", "
+                + Hardware.named(panel.setting().hardware()).describeProvenance();
+    }
+
+    private static Map<String, Object> line(Point point) {
+        Cell cell = point.cell();
+        Panel panel = cell.figure().panel(cell.panel());
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("paper", cell.figure().id().paper());
+        line.put("figure", cell.figure().id().figure());
+        line.put("panel", cell.panel());
+        line.put("system", PanelEngine.name(panel.system(cell.system()), cell.fidelity()));
+        line.put(
+                "strategy",
+                PanelEngine.strategy(panel.system(cell.system()), cell.fidelity())
+                        .flag());
+        line.put("fidelity", cell.fidelity().flag());
+        line.put("machine", "simulated: " + machine(panel));
+        line.put("model", panel.setting().model());
+        line.put("workload", panel.workload());
+        line.put("seed", cell.seed());
+        line.put("x", point.x());
+        line.put("value", point.value());
+        line.putAll(point.details());
+        return line;
+    }
+
+    private static Map<String, Object> line(Figure figure, Verdict verdict) {
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("paper", figure.id().paper());
+        line.put("figure", figure.id().figure());
+        line.put("claim", verdict.claim().words());
+        line.put("section", verdict.claim().section());
+        line.put("fidelity", verdict.fidelity().flag());
+        line.put(
+                "printed",
+                Double.isNaN(verdict.claim().printed()) ? null : verdict.claim().printed());
+        line.put("mean", verdict.mean());
+        line.put("min", verdict.low());
+        line.put("max", verdict.high());
+        line.put("verdict", verdict.outcome().words());
+        line.put("because", verdict.because());
+        return line;
+    }
+
+    private static String json(Map<String, Object> line) {
+        return JSON.writeValueAsString(line);
+    }
+}
