@@ -61,8 +61,8 @@ public record IdealCase(
     }
 
     /**
-     * The case of the machine of a profile, with the placements of Tandem. The profile says nothing of host reads beside
-     * CPU attention's, which have their own rate.
+     * The case of the machine of a profile, with the placements of Tandem. The profile says nothing of host reads
+     * beside CPU attention's, which have their own rate.
      *
      * @param gpuKvBytes GPU bytes for KV, staging included; equal for the GPU alone
      * @param hostKvBytes host bytes for KV

@@ -70,8 +70,7 @@ public final class IdealFields {
                 && result.get(IDEAL_RATIO) instanceof Number ideal
                 && ideal.doubleValue() - 1 >= MIN_GAIN) {
             result.put(
-                    "share_of_ideal_gain",
-                    Statistics.rounded((ratio.doubleValue() - 1) / (ideal.doubleValue() - 1)));
+                    "share_of_ideal_gain", Statistics.rounded((ratio.doubleValue() - 1) / (ideal.doubleValue() - 1)));
         }
     }
 
