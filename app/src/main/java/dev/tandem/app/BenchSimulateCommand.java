@@ -3,11 +3,14 @@ package dev.tandem.app;
 import dev.tandem.bench.SimulatedExecutor;
 import dev.tandem.bench.SimulatedRun;
 import dev.tandem.bench.Statistics;
+import dev.tandem.bench.TimingErrors;
 import dev.tandem.bench.Workload;
+import dev.tandem.bench.ideal.Ideal;
+import dev.tandem.bench.ideal.IdealFields;
+import dev.tandem.bench.ideal.Lengths;
 import dev.tandem.bench.load.Load;
 import dev.tandem.bench.load.LoadWindow;
 import dev.tandem.engine.clock.VirtualClock;
-import dev.tandem.engine.cost.CostModel;
 import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.ExecutorLimits;
 import dev.tandem.engine.loop.EngineConfig;
@@ -148,7 +151,8 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
                 log.printSummary();
             }
             VirtualClock clock = new VirtualClock();
-            SimulatedExecutor executor = new SimulatedExecutor(limits, new CostModel(profile), clock);
+            SimulatedExecutor executor =
+                    SimulatedExecutor.withErrors(limits, profile, clock, TimingErrors.parse(simulation.error));
             simulation.loseHostAt.ifPresent(executor::loseHostAt);
             if (!options.strategy.deviations().has(Deviation.SPREAD_HOST_TOKENS)) {
                 executor.computeOccupiedLayersOnly();
@@ -160,9 +164,17 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
             options.strategy.describe(result);
             result.put("gpu_kv_bytes", limits.gpuKvBytes());
             result.putAll(measure.apply(new SimulatedRun(config, scheduling.scheduler(), executor, clock, work)));
+            if (result.containsKey("output_tokens_per_second")) { // an open loop below saturation has no ideal rate
+                IdealFields.complete(result, ideal());
+            }
             scheduling.cost().ifPresent(cost -> result.put("prediction_error", Statistics.rounded(cost.error())));
             workload.explain(scheduling.decisions(), System.err);
             return result;
+        }
+
+        /** At the GPU bytes of every strategy of a comparison, with the host tier that the options or preset name. */
+        private Ideal ideal() {
+            return ProfileIdeal.of(profile, limits, config.budget(), Lengths.of(work));
         }
     }
 }

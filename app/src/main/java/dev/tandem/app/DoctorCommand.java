@@ -65,6 +65,9 @@ final class DoctorCommand implements Callable<Integer> {
                     cores);
         }
         GpuReport.print(out);
+        out.println(
+                "Gain      unknown without a profile of a model on this machine: tandem serve measures one and prints"
+                        + " the gain to expect; tandem ideal computes it for machines that are described");
         return 0;
     }
 

@@ -13,7 +13,6 @@ import dev.tandem.engine.strategy.Deviation;
 import dev.tandem.engine.strategy.Deviations;
 import dev.tandem.engine.strategy.Fidelity;
 import dev.tandem.engine.strategy.InFlightLimits;
-import dev.tandem.engine.strategy.OffloadAdvice;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.UntilHostLost;
 import dev.tandem.engine.strategy.select.Strategy;
@@ -24,8 +23,6 @@ import java.util.function.Supplier;
 /** The scheduler of the chosen strategy, with its cost model, guard and decision log. */
 record Scheduling(
         Scheduler scheduler, DecisionLog decisions, Optional<CostModel> cost, Optional<StrategySelector> guard) {
-    /** Tokens per request that the advice at the start assumes. */
-    private static final int ADVICE_CONTEXT = 1000;
     /** Number of decisions that are kept, so that bench can explain a run; they take a few megabytes. */
     private static final int LOGGED = 10_000;
 
@@ -57,7 +54,8 @@ record Scheduling(
                     Optional.empty(),
                     Optional.empty());
         }
-        CostModel cost = new CostModel(options.strategy.decidedBy(profile.get()));
+        Profile known = profile.get();
+        CostModel cost = new CostModel(options.strategy.decidedBy(known));
         StepPredictor predictor = new StepPredictor(cost, limits.overlaps(), limits.kvBytesPerToken());
         log.row(
                 "strategy",
@@ -75,8 +73,7 @@ record Scheduling(
                     + " bench simulate and the CPU executor can.");
         }
         if (limits.overlaps()) {
-            int context = Math.min(ADVICE_CONTEXT, limits.gpuBlocks() * limits.blockTokens() / 2);
-            log.row("advice", OffloadAdvice.of(cost, limits, context).toString().replaceFirst("^advice: ", ""));
+            log.row("gain", ProfileIdeal.line(known, limits, budget));
         } else {
             log.notice("Offloading cannot raise throughput here: on the CPU executor both tiers share the same cores."
                     + " Use it for tests, or leave --strategy out.");

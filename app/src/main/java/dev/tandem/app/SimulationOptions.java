@@ -1,5 +1,6 @@
 package dev.tandem.app;
 
+import dev.tandem.bench.TimingErrors;
 import dev.tandem.cpu.decode.BlockFormat;
 import dev.tandem.cuda.CudaExecutor;
 import dev.tandem.cuda.kernels.ModelShape;
@@ -48,8 +49,18 @@ final class SimulationOptions {
                     + " worker dies. Default: never.")
     Optional<Double> loseHostAt = Optional.empty();
 
+    @Option(
+            names = "--error",
+            paramLabel = "SPEC|SEED",
+            defaultValue = "none",
+            description = "How the machine differs from the profile that predictions use: a seed that draws all"
+                    + " factors, or parts such as gemm=1.1,gpu-attention=0.9,launch=1.5,host-attention=1.3,link=1.2,"
+                    + "noise=0.05,late=0.01,seed=7. Default: ${DEFAULT-VALUE}.")
+    String error;
+
     /** @throws ConfigurationException that names the option, its value and the limit */
     void check() {
+        TimingErrors.parse(error);
         if (!(loseHostAt.orElse(0.0) >= 0)) {
             throw new ConfigurationException(
                     "--lose-host-at " + loseHostAt.get() + " must be a number of seconds, 0 or more");

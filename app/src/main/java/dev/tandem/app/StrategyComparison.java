@@ -1,6 +1,7 @@
 package dev.tandem.app;
 
 import dev.tandem.bench.Statistics;
+import dev.tandem.bench.ideal.IdealFields;
 import dev.tandem.engine.config.ConfigurationException;
 import dev.tandem.engine.strategy.select.Strategy;
 import java.io.IOException;
@@ -62,6 +63,7 @@ final class StrategyComparison {
             for (int i = 0; i < measured.size(); i++) {
                 Map<String, Object> result = measured.get(i);
                 result.put(RATIO, Statistics.rounded(rate(result) / rate(gpuOnly.get(i))));
+                IdealFields.shareOfGain(result);
                 one.report().write(result);
             }
             results.addAll(measured);

@@ -26,7 +26,17 @@ class DoctorTest {
         String report = said.toString(StandardCharsets.UTF_8);
         assertThat(report.lines()).allMatch(line -> line.matches("([A-Z]\\w+ +| {10})\\S.*"));
         for (String label : new String[] {
-            "Java", "System", "Processor", "Features", "Attention", "Memory", "Cache", "Measured", "GPU", "Library"
+            "Java",
+            "System",
+            "Processor",
+            "Features",
+            "Attention",
+            "Memory",
+            "Cache",
+            "Measured",
+            "GPU",
+            "Library",
+            "Gain"
         }) {
             assertThat(report).containsPattern("(?m)^" + label + " ");
         }

@@ -2,6 +2,7 @@ package dev.tandem.bench;
 
 import dev.tandem.engine.clock.VirtualClock;
 import dev.tandem.engine.cost.CostModel;
+import dev.tandem.engine.cost.Profile;
 import dev.tandem.engine.executor.Executor;
 import dev.tandem.engine.executor.ExecutorException;
 import dev.tandem.engine.executor.ExecutorLimits;
@@ -58,6 +59,8 @@ public final class SimulatedExecutor implements Executor {
     /** Whether each layer computes only the in-flight tokens that rejoin there, rather than all of its slots. */
     private boolean occupiedLayersOnly;
 
+    private final TimingErrors.Draws errors;
+
     private static final class HostToken {
         final Admission admission;
         int layer;
@@ -74,9 +77,24 @@ public final class SimulatedExecutor implements Executor {
      * @param machine predicts how long steps take; must not be the cost model that the engine calibrates
      */
     public SimulatedExecutor(ExecutorLimits limits, CostModel machine, VirtualClock clock) {
+        this(limits, machine, clock, TimingErrors.NONE);
+    }
+
+    private SimulatedExecutor(ExecutorLimits limits, CostModel machine, VirtualClock clock, TimingErrors errors) {
         this.limits = limits;
         this.machine = machine;
         this.clock = clock;
+        this.errors = new TimingErrors.Draws(errors);
+    }
+
+    /**
+     * A simulated executor of a machine that differs from the profile.
+     *
+     * @param profile what the scheduler predicts from
+     */
+    public static SimulatedExecutor withErrors(
+            ExecutorLimits limits, Profile profile, VirtualClock clock, TimingErrors errors) {
+        return new SimulatedExecutor(limits, new CostModel(errors.machine(profile)), clock, errors);
     }
 
     @Override
@@ -114,7 +132,7 @@ public final class SimulatedExecutor implements Executor {
             }
         }
         int slots = plan.slotsPerLayer() == 0 && plan.admissions().isEmpty() ? 0 : slots(plan);
-        double load = hostTokens.isEmpty() ? 1 : machine.hostLoad();
+        double load = (hostTokens.isEmpty() ? 1 : machine.hostLoad()) * errors.step();
         for (Admission admission : plan.admissions()) {
             HostToken hostToken = new HostToken(admission);
             hostTokens.put(admission.sequence(), hostToken);
@@ -138,11 +156,14 @@ public final class SimulatedExecutor implements Executor {
             if (layer == null || layer.slots() != rows || !layer.resumed().equals(more)) {
                 layer = layer(plan, rows, more);
             }
-            if (layer.cpuSeconds() > 0) { // in-flight tokens wait for the sub-batches, which the GPU waits for
-                cpuFree = Math.max(cpuFree, start + seconds) + layer.cpuSeconds();
+            double cpuSeconds = layer.cpuSeconds();
+            double late = 0;
+            if (cpuSeconds > 0) { // in-flight tokens wait for the sub-batches, which the GPU waits for
+                late = Math.max(0, cpuSeconds * (errors.task() - 1));
+                cpuFree = Math.max(cpuFree, start + seconds) + cpuSeconds + late;
             }
-            seconds += ends + layer.seconds() * load;
-            cpuBusy += layer.cpuSeconds();
+            seconds += ends + layer.seconds() * load + late;
+            cpuBusy += cpuSeconds + late;
             for (HostToken token : rejoining) {
                 advance(token, start + seconds, sampled);
             }
@@ -246,10 +267,12 @@ public final class SimulatedExecutor implements Executor {
         int context = hostToken.admission.position() + 1;
         double share = machine.cpuAttention(FULL_BANDWIDTH_TOKENS, (long) FULL_BANDWIDTH_TOKENS * context)
                 / FULL_BANDWIDTH_TOKENS;
+        double together = share * FULL_BANDWIDTH_TOKENS;
+        double task = errors.task();
+        // a worker's delay is its own: the others go on at the full bandwidth
         cpuFree = Math.max(cpuFree, now) + share;
         cpuBusy += share;
-        hostToken.ready =
-                cpuFree + machine.cpuAttention(FULL_BANDWIDTH_TOKENS, (long) FULL_BANDWIDTH_TOKENS * context) - share;
+        hostToken.ready = cpuFree - share + together * task;
     }
 
     /** Seconds of a step outside its layers. */

@@ -117,6 +117,16 @@ enum SimulatedMachine {
         return rate(run.steady(concurrency(strategy, work, host), WARM_UP_SECONDS, seconds));
     }
 
+    /** Output tokens per second in a steady window on a machine that differs from the profile. */
+    double rateWithErrors(Strategy strategy, String workload, boolean guarded, TimingErrors errors, int seconds) {
+        Workload work = Workload.parse(workload, 0);
+        Simulation parts = simulation(strategy, guarded, 1, Host.USABLE, new LatencyTargets(0, 0));
+        SimulatedExecutor executor =
+                SimulatedExecutor.withErrors(parts.executor().limits(), profile, parts.clock(), errors);
+        SimulatedRun run = new SimulatedRun(parts.config(), parts.scheduler(), executor, parts.clock(), work);
+        return rate(run.steady(concurrency(strategy, work, Host.USABLE), WARM_UP_SECONDS, seconds));
+    }
+
     /** Output tokens per second of gpu-only in the pool that strategies with offload have. */
     double gpuOnlyRateBesideStaging(String workload, int seconds) {
         Workload work = Workload.parse(workload, 0);

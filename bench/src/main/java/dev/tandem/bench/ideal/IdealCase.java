@@ -2,6 +2,7 @@ package dev.tandem.bench.ideal;
 
 import dev.tandem.bench.hardware.Hardware;
 import dev.tandem.bench.hardware.ModelShape;
+import dev.tandem.engine.cost.Profile;
 import java.util.EnumSet;
 import java.util.Set;
 
@@ -32,6 +33,8 @@ public record IdealCase(
     private static final int STAGED_TOKENS = 2048;
     /** One layer's KV is written while another layer's leaves. */
     private static final int STAGED_LAYERS = 2;
+    /** A copy large enough that its start does not count; tandem profile measures up to this size. */
+    private static final double LINK_BYTES = 1 << 28;
 
     /**
      * The case of a machine, with the placements of Tandem. Staging is the least that layer-wise offload needs: two
@@ -47,16 +50,45 @@ public record IdealCase(
             double hostKvBytes,
             Lengths lengths,
             Bounds bounds) {
-        double staged = Math.min(lengths.prompt() * (1 - lengths.cached()), STAGED_TOKENS);
-        double staging = STAGED_LAYERS * staged * model.kvBytesPerToken() / model.layers();
         return new IdealCase(
                 MachineSeconds.of(hardware, model, lengths.context()),
-                new KvMemory(gpuKvBytes, staging, hostKvBytes, model.kvBytesPerToken()),
+                memory(gpuKvBytes, hostKvBytes, model.kvBytesPerToken(), model.layers(), lengths),
                 hardware.linkBandwidth(),
                 hardware.hostReadBandwidth(),
                 lengths,
                 bounds,
                 IMPLEMENTED);
+    }
+
+    /**
+     * The case of the machine of a profile, with the placements of Tandem. The profile says nothing of host reads
+     * beside CPU attention's, which have their own rate.
+     *
+     * @param gpuKvBytes GPU bytes for KV, staging included; equal for the GPU alone
+     * @param hostKvBytes host bytes for KV
+     * @param kvBytesPerToken in all layers
+     */
+    public static IdealCase of(
+            Profile profile,
+            double gpuKvBytes,
+            double hostKvBytes,
+            double kvBytesPerToken,
+            Lengths lengths,
+            Bounds bounds) {
+        return new IdealCase(
+                MachineSeconds.of(profile, kvBytesPerToken, lengths.context()),
+                memory(gpuKvBytes, hostKvBytes, kvBytesPerToken, profile.layers(), lengths),
+                LINK_BYTES / profile.transfer().at(LINK_BYTES),
+                Double.POSITIVE_INFINITY,
+                lengths,
+                bounds,
+                IMPLEMENTED);
+    }
+
+    private static KvMemory memory(
+            double gpuBytes, double hostBytes, double bytesPerToken, int layers, Lengths lengths) {
+        double staged = Math.min(lengths.prompt() * (1 - lengths.cached()), STAGED_TOKENS);
+        return new KvMemory(gpuBytes, STAGED_LAYERS * staged * bytesPerToken / layers, hostBytes, bytesPerToken);
     }
 
     /** This case with other placements. */

@@ -4,12 +4,13 @@ import dev.tandem.bench.Statistics;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 
 /** The ideal as fields of results. */
 public final class IdealFields {
     /** A smaller ideal gain is within the noise of a measurement, and a fraction of it says nothing. */
     private static final double MIN_GAIN = 0.02;
+
+    private static final String IDEAL_RATIO = "ideal_ratio";
 
     private IdealFields() {}
 
@@ -23,7 +24,7 @@ public final class IdealFields {
         });
         Schedule best = ideal.best();
         fields.put("ideal_output_tokens_per_second", Statistics.rounded(best.tokensPerSecond()));
-        ideal.ratio().ifPresent(ratio -> fields.put("ideal_ratio", Statistics.rounded(ratio)));
+        ideal.ratio().ifPresent(ratio -> fields.put(IDEAL_RATIO, Statistics.rounded(ratio)));
         fields.put("limits", best.limits());
         fields.put("gpu_sequences", Statistics.rounded(best.gpuSequences()));
         fields.put("host_tokens_fraction", Statistics.rounded(best.use().hostTokens()));
@@ -46,9 +47,8 @@ public final class IdealFields {
     }
 
     /**
-     * Completes a result with {@code ideal_output_tokens_per_second}, {@code ideal_ratio}, {@code share_of_ideal} and
-     * {@code share_of_ideal_gain}. The result needs {@code output_tokens_per_second}. The share of the gain is left out
-     * without {@code ratio_to_gpu_only}, and where the ideal gain is below 2 %.
+     * Completes a result with {@code ideal_output_tokens_per_second}, {@code ideal_ratio}, {@code share_of_ideal} and,
+     * as {@link #shareOfGain}, {@code share_of_ideal_gain}. The result needs {@code output_tokens_per_second}.
      *
      * @param result fields of a measured or simulated run on the ideal's machine, model, workload and GPU bytes
      */
@@ -57,13 +57,21 @@ public final class IdealFields {
         double best = ideal.best().tokensPerSecond();
         result.put("ideal_output_tokens_per_second", Statistics.rounded(best));
         result.put("share_of_ideal", Statistics.rounded(throughput / best));
-        ideal.ratio().ifPresent(ratio -> {
-            result.put("ideal_ratio", Statistics.rounded(ratio));
-            Optional.ofNullable((Number) result.get("ratio_to_gpu_only"))
-                    .filter(reached -> ratio - 1 >= MIN_GAIN)
-                    .ifPresent(reached -> result.put(
-                            "share_of_ideal_gain", Statistics.rounded((reached.doubleValue() - 1) / (ratio - 1))));
-        });
+        ideal.ratio().ifPresent(ratio -> result.put(IDEAL_RATIO, Statistics.rounded(ratio)));
+        shareOfGain(result);
+    }
+
+    /**
+     * Adds {@code share_of_ideal_gain}, (ratio - 1) / (ideal ratio - 1), to a result with {@code ratio_to_gpu_only} and
+     * {@code ideal_ratio}. Leaves it out without them, and where the ideal gain is below 2 %.
+     */
+    public static void shareOfGain(Map<String, Object> result) {
+        if (result.get("ratio_to_gpu_only") instanceof Number ratio
+                && result.get(IDEAL_RATIO) instanceof Number ideal
+                && ideal.doubleValue() - 1 >= MIN_GAIN) {
+            result.put(
+                    "share_of_ideal_gain", Statistics.rounded((ratio.doubleValue() - 1) / (ideal.doubleValue() - 1)));
+        }
     }
 
     /** One line for people: the gain to expect at best, and what limits it. */

@@ -4,6 +4,7 @@ import dev.tandem.bench.hardware.Hardware;
 import dev.tandem.bench.hardware.ModelShape;
 import dev.tandem.bench.hardware.Provenance;
 import dev.tandem.bench.hardware.Roofline;
+import dev.tandem.engine.cost.Profile;
 
 /** Seconds of the parts of a step. Sizes are real numbers, because a schedule is a mix of steps. */
 public interface MachineSeconds {
@@ -39,5 +40,15 @@ public interface MachineSeconds {
             case Provenance.Measured measured ->
                 new ProfileSeconds(hardware.profile(model), measured.kvBytesPerToken(), context);
         };
+    }
+
+    /**
+     * The times of a measured profile.
+     *
+     * @param kvBytesPerToken of the profile's model, in all layers
+     * @param context tokens of a sequence at which CPU attention is read
+     */
+    static MachineSeconds of(Profile profile, double kvBytesPerToken, double context) {
+        return new ProfileSeconds(profile, kvBytesPerToken, context);
     }
 }

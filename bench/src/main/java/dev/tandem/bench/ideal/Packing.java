@@ -15,8 +15,11 @@ final class Packing {
     private static final int REQUESTS = 600;
     /** Waiting requests that are looked at: one, and the default of --max-queue-bypass. */
     private static final int WAITING = 9;
-    /** From so many requests on, whole requests fill a pool to within 2 %, and the quotient serves. */
-    private static final int MANY = 64;
+    /**
+     * From this quotient on, preemption and admission by expected growth fill a pool better than this packing does: on
+     * h200-26k, where the quotient is 22 and this packing 19.6, the simulated GPU alone exceeded its ideal by 0.1 %.
+     */
+    private static final int MANY = 4;
 
     private Packing() {}
 

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.tandem.bench.Workload;
 import dev.tandem.bench.hardware.Hardware;
+import dev.tandem.engine.cost.Profile;
 import java.util.HashMap;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -33,6 +34,18 @@ class IdealFieldsTest {
 
         assertThat((double) result.get("share_of_ideal_gain")).isCloseTo(0.5, within(0.01));
         assertThat((double) result.get("share_of_ideal")).isCloseTo((1 + gain / 2) / (1 + gain), within(0.01));
+    }
+
+    /** The machine of a measured profile has the ideal of its hardware, apart from host reads beside attention. */
+    @Test
+    void aProfileByItselfHasTheIdealOfItsHardware() {
+        Lengths lengths = Lengths.of(Workload.parse("synthetic:1000/800", 0));
+        Profile profile = Hardware.named("h200-16sm-26k").profile(IdealTest.LLAMA_8B);
+        IdealCase of = IdealCase.of(profile, 26_400 * 131_072.0, 90e9, 131_072, lengths, Bounds.WIDE);
+
+        assertThat(of.linkBandwidth()).isBetween(20e9, 40e9);
+        assertThat(Ideal.of(of).ratio().orElseThrow())
+                .isCloseTo(Ideal.of(on("h200-16sm-26k")).ratio().orElseThrow(), within(0.01));
     }
 
     /** One measurement's noise is larger than a gain of two per cent. */

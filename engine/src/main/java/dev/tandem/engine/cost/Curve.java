@@ -74,6 +74,14 @@ public final class Curve {
         return size <= sizes[sizes.length - 1];
     }
 
+    /** This curve with all times multiplied by a positive factor. */
+    Curve scaled(double factor) {
+        return new Curve(
+                "scaled curve",
+                sizes,
+                Arrays.stream(seconds).map(value -> value * factor).toArray());
+    }
+
     double[] sizes() {
         return sizes;
     }

@@ -8,6 +8,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.OptionalDouble;
 import java.util.TreeMap;
+import java.util.function.ToDoubleFunction;
 
 /**
  * Measured times of one machine, model, dtype and thread count. NEO §3.2 and APEX §3.1 measure the same times offline.
@@ -211,6 +212,31 @@ public record Profile(
                     tripOverhead.orElse(2 * stageOverhead),
                     hostLoad);
         }
+    }
+
+    /**
+     * This profile with the times of each component multiplied by a positive factor.
+     *
+     * @param overheads factor of the fixed times per step, stage and trip
+     */
+    public Profile scaled(ToDoubleFunction<Component> factor, double overheads) {
+        TreeMap<Integer, Curve> cpu = new TreeMap<>();
+        cpuAttention.forEach(
+                (tokens, curve) -> cpu.put(tokens, curve.scaled(factor.applyAsDouble(Component.CPU_ATTENTION))));
+        return new Profile(
+                name,
+                layers,
+                linear.scaled(factor.applyAsDouble(Component.LINEAR)),
+                prefillAttention.scaled(factor.applyAsDouble(Component.PREFILL_ATTENTION)),
+                gpuAttention.scaled(factor.applyAsDouble(Component.GPU_ATTENTION)),
+                cpu,
+                transfer.scaled(factor.applyAsDouble(Component.TRANSFER)),
+                preLayer.scaled(factor.applyAsDouble(Component.PRE_LAYER)),
+                postLayer.scaled(factor.applyAsDouble(Component.POST_LAYER)),
+                stepOverhead * overheads,
+                stageOverhead * overheads,
+                tripOverhead * overheads,
+                hostLoad);
     }
 
     /** Formats the profile as text: one value per line, {@code #} begins a comment. */

@@ -1,0 +1,41 @@
+package dev.tandem.app;
+
+import dev.tandem.bench.ideal.Bounds;
+import dev.tandem.bench.ideal.Ideal;
+import dev.tandem.bench.ideal.IdealCase;
+import dev.tandem.bench.ideal.IdealFields;
+import dev.tandem.bench.ideal.Lengths;
+import dev.tandem.engine.cost.Profile;
+import dev.tandem.engine.executor.ExecutorLimits;
+import dev.tandem.engine.schedule.Budget;
+
+/** The ideal of the profile at hand, with the KV memory of an executor. */
+final class ProfileIdeal {
+    /** Tokens of the requests that the start assumes, where the GPU pool holds two of them. */
+    private static final int PROMPT = 1000;
+
+    private static final int OUTPUT = 400;
+
+    private ProfileIdeal() {}
+
+    static Ideal of(Profile profile, ExecutorLimits limits, Budget budget, Lengths lengths) {
+        return Ideal.of(IdealCase.of(
+                profile,
+                limits.gpuKvBytes(),
+                (double) limits.hostBlocks() * limits.hostBlockTokens() * limits.kvBytesPerToken(),
+                limits.kvBytesPerToken(),
+                lengths,
+                new Bounds(Double.POSITIVE_INFINITY, budget.maxBatchTokens(), budget.maxSequences())));
+    }
+
+    /** One line for the start: what offloading brings at best, for requests of a usual length. */
+    static String line(Profile profile, ExecutorLimits limits, Budget budget) {
+        double held = PROMPT + OUTPUT / 2.0;
+        double pool = (double) limits.gpuBlocks() * limits.blockTokens();
+        double scale = Math.min(1, pool / 2 / held);
+        Lengths lengths = Lengths.divisible(Math.ceil(scale * PROMPT), Math.ceil(scale * OUTPUT), 0);
+        return IdealFields.line(
+                of(profile, limits, budget, lengths),
+                "%.0f prompt and %.0f output tokens".formatted(lengths.prompt(), lengths.output()));
+    }
+}

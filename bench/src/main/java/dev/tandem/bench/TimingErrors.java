@@ -1,0 +1,167 @@
+package dev.tandem.bench;
+
+import dev.tandem.engine.config.ConfigurationException;
+import dev.tandem.engine.cost.Component;
+import dev.tandem.engine.cost.Profile;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.SplittableRandom;
+
+/**
+ * How a simulated machine differs from the profile that the scheduler predicts from. Without errors a strategy may live
+ * off a cost model that is exact, which no hardware offers.
+ *
+ * @param gpu factors of the GPU's times
+ * @param hostAttention factor of CPU attention
+ * @param link factor of transfers
+ * @param noise of single steps and tasks
+ * @param seed of the noise
+ */
+public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noise, long seed) {
+    /** The machine is as profiled. */
+    public static final TimingErrors NONE = new TimingErrors(new Gpu(1, 1, 1), 1, 1, new Noise(0, 0), 0);
+
+    /**
+     * Standard deviation of the logarithm of each factor that is drawn. Recorded runs of the GPU alone were within 6 %
+     * of the simulated ones on two presets and 10 % on a third (docs/internals/simulator.md).
+     */
+    private static final double DRAWN_BIAS = 0.1;
+    /** Noise of steps and tasks that goes with drawn factors. */
+    private static final Noise DRAWN_NOISE = new Noise(0.05, 0.002);
+
+    /**
+     * Factors of the GPU's times; 1.1 takes a tenth longer than profiled.
+     *
+     * @param gemm of GEMMs, the output head included
+     * @param attention of prefill and decode attention
+     * @param launch of fixed times: per step, per stage, per trip to the CPU
+     */
+    public record Gpu(double gemm, double attention, double launch) {}
+
+    /**
+     * Noise of single steps and CPU tasks.
+     *
+     * @param deviation standard deviation of the logarithm of a step's or a task's time; its mean stays
+     * @param lateProbability of a CPU task whose worker is late: preempted, or on a busy core
+     */
+    public record Noise(double deviation, double lateProbability) {}
+
+    /** @throws ConfigurationException that names the factor, its value and the limit */
+    public TimingErrors {
+        check("gemm", gpu.gemm(), 0.1, 10);
+        check("gpu-attention", gpu.attention(), 0.1, 10);
+        check("launch", gpu.launch(), 0.1, 10);
+        check("host-attention", hostAttention, 0.1, 10);
+        check("link", link, 0.1, 10);
+        check("noise", noise.deviation(), 0, 1);
+        check("late", noise.lateProbability(), 0, 1);
+    }
+
+    private static void check(String name, double value, double min, double max) {
+        if (!(value >= min && value <= max)) {
+            throw new ConfigurationException(
+                    "--error " + name + "=" + value + " must lie between " + min + " and " + max);
+        }
+    }
+
+    /** Factors that are drawn from a seed, each lognormal and independent of the others; noise and late workers. */
+    public static TimingErrors drawn(long seed) {
+        SplittableRandom random = new SplittableRandom(seed);
+        Gpu gpu = new Gpu(factor(random), factor(random), factor(random));
+        return new TimingErrors(gpu, factor(random), factor(random), DRAWN_NOISE, seed);
+    }
+
+    private static double factor(SplittableRandom random) {
+        return Math.exp(DRAWN_BIAS * random.nextGaussian());
+    }
+
+    /**
+     * Parses {@code none}, a seed, or parts such as {@code gemm=1.1,host-attention=1.3,noise=0.05,late=0.01,seed=7}.
+     * The parts are gemm, gpu-attention, launch, host-attention, link, noise, late and seed.
+     *
+     * @throws ConfigurationException that names the part that is wrong
+     */
+    public static TimingErrors parse(String text) {
+        if (text.equals("none")) {
+            return NONE;
+        }
+        if (text.matches("\\d{1,18}")) {
+            return drawn(Long.parseLong(text));
+        }
+        Map<String, Double> parts = new LinkedHashMap<>(Map.of(
+                "gemm",
+                1.0,
+                "gpu-attention",
+                1.0,
+                "launch",
+                1.0,
+                "host-attention",
+                1.0,
+                "link",
+                1.0,
+                "noise",
+                0.0,
+                "late",
+                0.0,
+                "seed",
+                0.0));
+        for (String part : text.split(",")) {
+            String[] words = part.split("=", 2);
+            if (words.length != 2 || !parts.containsKey(words[0]) || !words[1].matches("\\d+(\\.\\d+)?")) {
+                throw new ConfigurationException("--error '" + part + "' is not known; use none, a seed, or"
+                        + " PART=NUMBER with gemm, gpu-attention, launch, host-attention, link, noise, late or seed");
+            }
+            parts.put(words[0], Double.parseDouble(words[1]));
+        }
+        return new TimingErrors(
+                new Gpu(parts.get("gemm"), parts.get("gpu-attention"), parts.get("launch")),
+                parts.get("host-attention"),
+                parts.get("link"),
+                new Noise(parts.get("noise"), parts.get("late")),
+                parts.get("seed").longValue());
+    }
+
+    /** The profile of the machine that is simulated, where {@code predicted} is what the scheduler has. */
+    public Profile machine(Profile predicted) {
+        return predicted.scaled(this::factor, gpu.launch());
+    }
+
+    private double factor(Component component) {
+        return switch (component) {
+            case LINEAR, PRE_LAYER, POST_LAYER -> gpu.gemm();
+            case PREFILL_ATTENTION, GPU_ATTENTION -> gpu.attention();
+            case CPU_ATTENTION -> hostAttention;
+            case TRANSFER -> link;
+        };
+    }
+
+    /**
+     * Draws the noise of one run.
+     *
+     * <p>Owned by: the thread that simulates.
+     */
+    static final class Draws {
+        /** A late worker's task takes this many times as long: a time slice of a busy core, some milliseconds. */
+        private static final double LATE = 10;
+
+        private final Noise noise;
+        private final SplittableRandom random;
+
+        Draws(TimingErrors errors) {
+            noise = errors.noise();
+            random = new SplittableRandom(errors.seed());
+        }
+
+        /** Factor of a GPU step's time. */
+        double step() {
+            double deviation = noise.deviation();
+            return deviation == 0 ? 1 : Math.exp(deviation * random.nextGaussian() - deviation * deviation / 2);
+        }
+
+        /** Factor of a CPU attention task's time. */
+        double task() {
+            boolean late = noise.lateProbability() > 0 && random.nextDouble() < noise.lateProbability();
+            return step() * (late ? LATE : 1);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Simulates the newest recorded throughput run of each cell and compares the two.
+
+usage: tools/check_simulator.py [--error SPEC|SEED] [RESULTS]
+
+RESULTS is a file of recorded lines; the default is docs/results/cuda.jsonl. Each line is simulated with its own flags
+and the profile of its preset. Throughput holds within 10 %, mean and p99 TPOT within 20 %.
+Exit status: 0 all hold, 1 some do not.
+"""
+
+import argparse
+import json
+import pathlib
+import shlex
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROFILES = {"h200": "h200", "h200-26k": "h200", "h200-16sm-26k": "h200-16sm-26k", "h200-8sm-2req": "h200-8sm-2req",
+            "h200-2req": "h200-2req"}
+# The size that serve chooses on an H200 with this preset, for runs that did not set one.
+BLOCKS = {"h200": "56250"}
+LIMITS = {"output_tokens_per_second": 0.10, "mean_tpot_ms": 0.20, "p99_tpot_ms": 0.20}
+
+
+def cells(file):
+    newest = {}
+    for line in open(file):
+        run = json.loads(line)
+        if "output_tokens_per_second" in run and run.get("preset") in PROFILES:
+            newest[run["preset"], run["workload"], run["strategy"], run["window"]] = run
+    return newest
+
+
+def simulated(run, error):
+    words = shlex.split(run["flags"])
+    command = [str(ROOT / "tandem"), "bench", "simulate", *words[2:], "--json", "--error", error]
+    command += ["--profile", str(ROOT / "docs/results/profiles" / f"{PROFILES[run['preset']]}.txt")]
+    if run["preset"] in BLOCKS and "--num-gpu-blocks-override" not in words:
+        command += ["--num-gpu-blocks-override", BLOCKS[run["preset"]]]
+    # --explain prints decisions to standard output
+    command = [word for word in command if word != "--explain"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(output.splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--error", default="none")
+    parser.add_argument("results", nargs="?", default=str(ROOT / "docs/results/cuda.jsonl"))
+    given = parser.parse_args()
+    broken = 0
+    print("| cell | commit | figure | recorded | simulated | difference | holds |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for cell, run in cells(given.results).items():
+        try:
+            result = simulated(run, given.error)
+        except subprocess.CalledProcessError as failure:
+            print(f"check_simulator.py: {' '.join(cell)} cannot be simulated: {failure.stderr.strip()}", file=sys.stderr)
+            broken += 1
+            continue
+        for figure, limit in LIMITS.items():
+            difference = result[figure] / run[figure] - 1
+            broken += abs(difference) > limit
+            print(f"| {', '.join(cell)} | {run['commit']} | {figure} | {run[figure]:.1f} | {result[figure]:.1f}"
+                  f" | {difference:+.1%} | {'yes' if abs(difference) <= limit else 'no'} |", flush=True)
+    sys.exit(1 if broken else 0)
+
+
+if __name__ == "__main__":
+    main()
