@@ -14,8 +14,9 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /**
  * The real schedulers over measured profiles, in virtual time: what a change of a policy does to throughput shows here
- * before it shows on a machine. Bounds are some per cent below what was found when they were set. Each simulation runs
- * on one thread and shares nothing, so they run side by side.
+ * before it shows on a machine. All strategies have equal GPU bytes, so staging costs a hybrid run 3 % of the blocks of
+ * H200_26K even while nothing is offloaded. Bounds are some per cent below what was found when they were set. Each
+ * simulation runs on one thread and shares nothing, so they run side by side.
  */
 @Execution(ExecutionMode.CONCURRENT)
 class StrategiesPayTest {
@@ -37,14 +38,14 @@ class StrategiesPayTest {
         "H200_8SM_2REQ, osc, ASYNC_OVERLAP, true, 3.0",
         "H200_2REQ, osc, ASYNC_OVERLAP, true, 2.0",
         "H200_2REQ, osc, ADAPTIVE, true, 2.0",
-        "H200_2REQ, osc, ADAPTIVE_PIPELINING, true, 1.5",
-        "T4_TIGHT_FASTER_HOST, osc, ADAPTIVE_PIPELINING, true, 1.6",
+        "H200_2REQ, osc, ADAPTIVE_PIPELINING, true, 1.45",
+        "T4_TIGHT_FASTER_HOST, osc, ADAPTIVE_PIPELINING, true, 1.55",
         "H200_16SM_26K, synthetic:1000/400, ADAPTIVE, true, 1.1",
         "H200_16SM_26K, synthetic:1000/200, ASYNC_OVERLAP, true, 0.99",
         "H200_16SM_26K, synthetic:1000/200, ADAPTIVE_PIPELINING, true, 1.08",
         "H200_16SM_26K, osc, ASYNC_OVERLAP, true, 0.97",
         "H200_26K, synthetic:1000/200, ASYNC_OVERLAP, true, 1.08",
-        "H200_26K, synthetic:1000/200, ADAPTIVE_PIPELINING, true, 0.99",
+        "H200_26K, synthetic:1000/200, ADAPTIVE_PIPELINING, true, 0.97",
         "H200_26K, osc, ASYNC_OVERLAP, true, 0.97",
     })
     void offloadingPaysWhereItShould(String machine, String workload, Strategy strategy, boolean guarded, double min) {
@@ -60,7 +61,7 @@ class StrategiesPayTest {
     @ParameterizedTest
     @CsvSource({
         "H200_26K, azure-code, 2000, 0.985",
-        "H200_26K, synthetic:1000/200, 1000, 0.985",
+        "H200_26K, synthetic:1000/200, 1000, 0.96",
         "H200_26K, osc, 1000, 0.985",
         "H200_16SM_26K, synthetic:1000/200, 5000, 0.985",
     })
