@@ -32,7 +32,11 @@ final class StrategyComparison {
         /** Runs to the end and returns the fields of each result: one, or one per arrival rate. */
         List<Map<String, Object>> measure() throws IOException, InterruptedException;
 
-        /** @throws ConfigurationException when an option holds for one strategy alone */
+        /**
+         * Checks the options for a list of strategies.
+         *
+         * @throws ConfigurationException when an option holds for one strategy alone
+         */
         default void checkForSeveral() {}
     }
 

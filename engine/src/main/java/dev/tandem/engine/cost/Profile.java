@@ -151,8 +151,8 @@ public record Profile(
         }
 
         /** Sets decode attention of a layer on the CPU: by tokens, a curve over context tokens per token. */
-        public Builder cpuAttention(TreeMap<Integer, Curve> value) {
-            cpuAttention = value;
+        public Builder cpuAttention(Map<Integer, Curve> value) {
+            cpuAttention = new TreeMap<>(value);
             return this;
         }
 
@@ -195,7 +195,11 @@ public record Profile(
             return this;
         }
 
-        /** @throws ProfileException when a curve is missing or a value is impossible */
+        /**
+         * Builds the profile.
+         *
+         * @throws ProfileException when a curve is missing or a value is impossible
+         */
         public Profile build() {
             return new Profile(
                     name,

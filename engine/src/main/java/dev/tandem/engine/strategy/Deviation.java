@@ -107,7 +107,11 @@ public enum Deviation {
 
     /** The value under a fidelity. */
     public String value(Fidelity fidelity) {
-        return byFidelity.get(fidelity.ordinal());
+        return switch (fidelity) {
+            case PRINTED -> byFidelity.get(0);
+            case ARTIFACT -> byFidelity.get(1);
+            case TANDEM -> byFidelity.get(2);
+        };
     }
 
     /**
