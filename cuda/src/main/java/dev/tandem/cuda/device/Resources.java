@@ -36,4 +36,13 @@ public final class Resources {
     public static void closeAll(AutoCloseable... resources) {
         closeAll(Arrays.asList(resources));
     }
+
+    /** Closes all of them in order after a failure, which keeps their own failures as suppressed exceptions. */
+    public static void closeAfter(Throwable failure, Collection<? extends AutoCloseable> resources) {
+        try {
+            closeAll(resources);
+        } catch (RuntimeException e) {
+            failure.addSuppressed(e);
+        }
+    }
 }

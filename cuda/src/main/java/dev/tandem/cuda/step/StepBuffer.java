@@ -19,6 +19,7 @@ import dev.tandem.cuda.sampling.SamplingInputs;
 import dev.tandem.engine.sampling.Adjustments;
 import dev.tandem.engine.sampling.TokenSampler;
 import java.lang.foreign.MemorySegment;
+import java.util.List;
 
 /**
  * The inputs of a sub-batch's kernels besides weights and KV, as flat integers. The engine thread writes them to pinned
@@ -103,7 +104,12 @@ public final class StepBuffer implements StepInputs, SamplingInputs, AutoCloseab
         long bytes =
                 (4L * (adjustmentsAt + (long) ADJUSTMENT_INTS * adjustments) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         this.device = owner.allocate(bytes, "inputs of " + label);
-        this.pinned = owner.pinned(2 * bytes, "inputs of " + label);
+        try {
+            this.pinned = owner.pinned(2 * bytes, "inputs of " + label);
+        } catch (RuntimeException | Error e) {
+            Resources.closeAfter(e, List.of(device));
+            throw e;
+        }
         this.halves = new MemorySegment[] {
             pinned.memory().asSlice(0, bytes), pinned.memory().asSlice(bytes, bytes)
         };

@@ -41,26 +41,44 @@ public record StepBuffers(StepBuffer graph, int graphRows, StepBuffer first, Opt
         }
     }
 
-    /** @param graphs whether steps are replayed from graphs */
+    /**
+     * Allocates the buffers; when one of them cannot be allocated, frees those before it.
+     *
+     * @param graphs whether steps are replayed from graphs
+     * @throws dev.tandem.cuda.ffi.CudaException when memory is short
+     */
     public static StepBuffers of(Device device, ModelShape shape, Sizes sizes, boolean graphs) {
         int graphRows = sizes.graphRows() + sizes.slots();
         int graphTiles = GraphCache.maxTiles(graphRows, sizes.sequences(), shape);
         int tiles = sizes.tiles(shape);
         int sampled = sizes.sampled();
-        StepBuffer graph = new StepBuffer(
-                device,
-                graphRows,
-                graphRows,
-                graphTiles,
-                sizes.tables(),
-                MAX_ADJUSTMENTS,
-                "steps replayed from graphs");
-        StepBuffer first = new StepBuffer(
-                device, sizes.rows() + sizes.slots(), sampled, tiles, sizes.tables(), MAX_ADJUSTMENTS, "mixed steps");
-        Optional<StepBuffer> second = sizes.slots() == 0
-                ? Optional.empty()
-                : Optional.of(new StepBuffer(device, sampled, sampled, tiles, sizes.tables(), 0, "second sub-batches"));
-        return new StepBuffers(graph, graphs ? sizes.graphRows() : 0, first, second);
+        List<StepBuffer> opened = new ArrayList<>();
+        try {
+            opened.add(new StepBuffer(
+                    device,
+                    graphRows,
+                    graphRows,
+                    graphTiles,
+                    sizes.tables(),
+                    MAX_ADJUSTMENTS,
+                    "steps replayed from graphs"));
+            opened.add(new StepBuffer(
+                    device,
+                    sizes.rows() + sizes.slots(),
+                    sampled,
+                    tiles,
+                    sizes.tables(),
+                    MAX_ADJUSTMENTS,
+                    "mixed steps"));
+            if (sizes.slots() > 0) {
+                opened.add(new StepBuffer(device, sampled, sampled, tiles, sizes.tables(), 0, "second sub-batches"));
+            }
+        } catch (RuntimeException | Error e) {
+            Resources.closeAfter(e, opened);
+            throw e;
+        }
+        Optional<StepBuffer> second = sizes.slots() > 0 ? Optional.of(opened.get(2)) : Optional.empty();
+        return new StepBuffers(opened.get(0), graphs ? sizes.graphRows() : 0, opened.get(1), second);
     }
 
     @Override

@@ -20,33 +20,35 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
-/** A CUDA driver without a GPU: it answers with the codes and values that a test sets and remembers what was called. */
+/** A CUDA driver without a GPU: it returns the codes and values that a test sets, and records its calls. */
 public final class FakeDriver {
     private static final int HANDLE = 4096;
-    /** The handle of GPU 0: another number, so that one is not taken for the other. */
+    /** The handle of GPU 0. It differs from 0, so that a test finds code that confuses number and handle. */
     private static final int DEVICE = 7;
 
     private static final int INVALID_VALUE = 1;
     private static final int INVALID_DEVICE = 101;
 
-    /** What a kernel declares: static shared memory, and its parameters. */
+    /** A kernel's declaration: static shared memory and parameter sizes, in bytes. */
     public record Declared(int staticShared, int... parameterBytes) {}
 
-    /** What one function does with its arguments; its status code. */
+    /** The body of one driver function; returns its status code. */
     private interface Answer {
         int to(Object[] arguments);
     }
 
-    /** The same for a function that succeeds. */
+    /** The body of a function that always succeeds. */
     private interface Body {
         void run(Object[] arguments);
     }
 
     private final Arena arena = Arena.ofAuto();
     private final Map<String, MemorySegment> functions = new HashMap<>();
-    /** Status codes of functions that are to fail, by name. */
+    /** Status codes of functions that fail, by name. */
     public final Map<String, Integer> codes = new HashMap<>();
-    /** What every byte that is copied to the host is. */
+    /** How many calls of such a function succeed first, by name; none where absent. */
+    public final Map<String, Integer> successes = new HashMap<>();
+    /** The value of every byte that is copied to the host. */
     public byte copied;
     /** Names of the functions called, in order. */
     public final List<String> calls = new ArrayList<>();
@@ -62,7 +64,7 @@ public final class FakeDriver {
             new HashMap<>(Map.of(16, 132, 36, 2_619_000, 37, 6144, 75, 9, 76, 0, 97, 227 << 10));
     /** The kernels of all modules, by name. */
     public final Map<String, Declared> kernels = new HashMap<>();
-    /** Names of kernels, behind "load " or "launch ". */
+    /** Loads and launches in order, as "load NAME" and "launch NAME". */
     public final List<String> log = new ArrayList<>();
 
     private final List<String> handles = new ArrayList<>();
@@ -196,7 +198,7 @@ public final class FakeDriver {
         return 0;
     }
 
-    /** @param device which of the arguments must be the GPU's handle */
+    /** @param device index of the argument that must be the GPU's handle */
     private void ofDevice(String name, int device, Body body, MemoryLayout... arguments) {
         answer(
                 name,
@@ -239,7 +241,8 @@ public final class FakeDriver {
 
     private int call(String name, Answer body, Object[] arguments) {
         calls.add(name);
-        int code = codes.getOrDefault(name, 0);
+        boolean succeeds = successes.merge(name, -1, Integer::sum) >= 0;
+        int code = succeeds ? 0 : codes.getOrDefault(name, 0);
         return code == 0 ? body.to(arguments) : code;
     }
 }
