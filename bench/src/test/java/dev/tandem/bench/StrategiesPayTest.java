@@ -6,6 +6,7 @@ import dev.tandem.engine.strategy.select.Strategy;
 import java.util.EnumMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.parallel.Execution;
 import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -58,6 +59,7 @@ class StrategiesPayTest {
     }
 
     /** The guard notices, whatever was promised: what its attempts cost in so many seconds is all that is lost. */
+    @Tag("slow")
     @ParameterizedTest
     @CsvSource({
         "H200_26K, azure-code, 2000, 0.985",
