@@ -12,7 +12,6 @@ import dev.tandem.engine.schedule.PolicyScheduler;
 import dev.tandem.engine.schedule.Scheduler;
 import dev.tandem.engine.strategy.Calibrator;
 import dev.tandem.engine.strategy.Deviation;
-import dev.tandem.engine.strategy.GpuOnly;
 import dev.tandem.engine.strategy.StepPredictor;
 import dev.tandem.engine.strategy.UntilHostLost;
 import dev.tandem.engine.strategy.select.Strategy;
@@ -54,10 +53,8 @@ public record SimulatedEngine(
         CostModel cost = new CostModel(profile);
         StepPredictor predictor = new StepPredictor(cost, true, limits.kvBytesPerToken());
         Policy policy = guarded ? strategy.guarded(options, predictor) : strategy.policy(options, cost);
-        GpuOnly gpuOnly = new GpuOnly(
-                options.budget(), options.preemption(), options.queueBypasses(), options.piggybackedTokens());
         return new PolicyScheduler(
-                new UntilHostLost(policy, gpuOnly),
+                new UntilHostLost(policy, Strategy.gpuOnly(options)),
                 predictor::of,
                 new Calibrator(cost, limits.kvBytesPerToken()),
                 new DecisionLog(1));
