@@ -56,7 +56,8 @@ def main():
         try:
             result = simulated(run, given.error)
         except subprocess.CalledProcessError as failure:
-            print(f"check_simulator.py: {' '.join(cell)} cannot be simulated: {failure.stderr.strip()}", file=sys.stderr)
+            why = failure.stderr.strip()
+            print(f"check_simulator.py: {' '.join(cell)} cannot be simulated: {why}", file=sys.stderr)
             broken += 1
             continue
         for figure, limit in LIMITS.items():

@@ -53,7 +53,8 @@ import sys
 
 runs = [json.loads(line) for line in open(sys.argv[1])]
 base = runs[0]["output_tokens_per_second"]
-print(f"| {runs[0]['strategy']}, `{runs[0]['preset']}`, {runs[0]['workload']} | tokens/s | ratio |\n| --- | --- | --- |")
+first = runs[0]
+print(f"| {first['strategy']}, `{first['preset']}`, {first['workload']} | tokens/s | ratio |\n| --- | --- | --- |")
 for run in runs:
     changed = ", ".join(f"`{name}={value}`" for name, value in run.get("deviations", {}).items())
     rate = run["output_tokens_per_second"]

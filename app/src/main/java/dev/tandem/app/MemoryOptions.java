@@ -30,15 +30,16 @@ final class MemoryOptions {
             converter = ByteSize.Converter.class,
             description =
                     "GPU memory for KV, staging of prefill offload included, for example 2GiB. Default: on a GPU, what"
-                            + " --gpu-memory-utilization leaves; on the CPU, a quarter of the machine's memory, at most 4GiB.")
+                            + " --gpu-memory-utilization leaves; on the CPU, a quarter of the machine's memory, at"
+                            + " most 4GiB.")
     Optional<ByteSize> kvCacheMemory = Optional.empty();
 
     @Option(
             names = "--num-gpu-blocks-override",
             paramLabel = "BLOCKS",
             description =
-                    "GPU memory for KV in blocks of 16 tokens, staging included; wins over --kv-cache-memory. On the CPU"
-                            + " executor it sizes the pool that stands for the GPU. Default: not set.")
+                    "GPU memory for KV in blocks of 16 tokens, staging included; wins over --kv-cache-memory. On the"
+                            + " CPU executor it sizes the pool that stands for the GPU. Default: not set.")
     Optional<Integer> gpuBlocks = Optional.empty();
 
     /** @throws ConfigurationException that names the option, its value and the remedy */

@@ -34,7 +34,8 @@ class FigureTest {
                 "'\"latency\": 1}' | '\"latency\": 0}' | latency is 0.0; it must be above 0",
                 "'\"of\": \"neo\"' | '\"of\": \"neoo\"' | check.of is 't4/neoo'; it must be one of t4/vllm, t4/neo",
                 "'\"gpu_blocks\": 54' | '\"gpu_blocks\": 0' | gpu_blocks is 0; it must be an integer above 0",
-                "'\"holds\": [0.51, 0.69]' | '\"holds\": [2, 1]' | holds is [2,1]; it must be two numbers in rising order"
+                "'\"holds\": [0.51, 0.69]' | '\"holds\": [2, 1]' | holds is [2,1]; it must be two numbers"
+                        + " in rising order"
             })
     void anErrorNamesTheFileTheFieldTheValueAndTheRemedy(String from, String to, String message) {
         String spec = Figure.resource("neo-fig6c.json").replace(from, to);

@@ -4,8 +4,8 @@
 // Shared memory: 32 candidates or sums for reductions of a thread block; sample has a histogram of BINS 64-bit totals.
 // No dynamic part.
 //
-// Waits and signals: dependencyWait at the start of each kernel; the ARGMAX_PARTS thread blocks of a row of argmax count
-// in `finished`, and the last one merges.
+// Waits and signals: dependencyWait at the start of each kernel; the ARGMAX_PARTS thread blocks of a row of argmax
+// count in `finished`, and the last one merges.
 
 #define BINS 2048
 

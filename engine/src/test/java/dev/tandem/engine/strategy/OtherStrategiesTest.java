@@ -414,9 +414,8 @@ class OtherStrategiesTest {
     @Test
     void invalidOptionsAreRejected() {
         assertThatThrownBy(() -> Strategy.of("neoo"))
-                .hasMessage(
-                        "--strategy neoo is not known; known are gpu-only, swiftllm, simple-offload, symmetric, fastdecode-plus,"
-                                + " asymmetric, async-overlap, neo, apex, adaptive-pipelining, adaptive");
+                .hasMessage("--strategy neoo is not known; known are gpu-only, swiftllm, simple-offload, symmetric,"
+                        + " fastdecode-plus, asymmetric, async-overlap, neo, apex, adaptive-pipelining, adaptive");
         ExecutorLimits limits = ExecutorLimits.builder()
                 .vocabulary(10)
                 .contextTokens(1000)

@@ -25,10 +25,11 @@ public final class Prompts {
     /** Words that common tokenizers have as one token each. */
     private static final String[] WORDS =
             ("time year people way day man thing woman life child world school state family"
-                            + " student group country problem hand part place case week company system program question work"
-                            + " government number night point home water room mother area money story fact month lot right"
-                            + " study book eye job word business issue side kind head house service friend father power hour"
-                            + " game line end member law car city community name president team minute idea body information")
+                            + " student group country problem hand part place case week company system program"
+                            + " question work government number night point home water room mother area money"
+                            + " story fact month lot right study book eye job word business issue side kind"
+                            + " head house service friend father power hour game line end member law car city"
+                            + " community name president team minute idea body information")
                     .split(" ");
 
     private static final int CHARACTERS_PER_TOKEN = 4;
