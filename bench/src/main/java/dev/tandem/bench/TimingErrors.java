@@ -8,8 +8,8 @@ import java.util.Map;
 import java.util.SplittableRandom;
 
 /**
- * How a simulated machine differs from the profile that the scheduler predicts from. Without errors a strategy may live
- * off a cost model that is exact, which no hardware offers.
+ * How a simulated machine differs from the profile that the scheduler predicts from. Without errors a strategy may gain
+ * only because its cost model is exact, which no hardware offers.
  *
  * @param gpu factors of the GPU's times
  * @param hostAttention factor of CPU attention
@@ -22,11 +22,11 @@ public record TimingErrors(Gpu gpu, double hostAttention, double link, Noise noi
     public static final TimingErrors NONE = new TimingErrors(new Gpu(1, 1, 1), 1, 1, new Noise(0, 0), 0);
 
     /**
-     * Standard deviation of the logarithm of each factor that is drawn. Recorded runs of the GPU alone were within 6 %
-     * of the simulated ones on two presets and 10 % on a third (docs/internals/simulator.md).
+     * Standard deviation of the logarithm of each factor that is drawn: the tolerance of throughput that recorded runs
+     * are held against (tools/check_simulator.py).
      */
     private static final double DRAWN_BIAS = 0.1;
-    /** Noise of steps and tasks that goes with drawn factors. */
+    /** Noise of steps and tasks that goes with drawn factors. Assumed: no recorded run has times of single steps. */
     private static final Noise DRAWN_NOISE = new Noise(0.05, 0.002);
 
     /**
