@@ -1,6 +1,5 @@
 package dev.tandem.app;
 
-import dev.tandem.bench.hardware.Hardware;
 import dev.tandem.bench.reproduce.Figure;
 import dev.tandem.bench.reproduce.Reproduction;
 import dev.tandem.bench.reproduce.ReproductionReport;
@@ -9,7 +8,6 @@ import dev.tandem.engine.strategy.Fidelity;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.Callable;
-import java.util.stream.Collectors;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
@@ -28,25 +26,11 @@ import picocli.CommandLine.Parameters;
         })
 @Section(Section.Heading.COMMAND)
 final class ReproduceCommand implements Callable<Integer> {
-    /** How the figures are made. */
-    enum Mode {
-        SIMULATE,
-        GPU
-    }
-
     @Parameters(
             arity = "1..2",
             paramLabel = "FIGURE",
             description = "list, all, or a paper and a figure, as neo fig6c. Required.")
     List<String> names = List.of();
-
-    @Option(
-            names = "--on",
-            paramLabel = "MODE",
-            defaultValue = "simulate",
-            description = "simulate predicts from the machine's data sheets. gpu is refused: it says which GPU the"
-                    + " figure needs and what measures it there. Default: ${DEFAULT-VALUE}.")
-    Mode mode = Mode.SIMULATE;
 
     @Option(
             names = "--fidelity",
@@ -73,9 +57,6 @@ final class ReproduceCommand implements Callable<Integer> {
         }
         List<Figure> figures = figures();
         List<Fidelity> chosen = fidelities.stream().map(Fidelity::of).distinct().toList();
-        if (mode == Mode.GPU) {
-            throw refusal(figures);
-        }
         List<Reproduction> reproductions = Reproduction.simulate(
                 figures,
                 chosen,
@@ -104,16 +85,5 @@ final class ReproduceCommand implements Callable<Integer> {
                     "reproduce " + names.getFirst() + " names no figure; use list, all, or a paper and a figure");
         }
         return List.of(Figure.of(names.get(0), names.get(1)));
-    }
-
-    private static ConfigurationException refusal(List<Figure> figures) {
-        String gpus = figures.stream()
-                .flatMap(figure -> figure.panels().stream())
-                .map(panel -> Hardware.named(panel.setting().hardware()).gpu().name())
-                .distinct()
-                .collect(Collectors.joining(", "));
-        return new ConfigurationException("--on gpu cannot run yet; the figures were measured on " + gpus
-                + ". On such a machine use tandem serve and bench serve with the limits of the figure's spec, or"
-                + " --on simulate here");
     }
 }
