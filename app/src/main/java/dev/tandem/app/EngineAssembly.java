@@ -132,9 +132,10 @@ final class EngineAssembly implements AutoCloseable {
     /** Measures a profile and saves it. */
     static Profile profile(ModelOptions options, StartLog log) {
         options.check();
-        if (options.gpu.chosen() && options.strategy.chosen() == Strategy.GPU_ONLY) {
+        Strategy chosen = options.strategy.chosen();
+        if (options.gpu.chosen() && !chosen.offloads()) {
             options.strategy.strategy = Strategy.ADAPTIVE.flag();
-            log.notice("The profile is measured for --strategy adaptive: gpu-only needs none.");
+            log.notice("The profile is measured for --strategy adaptive: " + chosen.flag() + " needs none.");
         }
         Backend backend = backend(options, log);
         try {

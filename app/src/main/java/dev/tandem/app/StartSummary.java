@@ -52,8 +52,8 @@ final class StartSummary {
         String host = limits.hostBlocks() == 0 ? "no host pool" : "the host pool keeps preempted requests";
         log.row(
                 "tiers",
-                strategy == Strategy.GPU_ONLY
-                        ? "GPU only; " + host
-                        : "GPU and host; " + workers.orElse("host attention: " + attentionThreads + " threads"));
+                strategy.offloads()
+                        ? "GPU and host; " + workers.orElse("host attention: " + attentionThreads + " threads")
+                        : "GPU only; " + host);
     }
 }

@@ -2,6 +2,6 @@
  * Machines described by data sheets, and the times that follow from them for a model. Entry points:
  * {@link dev.tandem.bench.hardware.Hardware}, {@link dev.tandem.bench.hardware.Roofline}.
  *
- * <p>Owned by: nobody; all classes are immutable.
+ * <p>All classes are immutable.
  */
 package dev.tandem.bench.hardware;

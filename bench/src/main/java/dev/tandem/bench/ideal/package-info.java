@@ -2,6 +2,6 @@
  * The best output throughput that any schedule reaches on a machine, with and without offloading. Entry points:
  * {@link dev.tandem.bench.ideal.IdealCase}, {@link dev.tandem.bench.ideal.Ideal}.
  *
- * <p>Owned by: nobody; all classes are immutable.
+ * <p>All classes are immutable.
  */
 package dev.tandem.bench.ideal;

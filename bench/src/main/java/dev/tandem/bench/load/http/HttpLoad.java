@@ -29,7 +29,7 @@ import java.util.function.IntFunction;
  * <p>Owned by: the thread that calls {@link #run}.
  */
 public final class HttpLoad {
-    /** p99 send delays that are harmless whatever the server's latency: a millisecond, in ns. */
+    /** Send delay at p99, in ms, up to which a run is valid whatever the server's latency. */
     private static final double HARMLESS_MILLIS = 1;
 
     /** Share of the median time to first token that the p99 send delay may reach before the client distorts it. */
@@ -99,7 +99,7 @@ public final class HttpLoad {
                     break;
                 }
                 last = arrival;
-                // the prompt is made before its time, so that making it delays nobody
+                // the prompt is made before its arrival, so that the send is not late
                 Prompt prompt = prompts.apply(sent.size());
                 start(prompt, arrival);
                 progress.at(sent.size(), maxConcurrency - turns.availablePermits());
