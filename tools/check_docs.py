@@ -10,6 +10,7 @@ Of each tracked Markdown page:
   - a class that is named in code type exists (decisions and the changelog may name what is gone)
 GLOSSARY.md has fewer than 40 rows.
 Of each tracked file: no name of tools/dead-names.txt. The list itself says how it is written.
+Of each source file: no line over 120 columns; the formatter of Java does not break strings.
 docs/archive keeps the words of its time and is not checked.
 
 Exit status: 0 nothing found, 1 something found; each finding is one line "file:line: what, limit, remedy".
@@ -29,6 +30,7 @@ WRITTEN_BY_CODE = {"docs/api-fields.md"}
 # Pages that may name classes of the past.
 HISTORY = ("docs/adr/", "CHANGELOG.md")
 MAX_SENTENCE, MAX_CELL, MAX_COLUMNS, MAX_GLOSSARY_ROWS = 30, 20, 8, 39
+MAX_LINE = 120
 
 FENCE = re.compile(r"^\s*(```|~~~)")
 LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
@@ -216,6 +218,14 @@ def check_names(files, report):
                     report(file, number or 1, f"dead name {word}; {DEAD_NAMES} says what it became")
 
 
+def check_lines(files, report):
+    for file in files:
+        if file.endswith(SOURCE):
+            for number, line in enumerate(read(file).splitlines(), 1):
+                if len(line) > MAX_LINE:
+                    report(file, number, f"{len(line)} columns; at most {MAX_LINE}, break the line")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list-pages", action="store_true", help="print each page's number of words and its limit")
@@ -228,6 +238,7 @@ def main():
             count = sum(words(re.sub(r"[|]|:?-{3,}:?", " ", line)) for _, line in prose(text))
             print(f"{count:6} of {max_words(name):>5} words  {name}")
     check_names(files, lambda name, number, text: findings.append(f"{name}:{number}: {text}"))
+    check_lines(files, lambda name, number, text: findings.append(f"{name}:{number}: {text}"))
     for finding in findings:
         print(finding)
     if findings:
