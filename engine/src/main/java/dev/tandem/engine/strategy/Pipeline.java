@@ -200,10 +200,12 @@ public record Pipeline(Budget budget, StepPredictor predictor, TierRules rules, 
             Load zero = draft.load(0);
             zero.add(row, -1);
             boolean hidden = predictor.hides(zero, draft.load(1));
-            boolean keeps = switch (deviations.value(Deviation.STEP_5_KEEPS)) {
+            String rule = deviations.value(Deviation.STEP_5_KEEPS);
+            boolean keeps = switch (rule) {
+                case "none" -> false;
                 case "128-tokens" -> zero.rows() < ARTIFACT_MIN_ROWS;
                 case "idle-cpu" -> predictor.cpuAttention(draft.load(1)) < MIN_BUSY * predictor.linear(zero);
-                default -> false;
+                default -> throw new IllegalStateException(Deviation.STEP_5_KEEPS.flag() + "=" + rule);
             };
             zero.add(row, 1);
             if (!hidden || keeps) {
