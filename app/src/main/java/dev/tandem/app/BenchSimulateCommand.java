@@ -172,9 +172,16 @@ final class BenchSimulateCommand implements Callable<Integer>, StrategyCompariso
             return result;
         }
 
-        /** At the GPU bytes of every strategy of a comparison, with the host tier that the options or preset name. */
+        /**
+         * One ideal for all strategies of a comparison: gpu-only too is held against it, and leaves its host KV unused.
+         */
         private Ideal ideal() {
-            return ProfileIdeal.of(profile, limits, config.budget(), Lengths.of(work));
+            double hostBytes = options.memory
+                    .hostKv
+                    .or(() -> options.advanced.preset.map(Preset::hostKv))
+                    .map(size -> (double) size.bytes())
+                    .orElse(0.0);
+            return ProfileIdeal.of(profile, limits, hostBytes, config.budget(), Lengths.of(work));
         }
     }
 }

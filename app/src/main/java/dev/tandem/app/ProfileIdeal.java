@@ -18,11 +18,12 @@ final class ProfileIdeal {
 
     private ProfileIdeal() {}
 
-    static Ideal of(Profile profile, ExecutorLimits limits, Budget budget, Lengths lengths) {
+    /** @param hostBytes host memory for KV, whether or not the executor's strategy uses it */
+    static Ideal of(Profile profile, ExecutorLimits limits, double hostBytes, Budget budget, Lengths lengths) {
         return Ideal.of(IdealCase.of(
                 profile,
                 limits.gpuKvBytes(),
-                (double) limits.hostBlocks() * limits.hostBlockTokens() * limits.kvBytesPerToken(),
+                hostBytes,
                 limits.kvBytesPerToken(),
                 lengths,
                 new Bounds(Double.POSITIVE_INFINITY, budget.maxBatchTokens(), budget.maxSequences())));
@@ -34,8 +35,9 @@ final class ProfileIdeal {
         double pool = (double) limits.gpuBlocks() * limits.blockTokens();
         double scale = Math.min(1, pool / 2 / held);
         Lengths lengths = Lengths.divisible(Math.ceil(scale * PROMPT), Math.ceil(scale * OUTPUT), 0);
+        double hostBytes = (double) limits.hostBlocks() * limits.hostBlockTokens() * limits.kvBytesPerToken();
         return IdealFields.line(
-                of(profile, limits, budget, lengths),
+                of(profile, limits, hostBytes, budget, lengths),
                 "%.0f prompt and %.0f output tokens".formatted(lengths.prompt(), lengths.output()));
     }
 }

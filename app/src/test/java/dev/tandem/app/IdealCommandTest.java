@@ -68,6 +68,37 @@ class IdealCommandTest {
         assertThat(run.out()).contains("ideal_ratio").contains("what if: twice the host KV");
     }
 
+    /** gpu-only is held against the machine's ideal too, which has the host tier that the run leaves unused. */
+    @Test
+    void strategiesOfAComparisonHaveOneIdeal() {
+        String[] lines = run(
+                        "bench",
+                        "simulate",
+                        "--profile",
+                        "../docs/results/profiles/h200-2req.txt",
+                        "--preset",
+                        "h200-2req",
+                        "--workload",
+                        "osc",
+                        "--strategy",
+                        "gpu-only,async-overlap",
+                        "--warm-up",
+                        "2",
+                        "--steady",
+                        "2",
+                        "--json")
+                .out()
+                .strip()
+                .split("\n");
+        JsonNode alone = new ObjectMapper().readTree(lines[0]);
+        JsonNode both = new ObjectMapper().readTree(lines[1]);
+
+        assertThat(alone.path("ideal_output_tokens_per_second")).isEqualTo(both.path("ideal_output_tokens_per_second"));
+        assertThat(alone.path("ideal_ratio").doubleValue()).isGreaterThan(1.5);
+        assertThat(alone.path("share_of_ideal_gain").doubleValue()).isZero();
+        assertThat(alone.path("gpu_kv_bytes")).isEqualTo(both.path("gpu_kv_bytes"));
+    }
+
     @Test
     void errorsNameTheOptionAndTheRemedy(@TempDir Path folder) throws IOException {
         assertThat(run("ideal").errors()).contains("ideal needs a machine: --preset, or --hardware");
